@@ -1,0 +1,55 @@
+# Everything that can be done with a fresh copy. `make demo` and `make test` need Python >= 3.11 and nothing else.
+
+# The first Python here that is new enough and runs (a pyenv shim may exist and not run).
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for each in python3.11 python3 python3.12 python3.13 python; do \
+	"$$each" -c '$(NEW_ENOUGH)' 2>/dev/null && echo "$$each" && break; done)
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+FIRST_SEED ?= 0
+SEEDS ?= 10000
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check format sim bench cluster-test clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python >= 3.11 is needed; name it: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { echo "making .venv with $(PYTHON)"; $(PYTHON) -m venv --clear .venv; }
+	@echo "installing into .venv (torch among it: minutes on a first run)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+venv: $(INSTALLED)  ## .venv with everything that the targets here need
+
+demo: $(INSTALLED)  ## train on real digits with 4 members, kill a process and a member meanwhile, see it end well
+	@$(BIN)/python -P examples/digits/demo.py
+
+test: $(INSTALLED)  ## every test that needs no cluster (at most 8 minutes)
+	@$(BIN)/python -m pytest -m 'not cluster'
+
+check: $(INSTALLED)  ## format, lint, types, import contracts, fast tests (under a minute)
+	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -m 'not slow and not cluster'
+
+format: $(INSTALLED)  ## let ruff write the format
+	@$(BIN)/ruff check --quiet --fix-only . && $(BIN)/ruff format .
+
+sim: $(INSTALLED)  ## simulate both cores over SEEDS (10000) seeds from FIRST_SEED (0)
+	@$(BIN)/python -m tests.simulation --first $(FIRST_SEED) --seeds $(SEEDS) --jobs $$(nproc)
+
+bench: $(INSTALLED)  ## recovery times of torchrun and Outrider, side by side, into benchmarks/out
+	@$(BIN)/python benchmarks/recovery.py
+
+cluster-test: $(INSTALLED)  ## tests on the cluster that KUBECONFIG names; ARGS="-k preempted"
+	@test -n "$$KUBECONFIG" || { echo "KUBECONFIG must name a cluster whose nodes have the images (tests/cluster)"; exit 1; }
+	@$(BIN)/python -m pytest -m cluster tests/cluster $(ARGS)
+
+clean:  ## remove what the targets made
+	@rm -rf .venv build dist *.egg-info demo-out benchmarks/out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

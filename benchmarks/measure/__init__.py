@@ -1,0 +1,1 @@
+"""What the benchmarks share: reading traces, finding and hurting processes, starting either launcher, reporting."""

@@ -1,0 +1,188 @@
+"""`outrider chaos ...`: break a running job on purpose, to see it go on.
+
+Nothing here talks to the parts that recover: a process is killed or stopped as the kernel, a debugger or a failing
+machine would do it. A pid in a status document is a claim about the past, so only a process that still carries the
+marks of the job's own folder is ever touched (runtime/processes.py).
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli import folders
+from cli.client import Master
+from cli.documents import status_of
+from cli.errors import UserError
+from cli.wording import plural
+from runtime.processes import marked, send_signal
+
+HERE = ("starting", "ready", "running", "stopping", "spare", "silent")
+"""States of members that have processes."""
+PIDS_PATIENCE = 3.0
+
+
+@click.group()
+def chaos() -> None:
+    """Break a running job on purpose: kill or freeze a part of it."""
+
+
+def _signal(context: click.Context, param: click.Parameter, value: str) -> signal.Signals:
+    name = value.upper().removeprefix("SIG")
+    try:
+        return signal.Signals(int(name)) if name.isdigit() else signal.Signals[f"SIG{name}"]
+    except (KeyError, ValueError):
+        raise click.BadParameter(
+            f"{value!r} is no signal; it may be a name (KILL, SEGV, ABRT, TERM) or a number"
+        ) from None
+
+
+member_option = click.option("--member", metavar="ID", help="Which member, as worker-1; else the last that has one.")
+signal_option = click.option(
+    "--signal", "number", default="KILL", show_default=True, callback=_signal, help="The signal that is sent."
+)
+
+
+@chaos.command("kill-process")
+@click.argument("job", required=False)
+@member_option
+@signal_option
+def kill_process(job: str | None, member: str | None, number: signal.Signals) -> None:
+    """Kill one worker process of a member."""
+    _kill_one(job, member, number, "worker process", lambda pids: (pids.get("workers") or [0])[-1])
+
+
+@chaos.command("kill-launcher")
+@click.argument("job", required=False)
+@member_option
+@signal_option
+def kill_launcher(job: str | None, member: str | None, number: signal.Signals) -> None:
+    """Kill a member's template or launcher."""
+    _kill_one(job, member, number, "template or launcher", lambda pids: pids.get("trainer") or 0)
+
+
+@chaos.command("kill-sidecar")
+@click.argument("job", required=False)
+@member_option
+@signal_option
+def kill_sidecar(job: str | None, member: str | None, number: signal.Signals) -> None:
+    """Kill a member's sidecar; the training should not notice."""
+    _kill_one(job, member, number, "sidecar", lambda pids: pids.get("sidecar") or 0)
+
+
+@chaos.command("kill-master")
+@click.argument("job", required=False)
+@signal_option
+def kill_master(job: str | None, number: signal.Signals) -> None:
+    """Kill the job's master; the training should not notice."""
+    name = _running(job)
+    folder = folders.job_folder(name)
+    pid = Master(folder).pid()
+    if not send_signal(pid, number, "OUTRIDER_JOB_DIR", str(folder)):
+        raise UserError(f"the process {pid} that answers for {name} is no master of it")
+    click.echo(f"sent {number.name} to the master of {name} (pid {pid})")
+
+
+@chaos.command("kill-member")
+@click.argument("job", required=False)
+@member_option
+@signal_option
+def kill_member(job: str | None, member: str | None, number: signal.Signals) -> None:
+    """Kill a whole member: its sidecar, its trainer and everything they started."""
+    _whole_member(job, member, number)
+
+
+@chaos.command("freeze-member")
+@click.argument("job", required=False)
+@member_option
+def freeze_member(job: str | None, member: str | None) -> None:
+    """Stop every process of a member (SIGSTOP): it falls silent and holds its connections open."""
+    _whole_member(job, member, signal.SIGSTOP)
+
+
+@chaos.command("thaw-member")
+@click.argument("job", required=False)
+@click.option("--member", metavar="ID", required=True, help="Which member, as worker-1.")
+def thaw_member(job: str | None, member: str) -> None:
+    """Let a frozen member go on (SIGCONT)."""
+    _signal_all(_running(job), member, signal.SIGCONT)
+
+
+def _running(job: str | None) -> str:
+    name = folders.the_job(job)
+    if not folders.is_running(name):
+        raise UserError(f"{name} is not running")
+    return name
+
+
+def _kill_one(
+    job: str | None, member: str | None, number: signal.Signals, part: str, chosen: Callable[[dict[str, Any]], int]
+) -> None:
+    name = _running(job)
+    target, pid = _target(name, member, part, chosen)
+    if not send_signal(pid, number, "OUTRIDER_DIR", str(_volume(name, target))):
+        raise UserError(f"the {part} of {target} is gone already (pid {pid}); ask again")
+    click.echo(f"sent {number.name} to the {part} of {target} (pid {pid})")
+
+
+def _whole_member(job: str | None, member: str | None, number: signal.Signals) -> None:
+    name = _running(job)
+    target, _ = _target(name, member, "sidecar", lambda pids: pids.get("sidecar") or 0)
+    _signal_all(name, target, number)
+
+
+def _signal_all(job: str, member: str, number: signal.Signals) -> None:
+    """Signal every process of a member, and what was forked meanwhile, until there is no new one."""
+    uids = {_pod_uid(pid) for pid in marked("OUTRIDER_DIR", str(_volume(job, member)))} - {""}
+    reached: set[int] = set()
+    while fresh := {pid for uid in uids for pid in marked("OUTRIDER_POD_UID", uid)} - reached:
+        for pid in sorted(fresh):
+            for uid in uids:
+                send_signal(pid, number, "OUTRIDER_POD_UID", uid)
+        reached |= fresh
+    if not reached:
+        raise UserError(f"{job} has no process of {member} here")
+    click.echo(f"sent {number.name} to the {plural(len(reached), 'process', 'processes')} of {member} of {job}")
+
+
+def _volume(job: str, member: str) -> Path:
+    return folders.job_folder(job) / "members" / member
+
+
+def _pod_uid(pid: int) -> str:
+    """The mark that a member's every process inherits, whatever becomes of the rest of its environment."""
+    try:
+        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    name = b"OUTRIDER_POD_UID="
+    return next((entry[len(name) :].decode() for entry in entries if entry.startswith(name)), "")
+
+
+def _target(job: str, member: str | None, part: str, chosen: Callable[[dict[str, Any]], int]) -> tuple[str, int]:
+    """The member that was named, else the last one of the world (or else of all) with such a process; and the process.
+
+    Pids are reported once a second: what has just been started is waited for.
+    """
+    until = time.monotonic() + PIDS_PATIENCE
+    while True:
+        found = _members_with(job, member, chosen)
+        if found:
+            return list(found.items())[-1]
+        if time.monotonic() > until:
+            raise UserError(f"{member or job} has no {part} now")
+        time.sleep(0.05)
+
+
+def _members_with(job: str, member: str | None, chosen: Callable[[dict[str, Any]], int]) -> dict[str, int]:
+    members = [each for each in status_of(job)["members"] if each["state"] in HERE]
+    names = [each["id"] for each in members]
+    members.sort(key=lambda each: each["state"] == "running")
+    if member is not None and member not in names:
+        raise UserError(f"{job} has no member {member!r} now; it has {', '.join(names) or 'none'}")
+    return {each["id"]: pid for each in members if member in (None, each["id"]) and (pid := chosen(each["pids"])) > 0}

@@ -1,0 +1,190 @@
+"""Hosts a job: the node in this process, its events and its ranks' output on this terminal, its exit code at the end.
+
+Ctrl-C means: end in order, and a rank that is saving is let finish. Again: now. SIGTERM and a closed terminal (SIGHUP)
+mean the first. A master that cannot be asked (it has just been killed) cannot hold the end up: then the node ends
+everything itself. What the second Ctrl-C leaves undone is nothing: leaving the node ends every process of the job.
+Who starts the command with SIGHUP ignored (`nohup`) wants it to outlive the terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import training_hooks
+from cli import folders
+from cli.client import Master
+from cli.documents import status_of
+from cli.errors import UserError
+from cli.following import Follower
+from cli.narration import Narrator, summary
+from cli.request import Request
+from cli.screen import Screen
+from cli.wording import plural
+from cli.writing import Writer
+from master.core.spec import JobSpec
+from master.shell.node import Node, NodeConfig, NodeError
+from wire.ids import JobName, MemberId
+
+STREAMS = {"stdout": 1, "stderr": 2}
+HARD_PATIENCE = 3.0
+"""Seconds that a master has to end a job the hard way before the node does it without."""
+DEFAULT_RESTARTS = 10
+NO_THREAD = "can't start new thread"
+"""CPython's words: it has no error of its own for that."""
+
+
+def host(request: Request) -> int:
+    """Run the job to its end and return its exit code."""
+    screen = Screen()
+    began = time.monotonic()
+    try:
+        code = asyncio.run(_hosted(request, screen))
+    except NodeError as impossible:
+        raise UserError(str(impossible)) from impossible
+    except RuntimeError as error:
+        if NO_THREAD not in str(error):
+            raise
+        raise UserError("no thread can be started (see ulimit -u)") from error
+    _sum_up(request.job, screen, time.monotonic() - began)
+    return code
+
+
+async def _hosted(request: Request, screen: Screen) -> int:
+    writer = Writer(screen)
+    folder = folders.job_folder(request.job)
+    try:
+        async with Node(_config(request, folder, writer)) as node:
+            screen.say(_first_line(request))
+            follower = Follower(folder, Narrator(screen), screen)
+            follower.start()
+            try:
+                return await _waited(node, _Ending(Master(folder), screen))
+            finally:
+                await asyncio.to_thread(follower.close)
+    finally:
+        writer.close()
+
+
+def _first_line(request: Request) -> str:
+    size = request.nnodes
+    range_ = "" if size.fewest == size.most else f"{size.fewest} to "
+    return (
+        f"outrider: job {request.job}: {range_}{plural(size.most, 'member')}; `outrider status {request.job}` shows it"
+    )
+
+
+def _config(request: Request, folder: Path, writer: Writer) -> NodeConfig:
+    def on_output(member: MemberId, stream: str, line: bytes) -> None:
+        writer.put(STREAMS[stream], line)
+
+    return NodeConfig(
+        folder=folder,
+        spec=_spec(request),
+        command=request.command,
+        environment=dict(os.environ),
+        working_folder=folders.here(),
+        hooks=Path(training_hooks.HOOKS_PATH),
+        launcher=Path(training_hooks.PACKAGE) / "outrider-launch",
+        nproc=request.nproc,
+        trainer_variables=_variables(request),
+        on_output=on_output,
+    )
+
+
+def _spec(request: Request) -> JobSpec:
+    return JobSpec(
+        name=JobName(request.job),
+        min_members=request.nnodes.fewest,
+        max_members=request.nnodes.most,
+        replicas=request.nnodes.most,
+        nproc=request.nproc or 1,
+        spares=request.spares,
+        max_relaunches=request.max_relaunches,
+        max_restarts=DEFAULT_RESTARTS if request.max_restarts is None else request.max_restarts,
+        max_restarts_asked=request.max_restarts is not None,
+    )
+
+
+def _variables(request: Request) -> dict[str, str]:
+    variables = {"OUTRIDER_PREFIX": "1"}
+    if request.log_dir is not None:
+        request.log_dir.mkdir(parents=True, exist_ok=True)
+        variables["OUTRIDER_LOG_DIR"] = str(request.log_dir)
+    if request.per_rank:
+        variables["OUTRIDER_PER_RANK"] = "1"
+    if request.needless:
+        variables["OUTRIDER_FLAGS_TOLD"] = "1"
+    return variables
+
+
+class _Ending:
+    """What the user's signals ask for, step by step."""
+
+    def __init__(self, master: Master, screen: Screen) -> None:
+        self._master = master
+        self._screen = screen
+        self._times = 0
+        self.code = 0
+        """What the command ends with where the job itself ended well because it was told to: as a shell expects."""
+        self._asking: set[asyncio.Task[None]] = set()
+        self.now: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """Set where the node should not wait for the master any longer."""
+
+    def asked(self, number: signal.Signals) -> None:
+        """One more signal has come."""
+        self._times += 1
+        self.code = 128 + number
+        if self._times == 1:
+            self._screen.say(f"outrider: {number.name}: the job is being stopped; once more ends it at once", "yellow")
+            self._ask(number, hard=False)
+        elif self._times == 2:
+            self._screen.say(f"outrider: {number.name} again: everything is ended now", "yellow")
+            self._ask(number, hard=True)
+            asyncio.get_running_loop().call_later(HARD_PATIENCE, self._give_up)
+        else:
+            self._give_up()
+
+    def _ask(self, number: signal.Signals, hard: bool) -> None:
+        task = asyncio.ensure_future(self._post({"hard": hard, "reason": f"the command got {number.name}"}))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _post(self, body: dict[str, Any]) -> None:
+        for _ in range(10):
+            try:
+                await asyncio.to_thread(self._master.post, "/v1/stop", body)
+                return
+            except (UserError, RuntimeError):  # no master just now, or no thread to ask it from
+                await asyncio.sleep(0.2)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        if not self.now.done():
+            self.now.set_result(self.code)
+
+
+async def _waited(node: Node, ending: _Ending) -> int:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            loop.add_signal_handler(number, ending.asked, number)
+    result = asyncio.ensure_future(node.wait())
+    await asyncio.wait({result, ending.now}, return_when=asyncio.FIRST_COMPLETED)
+    if not result.done():
+        result.cancel()
+        return ending.now.result()
+    return result.result() or ending.code
+
+
+def _sum_up(job: str, screen: Screen, elapsed: float) -> None:
+    try:
+        lines = list(summary(status_of(job), elapsed))
+    except UserError as missing:
+        lines = [missing.message]
+    for line in lines:
+        screen.say(f"outrider: {line}" if not line.startswith(" ") else line)

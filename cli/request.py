@@ -1,0 +1,143 @@
+"""What `outrider run` was asked for, as one checked value, before anything is started.
+
+The trainer is either a Python script or module, which is run as torchrun would run it (`python -u SCRIPT ARGS`, or
+`-m`), or any command after `--`, which may be another launcher with flags of its own. Where both sides say a size, they
+must say the same: a guess would be wrong half of the time and be found out hours later.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli import folders, inner
+from cli.errors import UserError
+from cli.sizes import Members
+
+MOST_RESTARTS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """The flags as they were given; None where the user said nothing."""
+
+    nnodes: Members | None = None
+    nproc: int | None = None
+    max_restarts: int | None = None
+    max_relaunches: int | None = None
+    spares: int = 0
+    job: str | None = None
+    log_dir: Path | None = None
+    python: str | None = None
+    module: bool = False
+    no_python: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A job that can be started."""
+
+    job: str
+    command: tuple[str, ...]
+    nnodes: Members
+    nproc: int | None
+    """None: the trainer's own launcher says it, else 1."""
+    per_rank: bool
+    """The command is run once per local rank (--no-python), not once per member."""
+    max_restarts: int | None
+    max_relaunches: int | None
+    spares: int
+    log_dir: Path | None
+    needless: tuple[str, ...] = ()
+    """Flags of the inner launcher that mean nothing here."""
+
+
+def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, environ: Mapping[str, str]) -> Request:
+    """The job that these words and flags mean, or an error that names the flag and what it may be."""
+    if after_dashes:
+        command = _any_command(words, wishes, environ)
+    else:
+        command = _script_command(words[0], words[1:], wishes, environ)
+    inside = inner.read(command, environ) if after_dashes else inner.Inner()
+    nnodes = inner.agreed("--nnodes", wishes.nnodes, inside.nnodes, command) or Members(1, 1)
+    inner.agreed("--nproc-per-node", wishes.nproc, inside.nproc, command)
+    inner.agreed("--max-restarts", wishes.max_restarts, inside.max_restarts, command)
+    return Request(
+        job=folders.checked_name(wishes.job) if wishes.job is not None else _named_after(words, wishes.module),
+        command=command,
+        nnodes=nnodes,
+        nproc=wishes.nproc,
+        per_rank=wishes.no_python,
+        max_restarts=wishes.max_restarts,
+        max_relaunches=wishes.max_relaunches,
+        spares=wishes.spares,
+        log_dir=folders.here() / wishes.log_dir if wishes.log_dir else None,
+        needless=(*inside.needless, *inside.ineffective),
+    )
+
+
+def trainer_python(environ: Mapping[str, str], chosen: str | None = None) -> str:
+    """The script's Python: --python, PYTHON_EXEC as under torchrun, an active virtual environment's, else ours."""
+    asked = chosen or environ.get("PYTHON_EXEC")
+    if asked:
+        found = shutil.which(asked, path=environ.get("PATH"))
+        if not found:
+            raise UserError(f"{'--python' if chosen else 'PYTHON_EXEC'} {asked}: there is no such program")
+        return found
+    active = Path(environ.get("VIRTUAL_ENV") or "/nonexistent") / "bin" / "python"
+    return str(active) if os.access(active, os.X_OK) else sys.executable
+
+
+def _script_command(
+    script: str, arguments: tuple[str, ...], wishes: Wishes, environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The command that runs a script or a module, unbuffered as under torchrun."""
+    if wishes.no_python:
+        if wishes.module:
+            raise UserError("--no-python and --module exclude each other")
+        return (_program(script, environ), *arguments)
+    python = trainer_python(environ, wishes.python)
+    if wishes.module:
+        return (python, "-u", "-m", script, *arguments)
+    _check_script(script)
+    return (python, "-u", script, *arguments)
+
+
+def _check_script(script: str) -> None:
+    """What Python could not even open is refused here: at the ranks it would look like a fault, three times over."""
+    path = Path(script)
+    if not script or not path.exists():
+        hint = f"; to run a command, write: outrider run -- {script} ..." if script and shutil.which(script) else ""
+        raise UserError(f"there is no script {script!r} (looked in {folders.here()}){hint}")
+    if path.is_dir() and not (path / "__main__.py").exists():
+        raise UserError(f"{script} is a folder without a __main__.py; SCRIPT is a Python file (a module: -m NAME)")
+    if not os.access(path, os.R_OK):
+        raise UserError(f"the script {script} cannot be read: permission denied")
+
+
+def _any_command(command: tuple[str, ...], wishes: Wishes, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """A command after `--` as it is, once its program is known to exist."""
+    if wishes.module or wishes.python:
+        flag = "--module" if wishes.module else "--python"
+        raise UserError(f"{flag} belongs to a script; after -- the command says itself how it is run")
+    return (_program(command[0], environ), *command[1:])
+
+
+def _program(name: str, environ: Mapping[str, str]) -> str:
+    """A program as it was named, or, where PATH has none, that of the trainer's environment (its torchrun)."""
+    if shutil.which(name, path=environ.get("PATH")):
+        return name
+    beside = Path(trainer_python(environ)).parent / name
+    if os.sep in name or not os.access(beside, os.X_OK):
+        raise UserError(f"there is no program {name!r} that can be executed")
+    return str(beside)
+
+
+def _named_after(words: tuple[str, ...], module: bool) -> str:
+    """What a job is called whose user gave no name: after its module, its script, else its program."""
+    scripts = [word for word in words if word.endswith(".py")]
+    return folders.name_from(words[0] if module or not scripts else scripts[0])

@@ -1,0 +1,114 @@
+"""`outrider run`: host a job on this machine, show what happens to it, and end with its exit code.
+
+torchrun's command line works here as it is: both spellings of every flag, its sizes, its rendezvous flags. Everything
+after SCRIPT belongs to the script; after `--` comes any command, run once per member.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from cli import folders, sizes
+from cli.request import MOST_RESTARTS, Request, Wishes, request_for
+from cli.torchrun_flags import accepted, both_spellings, not_needed
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class _RunCommand(click.Command):
+    """Keeps whether the positional arguments came after a `--`, which click takes away."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        words = ctx.params.get("words", ())
+        ctx.params["after_dashes"] = len(given) > len(words) and given[-len(words) - 1] == "--" and bool(words)
+        return rest
+
+
+def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Function]:
+    """An option in both spellings, `--max-restarts` and `--max_restarts`; the help shows the first."""
+    return click.option(*both_spellings(name), *short, name.replace("-", "_"), **settings)
+
+
+@click.command(cls=_RunCommand, context_settings={"allow_interspersed_args": False}, options_metavar="[FLAGS]")
+@flag("nnodes", metavar="N|MIN:MAX", callback=sizes.members, help="Members (simulated nodes). Default 1.")
+@flag(
+    "nproc-per-node",
+    metavar="N|auto|gpu|cpu",
+    callback=sizes.processes,
+    help="Worker processes a member. Default: what the command's own launcher says, else 1.",
+)
+@flag(
+    "max-restarts",
+    type=click.IntRange(0, MOST_RESTARTS),
+    metavar="N",
+    help="In-place restarts a job; one is regained per 30 minutes without a fault. Default 10.",
+)
+@flag("job", metavar="NAME", help="The job's name. Default: the script's.")
+@flag(
+    "log-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write each rank's output also to DIR/<generation>/<rank>/{stdout,stderr}.log.",
+)
+@flag(
+    "spares",
+    type=click.IntRange(0, sizes.MOST_MEMBERS),
+    default=0,
+    metavar="N",
+    help="Members kept ready to replace a lost one at once. Default 0.",
+)
+@flag(
+    "max-relaunches",
+    type=click.IntRange(0, MOST_RESTARTS),
+    metavar="N",
+    help="Replacements of lost members a job; 0: a lost member is not replaced. Default: no limit.",
+)
+@flag(
+    "python", metavar="PYTHON", help="The script's Python. Default: PYTHON_EXEC, an active virtual environment's, ours."
+)
+@click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
+@flag("no-python", is_flag=True, help="SCRIPT is a program, run once per worker process.")
+@accepted
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]... | -- COMMAND...")
+def run(words: tuple[str, ...], after_dashes: bool, **flags: Any) -> None:
+    """Run a training job on this machine and keep it running.
+
+    SCRIPT is a Python script, run unchanged in every worker process; ARGS are its own.
+    """
+    request = _request(words, after_dashes, flags)
+    for line in not_needed(flags, request.needless):
+        click.echo(f"outrider: {line}", err=True)
+    from cli.hosting import host  # late: a command line that is wrong should be told at once
+
+    sys.exit(host(request))
+
+
+def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) -> Request:
+    wishes = Wishes(
+        nnodes=flags["nnodes"],
+        nproc=flags["nproc_per_node"],
+        max_restarts=flags["max_restarts"],
+        max_relaunches=flags["max_relaunches"],
+        spares=flags["spares"],
+        job=flags["job"],
+        log_dir=flags["log_dir"],
+        python=flags["python"],
+        module=flags["module"],
+        no_python=flags["no_python"],
+    )
+    request = request_for(words, after_dashes, wishes, os.environ)
+    folders.check_writable(folders.home(), "OUTRIDER_HOME")
+    if request.log_dir is not None:
+        folders.check_writable(request.log_dir, "--log-dir")
+    folders.check_socket_paths(request.job)
+    folders.check_free(request.job)
+    sizes.check_open_files(request.nnodes.most + request.spares)
+    return request

@@ -1,0 +1,101 @@
+"""How large a job is, from the flags as torchrun spells them: `--nnodes 3:4`, `--nproc-per-node auto`."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from cli.errors import UserError
+
+MOST_MEMBERS = 512
+"""On one machine; each is two processes besides the ranks."""
+MOST_PROCESSES = 1024
+OPEN_FILES, OPEN_FILES_A_MEMBER = 40, 6
+"""Of the command, with some room: counted were 16 and 6. A master with two members did not start with 24."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """At least and at most so many members. A single number is both."""
+
+    fewest: int
+    most: int
+
+    def __str__(self) -> str:
+        return str(self.most) if self.fewest == self.most else f"{self.fewest}:{self.most}"
+
+
+def members(context: click.Context, param: click.Parameter, value: str | None) -> Members | None:
+    """A click callback."""
+    return None if value is None else parsed_members(value)
+
+
+def processes(context: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """A click callback."""
+    return None if value is None else parsed_processes(value)
+
+
+def parsed_members(value: str) -> Members:
+    """Read `N` or `MIN:MAX`, or say what it may be."""
+    found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", value.strip())
+    if not found:
+        raise click.BadParameter(f"{value!r} is neither a number of members (4) nor a range (MIN:MAX, as 3:4)")
+    fewest = int(found[1])
+    size = Members(fewest, int(found[2] or fewest))
+    if not 1 <= size.fewest <= size.most <= MOST_MEMBERS:
+        raise click.BadParameter(f"{value}: it must be 1 <= MIN <= MAX <= {MOST_MEMBERS}")
+    return size
+
+
+def parsed_processes(value: str) -> int:
+    """Read a number, or count what the machine has: `gpu`, `cpu`, `auto` (gpu where there is one)."""
+    word = value.strip()
+    if word in ("auto", "gpu", "cpu"):
+        return _counted(word)
+    if not re.fullmatch(r"\d{1,9}", word):
+        raise click.BadParameter(f"{value!r} is neither a number nor one of auto, gpu, cpu")
+    if not 1 <= int(word) <= MOST_PROCESSES:
+        raise click.BadParameter(f"{word} is not in the range 1 to {MOST_PROCESSES}")
+    return int(word)
+
+
+def _counted(word: str) -> int:
+    gpus = gpu_count()
+    if word == "gpu" and not gpus:
+        raise click.BadParameter("gpu: this machine shows no GPU to this process; give a number, or cpu")
+    return gpus if gpus and word != "cpu" else cpu_count()
+
+
+def cpu_count() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def gpu_count(environ: Mapping[str, str] = os.environ, devices: Path = Path("/dev")) -> int:
+    """The GPUs that a child of this process may use, counted without torch: it belongs to the trainer's Python."""
+    if "CUDA_VISIBLE_DEVICES" in environ:
+        return _visible(environ["CUDA_VISIBLE_DEVICES"])
+    return sum(1 for name in devices.glob("nvidia*") if re.fullmatch(r"nvidia\d+", name.name))
+
+
+def _visible(listed: str) -> int:
+    """CUDA reads the list up to the first entry that is no device."""
+    count = 0
+    for entry in (part.strip() for part in listed.split(",")):
+        if not entry or entry.startswith("-"):
+            break
+        count += 1
+    return count
+
+
+def check_open_files(members: int) -> None:
+    """Make sure that the command may open what so many members need: their pipes, logs and descriptors."""
+    needed, allowed = OPEN_FILES + OPEN_FILES_A_MEMBER * members, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if allowed != resource.RLIM_INFINITY and needed > allowed:
+        raise UserError(f"{members} members need {needed} open files, `ulimit -n` allows {allowed}: raise it")

@@ -1,0 +1,131 @@
+"""`outrider status [JOB] [--json]`: where a job stands, as a table or as the document of docs/status.md."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from cli import folders
+from cli.documents import status_of
+from cli.errors import UserError
+from cli.tables import columns, console
+from cli.wording import STYLES, local_time, percent, plural, seconds
+
+FAULTS_SHOWN = 10
+
+
+@click.command()
+@click.argument("job", required=False)
+@click.option("--json", "as_json", is_flag=True, help="The status document (docs/status.md) instead of a table.")
+def status(job: str | None, as_json: bool) -> None:
+    """Show where JOB stands; without JOB the only running one, else all jobs."""
+    running = folders.running_jobs()
+    if job is None and len(running) != 1:
+        _show_all(as_json)
+        return
+    document = status_of(running[0] if job is None else job)
+    if as_json:
+        click.echo(json.dumps(document, indent=2))
+    else:
+        _show(document)
+
+
+def _show_all(as_json: bool) -> None:
+    documents = [document for job in folders.jobs() if (document := _status_or_none(job))]
+    if as_json:
+        click.echo(json.dumps({"version": 1, "jobs": documents}, indent=2))
+        return
+    if not documents:
+        click.echo(f"no jobs in {folders.home()}")
+        return
+    table = columns("job", "phase", "generation", "world", "step", "restarts", "faults", "goodput")
+    for document in documents:
+        table.add_row(
+            document["job"],
+            _coloured(document["phase"]),
+            str(document["generation"]),
+            str(document["world"]),
+            f"{document['step']:,}",
+            str(document["restarts"]),
+            str(len(document["faults"])),
+            percent(document.get("goodput")),
+        )
+    console().print(table)
+
+
+def _status_or_none(job: str) -> dict[str, Any] | None:
+    try:
+        return status_of(job)
+    except UserError:
+        return None
+
+
+def _show(document: dict[str, Any]) -> None:
+    screen = console()
+    screen.print(_headline(document))
+    if document.get("message"):
+        screen.print(Text(document["message"]))
+    if document["members"]:
+        screen.print(_members(document["members"]))
+    for rung, why in sorted(_rungs(document).items()):
+        screen.print(Text(f"{rung}: {why}", style="dim"))
+    if document["faults"]:
+        screen.print(_faults(document["faults"]))
+
+
+def _headline(document: dict[str, Any]) -> Text:
+    line = Text()
+    line.append(document["job"], style="bold").append(" is ").append(_coloured(document["phase"]))
+    line.append(f": generation {document['generation']}, world {document['world']}, step {document['step']:,}, ")
+    line.append(f"{plural(document['restarts'], 'restart')}, goodput {percent(document.get('goodput'))}")
+    return line
+
+
+def _rungs(document: dict[str, Any]) -> dict[str, str]:
+    """Why the members are supervised the way they are, once for all that say the same."""
+    return {member["rung"]: member["rung_reason"] for member in document["members"] if member.get("rung_reason")}
+
+
+def _members(members: list[dict[str, Any]]) -> Table:
+    table = columns(
+        "member", "rank index", "state", "rung", "step", "cpu", "MiB", "gpus", "sidecar", "trainer", "workers"
+    )
+    for member in members:
+        pids = member.get("pids", {})
+        table.add_row(
+            member["id"],
+            "-" if member["rank_index"] is None else str(member["rank_index"]),
+            _coloured(member["state"]),
+            member["rung"] or "-",
+            f"{member['step']:,}",
+            f"{member['cpu']:.2f}",
+            f"{member['memory_mib']:,.0f}",
+            str(member["gpus"]),
+            str(pids.get("sidecar") or "-"),
+            str(pids.get("trainer") or "-"),
+            " ".join(map(str, pids.get("workers", ()))) or "-",
+        )
+    return table
+
+
+def _faults(faults: list[dict[str, Any]]) -> Table:
+    table = columns("time", "fault", "member", "lost", "reason")
+    for fault in faults[-FAULTS_SHOWN:]:
+        table.add_row(
+            local_time(fault["time"]),
+            fault["kind"],
+            fault["member"] or "-",
+            seconds(fault["seconds_lost"]),
+            Text(fault["reason"]),
+        )
+    if len(faults) > FAULTS_SHOWN:
+        table.caption = f"the last {FAULTS_SHOWN} of {len(faults)}"
+    return table
+
+
+def _coloured(word: str) -> Text:
+    return Text(word, style=STYLES.get(word, ""))

@@ -1,0 +1,70 @@
+"""How values and events read in a terminal: one place, so that every command says a thing the same way."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+STYLES = {
+    "starting": "cyan",
+    "ready": "cyan",
+    "running": "green",
+    "stopping": "yellow",
+    "restarting": "yellow",
+    "pending": "yellow",
+    "spare": "blue",
+    "silent": "bold yellow",
+    "lost": "bold red",
+    "failed": "bold red",
+    "replaced": "dim",
+    "gone": "dim",
+    "stopped": "yellow",
+    "succeeded": "bold green",
+    "done": "green",
+}
+"""Colours of phases and of members' states."""
+
+
+def seconds(value: float | None) -> str:
+    """`0.21 s`, `3 m 05 s`, `-` where there is none (yet)."""
+    if value is None:
+        return "-"
+    if value < 60:
+        return f"{value:.2f} s"
+    minutes, rest = divmod(round(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} m {rest:02} s" if hours else f"{minutes} m {rest:02} s"
+
+
+def percent(value: float | None) -> str:
+    """A share as `96.2 %`."""
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def plural(count: int, noun: str, many: str = "") -> str:
+    """`1 fault`, `2 faults`, `1,200 steps`, `2 processes`."""
+    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
+
+
+def local_time(stamp: object) -> str:
+    """The wall clock's time of an RFC 3339 stamp, here."""
+    try:
+        return datetime.datetime.fromisoformat(str(stamp)).astimezone().strftime("%H:%M:%S")
+    except ValueError:
+        return str(stamp)
+
+
+def event_line(event: Mapping[str, Any]) -> str:
+    """An event as one line without its time. The member is named once, by the reason where that names it."""
+    reason = str(event.get("reason", ""))
+    member = event.get("member")
+    named = f" {member}" if member and member not in reason else ""
+    return f"{event.get('kind', '?')}{named}: {reason}"
+
+
+def event_style(event: Mapping[str, Any]) -> str:
+    """Warnings stand out, the good end of a fault too."""
+    if event.get("severity") == "warning":
+        return "yellow"
+    return "green" if event.get("kind") in ("Recovered", "JobSucceeded") else ""

@@ -1,0 +1,221 @@
+"""What `kubectl` shows of a job: the status of its ElasticJob, and Events.
+
+The status is made anew from what the core says and from the pods; of the old one only the times of conditions that have
+not changed are kept, and what the next master needs where the core has not said it yet. It stays small for large jobs:
+the whole story of every member is in the master's own status (`outrider status`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from master.core.cluster.elasticjob import mapping, roles_of, sizes
+from master.core.cluster.names import DOMAIN, GROUP_VERSION, JOB, KIND, ROLE, Document
+from master.core.cluster.pods import name_of, seen
+from master.core.events import PodSeen
+from master.core.spec import WORKER
+from wire.ids import MemberId
+
+PENDING, RUNNING, RESTARTING = "Pending", "Running", "Restarting"
+SUSPENDED, SUCCEEDED, FAILED, STOPPED = "Suspended", "Succeeded", "Failed", "Stopped"
+CREATED = "Created"
+OVER = (SUCCEEDED, FAILED, STOPPED)
+"""Phases that no job leaves."""
+MEMBERS_SHOWN = 500
+"""Of 10,000 members the status would be larger than the API server's database takes."""
+FAULTS_SHOWN = 10
+PAST = ("gone", "lost", "replaced", "failed")
+"""Members in these states are shown only while their pod is there."""
+MESSAGE = 1000
+
+QUIET = frozenset({"GenerationStarted", "MemberCreated", "MemberReady", "MemberDone", "CheckpointSaved"})
+"""Kinds that make no Event. The first four come once a member: a world of 10,000 would push every other Event of the
+namespace out of sight; the conditions and members of the status say the same. CheckpointSaved comes once a save, for
+as long as the job runs. All of them are in the log and in `outrider events`."""
+
+
+# -- status -------------------------------------------------------------------------------------------------------
+def status_of(
+    job: Document, document: Mapping[str, Any], pods: Sequence[Document], now: str, problems: Sequence[str] = ()
+) -> Document:
+    """`document`: what a SaveStatus action carries, empty where the core has said nothing yet; `now`: RFC 3339;
+    `problems`: what `elasticjob.validate` has against the newest spec, which is then not followed."""
+    old = mapping(job.get("status"))
+    known = {pod.member: pod for pod in map(seen, pods) if pod is not None}
+    phase = str(document.get("phase") or "").capitalize() or (PENDING if problems else CREATED)
+    message = _message(document, phase, known, problems)
+    faults = [_fault(fault) for fault in document.get("faults") or ()]
+    counts = _counts(job, known.values())
+    status: Document = {
+        "phase": phase,
+        "conditions": _conditions(job, phase, message, document, known, now, problems),
+        "replicaStatuses": counts,
+        "generation": str(document.get("generation") or ""),
+        "observedGeneration": int(job["metadata"].get("generation") or 0),
+        "workers": counts[WORKER]["active"] + counts[WORKER]["pending"],
+        "selector": f"{JOB}={job['metadata']['name']},{ROLE}={WORKER}",
+        "step": int(document.get("step") or 0),
+        "restarts": int(document.get("restarts") or 0),
+        "goodput": None if document.get("goodput") is None else round(document["goodput"], 3),
+        "members": _members(document, known),
+        "lastFault": faults[-1] if faults else None,
+        "faults": faults[-FAULTS_SHOWN:],
+        "message": message,
+        "exitCode": document.get("exit_code"),
+        "saved": document.get("saved") or old.get("saved"),
+    }
+    return {field: value for field, value in status.items() if value is not None}
+
+
+def _message(
+    document: Mapping[str, Any], phase: str, known: Mapping[MemberId, PodSeen], problems: Sequence[str]
+) -> str:
+    """While the job waits for members: also for which one, and what holds it up."""
+    said = str(document.get("message") or "")
+    if problems:
+        said = f"the spec cannot be run: {'; '.join(problems)}"
+    elif phase in (PENDING, RUNNING, RESTARTING):
+        held = [f"{member}: {pod.reason}" for member, pod in sorted(known.items())
+                if pod.phase == "pending" and pod.reason]  # fmt: skip
+        if held:
+            more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
+            said = "; ".join(part for part in (said.rstrip("."), held[0] + more) if part)
+    return said[:MESSAGE]
+
+
+def _counts(job: Document, pods: Any) -> dict[str, dict[str, int]]:
+    """Pods by role. One that is being deleted counts nowhere, as in a Job's status."""
+    counts = {role: {"active": 0, "succeeded": 0, "failed": 0, "pending": 0}
+              for role in sorted({str(WORKER), *roles_of(job)})}  # fmt: skip
+    for pod in pods:
+        kind = "active" if pod.phase == "running" else pod.phase
+        if kind in ("active", "succeeded", "failed", "pending") and pod.role in counts:
+            counts[pod.role][kind] += 1
+    return counts
+
+
+def _fault(fault: Mapping[str, Any]) -> Document:
+    return {
+        "time": fault.get("time"),
+        "kind": fault.get("kind"),
+        "member": fault.get("member"),
+        "reason": fault.get("reason"),
+        "secondsLost": fault.get("seconds_lost"),
+    }
+
+
+def _members(document: Mapping[str, Any], known: Mapping[MemberId, PodSeen]) -> list[Document]:
+    shown = []
+    for member in document.get("members") or ():
+        pod = known.get(member["id"])
+        if member["state"] in PAST and pod is None:
+            continue
+        short = {"id": member["id"], "rankIndex": member.get("rank_index"), "state": member["state"],
+                 "rung": member.get("rung") or None}  # fmt: skip
+        if pod is not None:
+            short |= {"node": pod.node or None, "reason": pod.reason or None}
+        shown.append({field: value for field, value in short.items() if value is not None})
+        if len(shown) == MEMBERS_SHOWN:
+            break
+    return shown
+
+
+# -- conditions ---------------------------------------------------------------------------------------------------
+def _conditions(
+    job: Document,
+    phase: str,
+    message: str,
+    document: Mapping[str, Any],
+    known: Mapping[MemberId, PodSeen],
+    now: str,
+    problems: Sequence[str],
+) -> list[Document]:
+    """A condition appears when it is true for the first time, and stays. A time changes only with the status."""
+    old = {c.get("type"): c for c in mapping(job.get("status")).get("conditions") or ()}
+    faults = document.get("faults") or ()
+    why_restarting = faults[-1].get("kind") if faults else "Restarting"
+    world = f"generation {document.get('generation')}, {document.get('world') or 0} ranks"
+    is_true = {
+        RUNNING: (phase == RUNNING, "WorldRuns", world),
+        RESTARTING: (phase == RESTARTING, str(why_restarting), message),
+        SUSPENDED: (phase == SUSPENDED, "SuspendAsked", message),
+        SUCCEEDED: (phase == SUCCEEDED, "JobSucceeded", message),
+        FAILED: (phase in (FAILED, STOPPED), f"Job{phase}", message),
+    }
+    wanted = [("Created", True, "JobCreated", ""), _scheduled(job, phase, known, old)]
+    for kind, (holds, reason, text) in is_true.items():
+        if holds or kind in old or kind == RUNNING:
+            wanted.append((kind, holds, reason if holds else f"Job{phase}", text if holds else ""))
+    if problems or "Valid" in old:
+        wanted.append(
+            ("Valid", not problems, "SpecRefused" if problems else "SpecTaken", "; ".join(problems)[:MESSAGE])
+        )
+    created = str(job["metadata"].get("creationTimestamp") or now)
+    return [_condition(*entry, old, created if entry[0] == "Created" else now) for entry in wanted]
+
+
+def _condition(kind: str, holds: bool, reason: str, message: str, old: Mapping[Any, Document], now: str) -> Document:
+    status, before = "True" if holds else "False", old.get(kind) or {}
+    since = before.get("lastTransitionTime") if before.get("status") == status else None
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since or now}
+
+
+def _scheduled(
+    job: Document, phase: str, known: Mapping[MemberId, PodSeen], old: Mapping[Any, Document]
+) -> tuple[str, bool, str, str]:
+    """Enough workers for a world have a node. What was true when the job ended stays so while its pods go."""
+    before = old.get("Scheduled")
+    if phase in OVER and before is not None:
+        return "Scheduled", before.get("status") == "True", str(before.get("reason")), str(before.get("message"))
+    workers = [pod for pod in known.values() if pod.role == WORKER]
+    least = sizes(roles_of(job).get(WORKER, {}))[0]
+    placed = sum(1 for pod in workers if pod.node)
+    told = f"{placed} of {len(workers)} workers have a node, {least} are needed"
+    if placed >= least:
+        return "Scheduled", True, "EnoughWorkers", told
+    no_room = next((pod for pod in workers if pod.unschedulable), None)
+    if no_room is not None:
+        return "Scheduled", False, "Unschedulable", f"{told}; {no_room.member}: {no_room.reason}"
+    return "Scheduled", False, "TooFewWorkers", told
+
+
+# -- Events -------------------------------------------------------------------------------------------------------
+def event_of(job: Document, kind: str, reason: str, severity: str, member: str | None, now: str) -> Document | None:
+    """The Event of an announcement about this job; None for the kinds in QUIET. `now` (RFC 3339) is part of its name:
+    told twice it is one, and what happens again is another."""
+    if kind in QUIET:
+        return None
+    metadata = job["metadata"]
+    namespace = metadata.get("namespace") or "default"
+    said = "\n".join((str(metadata.get("uid")), kind, member or "", reason, now))
+    about: Document = {
+        "apiVersion": GROUP_VERSION,
+        "kind": KIND,
+        "namespace": namespace,
+        "name": metadata["name"],
+        "uid": metadata.get("uid") or "",
+    }
+    event: Document = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{metadata['name']}.{hashlib.sha256(said.encode()).hexdigest()[:16]}",
+            "namespace": namespace,
+        },
+        "involvedObject": about,
+        "type": "Warning" if severity == "warning" else "Normal",
+        "reason": kind,
+        "message": reason[:MESSAGE],
+        "source": {"component": "outrider"},
+        "reportingComponent": f"{DOMAIN}/master",
+        "reportingInstance": "",
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+    if member is not None:
+        pod = name_of(job, MemberId(member))
+        event["related"] = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": pod}
+    return event

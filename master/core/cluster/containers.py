@@ -1,0 +1,124 @@
+"""What a pod's container statuses say: which container is the trainer, what has ended, and whether it is started again.
+
+The kubelet shows one and the same restart in turns as `terminated` and as `waiting` for the back-off. What is told here
+is the same sentence for both, so that nothing seems to change while nothing does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from master.core.cluster.names import CONTAINER, HOOKS_CONTAINER, SIDECAR_CONTAINER, Document
+
+OURS = (HOOKS_CONTAINER, SIDECAR_CONTAINER)
+LOOPS_AFTER = 3
+"""Restarts of the trainer's container, each after less than `SHORT_RUN`, after which its pod counts as failed: as many
+as on the local platform (docs/contracts.md §5)."""
+SHORT_RUN = 60.0
+KILLED = (137, 143)
+"""SIGKILL and SIGTERM: somebody else ended it, as a liveness probe does to begin the next generation."""
+HARMLESS = ("", "ContainerCreating", "PodInitializing")
+SENTENCE = 300
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a container ended last."""
+
+    code: int
+    cause: str
+    """The kubelet's word: Completed, Error, OOMKilled, StartError …"""
+    message: str
+    seconds: float
+    """How long it ran; 0 where it never started."""
+
+    @property
+    def sentence(self) -> str:
+        """Without the code. OOMKilled is true of a container's whole life, not of its end (docs/adr/0001)."""
+        known = "ended" if self.cause in ("", "Completed", "Error") else f"ended ({self.cause})"
+        return f"{known}: {self.message}" if self.message else known
+
+    @property
+    def with_code(self) -> str:
+        return self.sentence.replace("ended", f"ended with exit code {self.code}", 1)
+
+
+def trainer_name(pod: Document) -> str:
+    """The container that the annotation names, else the first that is not ours."""
+    names = [c.get("name", "") for c in (pod.get("spec") or {}).get("containers") or ()]
+    wanted = ((pod.get("metadata") or {}).get("annotations") or {}).get(CONTAINER)
+    return str(wanted) if wanted in names else next((name for name in names if name not in OURS), "")
+
+
+def status_of(pod: Document, name: str) -> Document:
+    """A container's status, an init container's too (a native sidecar is one); empty where there is none yet."""
+    return next((status for status in statuses(pod) if status.get("name") == name), {})
+
+
+def statuses(pod: Document) -> Iterator[Document]:
+    """The init containers' first, in the order of the pod."""
+    status = pod.get("status") or {}
+    yield from status.get("initContainerStatuses") or ()
+    yield from status.get("containerStatuses") or ()
+
+
+def is_restarted(pod: Document, name: str, code: int) -> bool:
+    """Will the kubelet start it again after such an end? A container's own restartPolicy is above the pod's."""
+    spec = pod.get("spec") or {}
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    own = next((c.get("restartPolicy") for c in containers if c.get("name") == name), None)
+    policy = own or spec.get("restartPolicy") or "Always"
+    return bool(policy == "Always" or (policy == "OnFailure" and code != 0))
+
+
+def end_of(status: Document) -> End | None:
+    """How it ended, where it does not run now: None for one that runs or has not been started yet."""
+    state = status.get("state") or {}
+    if "running" in state:
+        return None
+    found = state.get("terminated") or (status.get("lastState") or {}).get("terminated")
+    if not found:
+        return None
+    return End(int(found.get("exitCode") or 0), found.get("reason") or "", brief(found.get("message")), _ran(found))
+
+
+def ends(status: Document) -> int:
+    """How often it has ended so far, where it does not run now."""
+    return int(status.get("restartCount") or 0) + 1
+
+
+def _ran(found: Document) -> float:
+    """Of a container that could not be started the kubelet says that it began in 1970."""
+    try:
+        started, finished = (datetime.fromisoformat(found[field]) for field in ("startedAt", "finishedAt"))
+        seconds = (finished - started).total_seconds()
+    except (KeyError, TypeError, ValueError):
+        return 0.0
+    return seconds if started.year > 1970 else 0.0
+
+
+def loops(status: Document) -> bool:
+    """It ends again and again by itself, soon after each start."""
+    end = end_of(status)
+    if end is None or end.code == 0 or int(status.get("restartCount") or 0) < LOOPS_AFTER:
+        return False
+    return end.seconds < SHORT_RUN and (end.code not in KILLED or end.cause == "OOMKilled")
+
+
+def cannot_start(status: Document) -> str:
+    """Why it waits, where that does not pass by itself; empty otherwise."""
+    waiting = (status.get("state") or {}).get("waiting") or {}
+    why, message = waiting.get("reason") or "", brief(waiting.get("message"))
+    if why in HARMLESS or why == "CrashLoopBackOff":
+        return ""
+    if why in ("ErrImagePull", "ImagePullBackOff"):  # these two alternate
+        return f"ImagePullBackOff: the image {status.get('image') or ''} of {status.get('name')} cannot be pulled"
+    return f"{why}: {message}" if message else f"{why} in {status.get('name')}"
+
+
+def brief(text: object) -> str:
+    """One line of at most `SENTENCE` characters without a full stop: it stands within another sentence."""
+    line = " ".join(str(text or "").split()).rstrip(".")
+    return line if len(line) <= SENTENCE else f"{line[: SENTENCE - 1]}…"

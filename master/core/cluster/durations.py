@@ -1,0 +1,28 @@
+"""Durations as users write them: a number of seconds, or `10m`, `1h30m`, `2.5s`, `500ms`."""
+
+from __future__ import annotations
+
+import math
+import re
+
+_PART = r"(\d{1,12}(?:\.\d{0,9})?)(ms|h|m|s)"
+_SHAPE = re.compile(f"(?:{_PART})+", re.ASCII)
+_PLAIN = re.compile(r"\d{1,12}(?:\.\d{0,9})?", re.ASCII)
+_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+
+ALLOWED = 'seconds, or a text as "10m", "1h30m", "500ms"'
+
+
+def parsed(duration: object) -> float | None:
+    """Seconds; None where it is no duration. Never negative. A number in quotes (`"90"`) is one of seconds."""
+    if isinstance(duration, bool):
+        return None
+    if isinstance(duration, int | float):
+        return float(duration) if 0 <= duration < math.inf else None
+    if not isinstance(duration, str):
+        return None
+    if _PLAIN.fullmatch(duration):
+        return float(duration)
+    if not _SHAPE.fullmatch(duration):
+        return None
+    return sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_PART, duration))

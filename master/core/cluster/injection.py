@@ -1,0 +1,226 @@
+"""What the webhook makes of a pod: the same pod, supervised. Documents in, documents out (DESIGN §3, docs/adr/0001).
+
+The trainer stays the user's: its place among the containers, image, resources, probes, lifecycle and security context
+are as they were. A pod that cannot be supervised, or that would not mean the same afterwards, is passed through
+untouched, with the reason. Injecting twice is injecting once: API servers ask a webhook again when another one has
+changed the pod.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+
+from master.core.cluster import injection_trainer as trainers
+from master.core.cluster.elasticjob import entries, mapping
+from master.core.cluster.injection_containers import (
+    BEST_EFFORT,
+    CPU,
+    GUARANTEED,
+    MEMORY,
+    Place,
+    Policy,
+    hooks_container,
+    quality_of,
+    sidecar_container,
+    volumes,
+)
+from master.core.cluster.names import (
+    CONTAINER,
+    HOOKS_CONTAINER,
+    INJECTED,
+    JOB,
+    MOUNT,
+    RANK_INDEX,
+    ROLE,
+    RUNG,
+    SIDECAR_CONTAINER,
+    TOKEN_VOLUME,
+    VOLUME,
+    Document,
+)
+
+__all__ = ["Injection", "Place", "Policy", "inject"]
+
+_PID_1 = re.compile(r"\bkill\b[^;&|]*[ \"]1\b|/proc/1/")
+DEFAULT_LOGS_CONTAINER = "kubectl.kubernetes.io/default-logs-container"
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    pod: Document
+    """A new one, or the one that was given where nothing is changed."""
+    changed: bool
+    refused: str
+    """Why the pod is passed through untouched; empty where it is not."""
+    explanation: tuple[str, ...]
+    """Sentences: which container is the trainer, which rung is aimed at, what is added, what would stop it."""
+
+
+def inject(pod: Document, place: Place, policy: Policy) -> Injection:
+    """`pod` may be the template of one too; it is not changed."""
+    if mapping(mapping(pod.get("metadata")).get("annotations")).get(INJECTED) is not None:
+        return Injection(pod, False, "", (f"annotation {INJECTED} is there: the pod is injected already",))
+    refused = next(_reasons_against(pod, place), "")
+    if refused:
+        return Injection(pod, False, refused, (f"the pod is passed through untouched: {refused}",))
+    spec, annotations = pod["spec"], mapping(mapping(pod.get("metadata")).get("annotations"))
+    chosen = trainers.chosen(spec["containers"], place, annotations)
+    rung = trainers.rung_of(spec["containers"][chosen.index], place)
+    new = deepcopy(pod)
+    new["metadata"] = _metadata(mapping(new.get("metadata")), place, spec["containers"], chosen.index, rung)
+    new["spec"] = _spec(new["spec"], place, policy, chosen.index)
+    return Injection(new, True, "", tuple(_explained(spec, place, policy, chosen, rung)))
+
+
+# -- what speaks against it ---------------------------------------------------------------------------------------
+def _reasons_against(pod: Document, place: Place) -> Iterator[str]:
+    spec = mapping(pod.get("spec"))
+    containers = entries(spec.get("containers"))
+    if not containers:
+        yield "spec.containers: there is none"
+        return
+    yield from _malformed(spec)
+    if mapping(spec.get("os")).get("name") == "windows" or _selects_windows(spec):
+        yield "it is a Windows pod, and the hooks and the sidecar are for Linux"
+    if spec.get("hostPID"):
+        yield "spec.hostPID is true, and with the processes of the node in sight those of the pod cannot be shared"
+    if spec.get("shareProcessNamespace") is False:
+        yield (
+            "spec.shareProcessNamespace is false, and without it the sidecar cannot watch the trainer's processes; "
+            "leave it out, or set it to true"
+        )
+    for container in (*entries(spec.get("initContainers")), *containers):
+        if container.get("name") in (HOOKS_CONTAINER, SIDECAR_CONTAINER):
+            yield f"it has a container {container['name']} of its own: another name is needed"
+    for volume in entries(spec.get("volumes")):
+        if volume.get("name") in (VOLUME, TOKEN_VOLUME):
+            yield f"it has a volume {volume['name']} of its own: another name is needed"
+    chosen = trainers.chosen(containers, place, mapping(mapping(pod.get("metadata")).get("annotations")))
+    yield from [chosen.refused] if chosen.refused else _taken(containers[chosen.index])
+
+
+def _malformed(spec: Document) -> Iterator[str]:
+    """What the API server would not store: a file may say it all the same."""
+    for kind in ("initContainers", "containers"):
+        for index, container in enumerate(entries(spec.get(kind))):
+            path = f"spec.{kind}[{index}]"
+            if not isinstance(container, dict):
+                yield f"{path}: it must be an object with name and image"
+                return
+            for field in ("command", "args", "env", "volumeMounts"):
+                if not isinstance(container.get(field) or [], list):
+                    yield f"{path}.{field}: it must be a list"
+                    return
+            for field in ("env", "volumeMounts"):
+                if not all(isinstance(entry, dict) for entry in entries(container.get(field))):
+                    yield f"{path}.{field}: each entry must be an object"
+                    return
+    if not all(isinstance(volume, dict) for volume in entries(spec.get("volumes"))):
+        yield "spec.volumes: each entry must be an object"
+
+
+def _selects_windows(spec: Document) -> bool:
+    selector = mapping(spec.get("nodeSelector"))
+    return "windows" in (selector.get("kubernetes.io/os"), selector.get("beta.kubernetes.io/os"))
+
+
+def _taken(trainer: Document) -> Iterator[str]:
+    """Names in the trainer's container that are ours."""
+    for entry in entries(trainer.get("env")):
+        if entry.get("name") in trainers.RESERVED:
+            yield f"its container {trainer.get('name')} sets {entry['name']} itself: is it supervised by hand already?"
+    for mounted in entries(trainer.get("volumeMounts")):
+        path = str(mounted.get("mountPath") or "").rstrip("/")
+        if path == MOUNT or path.startswith(f"{MOUNT}/"):
+            yield f"its container {trainer.get('name')} has a mount at {path}, where the hooks' volume comes"
+
+
+# -- what is made -------------------------------------------------------------------------------------------------
+def _metadata(metadata: Document, place: Place, containers: list[Document], index: int, rung: str) -> Document:
+    labels = mapping(metadata.get("labels")) | {JOB: place.job, ROLE: place.role}
+    if place.rank_index is not None:
+        labels[RANK_INDEX] = str(place.rank_index)
+    notes = mapping(metadata.get("annotations"))
+    name = containers[index].get("name")
+    notes = {trainers.DEFAULT_CONTAINER: name, DEFAULT_LOGS_CONTAINER: name} | notes | {INJECTED: "1", RUNG: rung}
+    if index > 0:
+        notes[CONTAINER] = name  # whoever reads the pod's status takes the first one else
+    return metadata | {"labels": labels, "annotations": notes}
+
+
+def _spec(spec: Document, place: Place, policy: Policy, index: int) -> Document:
+    """Ours come first among the init containers, so that a native sidecar runs before any of the user's; last among
+    the containers, so that the trainer keeps its place."""
+    containers, init = list(spec["containers"]), [hooks_container(spec, policy)]
+    sidecar = sidecar_container(spec, place, policy)
+    containers[index] = trainers.launched(containers[index], place)
+    (init if policy.native_sidecar else containers).append(sidecar)
+    return spec | {
+        "shareProcessNamespace": True,
+        "initContainers": [*init, *entries(spec.get("initContainers"))],
+        "containers": containers,
+        "volumes": [*entries(spec.get("volumes")), *volumes()],
+    }
+
+
+# -- why ----------------------------------------------------------------------------------------------------------
+def _explained(spec: Document, place: Place, policy: Policy, chosen: trainers.Chosen, rung: str) -> Iterator[str]:
+    trainer = spec["containers"][chosen.index]
+    rank = "no rank index: a spare, until the master gives it one"
+    rank = rank if place.rank_index is None else f"rank index {place.rank_index}"
+    yield f"the pod is a {place.role} of the job {place.key}, with {rank}"
+    if asked := ", ".join(_asked(place)):
+        yield f"its annotations ask for {asked}"
+    yield f"the trainer is the container {trainer.get('name')}: {chosen.reason}"
+    yield f"the rung aimed at is {rung}"
+    if trainers.has_command(trainer):
+        yield f"added to the trainer: {trainers.LAUNCH} before its command, variables OUTRIDER_*, a mount at {MOUNT}"
+    else:
+        yield f"added to the trainer: variables OUTRIDER_*, PYTHONPATH, a mount at {MOUNT}"
+        yield trainers.about_pythonpath(trainer, place)
+    kind = "init container with restartPolicy Always" if policy.native_sidecar else "container"
+    yield (
+        f"added to the pod: init container {HOOKS_CONTAINER}, {kind} {SIDECAR_CONTAINER}, volumes {VOLUME} and "
+        f"{TOKEN_VOLUME}, shareProcessNamespace"
+    )
+    yield _about_quality(spec)
+    yield from _what_would_stop_it(spec, trainer)
+
+
+def _asked(place: Place) -> Iterator[str]:
+    if place.nproc is not None:
+        yield f"{place.nproc} worker process{'es' * (place.nproc > 1)} a member"
+    if place.max_restarts is not None:
+        yield f"at most {place.max_restarts} restarts in place"
+    if place.script:
+        yield f"{place.script} as the script"
+    if place.per_rank:
+        yield "the command once per worker process, where it is no Python"
+
+
+def _about_quality(spec: Document) -> str:
+    quality = quality_of(spec)
+    if quality == BEST_EFFORT or mapping(spec.get("resources")):
+        what = "ask for nothing"
+    else:
+        limit = "limits equal to them" if quality == GUARANTEED else "a memory limit equal to it"
+        what = f"request {CPU} of CPU and {MEMORY} of memory, with {limit}"
+    return f"the pod stays {quality}: our containers {what}"
+
+
+def _what_would_stop_it(spec: Document, trainer: Document) -> Iterator[str]:
+    image = trainer.get("image") or "of the trainer"
+    if trainers.has_command(trainer):
+        yield f"what would stop it: no /bin/sh in the image {image}: then the container cannot start"
+        yield f"what would stop it: no Python from 3.8 on in the image {image}: then the command runs as without us"
+    else:
+        yield f"what would stop it: an entrypoint of the image {image} that is no Python, or one with -I, -E, -S"
+    own = [trainer.get(field) for field in ("command", "args", "lifecycle", "livenessProbe", "readinessProbe")]
+    if _PID_1.search(json.dumps(own)):
+        yield "what changes: pid 1, which the trainer seems to name, is the pause container's in a shared namespace"
+    if spec.get("restartPolicy") == "Never":
+        yield "restartPolicy is Never: where the template or launcher dies, the whole pod has failed and is replaced"

@@ -1,0 +1,53 @@
+"""Injects whatever document has pods in it, as the webhook will do with each of those pods (`outrider inject`)."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, replace
+
+from master.core.cluster import owners
+from master.core.cluster.elasticjob import entries, mapping
+from master.core.cluster.injection import Injection, Policy, inject
+from master.core.cluster.names import INJECT, Document
+from master.core.cluster.owners_templates import Template, templates_of
+
+ASKED = {INJECT: "enabled"}
+"""Who calls this asks for every pod, except those that say no themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    where: str
+    """`Pod gpt-0`, `Job gpt`, `PyTorchJob gpt, Worker`."""
+    injection: Injection
+    asks: bool
+    """Its own label asks for it, or its controller does, so that the webhook needs no label on the namespace."""
+
+
+def inject_all(document: Document, namespace: str, policy: Policy) -> tuple[Document, list[Injected]]:
+    """A copy in which every pod and pod template is injected, and what was done to each, in order. `namespace`: empty
+    for the document's own. Raises ValueError where an annotation or a name cannot be meant."""
+    new = deepcopy(document)
+    if str(document.get("kind")).endswith("List") and isinstance(document.get("items"), list):
+        found = [inject_all(item, namespace, policy) for item in map(mapping, entries(document["items"]))]
+        new["items"] = [item for item, _ in found]
+        return new, [injected for _, of_item in found for injected in of_item]
+    own = str(mapping(document.get("metadata")).get("namespace") or "default")
+    return new, [_injected(template, namespace or own, policy) for template in templates_of(new)]
+
+
+def _injected(template: Template, namespace: str, policy: Policy) -> Injected:
+    pod = template.stand_in()
+    labels = mapping(mapping(pod.get("metadata")).get("labels"))
+    asks = owners.is_asked_for(labels, {}) or template.is_ours
+    try:
+        place = owners.place_of(pod, namespace, ASKED)
+    except ValueError as error:
+        raise ValueError(f"{template.where}: {error}") from error
+    if place is None:
+        refused = f'its label {INJECT} is "false"'
+        untouched = Injection(template.holder, False, refused, (f"the pod is passed through untouched: {refused}",))
+        return Injected(template.where, untouched, asks)
+    injection = inject(template.holder, replace(place, member_path=template.member_path), policy)
+    template.holder.update(injection.pod)
+    return Injected(template.where, injection, asks)

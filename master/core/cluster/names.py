@@ -1,0 +1,35 @@
+"""Names that pods, manifests and master must agree on (docs/contracts.md §8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Document = dict[str, Any]
+"""What the API server says, or is told: JSON."""
+
+DOMAIN = "outrider.dev"
+GROUP_VERSION = f"{DOMAIN}/v1alpha1"
+KIND = "ElasticJob"
+PLURAL = "elasticjobs"
+
+JOB, ROLE, MEMBER, ID, RANK_INDEX, RELAUNCHES, INJECT, LEADER = (
+    f"{DOMAIN}/{word}" for word in ("job", "role", "member", "id", "rank-index", "relaunches", "inject", "leader")
+)
+INJECTED = f"{DOMAIN}/injected"
+RUNG = f"{DOMAIN}/rung"
+MIN, MAX, NPROC, SPARES, NODE_CHECK, SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS, CONTAINER = (
+    f"{DOMAIN}/{word}"
+    for word in (
+        "min", "max", "nproc-per-node", "spares", "node-check", "script", "pythonpath", "per-rank", "max-restarts",
+        "container",
+    )
+)  # fmt: skip
+"""Annotations that a user may write, on a pod or on an ElasticJob."""
+
+HOOKS_CONTAINER = "outrider-hooks"
+SIDECAR_CONTAINER = "outrider-sidecar"
+VOLUME = "outrider"
+TOKEN_VOLUME = "outrider-token"
+MOUNT = "/outrider"
+TOKEN_MOUNT = "/var/run/secrets/outrider"
+AUDIENCE = "outrider"

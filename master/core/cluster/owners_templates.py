@@ -1,0 +1,86 @@
+"""The pods that a document asks for: itself, or its pod templates, with what its controller will write on the pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from master.core.cluster.elasticjob import entries, mapping
+from master.core.cluster.names import JOB, KIND, MEMBER, ROLE, Document
+
+JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+REPLICA_TYPE = "training.kubeflow.org/replica-type"
+WITH_TEMPLATE = ("Job", "StatefulSet", "Deployment", "ReplicaSet")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    where: str
+    """`Job gpt`, `PyTorchJob gpt, Worker`."""
+    holder: Document
+    """The object itself that has a pod's metadata and spec."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """What its controller adds."""
+    owner: Document | None = None
+    member_path: str = "metadata.name"
+    """Of a pod: where its member's id stands."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Of an ElasticJob: the master asks for the injection of its pods."""
+        return JOB in self.labels
+
+    def stand_in(self) -> Document:
+        """A pod of it, as far as it is known before it is made."""
+        if self.owner is None:
+            return self.holder
+        metadata, owner = mapping(self.holder.get("metadata")), mapping(self.owner.get("metadata"))
+        reference = {"kind": self.owner.get("kind"), "name": owner.get("name"), "controller": True}
+        return {
+            "metadata": {
+                "labels": {**mapping(metadata.get("labels")), **self.labels},
+                "annotations": mapping(metadata.get("annotations")),
+                "ownerReferences": [reference],
+            },
+            "spec": self.holder.get("spec"),
+        }
+
+
+def templates_of(document: Document) -> Iterator[Template]:
+    """None of a kind that has no pods, or is not known. Raises ValueError for an owner without a name."""
+    kind, metadata, spec = str(document.get("kind")), mapping(document.get("metadata")), mapping(document.get("spec"))
+    name = metadata.get("name")
+    where = f"{kind} {name or metadata.get('generateName') or 'without a name'}"
+    if kind == "Pod":
+        yield Template(where, document)
+        return
+    found = [found for found in _found(kind, str(name), spec, where, document) if found.holder]
+    if found and not name:
+        raise ValueError(
+            f"{kind}: metadata.name is missing, and what generateName makes of it is not known before its pods are "
+            f"made: only the webhook can inject them"
+        )
+    yield from found
+
+
+def _found(kind: str, name: str, spec: Document, where: str, owner: Document) -> Iterator[Template]:
+    if kind in WITH_TEMPLATE:
+        yield Template(where, mapping(spec.get("template")), owner=owner)
+    elif kind == "JobSet":
+        for job in map(mapping, entries(spec.get("replicatedJobs"))):
+            template = mapping(mapping(mapping(job.get("template")).get("spec")).get("template"))
+            yield Template(f"{where}, {job.get('name')}", template, {JOBSET_NAME: name}, owner)
+    elif kind == KIND:
+        for role, value in mapping(spec.get("replicaSpecs")).items():
+            labels = {JOB: name, ROLE: str(role).lower()}
+            path = f"metadata.labels['{MEMBER}']"
+            yield Template(f"{where}, {role}", mapping(mapping(value).get("template")), labels, owner, path)
+    else:
+        for role, value in replica_specs(spec).items():
+            labels = {REPLICA_TYPE: str(role).lower()}
+            yield Template(f"{where}, {role}", mapping(mapping(value).get("template")), labels, owner)
+
+
+def replica_specs(spec: Document) -> Document:
+    """`pytorchReplicaSpecs` and its like, of the training operator's kinds; empty where there is none."""
+    return next((mapping(value) for field, value in spec.items() if str(field).endswith("ReplicaSpecs")), {})

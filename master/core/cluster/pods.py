@@ -1,0 +1,346 @@
+"""A member's pod: made from the template of its role, and read back as what the core is told of it.
+
+What the core is told depends on the newest document alone, and the same document always says the same: no clock, and
+nothing that was seen before. A pod that is being deleted is `terminating` whatever else is true of it, so that an end
+that somebody asked for is never a failure. Otherwise the trainer's container decides: its end is the pod's end, whether
+or not the sidecar still runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+
+from master.core.actions import CreatePod
+from master.core.cluster import containers, quantities
+from master.core.cluster.containers import brief, end_of
+from master.core.cluster.elasticjob import key_of, mapping, roles_of, sizes
+from master.core.cluster.names import (
+    CONTAINER,
+    GROUP_VERSION,
+    ID,
+    INJECT,
+    INJECTED,
+    JOB,
+    KIND,
+    MAX_RESTARTS,
+    MEMBER,
+    NPROC,
+    PER_RANK,
+    PYTHONPATH,
+    RANK_INDEX,
+    RELAUNCHES,
+    ROLE,
+    SCRIPT,
+    SIDECAR_CONTAINER,
+    Document,
+)
+from master.core.events import PodSeen
+from master.core.spec import WORKER
+from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
+
+PS_PORT = 2222
+PORT = 3333
+HANDED_ON = (SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS, CONTAINER)
+"""Annotations of an ElasticJob that hold for its pods, where the template does not say otherwise."""
+TAKEN = ("Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated")
+"""Words of status.reason for a pod whose machine was taken from it. Evicted is one only where the node was short."""
+NOT_ITS_FAULT = (
+    "PreemptionByScheduler",
+    "DeletionByTaintManager",
+    "EvictionByEvictionAPI",
+    "DeletionByPodGC",
+    "TerminationByKubelet",
+)
+"""Reasons of the condition DisruptionTarget (Kubernetes from 1.25 on)."""
+
+
+# -- names --------------------------------------------------------------------------------------------------------
+def name_of(job: Document, member: MemberId) -> str:
+    """`<job>-<role>-<id>`; of a job that adopts, a member has its pod's own name."""
+    return str(member) if job["spec"].get("adopts") else f"{job['metadata']['name']}-{member}"
+
+
+def member_of(pod: Document) -> MemberId | None:
+    """None for a pod of no job."""
+    metadata = pod["metadata"]
+    labels = metadata.get("labels") or {}
+    if not labels.get(JOB) or not metadata.get("name"):
+        return None
+    return MemberId(labels.get(MEMBER) or metadata["name"])
+
+
+def job_of(pod: Document) -> JobName | None:
+    metadata = pod["metadata"]
+    job = (metadata.get("labels") or {}).get(JOB)
+    return JobName(f"{metadata.get('namespace') or 'default'}/{job}") if job else None
+
+
+def owned_by(job: Document) -> Document:
+    """The owner reference of everything that is made for a job: it goes when the job is deleted."""
+    metadata = job["metadata"]
+    return {
+        "apiVersion": GROUP_VERSION,
+        "kind": KIND,
+        "name": metadata["name"],
+        "uid": metadata.get("uid") or "",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+# -- making -------------------------------------------------------------------------------------------------------
+def pod_of(
+    job: Document, action: CreatePod, *, wanted: int | None = None, relaunches: int = 0, avoid: Sequence[str] = ()
+) -> Document:
+    """A new pod for this member, not yet injected. `wanted`: members of the role that the job has now (WORKER_NUM);
+    `relaunches`: those that used budget; `avoid`: names of nodes that it must not land on."""
+    role = roles_of(job)[action.role]
+    template = mapping(role.get("template"))
+    metadata, spec = deepcopy(mapping(template.get("metadata"))), deepcopy(mapping(template.get("spec")))
+    spec["restartPolicy"] = spec.get("restartPolicy") or "Never"
+    variables = _variables(action, sizes(role)[2] if wanted is None else wanted)
+    for container in spec["containers"]:
+        container["env"] = _with_variables(container.get("env") or [], variables)
+    if (mapping(job["spec"].get("recovery"))).get("atomicSave") is False:
+        for container in spec["containers"]:
+            container["env"] = _with_variables(container["env"], {"OUTRIDER_ATOMIC_SAVE": "0"})
+    if avoid:
+        _keep_off(spec, avoid)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name_of(job, action.member),
+            "namespace": key_of(job).partition("/")[0],
+            "labels": {**mapping(metadata.get("labels")), **_labels(job, action, relaunches)},
+            "annotations": {**_handed_on(job), **mapping(metadata.get("annotations"))},
+            "ownerReferences": [owned_by(job)],
+            **({"finalizers": metadata["finalizers"]} if metadata.get("finalizers") else {}),
+        },
+        "spec": spec,
+    }
+
+
+def _labels(job: Document, action: CreatePod, relaunches: int) -> dict[str, str]:
+    labels = {
+        JOB: job["metadata"]["name"],
+        ROLE: str(action.role),
+        MEMBER: str(action.member),
+        ID: _id_of(action.member),
+        RELAUNCHES: str(relaunches),
+        INJECT: "true",
+    }
+    return labels if action.rank_index is None else labels | {RANK_INDEX: str(action.rank_index)}
+
+
+def _id_of(member: MemberId) -> str:
+    return member.rpartition("-")[2]
+
+
+def _handed_on(job: Document) -> dict[str, str]:
+    notes = mapping(job["metadata"].get("annotations"))
+    kept = {note: str(notes[note]) for note in HANDED_ON if note in notes}
+    nproc = job["spec"].get("nprocPerNode")
+    return kept if nproc is None else kept | {NPROC: str(nproc)}
+
+
+def _variables(action: CreatePod, wanted: int) -> dict[str, str]:
+    """A spare has no rank, and cannot be told one when it gets it."""
+    variables = {"WORKER_TYPE": str(action.role), "WORKER_ID": _id_of(action.member), "WORKER_NUM": str(wanted)}
+    return variables if action.rank_index is None else variables | {"WORKER_RANK": str(action.rank_index)}
+
+
+def _with_variables(env: Sequence[Document], variables: Mapping[str, str]) -> list[Document]:
+    """Ours come first, so that the user's own may be written with $(WORKER_ID); what the user has set stays."""
+    own = {entry.get("name") for entry in env}
+    return [*({"name": name, "value": value} for name, value in variables.items() if name not in own), *env]
+
+
+def _keep_off(spec: Document, nodes: Sequence[str]) -> None:
+    """By the nodes' names: their host name label may be another. The API server takes one name a requirement, and a
+    pod fits where any one term does, so that each term must say it."""
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in sorted(set(nodes))]
+    affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    required = affinity.setdefault("requiredDuringSchedulingIgnoredDuringExecution", {})
+    terms = required.get("nodeSelectorTerms") or [{}]
+    required["nodeSelectorTerms"] = [{**term, "matchFields": [*(term.get("matchFields") or ()), *fields]}
+                                     for term in terms]  # fmt: skip
+
+
+def with_memory(pod: Document, container: str, factor: float, cap: str | None = None) -> Document:
+    """A copy whose container (empty: the trainer's) has so many times the memory, request and limit, at most `cap` and
+    never less than it had. One that has neither is left as it is: then it was the node that had too little."""
+    pod = deepcopy(pod)
+    name, most = container or containers.trainer_name(pod), quantities.parsed(cap)
+    for found in pod["spec"]["containers"]:
+        if found.get("name") != name:
+            continue
+        for kind in ("requests", "limits"):
+            amounts = mapping(mapping(found.get("resources")).get(kind))
+            had = quantities.parsed(amounts.get("memory"))
+            if had is not None and had > 0:
+                more = int(had * factor)
+                more = more if most is None else min(more, most)
+                if more > had:
+                    amounts["memory"] = quantities.written(more)
+    return pod
+
+
+def service_of(job: Document, role: Role, rank_index: RankIndex) -> Document:
+    """One address for a rank index, whichever pod holds it: a replacement is reached where the lost one was."""
+    selector = {JOB: job["metadata"]["name"], ROLE: str(role), RANK_INDEX: str(rank_index)}
+    port = PS_PORT if role == "ps" else PORT
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": f"{job['metadata']['name']}-{role}-{rank_index}",
+            "namespace": key_of(job).partition("/")[0],
+            "labels": selector,
+            "ownerReferences": [owned_by(job)],
+        },
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": selector,
+            "ports": [{"name": str(role), "port": port, "targetPort": port}],
+        },
+    }
+
+
+# -- reading ------------------------------------------------------------------------------------------------------
+def seen(pod: Document) -> PodSeen | None:
+    """What the core is told of it; None for a pod of no job."""
+    member = member_of(pod)
+    if member is None:
+        return None
+    metadata = pod["metadata"]
+    labels = metadata["labels"]
+    rank_index = labels.get(RANK_INDEX) or ""
+    phase, reason, code = _standing(pod)
+    return PodSeen(
+        member,
+        PodUid(metadata.get("uid") or ""),
+        Role(labels.get(ROLE) or WORKER),
+        RankIndex(int(rank_index)) if rank_index.isdigit() else None,
+        phase,
+        reason,
+        phase == "pending" and _has_no_room(pod) is not None,
+        code,
+        mapping(pod.get("spec")).get("nodeName") or "",
+    )
+
+
+def _standing(pod: Document) -> tuple[str, str, int | None]:
+    """Phase, reason and exit code, as docs/contracts.md and `PodSeen` mean them."""
+    status, phase = mapping(pod.get("status")), mapping(pod.get("status")).get("phase") or "Pending"
+    trainer = containers.status_of(pod, containers.trainer_name(pod))
+    end = end_of(trainer)
+    if pod["metadata"].get("deletionTimestamp"):
+        return "terminating", _why_deleted(pod), None if end is None else end.code
+    if is_taken(pod) or (phase == "Failed" and status.get("reason")):
+        return ("failed" if phase == "Failed" else "running"), _said(status), None if end is None else end.code
+    if end is not None and (phase in ("Succeeded", "Failed") or not _starts_again(pod, trainer, end)):
+        again = "" if not containers.loops(trainer) else f"; that was {_times(trainer)}"
+        return ("succeeded" if end.code == 0 else "failed"), f"the trainer's container {end.sentence}{again}", end.code
+    if phase in ("Succeeded", "Failed"):
+        return _without_trainer(pod, phase)
+    if phase == "Pending":
+        return "pending", _has_no_room(pod) or _cannot_start(pod), None
+    return "running", _what_is_down(pod, trainer), None
+
+
+def _starts_again(pod: Document, trainer: Document, end: containers.End) -> bool:
+    """A pod of ours that would do so for ever has failed: it is replaced, within the budget. Another owner's is left to
+    it, for which the pod runs."""
+    is_ours = MEMBER in pod["metadata"]["labels"]
+    is_hopeless = is_ours and containers.loops(trainer)
+    return containers.is_restarted(pod, trainer["name"], end.code) and not is_hopeless
+
+
+def _without_trainer(pod: Document, phase: str) -> tuple[str, str, int | None]:
+    """It is over before the trainer began: an init container failed, or nothing is said."""
+    for status in containers.statuses(pod):
+        end = end_of(status)
+        if phase == "Failed" and end is not None and end.code != 0:
+            return "failed", f"the container {status['name']} {end.sentence}", end.code
+    return phase.lower(), _said(mapping(pod.get("status"))), 0 if phase == "Succeeded" else None
+
+
+def _cannot_start(pod: Document) -> str:
+    """The first container that holds it up; empty while everything goes its way."""
+    for status in containers.statuses(pod):
+        why, end = containers.cannot_start(status), end_of(status)
+        if why:
+            return why
+        if end is not None and end.code != 0:
+            return f"the container {status['name']} {end.with_code}; that was {_times(status)}"
+    return ""
+
+
+def _what_is_down(pod: Document, trainer: Document) -> str:
+    """`Restarted…` is a sign of life of the pod: the kubelet has seen the container end, and starts it again."""
+    sidecar = containers.status_of(pod, SIDECAR_CONTAINER)
+    for status, what in ((trainer, "Trainer"), (sidecar, "Sidecar")):
+        end = end_of(status)
+        if end is None:
+            if why := containers.cannot_start(status):
+                return why
+        elif containers.is_restarted(pod, status["name"], end.code):
+            return f"Restarted{what}: its container {end.with_code}; that was {_times(status)}"
+        else:
+            return f"{what}Ended: its container {end.with_code}, and is not started again"
+    if not sidecar and mapping(pod["metadata"].get("annotations")).get(INJECTED) is None:
+        return "NotInjected: the pod was made while no webhook was there, so that it has no sidecar"
+    return ""
+
+
+def _times(status: Document) -> str:
+    count = containers.ends(status)
+    return "the first time" if count == 1 else f"time {count}"
+
+
+def _has_no_room(pod: Document) -> str | None:
+    """Why the scheduler finds no node, in its words; None where it has found one, or has not looked yet."""
+    found = _condition(pod, "PodScheduled")
+    if found.get("status") != "False" or found.get("reason") not in ("Unschedulable", "SchedulingGated"):
+        return None
+    return brief(found.get("message")) or str(found["reason"])
+
+
+def _why_deleted(pod: Document) -> str:
+    """Who takes it, and with how much grace: its sidecar knows the pod's own, and `kubectl delete` may give less."""
+    target, status = _condition(pod, "DisruptionTarget"), mapping(pod.get("status"))
+    grace = pod["metadata"].get("deletionGracePeriodSeconds")
+    deleted = "it was deleted" if grace is None else f"it was deleted with {grace} s of grace"
+    if target.get("status") == "True":
+        return f"{deleted}: {target.get('reason') or 'DisruptionTarget'}: {brief(target.get('message'))}".rstrip(": ")
+    return f"{deleted}: {_said(status)}" if status.get("reason") else deleted
+
+
+def _said(status: Document) -> str:
+    """The kubelet's or a controller's own word for it, and sentence."""
+    return ": ".join(word for word in (status.get("reason") or "", brief(status.get("message"))) if word)
+
+
+def _condition(pod: Document, kind: str) -> Document:
+    conditions = mapping(pod.get("status")).get("conditions") or ()
+    return next((c for c in conditions if c.get("type") == kind), {})
+
+
+def is_taken(pod: Document) -> bool:
+    """Somebody took its machine: a node that is short, shuts down or is lost, a pod of higher priority, a drain. Its
+    replacement should cost nothing, unlike that of a pod that broke a limit of its own."""
+    status = mapping(pod.get("status"))
+    if status.get("reason") == "Evicted":
+        return str(status.get("message") or "").startswith("The node ")
+    target = _condition(pod, "DisruptionTarget")
+    is_target = target.get("status") == "True" and target.get("reason") in NOT_ITS_FAULT
+    return status.get("reason") in TAKEN or is_target
+
+
+def is_over(pod: Document) -> bool:
+    """Nothing of it runs or will: only then may a member that has succeeded or failed be left as it is. Otherwise its
+    sidecar runs on, or the kubelet will start its trainer again, and it must be deleted to free what it holds."""
+    return mapping(pod.get("status")).get("phase") in ("Succeeded", "Failed")

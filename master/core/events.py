@@ -1,0 +1,167 @@
+"""What can happen to a job, as the master's core sees it: past tense, frozen, no behaviour.
+
+Shells only carry: a message from a sidecar is one event whatever it says, a change of a pod another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from master.core.actions import Action
+from master.core.spec import JobSpec
+from wire.ids import MemberId, PodUid, RankIndex, Role
+from wire.messages import FromSidecar
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The master process holds the lease. First event of every run; `saved` is the status that an earlier master
+    left (`JobStatus` as a dict), None for a new job."""
+
+    term: int
+    spec: JobSpec
+    saved: dict[str, object] | None = None
+    unix_time: float = 0.0
+    """The wall clock at this moment: what users read is told in its time, everything else in the core's `now`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarSaid:
+    """A message came over an authenticated connection. `session` names the connection, never reused."""
+
+    session: str
+    message: FromSidecar
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarDisconnected:
+    """The connection broke: a witness, never a verdict."""
+
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """The platform shows a pod in this state."""
+
+    member: MemberId
+    uid: PodUid
+    role: Role
+    rank_index: RankIndex | None
+    phase: str
+    """pending, running, terminating, succeeded or failed."""
+    reason: str = ""
+    unschedulable: bool = False
+    exit_code: int | None = None
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodGone:
+    """The pod is no longer there: killed, deleted, or its machine is lost."""
+
+    member: MemberId
+    uid: PodUid
+    reason: str
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodsListed:
+    """Everything that the platform has, at the start and after a watch was broken: what is not in it is gone."""
+
+    pods: tuple[PodSeen, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberProbed:
+    """Answer to ProbeMember: the master itself tried to reach the member's sidecar."""
+
+    member: MemberId
+    reachable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StatusSaved:
+    """The status with this version is on disk (or in the API server)."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleAsked:
+    """The user wants this many members."""
+
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpecChanged:
+    """The user has edited the job; also said once after Began where the spec decides the size (a cluster)."""
+
+    spec: JobSpec
+    suspended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestartAsked:
+    """The user wants the script read again: now, or at the next finished checkpoint."""
+
+    at_checkpoint: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """The user wants the job to end. `hard`: without grace."""
+
+    reason: str
+    hard: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The user asks every member for `stacks` or `collectives`; `request` comes back in the Deliver action."""
+
+    request: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActionFailed:
+    """The outside refused or broke an action; failure is an event too."""
+
+    action: Action
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Woke:
+    """The moment asked for by next_deadline has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """This process did not run for so many seconds (paused, or the machine was busy): silence in that time says
+    nothing about the members. The shell has drained what arrived before it says this."""
+
+    seconds: float
+
+
+Event = (
+    Began
+    | SidecarSaid
+    | SidecarDisconnected
+    | PodSeen
+    | PodGone
+    | PodsListed
+    | MemberProbed
+    | StatusSaved
+    | ScaleAsked
+    | SpecChanged
+    | RestartAsked
+    | StopAsked
+    | Asked
+    | ActionFailed
+    | Woke
+    | Stalled
+)

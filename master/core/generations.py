@@ -1,0 +1,200 @@
+"""Forming, starting and stopping a generation.
+
+Laws: the world's status is saved before anyone is told of it, so that no master that follows can form another one of
+the same number; a world is stopped everywhere in the very step that learns of a fault; and the next one forms in the
+very step in which the last survivor has stopped and is ready again: no timer stands between a crash and the restart.
+"""
+
+from __future__ import annotations
+
+from master.core import assignment, orders, standing, status
+from master.core.state import COMMITTING, GATHERING, RUNNING, STOPPING, Member, Place, State, World, counted
+from wire.ids import NO_GENERATION, Generation, OrderId
+from wire.messages import Start, Stop
+
+SAVES_TOLD = 16
+START_OVERDUE = 60.0
+"""Seconds after which a Start without an answer is a fault of that member."""
+WRITE_DELAY = 0.5
+
+
+def try_form(state: State) -> None:
+    """Forms the next generation if enough members are ready and nobody is worth waiting for."""
+    if state.stage != GATHERING or state.suspended or not state.listed or len(state.ready) < state.spec.min_members:
+        return
+    if state.patient and state.coming and len(state.ready) < state.target:
+        return
+    chosen = assignment.choose((state.members[i] for i in state.ready), state.target, state.spec.node_unit)
+    if len(chosen) < state.spec.min_members or any(m.id in state.doubted for m in chosen):
+        return
+    _form(state, chosen)
+
+
+def _form(state: State, chosen: list[Member]) -> None:
+    first = chosen[0].ready
+    assert first is not None
+    state.number += 1
+    places = assignment.places(chosen)
+    world = World(
+        generation=Generation(state.term, state.number),
+        places=places,
+        address=chosen[0].address,
+        port=first.port,
+        version=state.version + 1,
+        world_size=sum(p.nproc for p in places.values()),
+        reason=state.message,
+        formed_at=state.now,
+        lost_from=state.high_step_at if any(f.seconds_lost is None for f in state.faults) else None,
+    )
+    state.met[chosen[0].id] = (world.generation, world.port)
+    state.world, state.stage, state.patient, state.resize = world, COMMITTING, False, ""
+    state.deadlines.cancel(("resize", ""))
+    state.message = f"generation {world.generation} forms with {counted(len(chosen), 'member')}"
+    status.save_now(
+        state,
+        f"Generation {world.generation} is decided: {counted(len(chosen), 'member')}, "
+        f"{counted(world.world_size, 'rank')}; it must be saved before it is started.",
+    )
+
+
+def start(state: State) -> None:
+    """The world is saved: tell everyone."""
+    world = state.world
+    assert world is not None
+    state.stage = RUNNING
+    state.message = f"generation {world.generation} starts"
+    allowed = max_restarts(state)
+    saves = tuple(list(state.saves.items())[-SAVES_TOLD:])
+    for place in world.places.values():
+        member = state.members[place.member]
+        member.told, member.ready, member.finished = world.generation, None, False
+        standing.refresh(state, member)
+        _start(state, world, member, place, allowed, saves)
+    state.deadlines.set(("start", str(world.generation.number)), state.now + START_OVERDUE)
+    standing.note_resize(state)
+
+
+def _start(
+    state: State, world: World, member: Member, place: Place, allowed: int, saves: tuple[tuple[str, int], ...]
+) -> None:
+    last_rank = place.first_rank + place.nproc - 1
+    reason = (
+        f"Generation {world.generation} starts on {member.id} with ranks {place.first_rank} to {last_rank} of "
+        f"{world.world_size}, rendezvous at {world.address}:{world.port}."
+    )
+
+    def make(order: OrderId) -> Start:
+        return Start(
+            order=order,
+            generation=world.generation,
+            restart_count=world.generation.number - 1,
+            master_addr=world.address,
+            master_port=world.port,
+            group_rank=place.group_rank,
+            group_world_size=len(world.places),
+            first_rank=place.first_rank,
+            nproc=place.nproc,
+            world_size=world.world_size,
+            role=place.role,
+            role_first_rank=place.role_first_rank,
+            role_world_size=place.role_world_size,
+            rank_index=place.rank_index,
+            max_restarts=allowed,
+            job=state.spec.name,
+            high_step=state.high_step,
+            saves=saves,
+            reason=reason,
+        )
+
+    orders.give(state, member, make, reason)
+    state.announce("GenerationStarted", reason, member.id, detail=_rendezvous_line(world, place))
+
+
+def _rendezvous_line(world: World, place: Place) -> tuple[tuple[str, str], ...]:
+    ranks = range(place.first_rank, place.first_rank + place.nproc)
+    return (
+        ("restart_count", str(world.generation.number - 1)),
+        ("master_addr", world.address),
+        ("master_port", str(world.port)),
+        ("group_rank", str(place.group_rank)),
+        ("group_world_size", str(len(world.places))),
+        ("local_ranks", str(list(range(place.nproc)))),
+        ("global_ranks", str(list(ranks))),
+        ("world_size", str(world.world_size)),
+    )
+
+
+def max_restarts(state: State) -> int:
+    """The user's own number, else an inner launcher's, else ours."""
+    if not state.spec.max_restarts_asked:
+        asked = [m.max_restarts for m in state.members.values() if m.max_restarts is not None]
+        if asked:
+            return max(asked)
+    return state.spec.max_restarts
+
+
+def stop(state: State, reason: str, *, hard: bool = False) -> None:
+    """Stops the world everywhere at once. A world that nobody has been told of is only forgotten."""
+    world = state.world
+    if world is None or state.stage == STOPPING:
+        return
+    if state.stage == COMMITTING:
+        state.world, state.stage, state.message = None, GATHERING, reason
+        standing.stir(state)
+        return
+    state.stage, state.phase, state.message, world.stop_reason = STOPPING, "restarting", reason, reason
+    state.deadlines.cancel(("start", str(world.generation.number)))
+    for member_id in world.places:
+        member = state.members.get(member_id)
+        if member is not None:
+            _stop(state, world, member, reason, hard)
+    state.write_not_before = state.now + WRITE_DELAY
+    state.deadlines.set(("stop", str(world.generation.number)), state.now + orders.longest_stop(state.spec))
+    standing.stir(state)
+
+
+def _stop(state: State, world: World, member: Member, reason: str, hard: bool) -> None:
+    stop_member(state, member, world.generation, reason, hard=hard)
+    if standing.is_worth_waiting_for(member):
+        world.waiting.add(member.id)
+
+
+def stop_member(state: State, member: Member, generation: Generation, reason: str, *, hard: bool = False) -> None:
+    """Orders one member to end everything of this generation and of lower ones."""
+    orders.drop_starts(state, member, generation)
+    if orders.is_told_to_stop(member, generation):
+        return
+    spec = state.spec
+    graces = (0.0, 0.0, 0.0) if hard else (spec.stop_grace, spec.handler_grace, spec.save_grace)
+    member.ready = None
+    member.told = max(member.told, generation)
+    standing.refresh(state, member)
+    orders.give(state, member, lambda order: Stop(order, generation, *graces, reason), reason, generation)
+
+
+def refuse_used_port(state: State, member: Member) -> None:
+    """It offers the port of an earlier generation, of which it has not heard: the Start was lost, and the master that
+    gave it is no more. The others of that generation may still try to meet there, so another port is asked for."""
+    generation, port = state.met.get(member.id, (NO_GENERATION, 0))
+    is_current = state.world is not None and state.world.generation == generation
+    if is_current or member.ready is None or member.ready.port != port or member.ready.after >= generation:
+        return
+    reason = f"Generation {generation} never began on {member.id}: its port is not offered again."
+    stop_member(state, member, generation, reason)
+
+
+def give_up_waiting(state: State, number: str) -> None:
+    """Every grace has run out and some have still not stopped."""
+    world = state.world
+    if world is None or state.stage != STOPPING or str(world.generation.number) != number:
+        return
+    for member_id in sorted(world.waiting):
+        state.announce(
+            "StopOverdue",
+            f"{member_id} has not ended the processes of generation {world.generation} in the time that all graces "
+            f"together allow; the next generation forms without it.",
+            member_id,
+            warning=True,
+        )
+    world.waiting.clear()
+    standing.stir(state)

@@ -1,0 +1,240 @@
+"""Who is there: connections and Hellos, pods that come and go, and what members say about themselves.
+
+A connection is only bound to a member by a Hello that names the job, the member and the uid which the platform gave to
+that pod; a newer connection of the same pod replaces the older one. What a sidecar says that it runs is compared with
+what it ought to run, so that an exit which was lost with a connection, or a member that thaws after the world went on
+without it, comes out at once.
+"""
+
+from __future__ import annotations
+
+from master.core import ending, generations, orders, recovery, silence, standing, status
+from master.core.actions import CloseSession, Send
+from master.core.state import GONE, REBUILDING, RUNNING, STOPPING, Member, State, World
+from wire.ids import NO_GENERATION, MemberId
+from wire.messages import (
+    PROTOCOL_VERSION,
+    Hello,
+    Ready,
+    Refused,
+    Report,
+    Started,
+    StartFailed,
+    Stopped,
+    Welcome,
+)
+
+REPORT_EVERY = 1.0
+CONFIRM_WITHIN = 5.0
+"""Seconds in which a restarted sidecar finds the worker processes again: template and launcher reconnect within 2 s."""
+READY_OVERDUE = 15.0
+"""Seconds after Stopped for which the others wait for a member's Ready."""
+
+
+# -- connections --------------------------------------------------------------------------------------------------
+def greet(state: State, session: str, hello: Hello) -> None:
+    """A Hello: binds the connection to its member, or refuses it with the reason."""
+    refusal = _why_refused(state, hello)
+    if refusal is not None:
+        sentence, retry_after = refusal
+        state.act(Send(session, hello.member, Refused(sentence, retry_after), state.generation, sentence))
+        state.act(CloseSession(session, sentence, state.generation))
+        if retry_after < 0 or retry_after >= 2:
+            state.announce("HelloRefused", sentence, hello.member, warning=True)
+        return
+    member = state.members[hello.member]
+    _bind(state, session, member, hello)
+    if state.is_over:
+        orders.resend(state, member)
+        ending.appeared(state, member)
+        return
+    _compare(state, member, hello)
+    orders.resend(state, member)
+    standing.refresh(state, member)
+
+
+def _why_refused(state: State, hello: Hello) -> tuple[str, float] | None:
+    name = state.spec.name
+    if hello.version > PROTOCOL_VERSION:
+        return (
+            f"{hello.member} speaks version {hello.version} of the protocol and this master only versions up to "
+            f"{PROTOCOL_VERSION}; use the same version of outrider for both.",
+            -1.0,
+        )
+    if hello.job != name:
+        return (f"{hello.member} belongs to job {hello.job!r}, and this is the master of job {name!r}.", -1.0)
+    if hello.member in state.past:
+        return (f"{hello.member} is no longer a member of job {name!r}: {_why_past(state.past[hello.member])}.", -1.0)
+    member = state.members.get(hello.member)
+    if member is None or member.uid is None:
+        return (f"the platform has not shown a pod {hello.member} of job {name!r} yet; it is asked again.", 0.2)
+    if hello.uid != member.uid:
+        return (
+            f"{hello.member} is already the pod with uid {member.uid}, and this connection says its uid is "
+            f"{hello.uid}; only one of them can be {hello.member}.",
+            -1.0,
+        )
+    return None
+
+
+def _why_past(member: Member) -> str:
+    return "its pod failed" if member.life != GONE else "its pod is gone"
+
+
+def _bind(state: State, session: str, member: Member, hello: Hello) -> None:
+    if member.session is not None and member.session != session:
+        state.sessions.pop(member.session, None)
+        state.act(CloseSession(member.session, f"{member.id} has a newer connection.", state.generation))
+    first = not member.greeted
+    member.session, member.greeted, member.ready = session, True, None
+    state.sessions[session] = member.id
+    member.address, member.probe_port = hello.address, hello.probe_port
+    member.running, member.finished, member.highest = hello.running, hello.finished, hello.highest
+    member.told = max(member.told, hello.running, hello.highest if hello.finished else NO_GENERATION)
+    if hello.trainer_pid:
+        member.rung, member.rung_reason, member.trainer_pid = hello.rung, hello.rung_reason, hello.trainer_pid
+    silence.heard(state, member)
+    if first:
+        silence.watch(state, member)
+    welcome = Welcome(state.term, report_every=REPORT_EVERY, silent_after=state.spec.silent_after)
+    state.act(Send(session, member.id, welcome, state.generation, f"{member.id} is connected."))
+
+
+def _compare(state: State, member: Member, hello: Hello) -> None:
+    """Does the member run what it ought to?"""
+    world = state.world
+    own = world if world is not None and member.id in world.places and state.stage == RUNNING else None
+    if own is not None and hello.running == own.generation:
+        own.started.add(member.id)
+        state.deadlines.cancel(("confirm", member.id))
+        orders.drop_starts(state, member, own.generation)
+    elif own is not None and hello.finished and hello.highest == own.generation:
+        recovery.member_done(state, member)
+    elif own is not None and member.id in own.started and hello.highest < own.generation:
+        state.deadlines.set(("confirm", member.id), state.now + CONFIRM_WITHIN)
+    elif own is not None and member.id in own.started:
+        reason = f"{member.id} says that none of its worker processes of generation {own.generation} is left."
+        recovery.begin(state, "WorkersGone", reason, member, free=own.generation.term < state.term)
+    elif hello.running != NO_GENERATION:
+        stop_leftover(state, member)
+    elif own is None and hello.finished and state.stage != REBUILDING:
+        reason = f"{member.id} had finished generation {hello.highest}, which is over."
+        generations.stop_member(state, member, hello.highest, reason)
+    elif own is None and hello.highest >= member.told:
+        member.stopped = max(member.stopped, member.told)
+
+
+def unconfirmed(state: State, member_id: str) -> None:
+    """A restarted sidecar had a while to find the worker processes that ran before it."""
+    member = state.members.get(MemberId(member_id))
+    world = None if member is None else _running_world(state, member)
+    if member is None or world is None or member.session is None or member.id in world.done:
+        return
+    if member.report is None or member.report.generation != world.generation:
+        is_inherited = world.generation.term < state.term
+        what = "has nothing of" if is_inherited else "was restarted and finds no worker processes of"
+        reason = f"{member.id}'s sidecar {what} generation {world.generation}."
+        # free where an earlier master gave the Start, which may never have come there: no rank is known to have ended
+        recovery.begin(state, "WorkersGone", reason, member, free=is_inherited)
+
+
+def stop_leftover(state: State, member: Member) -> None:
+    """It runs something that is not the running generation: that must end before it can be ready."""
+    if state.stage == REBUILDING or orders.is_told_to_stop(member, member.running):
+        return
+    reason = f"{member.id} still runs generation {member.running}, which is over."
+    generations.stop_member(state, member, member.running, reason)
+
+
+def disconnected(state: State, session: str) -> None:
+    """The connection broke: nothing can be sent, and only silence will tell whether that means anything."""
+    member_id = state.sessions.pop(session, None)
+    member = state.members.get(member_id) if member_id is not None else None
+    if member is not None and member.session == session:
+        member.session = None
+        standing.refresh(state, member)
+
+
+# -- what members say ---------------------------------------------------------------------------------------------
+def ready(state: State, member: Member, message: Ready) -> None:
+    """Nothing old is alive there, and the port is fresh."""
+    if message.after > member.stopped:
+        member.stopped = message.after
+        orders.drop_stops(state, member, message.after)
+    member.nproc, member.rung, member.rung_reason = message.nproc, message.rung, message.rung_reason
+    member.trainer_pid, member.max_restarts = message.trainer_pid, message.max_restarts
+    if member.stopped < member.told:
+        return
+    first = not member.rung_told
+    member.ready, member.trainer_lost, member.overdue, member.rung_told = message, False, False, True
+    state.deadlines.cancel(("unready", member.id))
+    state.deadlines.cancel(("patience", member.id))
+    if first:
+        text = f"{member.id} is ready for {message.nproc} worker processes by {message.rung}: {message.rung_reason}"
+        state.announce("MemberReady", text.rstrip(".") + ".", member.id)
+    if state.stage != REBUILDING:
+        generations.refuse_used_port(state, member)
+    standing.refresh(state, member)
+
+
+def started(state: State, member: Member, message: Started) -> None:
+    orders.acknowledge(state, member, message.order)
+    orders.drop_starts(state, member, message.generation)
+    world = _running_world(state, member)
+    if world is None or message.generation != world.generation:
+        return
+    world.started.add(member.id)
+    if len(world.started) == len(world.places):
+        state.deadlines.cancel(("start", str(world.generation.number)))
+        state.phase = "running"
+        state.message = f"generation {world.generation} runs with {len(world.places)} members"
+        status.mark(state)
+
+
+def start_failed(state: State, member: Member, message: StartFailed) -> None:
+    orders.acknowledge(state, member, message.order)
+    world = _running_world(state, member)
+    if world is not None and message.generation == world.generation:
+        reason = f"{member.id} could not start generation {message.generation}: {message.error}"
+        recovery.start_failed(state, member, reason, message.error)
+
+
+def stopped(state: State, member: Member, message: Stopped) -> None:
+    """Every process of the generation has been reaped there."""
+    orders.acknowledge(state, member, message.order)
+    orders.drop_stops(state, member, message.generation)
+    member.stopped = max(member.stopped, message.generation)
+    if member.stopped >= member.told:
+        member.running = NO_GENERATION
+    if member.ready is not None and member.ready.after < message.generation:
+        member.ready = None
+    recovery.note_stop(state, member, message)
+    if state.stage == STOPPING and member.ready is None:
+        state.deadlines.set(("unready", member.id), state.now + READY_OVERDUE)
+    standing.refresh(state, member)
+
+
+def unready(state: State, member_id: str) -> None:
+    """A member stopped long ago and is still not ready: the others go on."""
+    member = state.members.get(MemberId(member_id))
+    if member is not None and state.world is not None and member.id in state.world.waiting:
+        reason = f"{member.id} stopped {READY_OVERDUE:.0f} s ago and is not ready again; the others go on without it."
+        state.announce("ReadyOverdue", reason, member.id, warning=True)
+        standing.stop_waiting_for(state, member)
+
+
+def check_report(state: State, member: Member, report: Report) -> None:
+    """What a report says to be running is compared as a Hello's is, at no cost where all is well."""
+    world = state.world
+    if state.stage == REBUILDING or report.generation == NO_GENERATION or report.state not in ("starting", "running"):
+        return
+    if world is not None and report.generation == world.generation and member.id in world.places:
+        return
+    if report.generation > member.stopped:
+        member.running = report.generation
+        stop_leftover(state, member)
+
+
+def _running_world(state: State, member: Member) -> World | None:
+    world = state.world
+    return world if world is not None and state.stage == RUNNING and member.id in world.places else None

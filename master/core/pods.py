@@ -1,0 +1,193 @@
+"""What the platform says about pods: they appear, change, and go.
+
+A pod that goes without having been told to is a fault of its member; one that failed by itself also uses the budget of
+relaunches. A pod that was deleted because the job got smaller, because its member was replaced, or because the job is
+over is no fault.
+"""
+
+from __future__ import annotations
+
+from master.core import ending, giving_up, orders, recovery, silence, spares, standing, status
+from master.core.actions import CloseSession
+from master.core.events import PodGone, PodSeen, PodsListed
+from master.core.state import ALIVE, FAILED, GONE, SILENT, Member, State
+from wire.messages import Finish
+
+PAST_KEPT = 64
+ABSENT_AFTER = 4.0
+"""Times `start_patience`: so long after nobody waits for it any more a pod that was never heard is given up."""
+
+
+def listed(state: State, event: PodsListed) -> None:
+    """Everything there is: what is known and not in it is gone."""
+    state.listed = True
+    shown = {pod.member for pod in event.pods}
+    for pod in sorted(event.pods, key=lambda pod: pod.member):
+        seen(state, pod)
+    for member in [m for _id, m in sorted(state.members.items())]:
+        if member.id not in shown and member.uid is not None:
+            gone(state, PodGone(member.id, member.uid, "it is not there any more"))
+        elif member.id not in shown and state.stage != "rebuilding":
+            spares.not_shown(state, member)
+    standing.note_staffing(state)
+
+
+def seen(state: State, pod: PodSeen) -> None:
+    """A pod in some state."""
+    member = state.members.get(pod.member)
+    if pod.member in state.past or (member is not None and member.uid is not None and member.uid != pod.uid):
+        if member is not None and pod.phase in ("pending", "running"):
+            gone(state, PodGone(member.id, member.uid or pod.uid, "another pod has taken its name"))
+        if not _is_next_of_its_name(state, pod):
+            return
+        del state.past[pod.member]
+        member = None
+    if member is None and _is_known_failure(state, pod):
+        state.past[pod.member] = _as_it_failed(state, pod)
+        return
+    if member is None:
+        member = spares.adopt(state, pod)
+    was = (member.pod_phase, member.unschedulable)
+    member.uid, member.pod_phase, member.pod_reason = pod.uid, pod.phase, pod.reason
+    member.unschedulable, member.node = pod.unschedulable, pod.node
+    if pod.reason.startswith("Restarted") and member.greeted:
+        silence.heard(state, member)
+        state.announce("PodRestarted", f"The platform has restarted a part of {member.id}: {pod.reason}.", member.id)
+    if (member.pod_phase, member.unschedulable) != was:
+        _changed(state, member, pod)
+    standing.refresh(state, member)
+    if state.is_over:
+        ending.appeared(state, member)
+
+
+def _is_next_of_its_name(state: State, pod: PodSeen) -> bool:
+    """Other controllers (a StatefulSet) give a replacement the name of the pod before it; ours get the next id."""
+    before = state.past.get(pod.member)
+    is_new = before is not None and before.uid != pod.uid and pod.phase in ("pending", "running")
+    return state.spec.is_adopted and is_new
+
+
+def _is_known_failure(state: State, pod: PodSeen) -> bool:
+    """An earlier master has seen it fail: it has been told, paid for and replaced, and its place is another's."""
+    return pod.phase == "failed" and any(f.member == pod.member and f.kind == "MemberFailed" for f in state.faults)
+
+
+def _as_it_failed(state: State, pod: PodSeen) -> Member:
+    member = Member(pod.member, pod.role, pod.rank_index, state.now, uid=pod.uid)
+    member.life, member.pod_phase, member.pod_reason, member.lost_by_fault = FAILED, pod.phase, pod.reason, True
+    return member
+
+
+def _changed(state: State, member: Member, pod: PodSeen) -> None:
+    if pod.unschedulable:
+        text = f"{member.id} finds no room: {pod.reason or 'unschedulable'}. Nobody waits for it."
+        state.announce("MemberUnschedulable", text, member.id, warning=True)
+    if pod.phase == "succeeded" and not state.is_over and _has_run_alone(state, member):
+        ending.fail(state, 1, _ran_alone(member))
+    elif pod.phase == "failed" or (pod.phase == "succeeded" and not state.is_over and not member.finished):
+        code = "" if pod.exit_code is None else f" with exit code {pod.exit_code}"
+        _lost(state, member, "MemberFailed", f"The pod of {member.id} failed{code}: {pod.reason or 'no reason given'}.")
+    if pod.phase == "terminating":
+        standing.note_staffing(state)
+
+
+def _has_run_alone(state: State, member: Member) -> bool:
+    """One that was told to go ended for that, as an evicted pod does whose template had not come yet; and where a
+    generation was formed the hooks were met, be it by members that are no more, or under an earlier master."""
+    is_told_to_go = bool(member.leaving) or member.deleting
+    return not is_told_to_go and not state.number and not any(m.rung for m in state.members.values())
+
+
+def _ran_alone(member: Member) -> str:
+    """Nobody was ever ready for a generation: with each relaunch one more script would run without its ranks."""
+    return (
+        f"The command of {member.id} has ended with code 0, and no template or launcher was ever met on any member: it "
+        f"ran alone, without RANK and WORLD_SIZE. Either Outrider's hooks could not start there (OUTRIDER_DEBUG=1 "
+        f"makes them print why) or no sidecar was reached."
+    )
+
+
+def gone(state: State, event: PodGone) -> None:
+    """The pod is no longer there."""
+    member = state.members.get(event.member)
+    if member is None or (member.uid is not None and member.uid != event.uid):
+        past = state.past.get(event.member)
+        if past is not None:
+            past.pod_phase = "gone"
+        return
+    was_expected = member.deleting or bool(member.leaving) or state.is_over or member.life == SILENT
+    if was_expected:
+        was_leaving = bool(member.leaving) and member.life == ALIVE
+        _remove(state, member, GONE)
+        standing.stop_waiting_for(state, member)
+        state.announce("MemberGone", f"{member.id} is gone: {event.reason or 'deleted'}.", member.id)
+        world = state.world
+        if world is not None and member.id in world.places and was_leaving and not state.is_over:
+            recovery.member_lost(
+                state, member, "MemberLeft", f"{member.id} has left: {member.leaving or event.reason}."
+            )
+        standing.note_staffing(state)
+        return
+    _lost(state, member, "MemberLost", f"{member.id} is lost: {event.reason or 'its pod is gone'}.")
+
+
+def _lost(state: State, member: Member, kind: str, reason: str) -> None:
+    failed = kind == "MemberFailed"
+    if failed and member.session is not None:  # its pod stays, to be read: the sidecar must not keep it running
+        orders.give(state, member, lambda order: Finish(order, 1, reason), reason)
+    _remove(state, member, FAILED if failed else GONE)
+    member.lost_by_fault = True
+    if failed:
+        spares.count_failure(state, member)
+    if not state.is_over:
+        recovery.member_lost(state, member, kind, reason)
+
+
+def _remove(state: State, member: Member, life: str) -> None:
+    """From the living to the past."""
+    member.life = life
+    silence.forget(state, member)
+    orders.drop_all(state, member)
+    for kind in ("unready", "patience", "confirm", "create", "leave", "absent", "delete", "unended"):
+        state.deadlines.cancel((kind, member.id))
+    if member.session is not None:
+        state.sessions.pop(member.session, None)
+        state.act(CloseSession(member.session, f"{member.id} is no more.", state.generation))
+        member.session = None
+    standing.refresh(state, member)
+    state.coming.discard(member.id)
+    del state.members[member.id]
+    state.past[member.id] = member
+    state.met.pop(member.id, None)
+    while len(state.past) > PAST_KEPT:
+        del state.past[next(iter(state.past))]
+    standing.note_staffing(state)
+    status.mark(state)
+
+
+def patience_over(state: State, member_id: str) -> None:
+    """A member has not become ready for longer than a first world waits; it may be older than this master."""
+    if state.world is not None and member_id in state.world.started:
+        return  # its processes run, and have done so since before this master
+    for member in state.members.values():
+        if member.id == member_id and member.life == ALIVE and member.ready is None and not member.overdue:
+            member.overdue = True
+            text = f"{member.id} was not ready within {state.spec.start_patience:.0f} s; nobody waits for it any more."
+            state.announce("MemberSlow", text, member.id, warning=True)
+            standing.refresh(state, member)
+            if not member.greeted:
+                state.deadlines.set(("absent", member.id), state.now + ABSENT_AFTER * state.spec.start_patience)
+
+
+def absent(state: State, member_id: str) -> None:
+    """A pod that runs and whose sidecar has never been heard: another one is tried."""
+    for member in list(state.members.values()):
+        if member.id != member_id or member.greeted or member.uid is None or member.pod_phase != "running":
+            continue
+        if member.address:  # it spoke to an earlier master: its peers can be asked, as about anyone who falls silent
+            member.greeted, member.heard_at = True, state.now
+            silence.watch(state, member)
+        else:
+            reason = f"{member.id} has never been heard since it was created; its pod is deleted."
+            state.announce("MemberGivenUp", reason, member.id, warning=True)
+            giving_up.delete(state, member, reason)

@@ -1,0 +1,113 @@
+"""Steps, checkpoints and lost time.
+
+The highest absolute step ever made, and the moment it was made, are what lost time is measured from: a fault costs the
+seconds from that moment to the first step beyond it, repeated steps included. Moments come as ages, so the clocks of
+the members do not matter.
+"""
+
+from __future__ import annotations
+
+from master.core import standing, status
+from master.core.state import RUNNING, STOPPING, Fault, Member, State, seconds
+from wire.ids import Generation
+from wire.messages import Report, Saved, Stepped, WorkerExit
+
+SAVES_KEPT = 64
+
+
+def note_step(state: State, generation: Generation, step: int, at: float) -> None:
+    """A rank had made this many steps at this moment."""
+    if step <= 0 or step < state.high_step:
+        return
+    if state.first_step is None:
+        state.first_step, state.first_step_at = step, at
+    if step > state.high_step:
+        state.high_step, state.high_step_at, state.high_step_generation = step, at, generation
+    elif generation == state.high_step_generation:
+        state.high_step_at = max(state.high_step_at or at, at)
+
+
+def note_report(state: State, member: Member, report: Report) -> None:
+    """O(the member's own ranks): what a report says about steps."""
+    world = state.world
+    member.report = report
+    if world is None or report.generation != world.generation or member.id not in world.places:
+        return
+    for rank in report.ranks:
+        if rank.phase != "init":
+            world.made_step = True
+            note_step(state, report.generation, rank.step, state.now - rank.step_age)
+    if not report.ranks:
+        note_step(state, report.generation, report.step, state.now)
+    if report.step_seconds > 0:
+        state.step_seconds.append(report.step_seconds)
+
+
+def made_no_step(state: State, exit: WorkerExit) -> bool:
+    """It ended where it began: at no step, or at exactly the step of a checkpoint that it had loaded."""
+    return exit.step == 0 or exit.step in state.saves.values()
+
+
+def stepped(state: State, member: Member, message: Stepped) -> None:
+    """Training is beyond where it ever was: the lost time is over."""
+    world = state.world
+    if world is None or message.generation != world.generation or state.stage not in (RUNNING, STOPPING):
+        return
+    at = state.now - message.age
+    world.made_step = True
+    if not world.recovered:
+        world.recovered = True
+        _recover(state, world.lost_from, at, message.step)
+    note_step(state, message.generation, message.step, at)
+
+
+def _recover(state: State, lost_from: float | None, at: float, step: int) -> None:
+    """Shares the lost seconds out: each open fault has those from its own moment (the first: from the last step) to the
+    next fault's, the last one those to the new step."""
+    state.same_error, state.port_clashes = ("", 0), 0
+    if state.phase == "restarting":
+        state.phase = "running"
+    open_faults = [fault for fault in state.faults if fault.seconds_lost is None]
+    if not open_faults:
+        return
+    begin = lost_from if lost_from is not None else open_faults[0].at
+    total = max(0.0, at - begin)
+    for fault, following in zip(open_faults, [*open_faults[1:], None], strict=True):
+        until = at if following is None else min(max(following.at, begin), at)
+        fault.seconds_lost = max(0.0, until - begin)
+        begin = until
+    _announce_recovery(state, open_faults, total, step)
+    status.mark(state)
+
+
+def _announce_recovery(state: State, faults: list[Fault], total: float, step: int) -> None:
+    cause = faults[-1].kind if len(faults) == 1 else f"{len(faults)} faults"
+    state.message = f"training goes on at step {step}"
+    state.announce(
+        "Recovered",
+        f"Training is past step {step - 1}, where it was before {cause}: {seconds_exact(total)} were lost.",
+        faults[-1].member,
+        detail=(("seconds_lost", f"{total:.3f}"), ("step", str(step))),
+    )
+
+
+def seconds_exact(value: float) -> str:
+    """A recovery is a matter of tenths: two decimals below ten seconds."""
+    return f"{value:.2f} s" if value < 10 else seconds(value)
+
+
+def saved(state: State, member: Member, message: Saved) -> None:
+    """A checkpoint is finished: the moment at which a change of the world costs no work."""
+    world = state.world
+    if world is None or message.generation != world.generation:
+        return
+    is_new = state.saves.pop(message.path, None) != message.step
+    state.saves[message.path] = message.step
+    while len(state.saves) > SAVES_KEPT:
+        del state.saves[next(iter(state.saves))]
+    if is_new:
+        path = message.path.rsplit("/", 1)[-1]
+        state.announce("CheckpointSaved", f"{member.id} finished saving {path} at step {message.step}.", member.id)
+    if state.stage == RUNNING:
+        state.checkpoint_step = message.step
+        standing.stir(state)

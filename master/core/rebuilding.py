@@ -1,0 +1,173 @@
+"""A master that follows another one: it takes over what runs, and disturbs nothing that is well.
+
+It knows from the saved status which generation there was, and from the platform which pods there are. The rest comes
+from the members' Hellos, for which it waits until all known pods have spoken, at most `silent_after`. If everyone who
+spoke runs the saved generation, that generation is adopted as it is: who has not spoken is judged by silence like
+anybody else, and who runs nothing of it has had a fault while nobody watched. If they do not agree, everything is
+stopped and a new generation formed. Its number goes on from the saved one, and its term is higher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from master.core import generations, recovery, silence, standing, status
+from master.core.state import GATHERING, REBUILDING, RUNNING, Member, Place, State, World, counted
+from wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
+
+
+def begin(state: State) -> None:
+    """Waits for the Hellos."""
+    state.stage, state.phase = REBUILDING, "restarting"
+    state.message = "a new master waits for the members"
+    state.announce("MasterStarted", f"A new master (term {state.term}) waits for the members that an earlier one "
+                                    f"started.")  # fmt: skip
+    state.deadlines.set(("rebuild", ""), state.now + state.spec.silent_after)
+
+
+def advance(state: State) -> None:
+    """Everybody has spoken: no need to wait longer."""
+    if state.stage == REBUILDING and state.listed and all(m.greeted for m in state.members.values()):
+        decide(state)
+
+
+def overdue(state: State) -> None:
+    """Who has not spoken by now is judged by silence. Without the platform's list nothing is decided."""
+    if state.stage != REBUILDING:
+        return
+    if not state.listed:
+        state.deadlines.set(("rebuild", ""), state.now + state.spec.silent_after)
+        return
+    decide(state)
+
+
+def decide(state: State) -> None:
+    """Adopts the running generation, or clears the ground for a new one."""
+    state.deadlines.cancel(("rebuild", ""))
+    world = _saved_world(state)
+    state.saved_world = None
+    running = {m.running for m in state.members.values() if m.running != NO_GENERATION}
+    highest = max((m.told for m in state.members.values()), default=NO_GENERATION)
+    state.number = max(state.number, highest.number)
+    if world is not None and (running == {world.generation} or (not running and _was_started(state, world))):
+        _adopt(state, world)
+    else:
+        _clear(state, running)
+    for member in [m for _id, m in sorted(state.members.items())]:
+        generations.refuse_used_port(state, member)
+    standing.note_staffing(state)
+    status.mark(state)
+
+
+def _was_started(state: State, world: World) -> bool:
+    """Nothing of it runs any more: did it ever? All of it may have ended, well or badly, while no master watched."""
+    members = [state.members.get(i) for i in world.places]
+    if not any(m is not None and m.greeted for m in members):
+        return True  # none of its members has spoken, so nothing is known, and what runs is disturbed least
+    return any(m is not None and m.highest == world.generation for m in members)
+
+
+def _adopt(state: State, world: World) -> None:
+    state.world, state.stage, state.phase, state.patient = world, RUNNING, "running", False
+    text = (
+        f"The new master takes over generation {world.generation} of {counted(len(world.places), 'member')} as it runs."
+    )
+    state.message = text
+    state.announce("GenerationAdopted", text)
+    _replay(state)
+    standing.note_resize(state)  # who is ready may have been so before the world was known
+    missing = [i for i in world.places if i not in state.members]
+    members = [state.members[i] for i in world.places if i in state.members]
+    gone = [member for member in members if not _adopt_member(state, world, member)]
+    if missing and state.stage == RUNNING:
+        reason = f"{', '.join(missing)} was lost while no master watched."
+        recovery.begin(state, "MemberLost", reason, None, free=True)
+    elif gone and not recovery.evidence(state, world.generation):
+        names = ", ".join(member.id for member in gone)
+        reason = f"No rank of generation {world.generation} is left on {names}: they ended while no master watched."
+        # free until a rank is told to have failed: the earlier master may have stopped them for a fault that was free
+        recovery.begin(state, "WorkersGone", reason, gone[0], free=True)
+
+
+def _replay(state: State) -> None:
+    """Ends of ranks that were told before the world was known."""
+    told, state.deferred = state.deferred, []
+    for member_id, message in told:
+        member = state.members.get(member_id)
+        if member is not None and not member.finished:
+            recovery.exited(state, member, message)
+
+
+def _adopt_member(state: State, world: World, member: Member) -> bool:
+    """False where it has nothing left of that generation, and did not finish it. How its ranks ended is told soon, and
+    then names the cause."""
+    member.told = max(member.told, world.generation)
+    is_known = True
+    if not member.greeted:
+        member.heard_at, member.greeted = state.began_now, True
+        silence.watch(state, member)
+        world.started.add(member.id)
+    elif member.running == world.generation:
+        world.started.add(member.id)
+    elif member.finished:
+        world.started.add(member.id)
+        recovery.member_done(state, member)
+    else:
+        is_known = False
+    standing.refresh(state, member)
+    return is_known
+
+
+def _clear(state: State, running: set[Generation]) -> None:
+    """Nothing runs, or not everywhere the same."""
+    state.stage, state.patient, state.deferred = GATHERING, True, []
+    names = ", ".join(map(str, sorted(running)))
+    if running:
+        text = f"The members run generations {names}, not one that was agreed: all are stopped and a new one forms."
+        state.announce("GenerationsDiffer", text, warning=True)
+    state.message = "waiting for members"
+    for member_id in sorted(state.members):
+        member = state.members[member_id]
+        if member.running != NO_GENERATION:
+            generations.stop_member(state, member, member.running, f"Generation {member.running} is not agreed.")
+        elif member.finished:
+            generations.stop_member(state, member, member.told, f"Generation {member.told} has ended here alone.")
+        elif member.greeted:
+            member.stopped = max(member.stopped, member.told)
+        standing.refresh(state, member)
+
+
+def _saved_world(state: State) -> World | None:
+    saved = state.saved_world
+    if not saved:
+        return None
+    places = cast("list[Mapping[str, object]]", saved["places"])
+    generation = Generation(*cast("tuple[int, int]", tuple(cast("list[int]", saved["generation"]))))
+    return World(
+        generation=generation,
+        places={MemberId(str(p["member"])): _place(p) for p in places},
+        address=str(saved["address"]),
+        port=cast(int, saved["port"]),
+        version=0,
+        world_size=cast(int, saved["world_size"]),
+        reason="it ran when this master began",
+        formed_at=state.now,
+        made_step=bool(saved["made_step"]),
+        recovered=bool(saved["recovered"]),
+        lost_from=state.high_step_at,
+    )
+
+
+def _place(saved: Mapping[str, object]) -> Place:
+    number = {k: cast(int, v) for k, v in saved.items() if k not in ("member", "role")}
+    return Place(
+        MemberId(str(saved["member"])),
+        Role(str(saved["role"])),
+        RankIndex(number["rank_index"]),
+        number["group_rank"],
+        number["first_rank"],
+        number["nproc"],
+        number["role_first_rank"],
+        number["role_world_size"],
+    )

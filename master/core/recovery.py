@@ -1,0 +1,357 @@
+"""Faults: what is the cause, what it costs, and whether the job may go on.
+
+A fault stops the world in the step that learns of it. Who is to blame is looked at only when the survivors have
+stopped, because the first message is often an effect: a member that is killed with its whole tree shows as exits of
+its own ranks, or as broken connections on the others, before the platform says that it is gone. So an episode collects
+the evidence of one generation's end, `settle` judges it, and a member's loss that is told within ten seconds takes the
+blame and gives the restart budget back.
+
+What costs a restart of the budget: worker processes that end by themselves, a template that dies, a start that fails.
+What is free: lost, silent and leaving members, a clash over the rendezvous port, resizes, restarts that were asked for,
+and ranks of an earlier master's generation that are gone without a word of how: that master may have stopped them. A
+crash loop cannot hide there, because each generation has one term: it takes another master for every free one.
+"""
+
+from __future__ import annotations
+
+from master.core import budgets, ending, errors, generations, progress, standing, status
+from master.core.state import (
+    COMMITTING,
+    REBUILDING,
+    RUNNING,
+    STOPPING,
+    Episode,
+    Failure,
+    Fault,
+    Member,
+    State,
+    World,
+    counted,
+)
+from wire.ids import NO_GENERATION, Generation
+from wire.messages import Exited, Stopped, TrainerExited, TrainerLost, WorkerExit
+
+EFFECT_WITHIN = 10.0
+"""Seconds after another end within which an error of torch.distributed is its effect, and within which the loss of a
+member explains what was seen before."""
+LAST_WORD = 2.0
+"""How long a failure of the whole job waits for a better explanation of what ended the ranks."""
+IMPORT_HOLD = 1.0
+"""How long the first generation is left alone after an exception at import: do all ranks fail the same way?"""
+FREE_PORT_CLASHES = 5
+FAULTS_KEPT = 200
+
+
+# -- what ended ---------------------------------------------------------------------------------------------------
+def exited(state: State, member: Member, message: Exited) -> None:
+    """Worker processes ended by themselves, well or badly. A new master keeps it until it knows the world."""
+    if state.stage == REBUILDING:
+        state.deferred.append((member.id, message))
+        return
+    for end in message.exits:
+        progress.note_step(state, message.generation, end.step, state.now - end.age)
+    bad = [end for end in message.exits if end.code != 0]
+    world = state.world
+    if bad:
+        _failed(state, member, message.generation, bad)
+    elif message.alive == 0 and world is not None and world.generation == message.generation:
+        member_done(state, member)
+
+
+def member_done(state: State, member: Member) -> None:
+    """All worker processes of the member ended with 0."""
+    world = state.world
+    if world is None or state.stage != RUNNING or member.id not in world.places or member.id in world.done:
+        return
+    if any(f.member == member.id for f in evidence(state, world.generation)):
+        return
+    member.finished = True
+    world.done.add(member.id)
+    state.announce("MemberDone", f"All worker processes of {member.id} have ended with code 0.", member.id)
+    if len(world.done) == len(world.places):
+        ending.succeed(state)
+
+
+def trainer_lost(state: State, member: Member, message: TrainerLost) -> None:
+    """The template or launcher died, its workers with it."""
+    member.ready, member.trainer_lost, member.running = None, True, NO_GENERATION
+    standing.refresh(state, member)
+    world = state.world
+    if world is None or member.id not in world.places:
+        state.announce("TrainerLost", f"{member.id}: {message.reason}.", member.id, warning=True)
+        return
+    reason = f"{member.id}: {message.reason}"
+    if state.stage != STOPPING or not _take_blame(state, member, "TrainerLost", reason, free=False):
+        begin(state, "TrainerLost", reason, member)
+    for end in message.exits:
+        progress.note_step(state, world.generation, end.step, state.now - end.age)
+    standing.stop_waiting_for(state, member)
+
+
+def trainer_exited(state: State, member: Member, message: TrainerExited) -> None:
+    """The trainer's command ended outside any generation."""
+    member.ready, member.trainer_lost = None, True
+    member.trainer_exits += 1
+    member.trainer_code = message.code
+    standing.refresh(state, member)
+    reason = f"The command of {member.id} ended with code {message.code} outside any generation: {message.reason}"
+    state.announce("TrainerExited", reason, member.id, warning=message.code != 0)
+    codes = [m.trainer_code for m in state.members.values() if m.rank_index is not None]
+    if None not in codes and len(set(codes)) == 1:
+        if message.code == 0:
+            ending.succeed(state)
+        else:
+            ending.fail(state, message.code, f"{reason}; so it did on every member.")
+    elif message.code != 0 and member.trainer_exits >= state.spec.crash_loop:
+        ending.fail(state, message.code, f"{reason}; that was {member.trainer_exits} times.")
+
+
+def start_failed(state: State, member: Member, reason: str, error: str) -> None:
+    begin(state, "StartFailed", reason, member, free=bool(member.leaving))
+    episode = state.episode
+    if episode is not None and errors.is_port_clash_text(error):
+        episode.free = _is_free_port_clash(state)
+
+
+def start_overdue(state: State, number: str) -> None:
+    """Some members never answered a Start."""
+    world = state.world
+    if world is None or state.stage != RUNNING or str(world.generation.number) != number:
+        return
+    late = sorted(set(world.places) - world.started)
+    if late:
+        reason = f"{', '.join(late)} did not start generation {world.generation} in {generations.START_OVERDUE:.0f} s."
+        members = [state.members.get(i) for i in late]
+        unheard = all(m is None or m.session is None or m.doubt is not None for m in members)
+        begin(state, "StartOverdue", reason, members[0], free=unheard)  # the order never came there: no start failed
+
+
+# -- the episode --------------------------------------------------------------------------------------------------
+def begin(state: State, kind: str, reason: str, member: Member | None, *, free: bool = False) -> None:
+    """A fault of the running world: it is noted and the world is stopped, in this step. In a world that is stopping
+    already it is one more fault of the same recovery."""
+    if state.is_over:
+        return
+    fault = _note(state, kind, reason, member)
+    if state.stage == RUNNING:
+        state.episode = Episode(state.generation, fault, state.now, free=free)
+        generations.stop(state, reason)
+    elif state.stage == COMMITTING:
+        generations.stop(state, reason)
+
+
+def _note(state: State, kind: str, reason: str, member: Member | None) -> Fault:
+    fault = Fault(state.now, kind, member.id if member else None, reason, state.generation)
+    state.faults.append(fault)
+    del state.faults[:-FAULTS_KEPT]
+    state.announce(kind, reason, fault.member, warning=True)
+    status.mark(state)
+    return fault
+
+
+def _failed(state: State, member: Member, generation: Generation, bad: list[WorkerExit]) -> None:
+    world = state.world
+    if world is None or world.generation != generation or member.id not in world.places:
+        return
+    first_rank = world.places[member.id].first_rank
+    failures = [
+        Failure(member.id, first_rank + end.local_rank, state.now - end.age, end, errors.is_effect(end),
+                errors.signature(end))
+        for end in bad
+    ]  # fmt: skip
+    if any(not progress.made_no_step(state, end) for end in bad):
+        world.made_step = True
+    episode = state.episode
+    if state.stage == RUNNING and (episode is None or episode.generation != generation):
+        _open(state, world, member, failures)
+    elif episode is not None and episode.generation == generation:
+        _add(state, world, episode, failures)
+
+
+def _open(state: State, world: World, member: Member, failures: list[Failure]) -> None:
+    """The first bad end of this generation."""
+    cause = _first(failures)
+    fault = _note(state, "WorkerExited", _sentence(cause), member)
+    state.episode = Episode(world.generation, fault, state.now, failures)
+    if _is_at_import(state, world, failures):
+        if _all_failed_alike(world, failures):
+            _fail_with(state, cause, "every rank fails at import the same way")
+            return
+        state.deadlines.set(("hold", str(world.generation.number)), state.now + IMPORT_HOLD)
+        state.message = f"{_sentence(cause)} It did so before its first step; do all ranks?"
+        return
+    generations.stop(state, fault.reason)
+
+
+def _add(state: State, world: World, episode: Episode, failures: list[Failure]) -> None:
+    """More ends of a generation that is known to have failed: the first rank to fail is to blame, effects last."""
+    episode.failures.extend(failures)
+    cause = _first(episode.failures)
+    for failure in failures:
+        what = "an effect of it" if failure.is_effect else "in the same moment"
+        reason = f"{_sentence(failure).rstrip('.')}: {what}." if failure is not cause else _sentence(failure)
+        state.announce("WorkerExited", reason, failure.member, warning=True)
+    if episode.fault.kind in ("WorkerExited", "WorkersGone"):
+        episode.free = episode.free and cause.is_effect
+        episode.fault.kind, episode.fault.member = "WorkerExited", cause.member
+        episode.fault.reason = _sentence(cause)
+    if state.stage == RUNNING and _is_at_import(state, world, failures):
+        if _all_failed_alike(world, episode.failures):
+            _fail_with(state, cause, "every rank fails at import the same way")
+    elif state.stage == RUNNING:
+        generations.stop(state, episode.fault.reason)
+
+
+def _first(failures: list[Failure]) -> Failure:
+    """The cause: the earliest that is no effect, else the earliest."""
+    return min(failures, key=lambda f: (f.is_effect, f.at, f.rank))
+
+
+def _sentence(failure: Failure) -> str:
+    return f"Rank {failure.rank} on {failure.member} {errors.describe(failure.exit)}."
+
+
+def evidence(state: State, generation: Generation) -> list[Failure]:
+    episode = state.episode
+    return episode.failures if episode is not None and episode.generation == generation else []
+
+
+# -- the script's own error at import -----------------------------------------------------------------------------
+def _is_at_import(state: State, world: World, failures: list[Failure]) -> bool:
+    """An exception of the script itself before any step of the whole job, in its first generation."""
+    if state.high_step > 0 or world.made_step or world.generation.number > 1:
+        return False
+    return all(f.exit.in_import and f.exit.error_type and not f.is_effect and not errors.is_port_clash(f.exit)
+               for f in failures)  # fmt: skip
+
+
+def _all_failed_alike(world: World, failures: list[Failure]) -> bool:
+    return len({f.rank for f in failures}) == world.world_size and len({f.signature for f in failures}) == 1
+
+
+def end_hold(state: State, number: str) -> None:
+    """Not every rank failed at import: it is a fault like any other."""
+    world, episode = state.world, state.episode
+    if world is None or episode is None or state.stage != RUNNING or str(world.generation.number) != number:
+        return
+    generations.stop(state, episode.fault.reason)
+
+
+# -- members that are lost ----------------------------------------------------------------------------------------
+def member_lost(state: State, member: Member, kind: str, reason: str) -> None:
+    """A member is gone, or its silence was confirmed. Costs no restart; explains what was seen just before."""
+    world = state.world
+    if world is not None and member.id in world.done and state.stage == RUNNING:
+        state.announce(kind, reason, member.id)
+        return
+    in_world = world is not None and member.id in world.places
+    is_explanation = _take_blame(state, member, kind, reason)
+    if in_world and state.stage in (RUNNING, COMMITTING):
+        if is_explanation:
+            generations.stop(state, reason)
+        else:
+            begin(state, kind, reason, member, free=True)
+    elif not is_explanation and (in_world or member.rank_index is not None):
+        _note(state, kind, reason, member)
+    elif not is_explanation:
+        state.announce(kind, reason, member.id, warning=True)
+    if state.stage == STOPPING:
+        standing.stop_waiting_for(state, member)
+    standing.note_staffing(state)
+
+
+def _take_blame(state: State, member: Member, kind: str, reason: str, *, free: bool = True) -> bool:
+    """Is this loss what the newest episode was about?"""
+    episode = state.episode
+    if episode is None or state.now - episode.began_at > EFFECT_WITHIN or episode.fault.kind == kind:
+        return False
+    if episode.fault.kind in ("MemberLost", "MemberSilent", "MemberFailed"):
+        return False
+    world = state.world
+    if world is not None and world.generation != episode.generation and member.id in world.places:
+        return False  # it took part in a later world, so this is another fault
+    own = [f for f in episode.failures if not f.is_effect]
+    is_own = all(f.member == member.id for f in own) and (episode.failures or episode.fault.member == member.id)
+    if not is_own:
+        return False
+    episode.fault.kind, episode.fault.member, episode.fault.reason = kind, member.id, reason
+    episode.free = free
+    if episode.charged and free:
+        episode.charged = False
+        budgets.give_back(state.restarts)
+    cost = "; it costs no restart" if free else ""
+    state.announce(kind, f"{reason} That explains the ends of ranks seen before{cost}.", member.id,
+                   warning=True)  # fmt: skip
+    status.mark(state)
+    return True
+
+
+# -- judgement ----------------------------------------------------------------------------------------------------
+def note_stop(state: State, member: Member, message: Stopped) -> None:
+    """A survivor has stopped: how far it came, and when."""
+    progress.note_step(state, message.generation, message.step, state.now - message.step_age)
+
+
+def settle(state: State) -> bool:
+    """The survivors have stopped: may the job go on? False where it has failed, or waits for a last word on it."""
+    episode = state.episode
+    world = state.world
+    if episode is None or world is None or episode.generation != world.generation or episode.charged:
+        return True
+    if episode.free:
+        return True
+    if any(errors.is_port_clash(f.exit) for f in episode.failures) and _is_free_port_clash(state):
+        episode.free = True
+        return True
+    return _judge(state, world, episode)
+
+
+def _judge(state: State, world: World, episode: Episode) -> bool:
+    allowed = generations.max_restarts(state)
+    cause = _first(episode.failures) if episode.failures else None
+    if cause is not None and _is_crash_loop(state, world, cause):
+        count = state.same_error[1]
+        _fail_with(state, cause, f"the same error ended {count} generations running, and none of them made a step")
+        return False
+    if budgets.left(state.restarts, allowed, state.spec.restart_decay, state.now) <= 0:
+        why = f"all {counted(allowed, 'restart')} of the budget are used" if allowed else "no restart is allowed"
+        return _fail_unless_explained(state, episode, cause, why)
+    budgets.use(state.restarts, state.spec.restart_decay, state.now)
+    episode.charged = True
+    return True
+
+
+def _is_crash_loop(state: State, world: World, cause: Failure) -> bool:
+    if world.made_step or not cause.signature or cause.is_effect:
+        state.same_error = ("", 0)
+        return False
+    known, count = state.same_error
+    state.same_error = (cause.signature, count + 1 if known == cause.signature else 1)
+    return state.same_error[1] >= state.spec.crash_loop
+
+
+def _is_free_port_clash(state: State) -> bool:
+    state.port_clashes += 1
+    if state.port_clashes > FREE_PORT_CLASHES:
+        return False
+    state.announce("PortTaken", "The rendezvous port was taken by someone else: one more generation, on another port, "
+                                "which costs no restart.")  # fmt: skip
+    return True
+
+
+def _fail_unless_explained(state: State, episode: Episode, cause: Failure | None, why: str) -> bool:
+    """An exception of the script speaks for itself; for anything else the loss of a member may still be told."""
+    is_certain = cause is not None and cause.exit.signal is None and not cause.is_effect
+    if is_certain or state.now >= episode.began_at + LAST_WORD:
+        if cause is not None:
+            _fail_with(state, cause, why)
+        else:
+            ending.fail(state, 1, f"{episode.fault.reason.rstrip('.')}; {why}.")
+        return False
+    state.deadlines.set(("last word", ""), episode.began_at + LAST_WORD)
+    return False
+
+
+def _fail_with(state: State, cause: Failure, why: str) -> None:
+    code = errors.exit_code(cause.exit)
+    ending.fail(state, code, f"{_sentence(cause).rstrip('.')}; {why}.", cause.exit.traceback)

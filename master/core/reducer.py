@@ -1,0 +1,286 @@
+"""The master's core as a whole: two tables, from event to handler and from message to handler, and what is looked at
+after each.
+
+`step(state, event, now)` changes the state and returns the actions. A handler notes what happened; what follows from it
+for the job as a whole (who holds which rank index, whether a generation may form) is looked at once at the end of the
+step, and only where something has changed. So a crash is stopped in the step that reports it, and the next generation
+forms in the step in which the last survivor is ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from master.core import (
+    collecting,
+    editing,
+    ending,
+    generations,
+    giving_up,
+    invariants,
+    membership,
+    orders,
+    pods,
+    progress,
+    rebuilding,
+    recovery,
+    scaling,
+    silence,
+    spares,
+    standing,
+    status,
+)
+from master.core.actions import Action, CreatePod, DeletePod, SaveStatus
+from master.core.events import (
+    ActionFailed,
+    Asked,
+    Began,
+    Event,
+    MemberProbed,
+    PodGone,
+    PodSeen,
+    PodsListed,
+    RestartAsked,
+    ScaleAsked,
+    SidecarDisconnected,
+    SidecarSaid,
+    SpecChanged,
+    Stalled,
+    StatusSaved,
+    StopAsked,
+    Woke,
+)
+from master.core.state import COMMITTING, ENDED, GATHERING, RUNNING, STOPPING, Member, State, counted
+from wire.messages import (
+    Acknowledged,
+    Answer,
+    Exited,
+    Hello,
+    Leaving,
+    Probed,
+    Ready,
+    Report,
+    Saved,
+    Started,
+    StartFailed,
+    Stepped,
+    Stopped,
+    TrainerExited,
+    TrainerLost,
+)
+
+SAVE_AGAIN = 1.0
+CHECKED_UP_TO = 64
+"""Members up to which a running service checks its invariants at every step."""
+
+
+# -- the core's interface -----------------------------------------------------------------------------------------
+def step(state: State, event: Event, now: float) -> list[Action]:
+    """Takes one event; returns what is to be done, in order."""
+    state.now = now
+    state.actions = []
+    if state.stage != ENDED:
+        HANDLERS[type(event)](state, event)
+        _look(state)
+    actions, state.actions = state.actions, []
+    return actions
+
+
+def next_deadline(state: State) -> float | None:
+    """When `Woke` is due at the latest."""
+    return None if state.stage == ENDED else state.deadlines.next()
+
+
+def describe(state: State) -> str:
+    """The state in a few words; each change of them is a transition in the journal."""
+    return f"{state.stage} {state.generation} {state.phase}"
+
+
+def check(state: State) -> None:
+    """Raises where an invariant does not hold. A walk over all members, so a large job is spared it."""
+    if len(state.members) <= CHECKED_UP_TO:
+        invariants.check(state)
+
+
+# -- at the end of a step -----------------------------------------------------------------------------------------
+def _look(state: State) -> None:
+    """What follows from what has changed; each part may change something for the next."""
+    if state.checkpoint_step is not None:
+        scaling.at_checkpoint(state)
+    if state.stirred:
+        state.stirred = False
+        _advance(state)
+    status.flush(state)
+
+
+def _advance(state: State) -> None:
+    if state.is_over:
+        ending.advance(state)
+        return
+    rebuilding.advance(state)
+    editing.hold(state)
+    if state.unstaffed:
+        state.unstaffed = False
+        spares.staff(state)
+        scaling.dismiss(state)
+    if state.stage == STOPPING and state.world is not None and not state.world.waiting and recovery.settle(state):
+        _leave_world(state)
+    if state.stage == GATHERING:
+        generations.try_form(state)
+    if state.stage == RUNNING and state.unsized:
+        state.unsized = False
+        scaling.consider(state)
+    ending.advance(state)
+
+
+def _leave_world(state: State) -> None:
+    """Nothing of the old generation runs any more, as far as anybody can tell."""
+    world = state.world
+    assert world is not None
+    state.deadlines.cancel(("stop", str(world.generation.number)))
+    state.world, state.stage = None, GATHERING
+    editing.hold(state)
+    spares.staff(state)
+    scaling.dismiss(state)
+
+
+# -- events -------------------------------------------------------------------------------------------------------
+def _began(state: State, event: Began) -> None:
+    if status.begin(state, event.term, event.spec, event.unix_time, event.saved):
+        rebuilding.begin(state)
+    else:
+        text = f"Job {event.spec.name} begins; it wants {counted(event.spec.replicas, 'member')}."
+        state.announce("JobBegan", text)
+    standing.note_staffing(state)
+    status.mark(state)
+
+
+def _said(state: State, event: SidecarSaid) -> None:
+    message = event.message
+    if isinstance(message, Hello):
+        membership.greet(state, event.session, message)
+        return
+    member_id = state.sessions.get(event.session)
+    member = state.members.get(member_id) if member_id is not None else None
+    if member is None:
+        return
+    silence.heard(state, member)
+    MESSAGES[type(message)](state, member, message)
+
+
+def _status_saved(state: State, event: StatusSaved) -> None:
+    state.saved_version = max(state.saved_version, event.version)
+    if state.stage == COMMITTING and state.world is not None and state.saved_version >= state.world.version:
+        generations.start(state)
+
+
+def _action_failed(state: State, event: ActionFailed) -> None:
+    action = event.action
+    if isinstance(action, SaveStatus):
+        text = f"The status could not be saved: {event.error}. It is tried again in {SAVE_AGAIN:.0f} s."
+        state.announce("StatusNotSaved", text, warning=True)
+        state.deadlines.set(("save", ""), state.now + SAVE_AGAIN)
+    elif isinstance(action, CreatePod):
+        spares.creation_failed(state, action, event.error)
+    elif isinstance(action, DeletePod):
+        giving_up.deletion_failed(state, action, event.error, SAVE_AGAIN)
+
+
+def _save_again(state: State, _key: str) -> None:
+    if state.saved_version < state.version:
+        status.save_now(state, "The last status could not be saved.")
+        if state.stage == COMMITTING and state.world is not None:
+            state.world.version = state.version
+
+
+def _delete_again(state: State, member_id: str) -> None:
+    for member in state.members.values():
+        if member.id == member_id and member.deleting and member.uid is not None:
+            reason = f"{member.id} is deleted once more: it is still there."
+            state.act(DeletePod(member.id, member.uid, giving_up.DELETE_GRACE, state.generation, reason))
+
+
+def _woke(state: State, _event: Woke) -> None:
+    for kind, key in state.deadlines.take_due(state.now):
+        DEADLINES[kind](state, key)
+
+
+def _last_word(state: State, _key: str) -> None:
+    standing.stir(state)
+
+
+HANDLERS: dict[type, Callable[[State, Any], None]] = {
+    Began: _began,
+    SidecarSaid: _said,
+    SidecarDisconnected: lambda state, event: membership.disconnected(state, event.session),
+    PodSeen: pods.seen,
+    PodGone: pods.gone,
+    PodsListed: pods.listed,
+    MemberProbed: lambda state, event: silence.own_probe(state, event.member, event.reachable),
+    StatusSaved: _status_saved,
+    ScaleAsked: lambda state, event: scaling.scale(state, event.replicas),
+    SpecChanged: editing.edited,
+    RestartAsked: lambda state, event: scaling.restart(state, event.at_checkpoint),
+    StopAsked: lambda state, event: ending.stop(state, event.reason, event.hard),
+    Asked: lambda state, event: collecting.ask(state, event.request, event.what),
+    ActionFailed: _action_failed,
+    Woke: _woke,
+    Stalled: lambda state, event: silence.note_stall(state, event.seconds),
+}
+
+
+# -- messages -----------------------------------------------------------------------------------------------------
+def _reported(state: State, member: Member, message: Report) -> None:
+    progress.note_report(state, member, message)
+    membership.check_report(state, member, message)
+
+
+def _acknowledged(state: State, member: Member, message: Acknowledged) -> None:
+    orders.acknowledge(state, member, message.order)
+    if state.is_over:
+        standing.stir(state)
+
+
+MESSAGES: dict[type, Callable[[State, Member, Any], None]] = {
+    Ready: membership.ready,
+    Started: membership.started,
+    StartFailed: membership.start_failed,
+    Stopped: membership.stopped,
+    Exited: recovery.exited,
+    Report: _reported,
+    Stepped: progress.stepped,
+    Saved: progress.saved,
+    TrainerLost: recovery.trainer_lost,
+    TrainerExited: recovery.trainer_exited,
+    Leaving: scaling.leaving,
+    Probed: silence.probed,
+    Answer: collecting.answered,
+    Acknowledged: _acknowledged,
+}
+
+
+# -- deadlines ----------------------------------------------------------------------------------------------------
+DEADLINES: dict[str, Callable[[State, str], None]] = {
+    "order": orders.repeat,
+    "hear": silence.listen,
+    "replace": giving_up.consider,
+    "unended": giving_up.unended,
+    "patience": pods.patience_over,
+    "absent": pods.absent,
+    "confirm": membership.unconfirmed,
+    "unready": membership.unready,
+    "start": recovery.start_overdue,
+    "stop": generations.give_up_waiting,
+    "hold": recovery.end_hold,
+    "last word": _last_word,
+    "resize": lambda state, _key: scaling.patience_over(state),
+    "leave": scaling.leave_now,
+    "create": spares.create_due,
+    "delete": _delete_again,
+    "save": _save_again,
+    "status": lambda state, _key: status.due(state),
+    "collect": collecting.overdue,
+    "rebuild": lambda state, _key: rebuilding.overdue(state),
+    "finish": lambda state, _key: ending.overdue(state),
+}

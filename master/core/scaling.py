@@ -1,0 +1,183 @@
+"""Changing a running world on purpose: growth, shrinking, leaving members, restarts that were asked for.
+
+A resize loses no work, so it waits for the next finished checkpoint, at most `grow_patience`. A member that was told to
+leave is replaced while it still trains: the world changes when a checkpoint is finished, when its replacement is ready,
+or when its grace has nearly run out, whichever is first.
+"""
+
+from __future__ import annotations
+
+from master.core import assignment, generations, orders, standing, status
+from master.core.actions import DeletePod
+from master.core.state import GATHERING, RUNNING, Member, State, counted
+from wire.ids import MemberId
+from wire.messages import Finish, Leaving
+
+LEAVE_EARLY = 5.0
+"""Seconds before the end of a leaving member's grace at which the world goes on without it."""
+REMOVE_GRACE = 10.0
+
+
+def scale(state: State, replicas: int) -> None:
+    """The user wants this many members."""
+    spec = state.spec
+    if state.is_over or not spec.min_members <= replicas <= spec.max_members or replicas % max(spec.node_unit, 1):
+        text = (
+            f"{counted(replicas, 'member')} cannot be had: job {spec.name} runs with {spec.min_members} to "
+            f"{spec.max_members}, in steps of {spec.node_unit}."
+        )
+        state.announce("ScaleRefused", text, warning=True)
+        return
+    if replicas == state.target:
+        state.announce("ScaleAsked", f"{counted(replicas, 'member')} are wanted already.")
+        return
+    state.announce("ScaleAsked", f"{counted(replicas, 'member')} are wanted instead of {state.target}.")
+    state.target = replicas
+    standing.note_staffing(state)
+    standing.note_resize(state)
+    status.mark(state)
+
+
+def restart(state: State, at_checkpoint: bool) -> None:
+    """The user wants the script read again."""
+    if state.stage != RUNNING:
+        state.announce("RestartAsked", "A restart was asked for; the next generation reads the script again anyway.")
+        return
+    if at_checkpoint:
+        state.restart_wanted = "a restart was asked for"
+        state.announce("RestartAsked", "A restart was asked for: it waits for the next finished checkpoint.")
+        return
+    state.announce("RestartAsked", "A restart was asked for: all ranks are stopped and started anew.")
+    generations.stop(state, "A restart was asked for.")
+
+
+def leaving(state: State, member: Member, message: Leaving) -> None:
+    """Make before break: it trains on while its replacement comes."""
+    if member.leaving:
+        return
+    member.leaving = message.reason or "it was told to go"
+    delay = max(0.0, message.grace - LEAVE_EARLY)
+    state.deadlines.set(("leave", member.id), state.now + delay)
+    text = f"{member.id} has to leave ({member.leaving}) and has {message.grace:.0f} s; a replacement is started."
+    state.announce("MemberLeaving", text, member.id, warning=True)
+    standing.refresh(state, member)
+    standing.note_staffing(state)
+    standing.note_resize(state)
+
+
+def leave_now(state: State, member_id: str) -> None:
+    """The grace of a leaving member has nearly run out."""
+    member = state.members.get(MemberId(member_id))
+    if member is not None and state.stage == RUNNING and state.world is not None and member.id in state.world.places:
+        generations.stop(state, f"{member.id} has to leave now ({member.leaving}); the others go on without it.")
+
+
+def consider(state: State) -> None:
+    """Would the members that are there now make a better world? O(members), only when one came or went."""
+    world = state.world
+    if state.stage != RUNNING or world is None:
+        return
+    wanted = _next_world(state)
+    staying = [m for m in wanted if m in world.places]
+    why = ""
+    if len(wanted) > len(world.places):
+        why = f"to grow from {len(world.places)} to {counted(len(wanted), 'member')}"
+    elif state.spec.min_members <= len(wanted) < len(world.places) and any(
+        _is_unwanted(state, m) for m in world.places
+    ):
+        why = f"to go from {len(world.places)} to {counted(len(wanted), 'member')}"
+    elif len(wanted) == len(world.places) and len(staying) < len(wanted):
+        out = sorted(set(world.places) - set(wanted))
+        why = f"to take {', '.join(sorted(set(wanted) - set(world.places)))} in for {', '.join(out)}"
+    if why == state.resize:
+        return
+    state.resize = why
+    if not why:
+        state.deadlines.cancel(("resize", ""))
+        return
+    if _replaces_leaving(state, wanted):
+        generations.stop(state, f"The replacement of a leaving member is ready: {why}.")
+        return
+    if state.deadlines.at(("resize", "")) is None:
+        state.deadlines.set(("resize", ""), state.now + state.spec.grow_patience)
+    text = f"The world will change {why}, at the next finished checkpoint or in {state.spec.grow_patience:.0f} s."
+    state.announce("ResizePending", text)
+
+
+def _next_world(state: State) -> list[MemberId]:
+    world = state.world
+    assert world is not None
+    there = [
+        m
+        for m in state.members.values()
+        if m.is_usable and (m.id in world.places or m.id in state.ready) and m.id not in world.done
+    ]
+    return [m.id for m in assignment.choose(there, state.target, state.spec.node_unit)]
+
+
+def _is_unwanted(state: State, member_id: MemberId) -> bool:
+    member = state.members.get(member_id)
+    return member is not None and (bool(member.leaving) or _is_beyond(state, member))
+
+
+def _is_beyond(state: State, member: Member) -> bool:
+    return member.rank_index is not None and member.rank_index >= state.target
+
+
+def _replaces_leaving(state: State, wanted: list[MemberId]) -> bool:
+    world = state.world
+    assert world is not None
+    leaves = any(m.leaving for m in (state.members.get(i) for i in world.places) if m is not None)
+    return leaves and len(wanted) >= len(world.places)
+
+
+def at_checkpoint(state: State) -> None:
+    """A checkpoint is finished: what waits for one is done now."""
+    step, state.checkpoint_step = state.checkpoint_step, None
+    if step is None or state.stage != RUNNING:
+        return
+    why = "; ".join(part for part in (state.resize, state.restart_wanted) if part)
+    if why:
+        _resize(state, f"A checkpoint of step {step} is finished: the world changes {why}.")
+
+
+def patience_over(state: State) -> None:
+    """No checkpoint came."""
+    if state.stage == RUNNING and state.resize:
+        _resize(
+            state, f"No checkpoint was finished in {state.spec.grow_patience:.0f} s: the world changes {state.resize}."
+        )
+
+
+def _resize(state: State, reason: str) -> None:
+    state.restart_wanted = ""
+    state.announce("WorldResizes", reason)
+    generations.stop(state, reason)
+
+
+def dismiss(state: State) -> None:
+    """Members that the job no longer wants and that are in no world: told to finish, then deleted."""
+    if state.stage not in (GATHERING, RUNNING):
+        return
+    in_world = state.world.places if state.world is not None else {}
+    for member in sorted(state.members.values(), key=lambda m: m.id):
+        if (
+            member.id not in in_world
+            and not member.deleting
+            and (state.suspended or member.leaving or _is_beyond(state, member))
+        ):
+            _dismiss(state, member)
+
+
+def _dismiss(state: State, member: Member) -> None:
+    why = "it is suspended" if state.suspended else f"the job has only {counted(state.target, 'member')} now"
+    member.leaving = member.leaving or why
+    member.deleting = True
+    reason = f"{member.id} is no longer part of the job: {member.leaving}."
+    state.announce("MemberDismissed", reason, member.id)
+    if member.session is not None:
+        orders.drop_all(state, member)
+        orders.give(state, member, lambda order: Finish(order, 0, reason), reason)
+    if member.uid is not None:
+        state.act(DeletePod(member.id, member.uid, REMOVE_GRACE, state.generation, reason))
+    standing.refresh(state, member)

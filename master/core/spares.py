@@ -1,0 +1,230 @@
+"""Who holds which rank index, who stands by, and who is created.
+
+Every wanted rank index has a living holder. Where the holder is lost, a spare that is ready takes its place at once; a
+new pod is created otherwise, with the next id and the same rank index. For a member in doubt, silent or leaving a
+replacement is created without a rank index: it gets one only when it is ready and the other has not come back, else it
+stays as a spare. A new pod costs the budget of relaunches except where its rank index has never had a member.
+
+A job that was made smaller keeps who is there: a member whose rank index is beyond the new size takes over one whose
+holder is lost or has never come, and the pod that was to come is the one too many.
+"""
+
+from __future__ import annotations
+
+from master.core import budgets, ending, standing, status
+from master.core.actions import CreatePod, PlacePod
+from master.core.events import PodSeen
+from master.core.state import ALIVE, SILENT, Budget, Member, State, counted
+from wire.ids import MemberId, RankIndex
+
+CREATE_AGAIN = 1.0
+CREATE_SLOWEST = 30.0
+LATE = 1.0
+"""Seconds after a deadline at which something else is told first: this process was paused, and has yet to hear so."""
+
+
+def staff(state: State) -> None:
+    """Fills the holes; O(members), and called only when a member came, went, or is in doubt."""
+    if not state.listed or state.is_over or state.suspended or state.stage == "rebuilding":
+        return
+    if state.deadlines.is_late(state.now - LATE):  # doubts from before a pause say nothing: first all that has arrived
+        standing.note_staffing(state)
+        return
+    holders = {m.rank_index: m for m in sorted(state.members.values(), key=_age) if m.rank_index is not None}
+    empty = [r for r in map(RankIndex, range(state.target)) if r not in holders]
+    shaky = [r for r, m in sorted(holders.items()) if r < state.target and not m.is_usable]
+    doubted = [r for r, m in sorted(holders.items()) if r < state.target and m.is_usable and m.doubt is not None]
+    spares = [m for m in sorted(state.members.values(), key=_age) if m.rank_index is None and m.is_usable]
+    for hole in [*empty, *shaky]:
+        spare = next((m for m in spares if standing.can_start(m)), None)
+        if spare is not None:
+            spares.remove(spare)
+            _promote(state, spare, hole, holders.get(hole))
+            (empty if hole in empty else shaky).remove(hole)
+    surplus = [m for r, m in sorted(holders.items()) if r >= state.target and _is_well(m)]
+    to_come = [r for r, m in sorted(holders.items()) if r < state.target and m.is_usable and not m.greeted]
+    for hole, member in zip([*empty, *shaky, *to_come], surplus, strict=False):
+        _promote(state, member, hole, holders.get(hole))
+        if hole in to_come:
+            spares.append(holders[hole])
+        else:
+            (empty if hole in empty else shaky).remove(hole)
+    wanted = max(state.spec.spares, len(doubted)) + len(shaky)
+    have = len(spares)
+    for hole in empty:
+        if have > wanted:
+            have -= 1
+        else:
+            _create(state, hole, "")
+    while have < wanted and _create(state, None, _why_spare(state, shaky, doubted, have)):
+        have += 1
+    _give_up_if_hopeless(state)
+
+
+def _is_well(member: Member) -> bool:
+    return member.is_usable and member.session is not None and member.doubt is None and not member.trainer_lost
+
+
+def _age(member: Member) -> tuple[float, int, str]:
+    number = member.id.rpartition("-")[2]  # a pod of another owner has a name of its own
+    return (member.created_at, int(number) if number.isdigit() else 0, member.id)
+
+
+def _promote(state: State, spare: Member, hole: RankIndex, before: Member | None) -> None:
+    instead = ""
+    if before is not None:
+        before.rank_index = None
+        instead = f" instead of {before.id}"
+        _place(state, before, f"{spare.id} takes its rank index.")
+        standing.refresh(state, before)
+    spare.rank_index = hole
+    state.held.add(hole)
+    reason = f"{spare.id} takes rank index {hole}{instead}."
+    state.announce("SparePromoted", reason, spare.id)
+    _place(state, spare, reason)
+    standing.refresh(state, spare)
+
+
+def _place(state: State, member: Member, reason: str) -> None:
+    if member.uid is not None:
+        state.act(PlacePod(member.id, member.uid, member.rank_index, state.generation, reason))
+
+
+def _why_spare(state: State, shaky: list[RankIndex], doubted: list[RankIndex], have: int) -> str:
+    names = [m.id for m in state.members.values() if m.rank_index in shaky or m.rank_index in doubted]
+    if have >= state.spec.spares and names:
+        return f"in case {', '.join(sorted(names))} does not come back"
+    return f"{counted(state.spec.spares, 'spare')} wanted"
+
+
+def _create(state: State, rank_index: RankIndex | None, why: str) -> bool:
+    if state.spec.is_adopted or not _may_create(state, rank_index):
+        return False
+    role = state.spec.role
+    number = state.next_id.get(role, 0)
+    state.next_id[role] = number + 1
+    member = Member(MemberId(f"{role}-{number}"), role, rank_index, state.now)
+    member.create_asked_at = state.now
+    state.members[member.id] = member
+    state.deadlines.set(("patience", member.id), state.now + state.spec.start_patience)
+    is_first = _count_creation(state, rank_index)
+    what = f"as rank index {rank_index}" if rank_index is not None else f"as a spare: {why}"
+    reason = f"{member.id} is created {what}."
+    kind = "MemberCreated" if is_first else "ReplacementCreated"
+    state.announce(kind, reason, member.id)
+    state.act(CreatePod(member.id, role, rank_index, state.generation, reason))
+    standing.refresh(state, member)
+    status.mark(state)  # its id is used up: the master that follows must know
+    return True
+
+
+def _is_first(state: State, rank_index: RankIndex | None) -> bool:
+    if rank_index is not None:
+        return rank_index not in state.held
+    return state.spares_made < state.spec.spares
+
+
+def _count_creation(state: State, rank_index: RankIndex | None) -> bool:
+    is_first = _is_first(state, rank_index)
+    if not is_first:
+        state.relaunches += 1
+    if rank_index is not None:
+        state.held.add(rank_index)
+    else:
+        state.spares_made += 1
+    return is_first
+
+
+def _may_create(state: State, rank_index: RankIndex | None) -> bool:
+    if _is_first(state, rank_index):
+        return True
+    limit = state.spec.max_relaunches
+    if limit is not None:
+        return state.relaunches < limit
+    failures = state.failed_relaunches.get(-1 if rank_index is None else rank_index)
+    spec = state.spec
+    return failures is None or budgets.left(failures, spec.relaunch_limit, spec.restart_decay, state.now) >= 0
+
+
+def count_failure(state: State, member: Member) -> None:
+    """A pod that failed by itself: its replacement is not free."""
+    key = -1 if member.rank_index is None else int(member.rank_index)
+    budget = state.failed_relaunches.setdefault(key, Budget(since=state.now))
+    budgets.use(budget, state.spec.restart_decay, state.now)
+
+
+def _give_up_if_hopeless(state: State) -> None:
+    """Fewer members than the least that a world needs, and no way to get more."""
+    if state.spec.is_adopted:
+        return  # its owner makes another one, or says that it gives up
+    living = [m for m in state.members.values() if not m.deleting and not m.leaving and m.life in (ALIVE, SILENT)]
+    least = state.spec.min_members
+    if len(living) >= least or state.target < least:
+        return
+    missing = [r for r in map(RankIndex, range(state.target)) if all(m.rank_index != r for m in living)]
+    if any(_may_create(state, r) for r in missing):
+        return
+    last = state.faults[-1].reason if state.faults else "Members are missing."
+    ending.fail(
+        state,
+        1,
+        f"{last} {counted(len(living), 'member')} of at least {least} are left, and no replacement is allowed.",
+    )
+
+
+def adopt(state: State, pod: PodSeen) -> Member:
+    """A pod of the job that this master did not create: an earlier master did."""
+    number = pod.member.rpartition("-")[2]
+    if number.isdigit():
+        state.next_id[pod.role] = max(state.next_id.get(pod.role, 0), int(number) + 1)
+    known, held = state.rank_indexes.get(pod.member, (None, None))
+    rank_index = held if known == pod.uid else pod.rank_index
+    taken = {m.rank_index for m in state.members.values()}
+    if rank_index in taken:
+        rank_index = None
+    member = Member(pod.member, pod.role, rank_index, state.now)
+    uid, address, port = state.addresses.get(pod.member, (None, "", 0))
+    if uid == pod.uid:
+        member.address, member.probe_port = address, port
+    state.members[member.id] = member
+    if rank_index != pod.rank_index:
+        reason = f"{member.id} has another rank index than its pod says."
+        state.act(PlacePod(member.id, pod.uid, rank_index, state.generation, reason))
+    if rank_index is not None:
+        state.held.add(rank_index)
+    else:
+        state.spares_made += 1
+    state.deadlines.set(("patience", member.id), state.now + state.spec.start_patience)
+    return member
+
+
+def creation_failed(state: State, action: CreatePod, error: str) -> None:
+    """The platform did not make the pod; it is asked again, ever more slowly."""
+    member = state.members.get(action.member)
+    if member is None or member.uid is not None:
+        return
+    member.create_failures += 1
+    delay = min(CREATE_AGAIN * 2 ** (member.create_failures - 1), CREATE_SLOWEST)
+    text = f"{member.id} could not be created: {error}. It is tried again in {delay:.0f} s."
+    state.announce("CreateFailed", text, member.id, warning=True)
+    state.deadlines.set(("create", member.id), state.now + delay)
+
+
+def not_shown(state: State, member: Member) -> None:
+    """A list without it: older than the request, which is on its way, or the request came to nothing."""
+    if state.now - member.create_asked_at >= CREATE_AGAIN:
+        create_again(state, member)
+    elif state.deadlines.at(("create", member.id)) is None:
+        state.deadlines.set(("create", member.id), member.create_asked_at + CREATE_AGAIN)
+
+
+def create_again(state: State, member: Member) -> None:
+    member.create_asked_at = state.now
+    reason = f"{member.id} is created once more: the platform has not shown it."
+    state.act(CreatePod(member.id, member.role, member.rank_index, state.generation, reason))
+
+
+def create_due(state: State, member_id: str) -> None:
+    member = state.members.get(MemberId(member_id))
+    if member is not None and member.uid is None and not state.is_over:
+        create_again(state, member)

@@ -1,0 +1,47 @@
+"""What the user asked for: the job's size, budgets and patience, one frozen value that is checked when it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wire.ids import JobName, Role
+
+WORKER = Role("worker")
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """The policy of one job. Seconds throughout; the defaults are those of DESIGN §4 and §5."""
+
+    name: JobName
+    min_members: int
+    max_members: int
+    replicas: int
+    """Members wanted now; `outrider scale` changes it within min and max."""
+    nproc: int = 1
+    """Worker processes a member."""
+    node_unit: int = 1
+    """The world is a multiple of this many members."""
+    spares: int = 0
+    max_restarts: int = 10
+    """In-place restarts a job; one is regained per `restart_decay` without a fault."""
+    restart_decay: float = 1800.0
+    max_relaunches: int | None = None
+    """Replacements of lost members, a job; None: deletions are free and failed pods have `relaunch_limit` a rank index;
+    0: a lost member is not replaced."""
+    relaunch_limit: int = 5
+    silent_after: float = 3.0
+    replace_after: float = 20.0
+    stop_grace: float = 0.2
+    handler_grace: float = 10.0
+    save_grace: float = 60.0
+    grow_patience: float = 600.0
+    start_patience: float = 60.0
+    """How long a first world of at least min waits for members whose containers are starting."""
+    crash_loop: int = 3
+    """Generations running with the same error and no step, after which the job fails with it."""
+    role: Role = WORKER
+    is_adopted: bool = False
+    """Another controller (a Job, a StatefulSet) makes the pods: a replacement is left to it."""
+    max_restarts_asked: bool = False
+    """The user gave `max_restarts` to outrider: it wins over what an inner launcher (torchrun) asks for."""

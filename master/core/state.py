@@ -1,0 +1,333 @@
+"""Everything the master's core knows about a job, in one object that only `step` changes.
+
+The stage says what is going on; the world says which generation it is about:
+
+    gathering   no world: members come, the next generation forms as soon as it may
+    committing  a world is decided and its status is being saved; nobody has been told
+    running     Start was sent (acknowledged or not); training
+    stopping    Stop was sent; the survivors' Stopped and Ready are awaited
+    rebuilding  a new master waits for the Hellos of members that an earlier one started
+    finishing   the job is over and everyone is being told
+    ended       EndJob was said
+
+`act` collects what the current step wants done. The sets `ready` and `coming` are kept by `membership.refresh` whenever
+a member changes, so that no question about the whole job needs a walk over its members at every message.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from master.core.actions import Action, Announce
+from master.core.deadlines import Deadlines
+from master.core.spec import JobSpec
+from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
+from wire.messages import Exited, FromMaster, Ready, Report, WorkerExit
+
+GATHERING, COMMITTING, RUNNING, STOPPING = "gathering", "committing", "running", "stopping"
+REBUILDING, FINISHING, ENDED = "rebuilding", "finishing", "ended"
+
+ALIVE, SILENT, GONE, FAILED = "alive", "silent", "gone", "failed"
+"""A member's life: silent is a verdict that its next word takes back; gone and failed are for ever."""
+
+
+@dataclass(slots=True)
+class Order:
+    """An order to one member, repeated until it is acknowledged."""
+
+    id: OrderId
+    message: FromMaster
+    generation: Generation
+    reason: str
+    interval: float
+
+
+@dataclass(slots=True)
+class Doubt:
+    """A member has not been heard for a while; who was asked to reach it, and what they said."""
+
+    asked: dict[OrderId, MemberId] = field(default_factory=dict)
+    reached_by: set[MemberId] = field(default_factory=set)
+    missed_by: set[MemberId] = field(default_factory=set)
+    own: bool | None = None
+    """The master's own attempt: None where it has no answer."""
+    told: str = ""
+    """The last thing said about it, so that it is said once."""
+
+    @property
+    def is_of_the_master_only(self) -> bool:
+        """A peer reaches the member: it is well, and only the master cannot talk to it."""
+        return bool(self.reached_by) or self.told == "reached"
+
+
+@dataclass(slots=True)
+class Member:
+    id: MemberId
+    role: Role
+    rank_index: RankIndex | None
+    created_at: float
+    uid: PodUid | None = None
+    life: str = ALIVE
+    pod_phase: str = ""
+    """Empty until the platform shows the pod."""
+    pod_reason: str = ""
+    unschedulable: bool = False
+    node: str = ""
+    overdue: bool = False
+    """It has been starting for longer than anyone waits for."""
+    leaving: str = ""
+    """Why it will not be part of another generation, if so."""
+    deleting: bool = False
+    lost_by_fault: bool = False
+    session: str | None = None
+    greeted: bool = False
+    """It has said Hello to this master."""
+    heard_at: float = 0.0
+    doubt: Doubt | None = None
+    address: str = ""
+    probe_port: int = 0
+    nproc: int = 0
+    rung: str = ""
+    rung_reason: str = ""
+    trainer_pid: int = 0
+    max_restarts: int | None = None
+    ready: Ready | None = None
+    """Its newest Ready, until a Start uses it up: its port serves one generation only."""
+    told: Generation = NO_GENERATION
+    """The highest generation it was told to start."""
+    highest: Generation = NO_GENERATION
+    """The highest generation that its sidecar has heard of, as its last Hello said."""
+    stopped: Generation = NO_GENERATION
+    running: Generation = NO_GENERATION
+    """What it said to be running in its Hello: looked at by a new master."""
+    finished: bool = False
+    trainer_lost: bool = False
+    trainer_exits: int = 0
+    trainer_code: int | None = None
+    report: Report | None = None
+    rung_told: bool = False
+    create_failures: int = 0
+    create_asked_at: float = 0.0
+    orders: dict[OrderId, Order] = field(default_factory=dict)
+
+    @property
+    def is_usable(self) -> bool:
+        """It may be part of the next generation once it is ready."""
+        return self.life == ALIVE and not self.leaving and not self.deleting and self.pod_phase != "terminating"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A member's part of one world."""
+
+    member: MemberId
+    role: Role
+    rank_index: RankIndex
+    group_rank: int
+    first_rank: int
+    nproc: int
+    role_first_rank: int
+    role_world_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A worker process that ended badly."""
+
+    member: MemberId
+    rank: int
+    at: float
+    exit: WorkerExit
+    is_effect: bool
+    """An error of torch.distributed: some other rank's end is the cause."""
+    signature: str
+    """Equal for equal errors; empty for a signal."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """What the user reads in the list of faults."""
+
+    at: float
+    kind: str
+    member: MemberId | None
+    reason: str
+    generation: Generation
+    seconds_lost: float | None = None
+
+
+@dataclass(slots=True)
+class Episode:
+    """One generation's end by a fault: the evidence, and what was made of it."""
+
+    generation: Generation
+    fault: Fault
+    began_at: float
+    failures: list[Failure] = field(default_factory=list)
+    charged: bool = False
+    free: bool = False
+    """It costs no budget whatever the exits say: a member was lost, a port was taken."""
+
+
+@dataclass(slots=True)
+class World:
+    """One generation."""
+
+    generation: Generation
+    places: dict[MemberId, Place]
+    address: str
+    port: int
+    version: int
+    """Of the status that must be saved before Start is sent."""
+    world_size: int
+    reason: str
+    formed_at: float
+    started: set[MemberId] = field(default_factory=set)
+    done: set[MemberId] = field(default_factory=set)
+    """Members all of whose worker processes ended with 0."""
+    waiting: set[MemberId] = field(default_factory=set)
+    """While stopping: who has not yet stopped and become ready again."""
+    stop_reason: str = ""
+    made_step: bool = False
+    recovered: bool = False
+    lost_from: float | None = None
+    """When the highest step of the worlds before was made, while time is being lost."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """So many uses; one comes back per `decay` seconds without a use."""
+
+    used: int = 0
+    since: float = 0.0
+
+
+@dataclass(slots=True)
+class Collection:
+    """A question to every member: who has answered what."""
+
+    request: str
+    what: str
+    orders: dict[OrderId, MemberId] = field(default_factory=dict)
+    bodies: dict[MemberId, str] = field(default_factory=dict)
+    missing: set[MemberId] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class State:
+    spec: JobSpec = field(default_factory=lambda: JobSpec(JobName(""), 1, 1, 1))
+    term: int = 0
+    now: float = 0.0
+    unix_offset: float = 0.0
+    """Add it to `now` for the wall clock."""
+    began_at: float = 0.0
+    """When the job began (an earlier master's time counts)."""
+    began_now: float = 0.0
+    """When this master began."""
+    stage: str = GATHERING
+    phase: str = "pending"
+    message: str = "waiting for members"
+    exit_code: int | None = None
+    target: int = 0
+    listed: bool = False
+    """The platform has told what it has: members may be created."""
+    patient: bool = True
+    """The next world waits for everyone who can come soon; after a fault the survivors go on at once instead."""
+    members: dict[MemberId, Member] = field(default_factory=dict)
+    past: dict[MemberId, Member] = field(default_factory=dict)
+    """The newest members that are no more."""
+    rank_indexes: dict[MemberId, tuple[PodUid, RankIndex | None]] = field(default_factory=dict)
+    """Of an earlier master's members, as they were last: a pod's label says what it was made with."""
+    addresses: dict[MemberId, tuple[PodUid, str, int]] = field(default_factory=dict)
+    """Where an earlier master's members answer probes: who has not spoken to this one can be looked for too."""
+    sessions: dict[str, MemberId] = field(default_factory=dict)
+    ready: set[MemberId] = field(default_factory=set)
+    coming: set[MemberId] = field(default_factory=set)
+    doubted: set[MemberId] = field(default_factory=set)
+    deaf_until: float = 0.0
+    """Silence counts from here at the earliest: we did not listen before."""
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    next_order: int = 1
+    next_id: dict[Role, int] = field(default_factory=dict)
+    held: set[RankIndex] = field(default_factory=set)
+    """Rank indexes that ever had a member: another one is a relaunch."""
+    spares_made: int = 0
+    number: int = 0
+    world: World | None = None
+    met: dict[MemberId, tuple[Generation, int]] = field(default_factory=dict)
+    """The newest generation that was to meet at a member, and at which of its ports: it serves no other."""
+    resize: str = ""
+    """Why the world is to change at the next checkpoint, if so."""
+    restart_wanted: str = ""
+    suspended: bool = False
+    """The user wants no world and no members for now."""
+    episode: Episode | None = None
+    same_error: tuple[str, int] = ("", 0)
+    """The error of the last generations that made no step, and how many running."""
+    port_clashes: int = 0
+    restarts: Budget = field(default_factory=Budget)
+    relaunches: int = 0
+    failed_relaunches: dict[int, Budget] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    checkpoint_step: int | None = None
+    """A checkpoint was finished in this step."""
+    saves: dict[str, int] = field(default_factory=dict)
+    """Newest checkpoints by path, oldest first."""
+    first_step: int | None = None
+    first_step_at: float | None = None
+    high_step: int = 0
+    high_step_at: float | None = None
+    high_step_generation: Generation = NO_GENERATION
+    step_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=101))
+    version: int = 0
+    saved_version: int = 0
+    status_saved_at: float | None = None
+    status_wanted: bool = False
+    write_not_before: float = 0.0
+    """A recovery is on its way: its own status is due in a moment, and nothing else shall be in front of it."""
+    saved_world: dict[str, object] | None = None
+    deferred: list[tuple[MemberId, Exited]] = field(default_factory=list)
+    """What members said of ended ranks before a new master knew the world."""
+    collections: dict[str, Collection] = field(default_factory=dict)
+    ending: dict[MemberId, bool] = field(default_factory=dict)
+    stirred: bool = False
+    unstaffed: bool = False
+    unsized: bool = False
+    """What the end of the step has to look at: anything, who holds which rank index, the size of the world."""
+    actions: list[Action] = field(default_factory=list)
+
+    @property
+    def generation(self) -> Generation:
+        """The newest generation, for actions that belong to no other."""
+        return self.world.generation if self.world is not None else Generation(self.term, self.number)
+
+    @property
+    def is_over(self) -> bool:
+        return self.stage in (FINISHING, ENDED)
+
+    def act(self, action: Action) -> None:
+        self.actions.append(action)
+
+    def announce(
+        self,
+        kind: str,
+        reason: str,
+        member: MemberId | None = None,
+        *,
+        warning: bool = False,
+        detail: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        """One line for the user."""
+        severity = "warning" if warning else "normal"
+        self.act(Announce(kind, reason, self.generation, member, severity, detail))
+
+
+def seconds(value: float) -> str:
+    """A duration as it stands in a sentence."""
+    return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 member`, `3 members`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,298 @@
+"""What users read about a job, and what the next master needs: one document, written by `SaveStatus`.
+
+The document of `docs/contracts.md` §7 plus `saved`. It is written at once where a generation depends on it, at most
+once a second otherwise, and every ten seconds while nothing happens. A checkpoint is nothing that happens: a training
+that saves every second would write as often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from statistics import median
+from typing import Any
+
+from master.core.actions import SaveStatus
+from master.core.spec import JobSpec
+from master.core.state import (
+    COMMITTING,
+    FAILED,
+    REBUILDING,
+    RUNNING,
+    SILENT,
+    STOPPING,
+    Budget,
+    Fault,
+    Member,
+    State,
+)
+from wire.ids import Generation, MemberId, PodUid, RankIndex, Role
+
+LEAST_APART = 1.0
+AT_REST = 10.0
+
+
+# -- writing ------------------------------------------------------------------------------------------------------
+def save_now(state: State, reason: str) -> None:
+    """Writes the status in this step."""
+    state.version += 1
+    state.status_wanted, state.status_saved_at = False, state.now
+    state.deadlines.set(("status", ""), state.now + AT_REST)
+    state.act(SaveStatus(state.version, _saved_document(state), state.generation, reason))
+
+
+def mark(state: State) -> None:
+    """Something that users see has changed."""
+    state.status_wanted = True
+
+
+def flush(state: State) -> None:
+    """At the end of a step: writes what is marked, or sets the moment at which it may be written."""
+    if not state.status_wanted or not state.listed:
+        return
+    last = state.status_saved_at
+    earliest = state.write_not_before if last is None else max(last + LEAST_APART, state.write_not_before)
+    if state.now >= earliest:
+        save_now(state, "The status has changed.")
+    else:
+        state.deadlines.set(("status", ""), earliest)
+
+
+def due(state: State) -> None:
+    """The moment for the next status."""
+    save_now(state, "The status has changed." if state.status_wanted else "Nothing new has happened.")
+
+
+# -- reading ------------------------------------------------------------------------------------------------------
+def document(state: State, now: float) -> dict[str, Any]:
+    """The status as users read it."""
+    world = state.world
+    return {
+        "version": 1,
+        "job": str(state.spec.name),
+        "phase": state.phase,
+        "generation": str(state.generation),
+        "world": world.world_size if world is not None else 0,
+        "step": state.high_step,
+        "restarts": max(0, state.number - 1),
+        "goodput": goodput(state, now),
+        "message": state.message,
+        "exit_code": state.exit_code,
+        "rungs": _rungs(state),
+        "faults": [_fault(state, fault) for fault in state.faults],
+        "members": [_member(state, m) for m in sorted(_everyone(state), key=_order)],
+    }
+
+
+def goodput(state: State, now: float) -> float | None:
+    """New steps × median step time / wall clock since the job began; None before there is anything to tell."""
+    if state.first_step is None or not state.step_seconds or now <= state.began_at:
+        return None
+    new_steps = state.high_step - state.first_step + 1
+    return min(1.0, new_steps * median(state.step_seconds) / (now - state.began_at))
+
+
+def _rungs(state: State) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for member in state.members.values():
+        if member.rung:
+            counts[member.rung] = counts.get(member.rung, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def _fault(state: State, fault: Fault) -> dict[str, Any]:
+    lost = None if fault.seconds_lost is None else round(fault.seconds_lost, 3)
+    return {
+        "time": clock(state, fault.at),
+        "kind": fault.kind,
+        "member": fault.member,
+        "reason": fault.reason,
+        "seconds_lost": lost,
+    }
+
+
+def clock(state: State, at: float) -> str:
+    """A moment of the core's clock as users read it: RFC 3339, UTC."""
+    text = datetime.fromtimestamp(at + state.unix_offset, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def _everyone(state: State) -> list[Member]:
+    return [*state.past.values(), *state.members.values()]
+
+
+def _order(member: Member) -> tuple[str, int, str]:
+    number = member.id.rpartition("-")[2]
+    return (member.role, int(number) if number.isdigit() else 0, member.id)
+
+
+def _member(state: State, member: Member) -> dict[str, Any]:
+    report = member.report
+    is_here = member.id in state.members
+    return {
+        "id": str(member.id),
+        "role": str(member.role),
+        "rank_index": member.rank_index,
+        "state": member_state(state, member),
+        "rung": member.rung,
+        "rung_reason": member.rung_reason,
+        "step": report.step if report else 0,
+        "cpu": round(report.cpu, 2) if report and is_here else 0.0,
+        "memory_mib": round(report.memory_mib, 1) if report and is_here else 0.0,
+        "gpus": report.gpus if report else 0,
+        "pids": {
+            "sidecar": report.sidecar_pid if report and is_here else 0,
+            "trainer": member.trainer_pid if is_here else 0,
+            "workers": list(report.pids) if report and is_here else [],
+        },
+    }
+
+
+def member_state(state: State, member: Member) -> str:
+    """One of starting, ready, running, stopping, spare, silent, lost, replaced, gone, failed, done."""
+    if member.id not in state.members:
+        return _past_state(state, member)
+    if member.life == SILENT:
+        return "silent"
+    world = state.world
+    if world is not None and member.id in world.places and state.stage not in (COMMITTING, REBUILDING):
+        if member.finished or member.id in world.done:
+            return "done"
+        if state.stage == RUNNING and member.id in world.started:
+            return "running"
+        if state.stage == STOPPING and member.ready is None:
+            return "stopping" if member.stopped < world.generation else "starting"
+        if state.is_over and member.stopped < world.generation and member.orders:
+            return "stopping"
+    if member.ready is None:
+        return "starting"
+    return "ready" if member.rank_index is not None else "spare"
+
+
+def _past_state(state: State, member: Member) -> str:
+    if member.life == FAILED:
+        return "failed"
+    if not member.lost_by_fault and member.leaving:
+        return "gone"
+    index = member.rank_index
+    taken = index is None or any(m.rank_index == index for m in state.members.values())
+    return "replaced" if taken else "lost"
+
+
+# -- for the next master ------------------------------------------------------------------------------------------
+def _saved_document(state: State) -> dict[str, object]:
+    return document(state, state.now) | {"saved": _saved(state)}
+
+
+def _saved(state: State) -> dict[str, object]:
+    """Moments as unix times, because another process has another clock."""
+    offset = state.unix_offset
+    return {
+        "term": state.term,
+        "number": state.number,
+        "target": state.target,
+        "stage": state.stage,
+        "began_at": state.began_at + offset,
+        "next_id": {str(role): number for role, number in sorted(state.next_id.items())},
+        "members": {str(m.id): [m.uid, m.rank_index] for m in sorted(state.members.values(), key=_order)},
+        "addresses": {str(m.id): [m.uid, m.address, m.probe_port]
+                      for m in sorted(state.members.values(), key=_order) if m.address},
+        "held": sorted(state.held),
+        "spares_made": state.spares_made,
+        "relaunches": state.relaunches,
+        "failed_relaunches": {str(k): [b.used, b.since + offset] for k, b in sorted(state.failed_relaunches.items())},
+        "restarts": [state.restarts.used, state.restarts.since + offset],
+        "same_error": list(state.same_error),
+        "port_clashes": state.port_clashes,
+        "faults": [[f.at + offset, f.kind, f.member, f.reason, f.generation.term, f.generation.number, f.seconds_lost]
+                   for f in state.faults],
+        "saves": [[path, step] for path, step in state.saves.items()],
+        "first_step": state.first_step,
+        "high_step": state.high_step,
+        "high_step_at": None if state.high_step_at is None else state.high_step_at + offset,
+        "high_step_generation": [state.high_step_generation.term, state.high_step_generation.number],
+        "step_seconds": list(state.step_seconds)[-11:],
+        "version": state.version,
+        "met": {str(i): [g.term, g.number, port] for i, (g, port) in sorted(state.met.items()) if i in state.members},
+        "world": _saved_world(state),
+        "ended": [state.phase, state.exit_code] if state.is_over else None,
+    }  # fmt: skip
+
+
+def _saved_world(state: State) -> dict[str, object] | None:
+    world = state.world
+    if world is None or state.stage == STOPPING:
+        return None
+    return {
+        "generation": [world.generation.term, world.generation.number],
+        "places": [asdict(place) for place in world.places.values()],
+        "address": world.address,
+        "port": world.port,
+        "world_size": world.world_size,
+        "made_step": world.made_step,
+        "recovered": world.recovered,
+    }
+
+
+def restore(state: State, saved: Mapping[str, Any]) -> None:
+    """Takes over what an earlier master wrote; what is missing keeps its default."""
+    offset = state.unix_offset
+    state.number = int(saved.get("number", 0))
+    state.target = int(saved.get("target", state.target))
+    state.began_at = float(saved.get("began_at", state.now + offset)) - offset
+    state.next_id = {Role(role): int(number) for role, number in saved.get("next_id", {}).items()}
+    state.held = {RankIndex(index) for index in saved.get("held", ())}
+    state.rank_indexes = {
+        MemberId(member): (PodUid(uid), None if index is None else RankIndex(index))
+        for member, (uid, index) in saved.get("members", {}).items()
+        if uid is not None
+    }
+    state.addresses = {
+        MemberId(member): (PodUid(uid), str(address), int(port))
+        for member, (uid, address, port) in saved.get("addresses", {}).items()
+    }
+    state.spares_made = int(saved.get("spares_made", 0))
+    state.relaunches = int(saved.get("relaunches", 0))
+    state.failed_relaunches = {int(k): Budget(int(u), float(s) - offset)
+                               for k, (u, s) in saved.get("failed_relaunches", {}).items()}  # fmt: skip
+    used, since = saved.get("restarts", (0, offset))
+    state.restarts = Budget(int(used), float(since) - offset)
+    text, count = saved.get("same_error", ("", 0))
+    state.same_error = (str(text), int(count))
+    state.port_clashes = int(saved.get("port_clashes", 0))
+    state.version = state.saved_version = int(saved.get("version", 0))
+    state.met = {
+        MemberId(member): (Generation(term, number), int(port))
+        for member, (term, number, port) in saved.get("met", {}).items()
+    }
+    state.saved_world = saved.get("world")
+    _restore_progress(state, saved)
+
+
+def _restore_progress(state: State, saved: Mapping[str, Any]) -> None:
+    offset = state.unix_offset
+    state.faults = [
+        Fault(float(at) - offset, kind, None if member is None else MemberId(member), reason,
+              Generation(term, number), lost)
+        for at, kind, member, reason, term, number, lost in saved.get("faults", ())
+    ]  # fmt: skip
+    state.saves = {str(path): int(step) for path, step in saved.get("saves", ())}
+    state.first_step = saved.get("first_step")
+    state.high_step = int(saved.get("high_step", 0))
+    at = saved.get("high_step_at")
+    state.high_step_at = None if at is None else float(at) - offset
+    state.high_step_generation = Generation(*saved.get("high_step_generation", (0, 0)))
+    state.step_seconds.extend(saved.get("step_seconds", ()))
+
+
+def begin(state: State, term: int, spec: JobSpec, unix_time: float, saved: Mapping[str, Any] | None) -> bool:
+    """Sets the state up; true where an earlier master left something."""
+    state.term, state.spec, state.target = term, spec, spec.replicas
+    state.unix_offset = unix_time - state.now
+    state.began_at = state.began_now = state.deaf_until = state.restarts.since = state.now
+    kept = saved.get("saved") if saved is not None else None
+    if not isinstance(kept, dict):
+        return False
+    restore(state, kept)
+    return True

@@ -1,0 +1,108 @@
+"""Does what the core wants. Each action is one line or one call; what fails is raised, and the pump makes it an
+event."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from master.core.actions import (
+    Action,
+    Announce,
+    CloseSession,
+    CreatePod,
+    DeletePod,
+    Deliver,
+    EndJob,
+    PlacePod,
+    ProbeMember,
+    SaveStatus,
+    Send,
+)
+from master.core.events import Event, MemberProbed, StatusSaved
+from master.shell import probe
+from master.shell.platform import Keeper, Platform
+from master.shell.sidecars import Sidecars
+from runtime.logs import announce
+from wire.ids import MemberId
+
+log = logging.getLogger("master")
+
+Answers = dict[str, Any]
+
+
+@dataclass(slots=True)
+class MasterEffects:
+    """The outside of one job."""
+
+    put: Callable[[Event], None]
+    stop: Callable[[int], None]
+    sidecars: Sidecars
+    platform: Platform
+    records: Keeper
+    askers: dict[str, Callable[[Answers], None]] = field(default_factory=dict)
+    """Who waits for a Deliver, by request."""
+
+    def perform(self, action: Action) -> Coroutine[object, object, None] | None:
+        match action:
+            case Send(session, _, message):
+                self.sidecars.send(session, message)
+            case CloseSession(session):
+                self.sidecars.close_session(session)
+            case CreatePod():
+                return self.platform.create(action)
+            case DeletePod():
+                return self.platform.delete(action)
+            case PlacePod():
+                return self.platform.place(action)
+            case ProbeMember():
+                return self._probe(action)
+            case SaveStatus(version, status):
+                saving = self.records.save_status(status)
+                if saving is not None:
+                    return self._saved(version, saving)
+                self.put(StatusSaved(version))
+            case Announce():
+                self._announce(action)
+            case Deliver(request, bodies, missing):
+                self._deliver(request, bodies, missing)
+            case EndJob(exit_code, _, reason):
+                log.info("the job ends with exit code %d: %s", exit_code, reason)
+                self.stop(0)
+            case _:
+                assert_never(action)
+        return None
+
+    async def _saved(self, version: int, saving: Awaitable[None]) -> None:
+        await saving
+        self.put(StatusSaved(version))
+
+    def refused(self, member: MemberId | None, reason: str) -> None:
+        """A connection that was not served, for the log and the events."""
+        log.warning("%s", reason)
+        self.records.add("Refused", reason, "warning", member, "", {})
+
+    async def _probe(self, action: ProbeMember) -> None:
+        self.put(MemberProbed(action.member, await probe.reach(action.address, action.port)))
+
+    def _announce(self, action: Announce) -> None:
+        generation = str(action.generation) if action.generation.number else ""
+        detail = dict(action.detail)
+        shown = {"member": action.member or "", "generation": generation, **detail}
+        announce(log, action.kind, action.reason, action.severity, {name: at for name, at in shown.items() if at})
+        self.records.add(action.kind, action.reason, action.severity, action.member, generation, detail)
+
+    def _deliver(self, request: str, bodies: tuple[tuple[MemberId, str], ...], missing: tuple[MemberId, ...]) -> None:
+        asker = self.askers.pop(request, None)
+        if asker is not None:
+            asker({"members": {member: _parsed(body) for member, body in bodies}, "missing": list(missing)})
+
+
+def _parsed(body: str) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return {"error": "the member's answer is no JSON"}

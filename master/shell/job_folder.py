@@ -1,0 +1,82 @@
+"""The folder of a local job (docs/contracts.md §6): taken by one command at a time, emptied of the last job's leavings,
+filled with this one's secrets."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
+from runtime.unix import checked_path
+from wire.ids import Role
+
+LEFTOVERS = ("status.json", "events.jsonl", "journal.txt", "master.sock", "node.sock", "master.log", "members")
+
+
+class FolderError(Exception):
+    """The folder cannot be used; the message is for the user."""
+
+
+class JobFolder:
+    """Held from `prepare` to `close`."""
+
+    def __init__(self, path: Path, role: Role) -> None:
+        self.path, self.role = path, role
+        self.master_log = self._lock = -1
+
+    def prepare(self, token: str, master_key: str, spec: str) -> None:
+        """Raises FolderError, and runtime.unix.SocketPathTooLong where the sockets of members would not fit."""
+        checked_path(self.path / "members" / f"{self.role}-99999" / "agent.sock")
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._take_lock(self.path / "lock")
+            for name in LEFTOVERS:
+                _remove(self.path / name)
+            (self.path / "members").mkdir(mode=0o700)
+            _write_secret(self.path / "token", token)
+            _write_secret(self.path / "master.key", master_key)
+            (self.path / "spec.json").write_text(spec + "\n")
+            self.master_log = os.open(
+                self.path / "master.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+            )
+        except OSError as error:
+            raise FolderError(f"the job's folder {self.path} cannot be used: {error.strerror}{_at(error)}") from error
+
+    def _take_lock(self, path: Path) -> None:
+        self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            holder = os.read(self._lock, 20).decode(errors="replace").strip()
+            raise FolderError(f"a job of this name runs already: process {holder} holds {path}") from error
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+    def close(self) -> None:
+        """The lock is the last: until it is free nobody may touch the folder."""
+        for descriptor in (self.master_log, self._lock):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.master_log = self._lock = -1
+
+
+def _at(error: OSError) -> str:
+    return f" ({error.filename})" if error.filename else ""
+
+
+def _write_secret(path: Path, text: str) -> None:
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text + "\n")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

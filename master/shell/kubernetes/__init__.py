@@ -1,0 +1,1 @@
+"""Talks to the API server, in documents; what is decided of them is in `master.core.cluster`."""

@@ -1,0 +1,53 @@
+"""Other controllers' pods: the ElasticJob that stands for their job is made when the first of its pods is seen.
+
+Two replicas, or two pods seen at once, make it once: its name is taken then. What an owner is asked for, and what its
+pods' annotations add, is read in `master.core.cluster`.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from master.core.cluster import elasticjob, owners
+from master.core.cluster.names import Document
+from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.record import path_of
+
+PLURALS = {
+    ("batch", "Job"): "jobs",
+    ("apps", "StatefulSet"): "statefulsets",
+    ("kubeflow.org", "PyTorchJob"): "pytorchjobs",
+    ("jobset.x-k8s.io", "JobSet"): "jobsets",
+}
+"""Owners whose size we can read. Pods of any other count by themselves."""
+
+log = logging.getLogger("adoption")
+
+
+async def adopt(api: Api, pod: Document) -> None:
+    """Raises ValueError where annotations and owner cannot both be meant, ApiError where the server does not help."""
+    owner = await top_owner(api, pod)
+    size = owners.size_of(owner, pod)
+    job = elasticjob.adopting(owner, size.replicas, pod)
+    try:
+        await api.create(path_of(job["metadata"]["namespace"]), job)
+        log.info("%s %s is adopted", owner["kind"], owner["metadata"]["name"])
+    except ApiError as error:
+        if not error.is_conflict:
+            raise
+
+
+async def top_owner(api: Api, pod: Document) -> Document:
+    """The outermost controller that we know how to read; the pod itself where there is none."""
+    found: Document = {"apiVersion": "v1", "kind": "Pod", **pod}
+    for _ in PLURALS:  # no chain of controllers is longer
+        reference = owners.controller_of(found["metadata"])
+        if reference is None:
+            break
+        group, _, version = str(reference["apiVersion"]).rpartition("/")
+        plural = PLURALS.get((group, reference["kind"]))
+        if plural is None:
+            break
+        namespace = found["metadata"]["namespace"]
+        found = await api.get(f"/apis/{group}/{version}/namespaces/{namespace}/{plural}/{reference['name']}")
+    return found

@@ -1,0 +1,170 @@
+"""The API server, as documents: the official client's connection and credentials, without its models.
+
+Every call has a time-out. What may be repeated without harm is repeated a few times where the server is busy (429, 5xx)
+or the connection broke, with a growing pause; a create is repeated too, because a name is made only once: the second
+answer is then 409, which the caller takes for what it is. Anything else is the caller's `ApiError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from kubernetes.aio import client as kubernetes_client
+from kubernetes.aio import config
+
+from master.core.cluster.names import Document
+
+SECONDS = 10.0
+CONNECT_SECONDS = 5.0
+TRIES = 4
+PAUSE = 0.2
+"""Seconds before the second try; each further pause is twice as long."""
+MERGE_PATCH = "application/merge-patch+json"
+IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+
+
+class ApiError(Exception):
+    """The API server refused, or could not be reached (status 0)."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}" if status else message)
+        self.status, self.reason, self.message = status, reason, message
+
+    @property
+    def is_conflict(self) -> bool:
+        return self.status == 409
+
+    @property
+    def is_absent(self) -> bool:
+        return self.status == 404
+
+    @property
+    def may_pass(self) -> bool:
+        """The server is busy, or was not reached."""
+        return self.status in (0, 429) or self.status >= 500
+
+
+class Api:
+    """One connection pool. Paths are those of the HTTP API, as `/api/v1/namespaces/default/pods`."""
+
+    def __init__(self, api_client: kubernetes_client.ApiClient, seconds: float = SECONDS) -> None:
+        """`seconds`: what one call may take."""
+        self._client, self._seconds = api_client, seconds
+
+    @classmethod
+    async def connect(cls) -> Api:
+        """With the pod's service account, else with KUBECONFIG."""
+        configuration = kubernetes_client.Configuration()
+        if IN_CLUSTER.exists():
+            config.load_incluster_config(configuration)
+        else:
+            await config.load_kube_config(client_configuration=configuration)
+        return cls(kubernetes_client.ApiClient(configuration))
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def get(self, path: str, **query: str) -> Document:
+        return await self._call("GET", path, query)
+
+    async def create(self, path: str, document: Mapping[str, Any], **query: str) -> Document:
+        return await self._call("POST", path, query, document)
+
+    async def replace(self, path: str, document: Mapping[str, Any]) -> Document:
+        return await self._call("PUT", path, {}, document)
+
+    async def patch(self, path: str, patch: Any, content_type: str = MERGE_PATCH) -> Document:
+        return await self._call("PATCH", path, {}, patch, content_type)
+
+    async def delete(self, path: str, options: Mapping[str, Any] | None = None) -> Document:
+        return await self._call("DELETE", path, {}, options or {})
+
+    async def watch(
+        self, path: str, resource_version: str, seconds: int, **query: str
+    ) -> AsyncGenerator[Document, None]:
+        """The changes after this version, until the server ends the stream, at the latest after `seconds`."""
+        query |= {"watch": "1", "resourceVersion": resource_version, "timeoutSeconds": str(seconds)}
+        query |= {"allowWatchBookmarks": "true"}
+        timeout = aiohttp.ClientTimeout(total=seconds + SECONDS, sock_connect=CONNECT_SECONDS)
+        response = await self._send("GET", path, query, None, None, timeout)
+        try:
+            async for line in response.content:
+                if line.strip():
+                    yield json.loads(line)
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise ApiError(0, "", f"the watch of {path} broke: {_said(error)}") from error
+        finally:
+            response.close()
+
+    # -- one call ---------------------------------------------------------------------------------------------------
+    async def _call(
+        self, method: str, path: str, query: Mapping[str, str], body: Any = None, content_type: str | None = None
+    ) -> Document:
+        pause = PAUSE
+        for _ in range(TRIES - 1):
+            try:
+                return await self._once(method, path, query, body, content_type)
+            except ApiError as error:
+                if not error.may_pass:
+                    raise
+            await asyncio.sleep(pause)
+            pause *= 2
+        return await self._once(method, path, query, body, content_type)
+
+    async def _once(
+        self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str | None
+    ) -> Document:
+        timeout = aiohttp.ClientTimeout(total=self._seconds, sock_connect=CONNECT_SECONDS)
+        response = await self._send(method, path, query, body, content_type, timeout)
+        async with response:
+            try:
+                found = json.loads(await response.read())
+            except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+                raise ApiError(0, "", f"{method} {path}: the answer broke off: {_said(error)}") from error
+        if not isinstance(found, dict):
+            raise ApiError(0, "", f"{method} {path}: the answer is no object")
+        return found
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        content_type: str | None,
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": "application/json"} | ({"Content-Type": content_type} if content_type else {})
+        request = await self._client.param_serialize(
+            method, path, query_params=list(query.items()), header_params=headers, body=body,
+            auth_settings=["BearerToken"],
+        )  # fmt: skip
+        try:
+            wrapped = await self._client.rest_client.request(
+                request[0], request[1], headers=request[2], body=request[3], _request_timeout=timeout
+            )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ApiError(0, "", f"{method} {path}: the API server was not reached: {_said(error)}") from error
+        response: aiohttp.ClientResponse = wrapped.response
+        if response.status >= 400:
+            raise await _refusal(method, path, response)
+        return response
+
+
+async def _refusal(method: str, path: str, response: aiohttp.ClientResponse) -> ApiError:
+    async with response:
+        try:
+            status = json.loads(await response.read())
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            status = {}
+    known = status if isinstance(status, dict) else {}
+    return ApiError(response.status, known.get("reason") or "", f"{method} {path}: {known.get('message') or ''}")
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,80 @@
+"""Who a sidecar of the cluster is: a ticket of an earlier Welcome, else its pod's service account token, which the API
+server is asked about.
+
+The token is bound to a pod, and the API server says to which one; that its job is the one that the Hello names follows
+from the core, which knows each of its members by the UID of its pod. So a token of another job's pod, of a pod that is
+gone, an expired one and one for another audience are all refused, each with its sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from master.core.cluster import tickets
+from master.core.cluster.names import AUDIENCE, Document
+from master.core.events import Event
+from master.shell.kubernetes.api import Api, ApiError
+from master.shell.sidecars import Admitted, Decide
+from wire.ids import JobName
+from wire.messages import Hello
+
+AT_ONCE = 20
+"""Questions to the API server at one time."""
+REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+POD_UID = "authentication.kubernetes.io/pod-uid"
+ACCOUNT = "system:serviceaccount:"
+
+Inbox = Callable[[JobName], Callable[[Event], None] | None]
+"""Where a job's events go; None where this master has no such job."""
+
+
+class ClusterDoor:
+    def __init__(self, api: Api, key: bytes, inbox: Inbox) -> None:
+        self._api, self._key, self._inbox = api, key, inbox
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def admit(self, hello: Hello, decide: Decide) -> None:
+        put = self._inbox(hello.job)
+        if put is None:
+            decide(f"this master has no job {hello.job[:120]!r}: it is not there (yet), or it is over")
+        elif hello.ticket and tickets.is_good(self._key, hello, time.time()):
+            decide(Admitted(put, tickets.issue(self._key, hello, time.time())))
+        else:
+            task = asyncio.ensure_future(self._ask(hello, put, decide))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, hello: Hello, put: Callable[[Event], None], decide: Decide) -> None:
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": hello.token, "audiences": [AUDIENCE]},
+        }
+        try:
+            async with self._turns:
+                answer = await self._api.create(REVIEWS, review)
+        except ApiError as error:
+            decide(f"the API server could not say whose token {hello.member[:80]!r} has: {error}")
+            return
+        why_not = why_refused(answer.get("status") or {}, hello)
+        decide(why_not or Admitted(put, tickets.issue(self._key, hello, time.time())))
+
+
+def why_refused(status: Document, hello: Hello) -> str:
+    """From a TokenReview's status; empty where the token is that of the pod that says Hello."""
+    who = f"the token of {hello.member[:80]!r}"
+    if not status.get("authenticated"):
+        return f"{who} is not good: {status.get('error') or 'the API server does not know it'}"
+    if AUDIENCE not in (status.get("audiences") or ()):
+        return f"{who} is not for the audience {AUDIENCE!r}"
+    user = status.get("user") or {}
+    namespace = str(user.get("username") or "").removeprefix(ACCOUNT).partition(":")[0]
+    if namespace != hello.job.partition("/")[0]:
+        return f"{who} is of namespace {namespace!r}, and job {hello.job[:120]!r} is of another one"
+    uids = (user.get("extra") or {}).get(POD_UID) or []
+    if hello.uid not in uids:
+        return f"{who} is bound to another pod than {hello.uid!r}"
+    return ""

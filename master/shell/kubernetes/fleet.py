@@ -1,0 +1,226 @@
+"""All jobs of the cluster: which run here, and what the watches show of them.
+
+An ElasticJob that is not over gets a `RunningJob`. Everything that the API server shows is kept as documents and handed
+to the job that it belongs to; one whose job is not there yet waits here until it is. A job that ends stays known by its
+uid, so that it is not begun again; one that is deleted is forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+from master.core.cluster import conditions, elasticjob
+from master.core.cluster import pods as pod_documents
+from master.core.cluster.injection import Policy
+from master.core.cluster.names import GROUP_VERSION, JOB, MEMBER, PLURAL, Document
+from master.core.events import Event
+from master.shell.kubernetes import adoption
+from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.jobs import RunningJob
+from master.shell.kubernetes.record import JobRecord, Superseded
+from master.shell.kubernetes.watching import Watch
+from master.shell.sidecars import Sidecars
+from runtime.pump import CORE_FAILED
+from wire.ids import JobName, MemberId
+from wire.messages import Hello
+
+SLOWEST = 300.0
+ATTEMPTS = 15
+"""So often a core is begun again in one process; then all jobs get another one."""
+BEGIN_AGAIN = 5.0
+"""Seconds after which a job is tried again whose status could not be claimed."""
+
+log = logging.getLogger("fleet")
+
+
+class Fleet:
+    def __init__(
+        self,
+        api: Api,
+        term: int,
+        policy: Policy,
+        journals: Path,
+        is_master: Callable[[], bool],
+        end: Callable[[int], None],
+    ) -> None:
+        self._api, self._term, self._policy, self._journals = api, term, policy, journals
+        self._is_master, self._end = is_master, end
+        self.sidecars: Sidecars | None = None
+        self.running: dict[JobName, RunningJob] = {}
+        self._over: dict[JobName, str] = {}
+        self._refused: dict[JobName, list[str]] = {}
+        self._pods: dict[JobName, dict[str, Document]] = {}
+        self._pods_listed = False
+        self._jobs: set[JobName] = set()
+        """Every ElasticJob that there is, also those that are over."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def inbox(self, job: JobName) -> Callable[[Event], None] | None:
+        found = self.running.get(job)
+        return found.put if found is not None and found.has_begun else None
+
+    def refused(self, hello: Hello | None, member: MemberId | None, reason: str) -> None:
+        """Told to the users of the job that was named, in the log where there is none."""
+        running = self.running.get(hello.job) if hello is not None else None
+        if running is not None and hello is not None:
+            running.effects.refused(None, f"{hello.member[:80]!r}: {reason}")
+        else:
+            log.warning("%s%s", f"{member}: " if member else "", reason)
+
+    async def run(self) -> None:
+        """Watches until it is cancelled."""
+        jobs = Watch(self._api, f"/apis/{GROUP_VERSION}/{PLURAL}", self._jobs_listed, self._job_changed)
+        pods = Watch(self._api, "/api/v1/pods", self._list_pods, self._pod_changed, labelSelector=JOB)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(jobs.run())
+            group.create_task(pods.run())
+
+    # -- jobs -------------------------------------------------------------------------------------------------------
+    def _jobs_listed(self, jobs: list[Document]) -> None:
+        self._jobs = there = {elasticjob.key_of(job) for job in jobs}
+        for key in [key for key in self.running if key not in there]:
+            self._forget(key)
+        for job in jobs:
+            self._job_changed("MODIFIED", job)
+
+    def _job_changed(self, kind: str, job: Document) -> None:
+        key, uid = elasticjob.key_of(job), job["metadata"]["uid"]
+        (self._jobs.discard if kind == "DELETED" else self._jobs.add)(key)
+        found = self.running.get(key)
+        if kind == "DELETED" or job["metadata"].get("deletionTimestamp") or (found and found.uid != uid):
+            self._forget(key)
+            found = None
+        if kind == "DELETED" or job["metadata"].get("deletionTimestamp"):
+            return
+        if found is not None:
+            found.changed(job)
+        elif self._over.get(key) != uid and (job.get("status") or {}).get("phase") not in conditions.OVER:
+            self._begin(key, job)
+
+    def _begin(self, key: JobName, job: Document, attempt: int = 0) -> None:
+        wrong = elasticjob.validate(job)
+        if wrong:
+            self._refuse(key, job, wrong)
+            return
+        assert self.sidecars is not None
+        running = RunningJob(
+            self._api, job, self._term, self._policy, self.sidecars, self._journals, self._is_master, attempt
+        )
+        self.running[key] = running
+        if self._pods_listed:
+            running.list_pods(list(self._pods.get(key, {}).values()))
+        self._spawn(self._run(key, running))
+
+    def _refuse(self, key: JobName, job: Document, wrong: list[str]) -> None:
+        """No webhook has looked at it: what is wrong stands in its conditions."""
+        if self._refused.get(key) == wrong:
+            return
+        self._refused[key] = wrong
+        log.warning("%s is not run: %s", key, "; ".join(wrong))
+        record = JobRecord(self._api, job, self._term, list)
+        record.problems = wrong
+        self._spawn(self._write_refusal(record))
+
+    async def _write_refusal(self, record: JobRecord) -> None:
+        with contextlib.suppress(ApiError, Superseded):
+            await record.save_status({})
+
+    async def _run(self, key: JobName, running: RunningJob) -> None:
+        log.info("job %s runs here, with term %d", key, self._term)
+        try:
+            code = await running.run()
+        except Superseded as error:
+            log.error("%s: this process is no longer the master", error)
+            self._end(1)
+            return
+        except ApiError as error:
+            log.warning("job %s could not be begun: %s; it is tried again in %g s", key, error, BEGIN_AGAIN)
+            await asyncio.sleep(BEGIN_AGAIN)
+            if self.running.get(key) is running:
+                del self.running[key]
+                self._begin(key, running.document)
+            return
+        if code == CORE_FAILED:
+            await self._begin_after_a_bug(key, running)
+        elif self.running.get(key) is running:
+            self._over[key] = running.uid
+            del self.running[key]
+            log.info("job %s is over", key)
+
+    async def _begin_after_a_bug(self, key: JobName, running: RunningJob) -> None:
+        """The core of this job cannot be trusted any more; those of the others can. It begins again from what is saved,
+        ever more slowly, and its training goes on meanwhile."""
+        attempt = running.attempt + 1
+        pause = min(BEGIN_AGAIN * 2**attempt, SLOWEST)
+        log.error("the core of job %s has failed (a bug of ours); it begins again in %g s", key, pause)
+        await asyncio.sleep(pause)
+        if attempt > ATTEMPTS:
+            self._end(CORE_FAILED)
+        elif self.running.get(key) is running:
+            del self.running[key]
+            self._begin(key, running.document, attempt)
+
+    def _forget(self, key: JobName) -> None:
+        self._over.pop(key, None)
+        self._refused.pop(key, None)
+        found = self.running.pop(key, None)
+        if found is not None:
+            log.info("job %s is not there any more", key)
+            found.forget()
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("what was done for a job has failed: %r", task.exception(), exc_info=task.exception())
+
+    # -- pods -------------------------------------------------------------------------------------------------------
+    def _list_pods(self, pods: list[Document]) -> None:
+        self._pods = {}
+        for pod in pods:
+            key = pod_documents.job_of(pod)
+            if key is not None:
+                self._pods.setdefault(key, {})[pod["metadata"]["name"]] = pod
+        self._pods_listed = True
+        for key, running in self.running.items():
+            running.list_pods(list(self._pods.get(key, {}).values()))
+        for key, of_job in self._pods.items():
+            self._adopt_if_needed(key, next(iter(of_job.values())))
+
+    def _pod_changed(self, kind: str, pod: Document) -> None:
+        key = pod_documents.job_of(pod)
+        if key is None:
+            return
+        of_job, name = self._pods.setdefault(key, {}), pod["metadata"]["name"]
+        if kind == "DELETED":
+            of_job.pop(name, None)
+            if not of_job:
+                del self._pods[key]
+        else:
+            of_job[name] = pod
+        running = self.running.get(key)
+        if running is not None:
+            running.pod_changed(kind, pod)
+        elif kind == "ADDED":
+            self._adopt_if_needed(key, pod)
+
+    def _adopt_if_needed(self, key: JobName, pod: Document) -> None:
+        """The pod of a job for which there is no ElasticJob, and which is no ElasticJob's own."""
+        is_ours = MEMBER in pod["metadata"]["labels"]
+        if is_ours or key in self._jobs or pod["metadata"].get("deletionTimestamp") or pod_documents.is_over(pod):
+            return
+        self._spawn(self._adopt(pod))
+
+    async def _adopt(self, pod: Document) -> None:
+        try:
+            await adoption.adopt(self._api, pod)
+        except (ApiError, ValueError) as error:
+            log.warning("pod %s/%s is in no job: %s", pod["metadata"]["namespace"], pod["metadata"]["name"], error)

@@ -1,0 +1,178 @@
+"""One job of the cluster while it runs: its core, its pump, and what carries between them and the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+from master.core.actions import Action
+from master.core.cluster import elasticjob
+from master.core.cluster import pods as pod_documents
+from master.core.cluster.injection import Policy
+from master.core.cluster.names import Document
+from master.core.events import Began, Event, PodGone, PodSeen, PodsListed, SpecChanged
+from master.core.state import State
+from master.shell.core import CORE
+from master.shell.effects import MasterEffects
+from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.platform import KubernetesPlatform
+from master.shell.kubernetes.record import JobRecord
+from master.shell.sidecars import Sidecars
+from runtime.journal import Journal
+from runtime.pump import Pump
+from wire.ids import MemberId
+
+ORDERS = 50_000
+"""More than one attempt gives."""
+END_PATIENCE = 60.0
+"""Seconds that the pods of a job that is over have to end."""
+
+log = logging.getLogger("jobs")
+
+
+class RunningJob:
+    """`run` returns the pump's exit code: 0 where the job is over. `is_master` is asked before anything is done."""
+
+    def __init__(
+        self,
+        api: Api,
+        job: Document,
+        term: int,
+        policy: Policy,
+        sidecars: Sidecars,
+        journals: Path,
+        is_master: Callable[[], bool],
+        attempt: int = 0,
+    ) -> None:
+        """`attempt`: how often this process has begun the job before; orders get other numbers each time."""
+        self.attempt = attempt
+        self.key = elasticjob.key_of(job)
+        self.uid = job["metadata"]["uid"]
+        self._term, self._is_master = term, is_master
+        self._pods: dict[str, Document] = {}
+        self._told: dict[MemberId, PodSeen] = {}
+        self._record = JobRecord(api, job, term, lambda: list(self._pods.values()))
+        journal = Journal(journals / f"{self.key.replace('/', '.')}.txt")
+        self._pump: Pump[State, Event, Action] = Pump(CORE, State(next_order=1 + attempt * ORDERS), journal)
+        self._platform = KubernetesPlatform(api, self._record, policy, self._pump.put)
+        self.effects = MasterEffects(self._pump.put, self._pump.stop, sidecars, self._platform, self._record)
+        self._pump.drain_before_judging(sidecars.drain)
+        self._seen = job["metadata"].get("generation")
+        self._listed = self.has_begun = self._forgotten = False
+        self._moved = asyncio.Event()
+
+    @property
+    def document(self) -> Document:
+        return self._record.job
+
+    @property
+    def state(self) -> State:
+        return self._pump.state
+
+    def put(self, event: Event) -> None:
+        self._pump.put(event)
+
+    async def run(self) -> int:
+        saved = await self._record.claim()
+        self._seen = self._record.job["metadata"].get("generation")
+        self._tell_spec(first=saved)
+        posting = asyncio.ensure_future(self._record.post_events())
+        try:
+            code = await self._pump.run(_Fenced(self.effects, self._is_master))
+            if code == 0 and not self._forgotten:
+                await self._see_pods_out()
+            return code
+        finally:
+            posting.cancel()
+
+    async def _see_pods_out(self) -> None:
+        """The core is done; its pods end a moment later, and the status says so. One of ours that goes on (its restart
+        policy starts a failed trainer again, its sidecar was never reached) is deleted."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_PATIENCE):
+                while not all(pod_documents.is_over(pod) for pod in self._pods.values()) and not self._forgotten:
+                    self._moved.clear()
+                    await self._moved.wait()
+        for pod in [] if self._forgotten or self.state.spec.is_adopted else list(self._pods.values()):
+            if not pod_documents.is_over(pod):
+                with contextlib.suppress(ApiError):
+                    await self._platform.remove(pod)
+        if not self._forgotten:
+            with contextlib.suppress(ApiError):
+                await self._record.save_again()
+
+    def _tell_spec(self, first: dict[str, object] | None) -> None:
+        job = elasticjob.with_defaults(self._record.job)
+        spec = elasticjob.spec_of(job)
+        self._pump.put(Began(self._term, spec, first, time.time()))
+        self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend"))))
+        self.has_begun = True
+        if self._listed:
+            self._put_list()
+
+    # -- what the watches show --------------------------------------------------------------------------------------
+    def changed(self, job: Document) -> None:
+        """A status write changes the version, an edit the generation as well."""
+        self._record.update(job)
+        generation = job["metadata"].get("generation")
+        if generation == self._seen or not self.has_begun:
+            return
+        self._seen = generation
+        self._record.problems = elasticjob.validate(job)
+        if self._record.problems:
+            reason = f"The job is run as it was: {'; '.join(self._record.problems)}"
+            self._record.add("SpecRefused", reason, "warning", None, "", {})
+            return
+        job = elasticjob.with_defaults(job)
+        self._pump.put(SpecChanged(elasticjob.spec_of(job), bool(job["spec"].get("suspend"))))
+
+    def list_pods(self, pods: list[Document]) -> None:
+        self._pods = {pod["metadata"]["name"]: pod for pod in pods}
+        self._listed = True
+        if self.has_begun:
+            self._put_list()
+
+    def _put_list(self) -> None:
+        """Without those that were taken: they are gone, whatever is left to be read of them."""
+        seen = (pod_documents.seen(pod) for pod in self._pods.values() if not pod_documents.is_taken(pod))
+        found = tuple(pod for pod in seen if pod is not None)
+        self._told = {pod.member: pod for pod in found}
+        self._pump.put(PodsListed(found))
+
+    def pod_changed(self, kind: str, pod: Document) -> None:
+        name, seen = pod["metadata"]["name"], pod_documents.seen(pod)
+        if kind == "DELETED":
+            self._pods.pop(name, None)
+        else:
+            self._pods[name] = pod
+        self._moved.set()
+        if seen is None or not self.has_begun:
+            return
+        if kind == "DELETED" or pod_documents.is_taken(pod):
+            self._told.pop(seen.member, None)
+            self._pump.put(PodGone(seen.member, seen.uid, seen.reason or "its pod was deleted", seen.exit_code))
+        elif self._told.get(seen.member) != seen:
+            self._told[seen.member] = seen
+            self._pump.put(seen)
+
+    def forget(self) -> None:
+        """The ElasticJob was deleted: its pods go with it, by their owner references."""
+        self._forgotten = True
+        self._moved.set()
+        self._pump.stop(0)
+
+
+class _Fenced:
+    """Nothing is done by a process that is no longer the master: one that was frozen finds out here, before it acts."""
+
+    def __init__(self, effects: MasterEffects, is_master: Callable[[], bool]) -> None:
+        self._effects, self._is_master = effects, is_master
+
+    def perform(self, action: Action) -> Coroutine[object, object, None] | None:
+        if not self._is_master():
+            raise SystemExit("the Lease has run out while this process did not look: another replica may be the master")
+        return self._effects.perform(action)

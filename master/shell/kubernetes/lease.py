@@ -1,0 +1,94 @@
+"""Holds the Lease by which one replica is the master; what is to be written is decided in `master.core.cluster.leases`.
+
+A holder counts its time from before the write was sent, so that it stops before anyone else may begin; a process that
+was frozen finds its time over at its first look, before it does anything (`is_held`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from master.core.cluster.leases import DURATION, decide
+from master.core.cluster.names import Document
+from master.shell.kubernetes.api import Api, ApiError
+
+RENEW_EVERY = 2.0
+LOOK_EVERY = 1.0
+
+log = logging.getLogger("lease")
+
+
+class Lease:
+    """`me` must be another text in every process, a restarted container too: it takes a term of its own."""
+
+    def __init__(self, api: Api, name: str, namespace: str, me: str, clock: Callable[[], float] = time.monotonic):
+        self._api, self._name, self._namespace, self._me, self._clock = api, name, namespace, me, clock
+        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._seen: tuple[str, float] = ("", 0.0)
+        self._held_until = 0.0
+
+    @property
+    def is_held(self) -> bool:
+        return self._clock() < self._held_until
+
+    async def acquire(self) -> int:
+        """Waits until it is ours; the term."""
+        while True:
+            term = await self._try()
+            if term is not None:
+                log.info("this replica is the master, with term %d", term)
+                return term
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def keep(self) -> None:
+        """Renews it; returns when it is lost."""
+        while self.is_held:
+            await asyncio.sleep(RENEW_EVERY)
+            if self.is_held:
+                await self._try()
+        log.error("the Lease could not be renewed in %g s: this replica is no longer the master", DURATION)
+
+    async def release(self) -> None:
+        """Lets the next one begin at once."""
+        try:
+            lease = await self._api.get(f"{self._folder}/{self._name}")
+            if lease["spec"].get("holderIdentity") == self._me:
+                lease["spec"]["holderIdentity"] = ""
+                await self._api.replace(f"{self._folder}/{self._name}", lease)
+        except ApiError as error:
+            log.warning("the Lease was not given back: %s", error)
+        self._held_until = 0.0
+
+    async def _try(self) -> int | None:
+        began = self._clock()
+        try:
+            async with asyncio.timeout(DURATION):
+                claim = decide(*await self._read(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+                if claim is None:
+                    return None
+                if "resourceVersion" in claim.document["metadata"]:
+                    written = await self._api.replace(f"{self._folder}/{self._name}", claim.document)
+                else:
+                    written = await self._api.create(self._folder, claim.document)
+        except (ApiError, TimeoutError) as error:
+            log.warning("the Lease was not taken or renewed: %s", error or "the API server did not answer in time")
+            return None
+        self._seen = (written["metadata"]["resourceVersion"], began)
+        self._held_until = began + DURATION
+        return claim.term
+
+    async def _read(self) -> tuple[Document | None, str, str, str, float]:
+        try:
+            lease: Document | None = await self._api.get(f"{self._folder}/{self._name}")
+        except ApiError as error:
+            if not error.is_absent:
+                raise
+            lease = None
+        version = lease["metadata"]["resourceVersion"] if lease is not None else ""
+        if version != self._seen[0]:
+            self._seen = (version, self._clock())
+        return lease, self._name, self._namespace, self._me, self._clock() - self._seen[1]

@@ -1,0 +1,85 @@
+"""A job's pods, made and deleted through the API server. What became of them is told by the watch (`fleet.py`).
+
+Making a pod twice is harmless: its name is taken by then, and a pod of that name that is this job's is the one that was
+wanted. Our own pods are injected here, before they are sent: no webhook needs to be up for a replacement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from master.core.actions import CreatePod, DeletePod, PlacePod
+from master.core.cluster import injection, owners
+from master.core.cluster import pods as pod_documents
+from master.core.cluster.injection import Policy
+from master.core.cluster.names import RANK_INDEX, Document
+from master.core.events import Event, PodGone
+from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.record import JobRecord
+
+
+class CannotInject(Exception):
+    """The job's own template cannot be injected; the sentence says why."""
+
+
+class KubernetesPlatform:
+    def __init__(self, api: Api, record: JobRecord, policy: Policy, put: Callable[[Event], None]) -> None:
+        self._api, self._record, self._policy, self._put = api, record, policy, put
+
+    @property
+    def _folder(self) -> str:
+        return f"/api/v1/namespaces/{self._record.namespace}/pods"
+
+    async def create(self, pod: CreatePod) -> None:
+        document = self._injected(pod_documents.pod_of(self._record.job, pod))
+        name = document["metadata"]["name"]
+        try:
+            await self._api.create(self._folder, document)
+        except ApiError as error:
+            if not error.is_conflict:
+                raise
+            there = await self._api.get(f"{self._folder}/{name}")
+            if not _belongs_to(there, self._record.uid):
+                raise ApiError(409, "AlreadyExists", f"a pod {name} is there, and it is not this job's") from error
+
+    async def delete(self, pod: DeletePod) -> None:
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "gracePeriodSeconds": int(pod.grace),
+            "preconditions": {"uid": pod.uid},
+        }
+        name = pod_documents.name_of(self._record.job, pod.member)
+        try:
+            await self._api.delete(f"{self._folder}/{name}", options)
+        except ApiError as error:
+            if not (error.is_absent or error.is_conflict):  # a conflict: the name is another pod's by now
+                raise
+            self._put(PodGone(pod.member, pod.uid, "it is not there any more"))
+
+    async def place(self, pod: PlacePod) -> None:
+        """A pod that is gone, or another of its name, needs no label."""
+        path = f"{self._folder}/{pod_documents.name_of(self._record.job, pod.member)}"
+        index = None if pod.rank_index is None else str(pod.rank_index)
+        try:
+            await self._api.patch(path, {"metadata": {"uid": pod.uid, "labels": {RANK_INDEX: index}}})
+        except ApiError as error:
+            if not (error.is_absent or error.is_conflict):
+                raise
+
+    async def remove(self, pod: Document) -> None:
+        """With the pod's own grace."""
+        await self._api.delete(f"{self._folder}/{pod['metadata']['name']}")
+
+    def _injected(self, pod: Document) -> Document:
+        place = owners.place_of(pod, self._record.namespace, {})
+        if place is None:
+            return pod
+        injected = injection.inject(pod, place, self._policy)
+        if injected.refused:
+            raise CannotInject(injected.refused)
+        return injected.pod
+
+
+def _belongs_to(pod: Document, uid: str) -> bool:
+    return any(owner.get("uid") == uid for owner in pod["metadata"].get("ownerReferences") or ())

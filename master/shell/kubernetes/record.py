@@ -1,0 +1,133 @@
+"""One job's ElasticJob: its status, written by compare-and-set, and its Events.
+
+The status is the job's memory. A master claims it before it reads it: the claim writes its term, and from then on every
+write of an earlier master meets a version that it does not know, reads again, finds a higher term, and that one ends.
+One write is on its way at a time; of those that wait meanwhile only the newest is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from master.core.cluster import conditions
+from master.core.cluster.names import GROUP_VERSION, PLURAL, Document
+from master.shell.kubernetes.api import MERGE_PATCH, Api, ApiError
+
+CLAIMS = 8
+EVENTS_WAITING = 500
+"""Beyond so many that the API server has not taken yet, further Events are in the log alone."""
+
+log = logging.getLogger("record")
+
+
+class Superseded(Exception):
+    """A master with a higher term has claimed this job."""
+
+
+def path_of(namespace: str, name: str = "") -> str:
+    return f"/apis/{GROUP_VERSION}/namespaces/{namespace}/{PLURAL}" + (f"/{name}" if name else "")
+
+
+def now() -> str:
+    """RFC 3339 in UTC, as Kubernetes writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class JobRecord:
+    """`job` is the newest document of this ElasticJob; `pods` gives those that the watch shows."""
+
+    def __init__(self, api: Api, job: Document, term: int, pods: Callable[[], list[Document]]) -> None:
+        self.job = job
+        self._api, self._term, self._pods = api, term, pods
+        metadata = job["metadata"]
+        self.namespace, self.name, self.uid = metadata["namespace"], metadata["name"], metadata["uid"]
+        self._path = path_of(self.namespace, self.name)
+        self._version: str = metadata["resourceVersion"]
+        self._newest: Mapping[str, object] = {}
+        self.problems: list[str] = []
+        """What is wrong with the newest spec, which is then not followed."""
+        self._writing = asyncio.Lock()
+        self._events: asyncio.Queue[Document] = asyncio.Queue(EVENTS_WAITING)
+
+    def update(self, job: Document) -> None:
+        """The watch shows it in another version."""
+        self.job = job
+
+    # -- status -----------------------------------------------------------------------------------------------------
+    async def claim(self) -> dict[str, object] | None:
+        """Makes the status ours and returns what an earlier master left in it; None for a job that none has run."""
+        for _ in range(CLAIMS):
+            job = await self._read()
+            patch = {"metadata": {"resourceVersion": self._version}, "status": {"saved": {"term": self._term}}}
+            try:
+                job = await self._api.patch(f"{self._path}/status", patch, MERGE_PATCH)
+            except ApiError as error:
+                if not error.is_conflict:
+                    raise
+                continue
+            self._version = job["metadata"]["resourceVersion"]
+            status = job.get("status") or {}
+            return status if "number" in (status.get("saved") or {}) else None
+        raise ApiError(409, "Conflict", f"{self._path}: the status changes faster than it can be claimed")
+
+    async def save_status(self, status: Mapping[str, object]) -> None:
+        self._newest = status
+        async with self._writing:
+            if self._newest is not status:
+                return  # a newer one waits behind this one
+            await self._write(status)
+
+    async def save_again(self) -> None:
+        """The same, with the pods as they are now."""
+        async with self._writing:
+            await self._write(self._newest)
+
+    async def _write(self, status: Mapping[str, object]) -> None:
+        for _ in range(CLAIMS):
+            document = conditions.status_of(self.job, status, self._pods(), now(), self.problems)
+            body = {**self.job, "metadata": {**self.job["metadata"], "resourceVersion": self._version}}
+            try:
+                written = await self._api.replace(f"{self._path}/status", {**body, "status": document})
+            except ApiError as error:
+                if not error.is_conflict:
+                    raise
+                await self._read()
+                continue
+            self._version = written["metadata"]["resourceVersion"]
+            self.job = written
+            return
+        raise ApiError(409, "Conflict", f"{self._path}: the status changes faster than it can be written")
+
+    async def _read(self) -> Document:
+        self.job = job = await self._api.get(self._path)
+        self._version = job["metadata"]["resourceVersion"]
+        term = ((job.get("status") or {}).get("saved") or {}).get("term") or 0
+        if term > self._term:
+            raise Superseded(f"{self._path} was claimed by a master of term {term}, and this one has {self._term}")
+        return job
+
+    # -- events -----------------------------------------------------------------------------------------------------
+    def add(
+        self, kind: str, reason: str, severity: str, member: str | None, generation: str, detail: dict[str, Any]
+    ) -> None:
+        event = conditions.event_of(self.job, kind, reason, severity, member, now())
+        if event is None:
+            return
+        try:
+            self._events.put_nowait(event)
+        except asyncio.QueueFull:
+            log.warning("the API server is slow to take Events: %s is in the log alone", kind)
+
+    async def post_events(self) -> None:
+        """Until it is cancelled. An Event that is refused is in the log; nothing depends on it."""
+        while True:
+            event = await self._events.get()
+            try:
+                await self._api.create(f"/api/v1/namespaces/{self.namespace}/events", event)
+            except ApiError as error:
+                if not error.is_conflict:
+                    log.warning("an Event was not taken: %s", error)

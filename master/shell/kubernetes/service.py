@@ -1,0 +1,137 @@
+"""Puts a replica together: the webhook at once, the masters of all jobs once the Lease is held.
+
+Losing the Lease ends the process, whatever it was doing: another one may hold it by now, and the container's restart is
+a standby with nothing in its head. SIGTERM gives the Lease back, so that the other replica begins at once; no training
+notices either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections.abc import Callable
+
+import uvloop
+
+from master.core.cluster.injection import Policy
+from master.core.cluster.names import LEADER
+from master.shell.exit_codes import WRONG_SETTING
+from master.shell.kubernetes import admission, secret_keys
+from master.shell.kubernetes import settings as settings_of
+from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.door import ClusterDoor
+from master.shell.kubernetes.fleet import Fleet
+from master.shell.kubernetes.health import Health
+from master.shell.kubernetes.lease import Lease
+from master.shell.kubernetes.settings import Settings
+from master.shell.sidecars import Sidecars
+from runtime import logs
+from runtime.settings import Environment, WrongSetting
+
+LEASE = "outrider-master"
+LEASE_LOST = 3
+NATIVE_SIDECARS_SINCE = (1, 29)
+
+log = logging.getLogger("service")
+
+
+def main(environment: Environment) -> int:
+    try:
+        settings = settings_of.read(environment)
+    except WrongSetting as error:
+        print(f"outrider master: {error}", file=sys.stderr)
+        return WRONG_SETTING
+    logs.set_up(settings.log, "master")
+    return uvloop.run(serve(settings))
+
+
+async def serve(settings: Settings) -> int:
+    ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def end(code: int) -> None:
+        if not ended.done():
+            ended.set_result(code)
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end, 0)
+    api = await Api.connect()
+    health = Health()
+    await health.start(settings.http_port)
+    lease = Lease(api, LEASE, settings.namespace, settings.identity)
+    serving = asyncio.ensure_future(_serve(api, settings, lease, health, end))
+    serving.add_done_callback(lambda task: _report(task, end))
+    try:
+        return await ended
+    finally:
+        serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):  # told by _report
+            await serving
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(3):
+                await lease.release()
+        await health.stop()
+        await api.close()
+
+
+def _report(task: asyncio.Task[None], end: Callable[[int], None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("this replica ends: %s", task.exception(), exc_info=task.exception())
+        end(1)
+
+
+async def _serve(api: Api, settings: Settings, lease: Lease, health: Health, end: Callable[[int], None]) -> None:
+    keys = await secret_keys.curve(api, settings.namespace)
+    policy = Policy(
+        image=settings.image,
+        pull_policy=settings.pull_policy,
+        endpoint=settings.endpoint,
+        public_key=keys.public,
+        native_sidecar=await has_native_sidecars(api),
+    )
+    async with admission.serving(api, settings, policy):
+        health.is_ready = True
+        term = await lease.acquire()
+        ticket_key = await secret_keys.tickets(api, settings.namespace)
+        fleet = Fleet(api, term, policy, settings.journals, lambda: lease.is_held, end)
+        health.fleet = fleet
+        fleet.sidecars = Sidecars(keys, ClusterDoor(api, ticket_key, fleet.inbox), fleet.refused)
+        try:
+            fleet.sidecars.bind(f"tcp://*:{settings.sidecars_port}")
+            await lead(api, settings)
+            watching = asyncio.ensure_future(fleet.run())
+            keeping = asyncio.ensure_future(lease.keep())
+            done, _ = await asyncio.wait({watching, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            end(LEASE_LOST)
+        finally:
+            fleet.sidecars.close()
+
+
+async def lead(api: Api, settings: Settings) -> None:
+    """The Service of the sidecars selects the leader's label: it is taken off every other pod and put on ours."""
+    folder = f"/api/v1/namespaces/{settings.namespace}/pods"
+    for pod in (await api.get(folder, labelSelector=f"{LEADER}=true"))["items"]:
+        if pod["metadata"]["name"] != settings.pod:
+            with contextlib.suppress(ApiError):
+                await api.patch(f"{folder}/{pod['metadata']['name']}", {"metadata": {"labels": {LEADER: None}}})
+    try:
+        await api.patch(f"{folder}/{settings.pod}", {"metadata": {"labels": {LEADER: "true"}}})
+    except ApiError as error:
+        if not error.is_absent:  # run by hand outside of a pod: whoever did so leads the sidecars here himself
+            raise
+        log.warning("there is no pod %s to be labelled as the leader", settings.pod)
+
+
+async def has_native_sidecars(api: Api) -> bool:
+    version = await api.get("/version")
+    return version_of(version) >= NATIVE_SIDECARS_SINCE
+
+
+def version_of(document: dict[str, object]) -> tuple[int, int]:
+    """(major, minor); a provider's `27+` is 27."""
+    numbers = [str(document.get(name, "0")).rstrip("+") for name in ("major", "minor")]
+    major, minor = (int(number) if number.isdigit() else 0 for number in numbers)
+    return major, minor

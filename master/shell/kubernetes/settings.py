@@ -1,0 +1,49 @@
+"""What a replica of the cluster's master is told at its start."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.settings import Environment
+
+SIDECARS_PORT, WEBHOOK_PORT, HTTP_PORT = 7070, 8443, 8080
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    pod: str
+    namespace: str
+    identity: str
+    """Of this process: a restarted container is another one."""
+    image: str
+    """Of the sidecars, as of the master itself."""
+    pull_policy: str
+    endpoint: str
+    """Where sidecars find the master that leads."""
+    journals: Path
+    sidecars_port: int
+    webhook_port: int
+    http_port: int
+    log: str
+
+
+def read(environment: Environment) -> Settings:
+    """Raises WrongSetting, which names the variable and says what it may be."""
+    namespace = environment.text("POD_NAMESPACE", what="the namespace of the master's pod")
+    pod = environment.text("POD_NAME", what="the name of the master's pod")
+    port = environment.integer("OUTRIDER_SIDECARS_PORT", SIDECARS_PORT, low=1, high=65535)
+    return Settings(
+        pod=pod,
+        namespace=namespace,
+        identity=f"{pod}-{secrets.token_hex(4)}",
+        image=environment.text("OUTRIDER_IMAGE", what="the image of the sidecars"),
+        pull_policy=environment.choice("OUTRIDER_PULL_POLICY", ("Always", "IfNotPresent", "Never"), "IfNotPresent"),
+        endpoint=environment.text("OUTRIDER_ENDPOINT", f"tcp://outrider-master.{namespace}.svc:{port}"),
+        journals=environment.folder("OUTRIDER_JOURNALS", "/tmp"),
+        sidecars_port=port,
+        webhook_port=environment.integer("OUTRIDER_WEBHOOK_PORT", WEBHOOK_PORT, low=1, high=65535),
+        http_port=environment.integer("OUTRIDER_HTTP_PORT", HTTP_PORT, low=1, high=65535),
+        log=environment.choice("OUTRIDER_LOG", ("json", "text"), "json"),
+    )

@@ -1,0 +1,78 @@
+"""What there is of one kind, and every change of it: list, watch from there, list again where the watch lost its place.
+
+A watch ends often and for good reasons; it goes on from the last version heard. 410 (the version is too old) and any
+refusal mean a list, after which everything is told anew. The API server being away is waited for, for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable
+from typing import NoReturn
+
+from master.core.cluster.names import Document
+from master.shell.kubernetes.api import Api, ApiError
+
+WATCH_SECONDS = 300
+AGAIN = (0.5, 10.0)
+"""The first and the longest pause after a failure, in seconds."""
+PAGE = "500"
+
+log = logging.getLogger("watch")
+
+
+class Watch:
+    """`listed` gets everything there is; `changed` gets ADDED, MODIFIED or DELETED and the document."""
+
+    def __init__(
+        self,
+        api: Api,
+        path: str,
+        listed: Callable[[list[Document]], None],
+        changed: Callable[[str, Document], None],
+        **query: str,
+    ) -> None:
+        self._api, self._path, self._query = api, path, query
+        self._listed, self._changed = listed, changed
+
+    async def run(self) -> NoReturn:
+        pause = AGAIN[0]
+        while True:
+            try:
+                version = await self._list()
+                pause = AGAIN[0]
+                while True:
+                    version = await self._follow(version)
+            except ApiError as error:
+                if error.status != 410:
+                    log.warning("%s; it is listed again in %.1f s", error, pause)
+                    await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                    pause = min(2 * pause, AGAIN[1])
+
+    async def _list(self) -> str:
+        """Page by page, so that a large cluster's answer is no single one."""
+        found: list[Document] = []
+        query = {**self._query, "limit": PAGE}
+        while True:
+            page = await self._api.get(self._path, **query)
+            found += page["items"]
+            token = page["metadata"].get("continue")
+            if not token:
+                self._listed(found)
+                return str(page["metadata"]["resourceVersion"])
+            query["continue"] = token
+
+    async def _follow(self, version: str) -> str:
+        async with contextlib.aclosing(self._api.watch(self._path, version, WATCH_SECONDS, **self._query)) as changes:
+            async for change in changes:
+                kind, document = change.get("type"), change.get("object") or {}
+                if kind == "ERROR":
+                    code = document.get("code")
+                    raise ApiError(code if isinstance(code, int) else 500, "Watch", str(document.get("message")))
+                version = document["metadata"]["resourceVersion"]
+                if kind in ("ADDED", "MODIFIED", "DELETED"):
+                    self._changed(kind, document)
+        return version

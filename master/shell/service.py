@@ -1,0 +1,110 @@
+"""Puts a master together: the lease, the platform, the sidecars' socket, the API, the pump around the core."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+import time
+
+import uvloop
+import zmq
+
+from master.core.actions import Action
+from master.core.events import Began, Event, StopAsked
+from master.core.state import State
+from master.shell import settings as settings_of
+from master.shell.core import CORE
+from master.shell.effects import MasterEffects
+from master.shell.exit_codes import ADDRESS_TAKEN, ENDED, LEASE_HELD, WRONG_SETTING
+from master.shell.http import Api
+from master.shell.lease import Lease, LeaseHeld
+from master.shell.local import LocalPlatform
+from master.shell.records import Records
+from master.shell.settings import Settings
+from master.shell.sidecars import Sidecars, TokenDoor
+from runtime import logs
+from runtime.http import HttpServer
+from runtime.journal import Journal
+from runtime.lifeline import watch_lifeline
+from runtime.processes import sweep
+from runtime.pump import Pump
+from runtime.settings import Environment, WrongSetting
+from runtime.unix import SocketPathTooLong
+
+log = logging.getLogger("master")
+
+
+def main() -> int:
+    """Runs one master to its end and returns its exit code."""
+    environment = Environment()
+    try:
+        if settings_of.platform_of(environment) == "kubernetes":
+            from master.shell.kubernetes.service import main as serve_cluster  # needs the kubernetes extra
+
+            return serve_cluster(environment)
+        settings = settings_of.read(environment)
+    except WrongSetting as error:
+        print(f"outrider master: {error}", file=sys.stderr)
+        return WRONG_SETTING
+    logs.set_up(settings.log, "master")
+    try:
+        lease = Lease(settings.folder)
+        return uvloop.run(serve(settings, lease.term))
+    except LeaseHeld as error:
+        log.error("%s", error)
+        return LEASE_HELD
+    except SocketPathTooLong as error:
+        log.error("%s", error)
+        return WRONG_SETTING
+    except zmq.ZMQError as error:
+        log.error("OUTRIDER_BIND=%s cannot be bound: %s", settings.bind, error)
+        return ADDRESS_TAKEN
+
+
+async def serve(settings: Settings, term: int) -> int:
+    journal = Journal(settings.folder / "journal.txt")
+    pump = Pump(CORE, State(), journal)
+    records = Records(settings.folder)
+    door = TokenDoor(settings.job, settings.token, pump.put)
+    sidecars = Sidecars(settings.keys, door, lambda _hello, member, reason: effects.refused(member, reason))
+    platform = LocalPlatform(settings.node_socket, pump.put)
+    effects = MasterEffects(pump.put, pump.stop, sidecars, platform, records)
+    pump.put(Began(term, settings.spec, records.saved_status(), time.time()))
+    pump.drain_before_judging(sidecars.drain)
+    _listen_to_the_platform(settings, pump)
+    api = HttpServer(Api(pump.state, time.monotonic, pump.put, records, effects.askers).application())
+    watching = None
+    try:
+        sidecars.bind(settings.bind)
+        await api.start_on_socket(settings.folder / "master.sock")
+        watching = asyncio.ensure_future(platform.watch())
+        return await pump.run(effects)
+    finally:
+        journal.write()
+        records.close()
+        await api.stop()
+        if watching is not None:
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
+        sidecars.close()
+
+
+def _listen_to_the_platform(settings: Settings, pump: Pump[State, Event, Action]) -> None:
+    """SIGTERM ends the job in order; Ctrl-C is meant for the command, which says what is to be done."""
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, lambda: pump.put(StopAsked("The master was told to end (SIGTERM).")))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if settings.lifeline is not None:
+        watch_lifeline(settings.lifeline, lambda: _sweep_job(settings, pump))
+
+
+def _sweep_job(settings: Settings, pump: Pump[State, Event, Action]) -> None:
+    """The command that owns the job is gone: nothing of the job may stay, whether or not it can still act."""
+    log.warning("the command that runs the job is gone: everything of the job is ended")
+    killed = sweep("OUTRIDER_JOB_UID", settings.job_uid) if settings.job_uid else []
+    log.warning("%d processes of the job were killed", len(killed))
+    pump.stop(ENDED)

@@ -1,0 +1,92 @@
+"""What a master is told at its start, from its environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from master.core.spec import JobSpec
+from runtime.settings import Environment, WrongSetting
+from runtime.sockets import KeyPair, key_pair_of
+from wire.ids import JobName
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    job: JobName
+    job_uid: str
+    """The marker of every process of this run of the job; empty where nothing is to be swept."""
+    folder: Path
+    spec: JobSpec
+    bind: str
+    keys: KeyPair
+    token: str
+    node_socket: Path
+    lifeline: int | None
+    log: str
+
+
+def platform_of(environment: Environment) -> str:
+    return environment.choice("OUTRIDER_PLATFORM", ("local", "kubernetes"), "local")
+
+
+def read(environment: Environment) -> Settings:
+    """Raises WrongSetting, which names the variable and says what it may be."""
+    platform_of(environment)
+    spec = spec_of(environment.document("OUTRIDER_SPEC"))
+    return Settings(
+        job=JobName(environment.text("OUTRIDER_JOB", spec.name)),
+        job_uid=environment.text("OUTRIDER_JOB_UID", ""),
+        folder=environment.folder("OUTRIDER_JOB_DIR"),
+        spec=spec,
+        bind=environment.text("OUTRIDER_BIND", "tcp://127.0.0.1:*"),
+        keys=_keys(environment),
+        token=environment.content("OUTRIDER_TOKEN_FILE"),
+        node_socket=Path(environment.text("OUTRIDER_NODE_SOCKET", what="the path of the node's socket")),
+        lifeline=environment.optional_integer("OUTRIDER_LIFELINE_FD", low=3, high=1 << 20),
+        log=environment.choice("OUTRIDER_LOG", ("json", "text"), "text"),
+    )
+
+
+def spec_of(document: dict[str, object]) -> JobSpec:
+    """A JobSpec from its JSON; WrongSetting names the field that cannot be."""
+    hints = get_type_hints(JobSpec)
+    unknown = sorted(set(document) - set(hints))
+    if unknown:
+        raise WrongSetting(f"OUTRIDER_SPEC: {', '.join(unknown)} is no field of a job: there are {', '.join(hints)}")
+    for name, value in document.items():
+        if not _may_be(value, hints[name]):
+            raise WrongSetting(f"OUTRIDER_SPEC: {name}={value!r} has the wrong type")
+    missing = [field.name for field in dataclasses.fields(JobSpec) if _is_missing(field, document)]
+    if missing:
+        raise WrongSetting(f"OUTRIDER_SPEC: {', '.join(missing)} must be given")
+    made: dict[str, Any] = dict(document)
+    spec = JobSpec(**made)
+    if not 1 <= spec.min_members <= spec.replicas <= spec.max_members:
+        raise WrongSetting(
+            f"OUTRIDER_SPEC: min_members={spec.min_members}, replicas={spec.replicas}, max_members={spec.max_members}: "
+            "they must be at least 1 and in this order"
+        )
+    return spec
+
+
+def _is_missing(field: dataclasses.Field[object], document: dict[str, object]) -> bool:
+    return field.default is dataclasses.MISSING and field.name not in document
+
+
+def _may_be(value: object, hint: Any) -> bool:
+    hint = getattr(hint, "__supertype__", hint)
+    options = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if isinstance(value, bool):
+        return bool in options
+    return any(isinstance(value, (int, float) if option is float else option) for option in options)
+
+
+def _keys(environment: Environment) -> KeyPair:
+    try:
+        return key_pair_of(environment.content("OUTRIDER_MASTER_KEY_FILE"))
+    except ValueError as error:
+        raise WrongSetting(f"OUTRIDER_MASTER_KEY_FILE: {error}") from error

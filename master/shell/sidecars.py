@@ -1,0 +1,195 @@
+"""The master's end of its sidecars' connections: who may speak, and as whom.
+
+A connection is nobody until a Hello that the door lets in came over it; then it is that member's session, and every
+message is an event of it, for the job that the Hello named. Nothing that a stranger sends reaches the core. A refusal
+is told to the other side in one sentence and announced, once per connection, so that a flood of nonsense is one line;
+and it costs nobody else anything.
+
+A connection that the core has closed may say Hello again, and is a new session then: names of sessions are not reused.
+A message that cannot be read from a member that could be is a newer version's, and is passed over.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import zmq
+
+from master.core.events import Event, SidecarDisconnected, SidecarSaid
+from runtime.sockets import KeyPair, Router, Unreachable
+from wire.codec import BadMessage, decode_from_sidecar, encode
+from wire.ids import JobName, MemberId
+from wire.messages import FromMaster, FromSidecar, Hello, Refused, Welcome
+
+RETRY_AFTER = 2.0
+SESSIONS_WITH_COMPLAINTS = 1000
+"""Beyond so many, connections that were complained about are forgotten, and may be complained about again."""
+
+log = logging.getLogger("sidecars")
+
+OnRefused = Callable[[Hello | None, MemberId | None, str], None]
+"""The Hello that was refused, if that is what it was; whom the connection is; the sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A member of a job: where its messages go, and the ticket that its Welcome brings, so that it need not prove again
+    who it is."""
+
+    put: Callable[[Event], None]
+    ticket: str = ""
+
+
+Decide = Callable[[Admitted | str], None]
+"""Takes the verdict on a Hello: a text is the reason why not."""
+
+
+class Door(Protocol):
+    """Who is who it says it is."""
+
+    def admit(self, hello: Hello, decide: Decide) -> None:
+        """Decides now or later, once."""
+
+
+class TokenDoor:
+    """The door of one job whose members all have its random token (`outrider run`)."""
+
+    def __init__(self, job: JobName, token: str, put: Callable[[Event], None]) -> None:
+        self._job, self._token, self._put = job, token, put
+
+    def admit(self, hello: Hello, decide: Decide) -> None:
+        if hello.job != self._job:
+            decide(f"this is the master of job {self._job!r}, not of {hello.job[:80]!r}")
+        elif not hmac.compare_digest(hello.token.encode("utf-8", "surrogatepass"), self._token.encode()):
+            decide(f"the token of {hello.member[:80]!r} is not that of this run of job {self._job!r}")
+        else:
+            decide(Admitted(self._put))
+
+
+class Sidecars:
+    """Many connections behind one ROUTER socket."""
+
+    def __init__(self, keys: KeyPair, door: Door, on_refused: OnRefused) -> None:
+        self._door = door
+        self._on_refused = on_refused
+        self._asked: dict[str, Hello] = {}
+        self._admitted: dict[str, Admitted] = {}
+        self._sessions: dict[str, str] = {}
+        self._connections: dict[str, str] = {}
+        self._members: dict[str, MemberId] = {}
+        self._closed: set[str] = set()
+        self._complained: dict[str, None] = {}
+        self._counter = 0
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
+        self._router = Router(self._context, keys, self._heard, self._ended)
+
+    def bind(self, endpoint: str) -> str:
+        """The endpoint as it became; zmq.ZMQError where it cannot be bound."""
+        return self._router.bind(endpoint)
+
+    def drain(self) -> int:
+        return self._router.drain()
+
+    def send(self, session: str, message: FromMaster) -> None:
+        """Unreachable where the session is closed or its connection takes no more."""
+        connection = self._connections.get(session)
+        if connection is None:
+            raise Unreachable(f"session {session} is closed")
+        if isinstance(message, Welcome):
+            message = replace(message, ticket=self._admitted[connection].ticket)
+        self._router.send(connection, encode(message))
+
+    def close_session(self, session: str) -> None:
+        """What still comes over its connection is passed over, until it says Hello again."""
+        connection = self._connections.pop(session, None)
+        if connection is not None:
+            del self._sessions[connection], self._members[connection], self._admitted[connection]
+            self._closed.add(connection)
+
+    def close(self) -> None:
+        """What was said last is given a moment to leave."""
+        self._router.close(linger_milliseconds=500)
+        self._context.term()
+
+    # -- what arrives -----------------------------------------------------------------------------------------------
+    def _heard(self, connection: str, payload: bytes) -> None:
+        try:
+            message = decode_from_sidecar(payload)
+        except BadMessage as error:
+            self._pass_over(connection, str(error))
+            return
+        if isinstance(message, Hello):
+            self._hello(connection, message)
+        elif connection in self._sessions:
+            self._admitted[connection].put(SidecarSaid(self._sessions[connection], message))
+        elif connection not in self._closed and connection not in self._asked:
+            self._refuse(connection, None, f"{_kind(message)} came before Hello: say Hello first, on every connection")
+
+    def _hello(self, connection: str, hello: Hello) -> None:
+        known = self._members.get(connection)
+        if known is not None and known != hello.member:
+            reason = f"this connection is {known}, and says now that it is {hello.member[:80]!r}"
+            self._refuse(connection, known, reason, hello)
+            return
+        self._asked[connection] = hello
+        self._door.admit(hello, lambda verdict: self._decided(connection, hello, verdict))
+
+    def _decided(self, connection: str, hello: Hello, verdict: Admitted | str) -> None:
+        if self._asked.get(connection) is not hello:
+            return  # the connection has ended meanwhile, or has said Hello again
+        del self._asked[connection]
+        if isinstance(verdict, str):
+            self._refuse(connection, None, verdict, hello)
+        else:
+            self._bind_session(connection, hello, verdict)
+
+    def _bind_session(self, connection: str, hello: Hello, admitted: Admitted) -> None:
+        self._admitted[connection] = admitted
+        session = self._sessions.get(connection)
+        if session is None:
+            self._counter += 1
+            session = f"{connection}.{self._counter}"
+            self._sessions[connection], self._connections[session] = session, connection
+            self._members[connection] = hello.member
+            self._closed.discard(connection)
+        admitted.put(SidecarSaid(session, hello))
+
+    def _ended(self, connection: str) -> None:
+        self._closed.discard(connection)
+        self._complained.pop(connection, None)
+        self._members.pop(connection, None)
+        self._asked.pop(connection, None)
+        session, admitted = self._sessions.pop(connection, None), self._admitted.pop(connection, None)
+        if session is not None and admitted is not None:
+            del self._connections[session]
+            admitted.put(SidecarDisconnected(session))
+
+    # -- what is refused --------------------------------------------------------------------------------------------
+    def _pass_over(self, connection: str, complaint: str) -> None:
+        if connection in self._sessions:
+            self._complain(connection, self._members[connection], f"a message was passed over: {complaint}")
+        elif connection not in self._closed:
+            self._refuse(connection, None, complaint)
+
+    def _refuse(self, connection: str, member: MemberId | None, reason: str, hello: Hello | None = None) -> None:
+        self._complain(connection, member, f"a connection was refused: {reason}", hello)
+        try:
+            self._router.send(connection, encode(Refused(reason, RETRY_AFTER)))
+        except Unreachable as error:
+            log.info("the refusal could not be told: %s", error)
+
+    def _complain(self, connection: str, member: MemberId | None, reason: str, hello: Hello | None = None) -> None:
+        if connection in self._complained:
+            return
+        if len(self._complained) >= SESSIONS_WITH_COMPLAINTS:
+            del self._complained[next(iter(self._complained))]
+        self._complained[connection] = None
+        self._on_refused(hello, member, reason)
+
+
+def _kind(message: FromSidecar) -> str:
+    return type(message).__name__

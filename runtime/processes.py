@@ -1,0 +1,76 @@
+"""Finds processes by a marker in their environment and ends them, without ever hitting anybody else's.
+
+Every process of a job carries OUTRIDER_JOB_UID, every one of a member OUTRIDER_POD_UID, in the environment it was
+started with; children inherit it whatever they do to their process group or session. A pid is a number that the kernel
+gives out again: so a process is opened (pidfd) first, its marker is read after that, and the signal goes to what was
+opened.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+def marked(variable: str, value: str) -> list[int]:
+    """Pids, sorted, of living processes that were started with `variable=value`; never the caller's own."""
+    return sorted(pid for pid in _pids() if pid != os.getpid() and _carries(pid, variable, value))
+
+
+def send_signal(pid: int, number: signal.Signals, variable: str, value: str) -> bool:
+    """Signals the process if it carries the marker; says whether it did."""
+    if pid == os.getpid():
+        return False
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (ProcessLookupError, PermissionError):
+        return False
+    try:
+        if not _carries(pid, variable, value):
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+        return True
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def sweep(variable: str, value: str, *, spare: frozenset[int] = frozenset(), seconds: float = 5.0) -> list[int]:
+    """Kills every marked process but the caller and `spare`, again until none is left or the time is over (a process
+    in an uninterruptible call dies when it returns); the pids that were signalled, sorted."""
+    deadline = time.monotonic() + seconds
+    signalled: set[int] = set()
+    while True:
+        found = [pid for pid in marked(variable, value) if pid not in spare]
+        hit = [pid for pid in found if send_signal(pid, signal.SIGKILL, variable, value)]
+        signalled.update(hit)
+        if not hit or time.monotonic() > deadline:
+            return sorted(signalled)
+        time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs under this pid: one that ended and was not reaped does not."""
+    try:
+        stat = (PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return False
+    return stat.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in os.scandir(PROC) if entry.name.isdigit()]
+
+
+def _carries(pid: int, variable: str, value: str) -> bool:
+    """A process that has ended but was not reaped has no environment, and so carries nothing."""
+    try:
+        environment = (PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return False
+    return f"{variable}={value}".encode() in environment.split(b"\0")

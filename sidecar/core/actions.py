@@ -1,0 +1,154 @@
+"""What the sidecar's core wants done, each with the generation it belongs to and a reason, one sentence. Doing one
+twice is harmless."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wire.ids import NO_GENERATION, Generation, MemberId
+from wire.messages import FromSidecar, Start
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Give a message to the master; dropped where there is no link (the core says it again when there is)."""
+
+    message: FromSidecar
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartWorkers:
+    """Order the template or launcher on this connection to start the worker processes that `start` describes."""
+
+    connection: str
+    start: Start
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopWorkers:
+    """Order it to end all worker processes of this and lower generations and to reap them."""
+
+    connection: str
+    generation: Generation
+    grace: float
+    handler_grace: float
+    save_grace: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FinishTrainer:
+    """Order it to end all workers and then itself with this exit code: the container ends."""
+
+    connection: str
+    exit_code: int
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CollectFromWorkers:
+    """Collect `stacks` or `collectives`; Collected comes back, at the latest after 5 s."""
+
+    connection: str
+    order: int
+    what: str
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindPort:
+    """Find a free TCP port outside the ephemeral range; PortFound comes back."""
+
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPages:
+    """Read the progress pages; PagesRead comes back."""
+
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SampleUsage:
+    """Read /proc of the trainer's processes; UsageSampled comes back."""
+
+    pids: tuple[int, ...]
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePeer:
+    order: int
+    member: MemberId
+    address: str
+    port: int
+    seconds: float
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SweepProcesses:
+    """Kill what is left of the member's processes (local: by the marker in their environment; in a pod the kubelet
+    does it)."""
+
+    generation: Generation
+    reason: str
+    trainer: int = 0
+    """Only what belonged to the trainer with this pid; 0: everything of the member but the sidecar."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseHook:
+    """Tell whoever is on this connection why it is not served, and close it."""
+
+    connection: str
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """One line in the sidecar's log."""
+
+    kind: str
+    reason: str
+    generation: Generation = NO_GENERATION
+    severity: str = "normal"
+    detail: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """End the sidecar process."""
+
+    exit_code: int
+    generation: Generation
+    reason: str
+
+
+Action = (
+    Send
+    | StartWorkers
+    | StopWorkers
+    | FinishTrainer
+    | CollectFromWorkers
+    | FindPort
+    | ReadPages
+    | SampleUsage
+    | ProbePeer
+    | SweepProcesses
+    | RefuseHook
+    | Announce
+    | Exit
+)

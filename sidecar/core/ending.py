@@ -1,0 +1,88 @@
+"""The end of this member: by the master's word, by the platform's, or because the command that owns the job is gone.
+
+Told to go, a member says so and trains on: the master makes a replacement first and then says Finish. Where no word
+comes it ends by itself, some seconds before it would be killed. The trainer ends before the sidecar, so that somebody
+is there to say how it went.
+"""
+
+from __future__ import annotations
+
+from sidecar.core import telling
+from sidecar.core.actions import Action, Announce, Exit, FinishTrainer, SweepProcesses
+from sidecar.core.state import Ending, State
+from wire.messages import Acknowledged, Finish
+
+LAST_SECONDS = 5.0
+"""Before the grace has run out, a member that nobody told to finish ends itself."""
+FINISH_PATIENCE = 90.0
+"""Seconds a trainer has to end after Finish: longer than a save may take."""
+TERMINATED = 143
+
+
+def termination_asked(state: State, reason: str, grace: float, now: float) -> list[Action]:
+    """Holds the end back for as long as it may be, and tells the master."""
+    if state.ending is None:
+        state.ending = Ending(reason)
+    ending = state.ending
+    until = now + grace
+    if ending.leave_at is not None and until >= ending.announced_grace_until:
+        return []
+    ending.announced_grace_until = until
+    ending.leave_at = now + max(grace - LAST_SECONDS, grace / 2)
+    why = f"this member was told to go ({reason}) and has {grace:g} s"
+    line = Announce("Leaving", why, state.generation, "warning")
+    return [line, *telling.leaving(state, now)]
+
+
+def leave(state: State, now: float) -> list[Action]:
+    """The grace is nearly over and no word has come."""
+    assert state.ending is not None
+    state.ending.leave_at = None
+    return _end_trainer(state, TERMINATED, state.ending.reason, now)
+
+
+def finish(state: State, order: Finish, now: float) -> list[Action]:
+    acknowledged = telling.say(state, Acknowledged(order.order), order.reason)
+    if state.ending is not None and state.ending.exit_code is not None:
+        return acknowledged
+    return [*acknowledged, *_end_trainer(state, order.exit_code, order.reason, now)]
+
+
+def refused_for_good(state: State, reason: str, now: float) -> list[Action]:
+    """The master will never serve this member: it ends, with what runs in it."""
+    return _end_trainer(state, 1, reason, now)
+
+
+def _end_trainer(state: State, exit_code: int, reason: str, now: float) -> list[Action]:
+    ending = state.ending or Ending(reason)
+    ending.reason, ending.exit_code, ending.leave_at = reason, exit_code, None
+    ending.give_up_at = now + FINISH_PATIENCE
+    state.ending = ending
+    line = Announce("Finishing", reason, state.generation)
+    if state.trainer is None:
+        return [line, *give_up(state, f"no trainer is left: {reason}")]
+    return [line, *order_finish(state)]
+
+
+def order_finish(state: State) -> list[Action]:
+    """Orders it of whoever is connected; one that reconnects is ordered again."""
+    ending, trainer = state.ending, state.trainer
+    if ending is None or ending.exit_code is None or trainer is None or not trainer.connection:
+        return []
+    return [FinishTrainer(trainer.connection, ending.exit_code, state.generation, ending.reason)]
+
+
+def give_up(state: State, reason: str) -> list[Action]:
+    """Whatever is left of the member is killed, and the sidecar ends."""
+    sweep = SweepProcesses(state.generation, reason)
+    return [sweep, *exit_now(state, reason)]
+
+
+def exit_now(state: State, reason: str) -> list[Action]:
+    state.over = True
+    return [Exit(0, state.generation, reason)]
+
+
+def lifeline_lost(state: State) -> list[Action]:
+    reason = "the command that owns this job is gone, so nothing of it may stay"
+    return [Announce("LifelineLost", reason, state.generation, "warning"), *give_up(state, reason)]

@@ -1,0 +1,45 @@
+"""The environment of worker processes: every variable that torchrun 2.13 sets, with the values it would have.
+
+Read from LocalElasticAgent._start_workers and SubprocessHandler in torch 2.13. Two kinds are told apart, because
+torchrun does: what it sets whatever was there before, and what it sets only where the user has not (OMP_NUM_THREADS,
+to 1 where a member runs several processes; TORCH_NCCL_ASYNC_ERROR_HANDLING).
+"""
+
+from __future__ import annotations
+
+from wire.messages import Start
+
+
+def common(start: Start) -> dict[str, str]:
+    """The variables that all worker processes of a member share."""
+    return {
+        "GROUP_RANK": str(start.group_rank),
+        "GROUP_WORLD_SIZE": str(start.group_world_size),
+        "LOCAL_WORLD_SIZE": str(start.nproc),
+        "WORLD_SIZE": str(start.world_size),
+        "ROLE_NAME": str(start.role),
+        "ROLE_WORLD_SIZE": str(start.role_world_size),
+        "MASTER_ADDR": start.master_addr,
+        "MASTER_PORT": str(start.master_port),
+        "TORCHELASTIC_RESTART_COUNT": str(start.restart_count),
+        "TORCHELASTIC_MAX_RESTARTS": str(start.max_restarts),
+        "TORCHELASTIC_RUN_ID": str(start.job),
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "OUTRIDER_GENERATION": str(start.generation),
+    }
+
+
+def of_rank(start: Start, local_rank: int, volume: str) -> dict[str, str]:
+    """The variables of one worker process, besides the common ones; `volume` is the member's."""
+    return {
+        "LOCAL_RANK": str(local_rank),
+        "RANK": str(start.first_rank + local_rank),
+        "ROLE_RANK": str(start.role_first_rank + local_rank),
+        "TORCHELASTIC_ERROR_FILE": f"{volume}/errors/{local_rank}.torch.json",
+    }
+
+
+def defaults(start: Start) -> dict[str, str]:
+    """The variables that are set only where the container has not set them."""
+    threads = {"OMP_NUM_THREADS": "1"} if start.nproc > 1 else {}
+    return {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", **threads}

@@ -1,0 +1,212 @@
+"""What can happen in a member, as the sidecar's core sees it: past tense, frozen, no behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sidecar.core.actions import Action
+from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
+from wire.messages import FromMaster, RankProgress, WorkerExit
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The sidecar process is up; first event of every run."""
+
+    job: JobName
+    member: MemberId
+    uid: PodUid
+    role: Role
+    rank_index: RankIndex | None
+    token: str
+    address: str
+    probe_port: int
+    nproc: int
+    sidecar_pid: int = 0
+    restarted: bool = False
+    """An earlier sidecar served this member: worker processes may be running."""
+
+
+@dataclass(frozen=True, slots=True)
+class MasterSaid:
+    message: FromMaster
+
+
+@dataclass(frozen=True, slots=True)
+class MasterConnected:
+    """The link is up (again): Hello is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class MasterDisconnected:
+    """The link broke. Training goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookConnected:
+    """A template or launcher announced itself on agent.sock (again); `workers` are its living worker processes by local
+    rank, of generation `running`."""
+
+    connection: str
+    what: str
+    """template or launcher."""
+    pid: int
+    rung: str
+    rung_reason: str
+    nproc: int | None
+    max_restarts: int | None
+    running: Generation
+    workers: tuple[tuple[int, int], ...]
+    """(local rank, pid)."""
+    can_start: bool = True
+    """False: a launcher that runs its command at once and only waits for a template to appear inside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookDisconnected:
+    """The connection of a template or launcher closed. `alive`: its process still exists."""
+
+    connection: str
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerEnded:
+    """The process that was the template or launcher no longer exists (pidfd)."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersStarted:
+    generation: Generation
+    pids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersNotStarted:
+    generation: Generation
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerExited:
+    generation: Generation
+    exit: WorkerExit
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersStopped:
+    """All processes of this and lower generations have been reaped by the template or launcher."""
+
+    generation: Generation
+    killed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEnded:
+    """The launcher's command ended outside any generation."""
+
+    code: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSaved:
+    generation: Generation
+    local_rank: int
+    path: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class PagesRead:
+    """The progress pages of the running generation, by local rank."""
+
+    generation: Generation
+    ranks: tuple[RankProgress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSampled:
+    """CPU in cores and memory in MiB of the trainer's processes since the last sample."""
+
+    cpu: float
+    memory_mib: float
+    gpus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PortFound:
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerProbed:
+    order: int
+    member: MemberId
+    reachable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """Answer to CollectFromWorkers, as JSON."""
+
+    order: int
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class TerminationAsked:
+    """SIGTERM, preStop or an eviction notice reached this member."""
+
+    reason: str
+    grace: float
+
+
+@dataclass(frozen=True, slots=True)
+class LifelineLost:
+    """Local only: the command that owns the job is gone, so nothing of it may stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionFailed:
+    action: Action
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Woke:
+    """The moment asked for by next_deadline has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    seconds: float
+
+
+Event = (
+    Began
+    | MasterSaid
+    | MasterConnected
+    | MasterDisconnected
+    | HookConnected
+    | HookDisconnected
+    | TrainerEnded
+    | WorkersStarted
+    | WorkersNotStarted
+    | WorkerExited
+    | WorkersStopped
+    | CommandEnded
+    | CheckpointSaved
+    | PagesRead
+    | UsageSampled
+    | PortFound
+    | PeerProbed
+    | Collected
+    | TerminationAsked
+    | LifelineLost
+    | ActionFailed
+    | Woke
+    | Stalled
+)

@@ -1,0 +1,65 @@
+"""The way to the master: made, lost, made again; and who is a master.
+
+Losing the master costs nothing: training goes on, and what was missed is said after the next Welcome. A master whose
+term is lower than one that has welcomed this member was paused and does not know that it is history: it is not obeyed.
+
+What a member does that reaches neither the master nor any peer is decided here, from `Link.down_since` and the peers'
+probes; a single machine has no such member, because master and peers are reached over its own loopback.
+"""
+
+from __future__ import annotations
+
+from sidecar.core import ending, telling
+from sidecar.core.actions import Action, Announce
+from sidecar.core.state import State
+from wire.messages import Refused, Welcome
+
+HOOKS_FIRST = 2.5
+"""Seconds that Hello waits for the hooks where an earlier sidecar served this member: they reconnect within 2 s, and a
+Hello that forgets what runs would cost a generation."""
+
+
+def connected(state: State, now: float) -> list[Action]:
+    state.link.up, state.link.welcomed = True, False
+    away = "" if state.link.down_since is None else f" after {now - state.link.down_since:.1f} s"
+    state.link.down_since = None
+    line = Announce("MasterConnected", f"the link to the master is up{away}", state.generation)
+    if state.unsure_until is not None:
+        state.link.hello_at = now + HOOKS_FIRST
+        return [line]
+    return [line, *telling.hello(state, now)]
+
+
+def disconnected(state: State, now: float) -> list[Action]:
+    link = state.link
+    if not link.up:
+        return []
+    link.up = link.welcomed = link.report_due = False
+    link.hello_at = link.report_at = None
+    link.down_since = now
+    return [Announce("MasterLost", "the link to the master broke; training goes on", state.generation, "warning")]
+
+
+def welcomed(state: State, welcome: Welcome, now: float) -> list[Action]:
+    link = state.link
+    if not link.up:
+        return []  # it was on its way when the link broke
+    newest = max(link.term, state.highest.term)  # a restarted sidecar knows it by what runs here
+    if welcome.term < newest:
+        why = f"a master of term {welcome.term} is not obeyed: one of term {newest} has been here"
+        return [Announce("OldMaster", why, state.generation, "warning")]
+    link.term, link.welcomed, link.hello_at = welcome.term, True, None
+    link.ticket = welcome.ticket
+    link.report_every = max(0.1, welcome.report_every)
+    return telling.everything(state, now)
+
+
+def refused(state: State, refusal: Refused, now: float) -> list[Action]:
+    link = state.link
+    link.welcomed, link.report_at = False, None
+    line = Announce("Refused", f"the master does not serve this member: {refusal.reason}", severity="warning")
+    if refusal.retry_after < 0:
+        link.hello_at = None
+        return [line, *ending.refused_for_good(state, refusal.reason, now)]
+    link.hello_at = now + refusal.retry_after
+    return [line]

@@ -1,0 +1,263 @@
+"""`step`: one event in, actions out; and the moments at which time itself is the event.
+
+The table of contents of the sidecar. It knows no clock and no socket: `now` comes with each event, and `next_deadline`
+says when `Woke` is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from sidecar.core import ending, link, supervision, telling, trainer
+from sidecar.core.actions import (
+    Action,
+    Announce,
+    CollectFromWorkers,
+    FindPort,
+    ProbePeer,
+    ReadPages,
+    SampleUsage,
+    Send,
+    StartWorkers,
+)
+from sidecar.core.events import (
+    ActionFailed,
+    Began,
+    CheckpointSaved,
+    Collected,
+    CommandEnded,
+    Event,
+    HookConnected,
+    HookDisconnected,
+    LifelineLost,
+    MasterConnected,
+    MasterDisconnected,
+    MasterSaid,
+    PagesRead,
+    PeerProbed,
+    PortFound,
+    Stalled,
+    TerminationAsked,
+    TrainerEnded,
+    UsageSampled,
+    Woke,
+    WorkerExited,
+    WorkersNotStarted,
+    WorkersStarted,
+    WorkersStopped,
+)
+from sidecar.core.state import State
+from wire.ids import MemberId, OrderId
+from wire.messages import Answer, Ask, Finish, FromMaster, Probe, Probed, Refused, Saved, Start, Stop, Welcome
+
+UNSURE = 10.0
+"""Seconds after which a member that an earlier sidecar served, and where no hook speaks, is taken to hold no worker."""
+
+
+def step(state: State, event: Event, now: float) -> list[Action]:
+    """Changes the state by one event and returns what is to be done about it."""
+    if state.over:
+        return []
+    match event:
+        case Began():
+            return _began(state, event, now)
+        case MasterSaid(message):
+            return _master_said(state, message, now)
+        case MasterConnected():
+            return link.connected(state, now)
+        case MasterDisconnected():
+            return link.disconnected(state, now)
+        case HookConnected():
+            return trainer.connected(state, event, now)
+        case HookDisconnected(connection, alive):
+            return trainer.disconnected(state, connection, alive, now)
+        case TrainerEnded(pid):
+            return trainer.ended(state, pid, now)
+        case TerminationAsked(reason, grace):
+            return ending.termination_asked(state, reason, grace, now)
+        case LifelineLost():
+            return ending.lifeline_lost(state)
+        case ActionFailed(action, error):
+            return _action_failed(state, action, error, now)
+        case Woke():
+            return _woke(state, now)
+        case Stalled():
+            return []  # nothing here is judged by the silence of others
+        case _:
+            return _trainer_said(state, event, now)
+
+
+TrainerEvent = (
+    WorkersStarted
+    | WorkersNotStarted
+    | WorkerExited
+    | WorkersStopped
+    | CommandEnded
+    | CheckpointSaved
+    | PagesRead
+    | UsageSampled
+    | PortFound
+    | PeerProbed
+    | Collected
+)
+
+
+def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]:
+    match event:
+        case WorkersStarted(generation, pids):
+            return supervision.workers_started(state, generation, dict(enumerate(pids)), now)
+        case WorkersNotStarted(generation, error):
+            return supervision.workers_not_started(state, generation, error)
+        case WorkerExited(generation, exit):
+            return supervision.worker_exited(state, generation, exit, now)
+        case WorkersStopped(generation, killed):
+            return supervision.workers_stopped(state, generation, killed, now)
+        case CommandEnded(code, reason):
+            state.command_ended = (code, reason)
+            return [Announce("CommandEnded", reason), *telling.command_ended(state)]
+        case CheckpointSaved(generation, _, path, made_at):
+            return telling.say(state, Saved(generation, path, made_at), f"{path} was saved", generation)
+        case PagesRead(generation, ranks):
+            return supervision.pages_read(state, generation, ranks, now)
+        case UsageSampled(cpu, memory_mib, gpus):
+            state.cpu, state.memory_mib, state.gpus = cpu, memory_mib, gpus
+            return telling.report(state, now) if state.link.report_due else []
+        case PortFound(port):
+            return supervision.port_found(state, port)
+        case PeerProbed(order, member, reachable):
+            return _probed(state, order, member, reachable)
+        case Collected(order, body):
+            return telling.say(state, Answer(OrderId(order), body), "what was asked for was collected")
+        case _:
+            assert_never(event)
+
+
+def _began(state: State, event: Began, now: float) -> list[Action]:
+    state.me = event
+    state.unsure_until = now + UNSURE if event.restarted else None
+    role = f"rank index {event.rank_index}" if event.rank_index is not None else "a spare"
+    return [Announce("Began", f"the sidecar of {event.member} of job {event.job}, {role}")]
+
+
+def _master_said(state: State, message: FromMaster, now: float) -> list[Action]:
+    if isinstance(message, Welcome):
+        return link.welcomed(state, message, now)
+    if isinstance(message, Refused):
+        return link.refused(state, message, now)
+    if not state.link.welcomed:
+        return []  # a master that has not taken our Hello, or an old one, has no orders for us
+    match message:
+        case Start():
+            return supervision.start(state, message, now)
+        case Stop():
+            return supervision.stop(state, message, now)
+        case Finish():
+            return ending.finish(state, message, now)
+        case Probe(order, member, address, port, seconds):
+            reason = f"the master asks whether {member} can be reached"
+            return [ProbePeer(order, member, address, port, seconds, state.generation, reason)]
+        case Ask():
+            return _asked(state, message)
+        case _:
+            assert_never(message)
+
+
+def _asked(state: State, ask: Ask) -> list[Action]:
+    if state.trainer is None or not state.trainer.connection:
+        body = '{"error": "there is no template or launcher to ask"}'
+        return telling.say(state, Answer(ask.order, body), "there is nobody to ask")
+    reason = f"the master asks for {ask.what}"
+    return [CollectFromWorkers(state.trainer.connection, ask.order, ask.what, state.generation, reason)]
+
+
+def _probed(state: State, order: int, member: MemberId, reachable: bool) -> list[Action]:
+    word = "can" if reachable else "cannot"
+    return telling.say(state, Probed(OrderId(order), member, reachable), f"{member} {word} be reached from here")
+
+
+def _action_failed(state: State, action: Action, error: str, now: float) -> list[Action]:
+    """What could not be done, and what that means. Orders to a trainer are given again when it has reconnected."""
+    match action:
+        case Send():
+            return []  # the link is down or about to be: all that matters is said again after the next Welcome
+        case FindPort():
+            return supervision.port_not_found(state, error, now)
+        case SampleUsage():
+            return telling.report(state, now) if state.link.report_due else []
+        case StartWorkers():
+            return supervision.workers_not_started(state, action.generation, error) if _is_ours(error) else []
+        case ProbePeer():
+            return _probed(state, action.order, action.member, False)
+        case ReadPages():
+            return []  # no page yet: the next look comes by itself
+        case _:
+            kind = type(action).__name__
+            return [Announce("ActionFailed", f"{kind} failed: {error}", action.generation, "warning")]
+
+
+def _is_ours(error: str) -> bool:
+    """Whether an order to a trainer failed for another reason than its connection, which heals by itself."""
+    return not error.startswith("ConnectionError")
+
+
+# -- time
+#
+def next_deadline(state: State) -> float | None:
+    """The next moment at which `Woke` is wanted."""
+    if state.over:
+        return None
+    return min((moment for moment, _ in _deadlines(state)), default=None)
+
+
+def _woke(state: State, now: float) -> list[Action]:
+    actions: list[Action] = []
+    for moment, act in _deadlines(state):
+        if moment <= now and not state.over:
+            actions += act(state, now)
+    return actions
+
+
+Deadline = tuple[float, Callable[[State, float], list[Action]]]
+
+
+def _deadlines(state: State) -> list[Deadline]:
+    work, stopping, end = state.work, state.stopping, state.ending
+    found: list[tuple[float | None, Callable[[State, float], list[Action]]]] = [
+        (state.link.hello_at, telling.hello),
+        (state.link.report_at, telling.begin_report),
+        (state.unsure_until, _sure),
+        (state.port_at, _port_again),
+        (work.start_by if work else None, supervision.start_took_too_long),
+        (work.doubt_until if work else None, supervision.doubt_ended),
+        (work.poll_at if work else None, _poll),
+        (stopping.give_up_at if stopping else None, lambda s, _now: supervision.stop_took_too_long(s)),
+        (end.leave_at if end else None, ending.leave),
+        (end.give_up_at if end else None, lambda s, _now: ending.give_up(s, "the trainer did not end in time")),
+    ]
+    return [(moment, act) for moment, act in found if moment is not None]
+
+
+def _sure(state: State, now: float) -> list[Action]:
+    state.unsure_until = None
+    return []
+
+
+def _port_again(state: State, now: float) -> list[Action]:
+    return supervision.find_port(state, "the last search found none")
+
+
+def _poll(state: State, now: float) -> list[Action]:
+    assert state.work is not None
+    if state.work.start is None or state.work.stepped is not None:
+        state.work.poll_at = None
+        return []
+    state.work.poll_at = now + supervision.pause_between_looks(state.work, now)
+    return [ReadPages(state.generation, "the first new step is awaited")]
+
+
+def describe(state: State) -> str:
+    """The state in a few words: a change of them is a transition in the journal."""
+    playing = "" if state.work is None else f" {state.generation}"
+    link_word = "welcomed" if state.link.welcomed else "linked" if state.link.up else "alone"
+    return f"{state.phase.name.lower()}{playing} {link_word}{' ending' if state.ending else ''}"

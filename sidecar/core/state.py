@@ -1,0 +1,173 @@
+"""Everything a sidecar knows, as one object that only `step` changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from sidecar.core.events import Began
+from wire.ids import NO_GENERATION, Generation, OrderId
+from wire.messages import RankProgress, Start, WorkerExit
+
+
+class Phase(StrEnum):
+    """What the member does; the values are those of `Report.state`."""
+
+    WAITING = "starting"
+    """No template or launcher that could start worker processes."""
+    READY = "ready"
+    """Nothing of an older generation lives, and worker processes can be started."""
+    FORKING = "forking"
+    """StartWorkers was ordered and not answered yet. Reported as starting."""
+    RUNNING = "running"
+    """Worker processes were started; some may have ended since."""
+    STOPPING = "stopping"
+    """StopWorkers was ordered and not answered yet."""
+    DONE = "done"
+    """Every worker process of the generation ended with 0."""
+
+
+NO_ORDER = OrderId(0)
+
+
+@dataclass(slots=True)
+class Trainer:
+    """The template or launcher, as it announced itself. `connection` is empty while it reconnects."""
+
+    connection: str
+    what: str
+    pid: int
+    rung: str
+    rung_reason: str
+    nproc: int | None
+    max_restarts: int | None
+    can_start: bool
+
+
+@dataclass(slots=True)
+class Link:
+    """The way to the master."""
+
+    up: bool = False
+    welcomed: bool = False
+    """The master took our Hello: before that nothing else is said to it, and nothing it says is obeyed."""
+    down_since: float | None = None
+    term: int = 0
+    """The highest term of any master that welcomed us: an older one is paused history."""
+    ticket: str = ""
+    """From the last Welcome: any master takes it for some time instead of the token."""
+    report_every: float = 1.0
+    hello_at: float | None = None
+    report_at: float | None = None
+    report_due: bool = False
+    """Usage is being sampled for a report."""
+
+
+@dataclass(slots=True)
+class Work:
+    """One generation in this member, from Start (or from finding it running) until everything of it is gone."""
+
+    generation: Generation
+    start: Start | None = None
+    """None where this sidecar is younger than the generation."""
+    start_order: OrderId = NO_ORDER
+    start_by: float | None = None
+    pids: dict[int, int] = field(default_factory=dict)
+    """By local rank, the ended ones too."""
+    exits: dict[int, WorkerExit] = field(default_factory=dict)
+    """How those ended that were not told to, each with its age when it was heard of."""
+    heard_at: dict[int, float] = field(default_factory=dict)
+    """When it was heard of, by local rank."""
+    doubt: tuple[int, ...] = ()
+    """Local ranks that a reconnected hook no longer named, and that did not end as far as we know."""
+    doubt_until: float | None = None
+    ranks: tuple[RankProgress, ...] = ()
+    stepped: tuple[int, float] | None = None
+    """The first step beyond `start.high_step` and the moment of it."""
+    started_at: float = 0.0
+    poll_at: float | None = None
+
+    @property
+    def alive(self) -> int:
+        return len(self.pids.keys() - self.exits.keys())
+
+    def ends(self, now: float) -> tuple[WorkerExit, ...]:
+        """The exits by local rank, each as old as it is now: they may be told long after they happened."""
+        return tuple(
+            replace(exit, age=exit.age + now - self.heard_at[rank]) for rank, exit in sorted(self.exits.items())
+        )
+
+    @property
+    def finished(self) -> bool:
+        return (
+            bool(self.pids)
+            and not self.doubt
+            and all(rank in self.exits and self.exits[rank].code == 0 for rank in self.pids)
+        )
+
+
+@dataclass(slots=True)
+class Stopping:
+    """A StopWorkers that is not answered yet."""
+
+    generation: Generation
+    grace: float
+    handler_grace: float
+    save_grace: float
+    orders: list[OrderId]
+    give_up_at: float
+
+
+@dataclass(slots=True)
+class Ending:
+    """The member's end: the trainer was told to finish, or will be."""
+
+    reason: str
+    leave_at: float | None = None
+    """Told to go: the moment to end without the master's word."""
+    exit_code: int | None = None
+    """Finish was ordered with this code."""
+    give_up_at: float | None = None
+    announced_grace_until: float = 0.0
+
+
+@dataclass(slots=True)
+class State:
+    """Before `Began` everything has its default."""
+
+    me: Began | None = None
+    phase: Phase = Phase.WAITING
+    link: Link = field(default_factory=Link)
+    trainer: Trainer | None = None
+    launcher: Trainer | None = None
+    """One that runs its command at once and in whose command the template has appeared."""
+    unsure_until: float | None = None
+    """An earlier sidecar served this member, and no hook has said yet what runs: until then it is not known."""
+    work: Work | None = None
+    stopping: Stopping | None = None
+    ending: Ending | None = None
+    highest: Generation = NO_GENERATION
+    """The highest generation ever heard of: lower ones are refused."""
+    stopped: Generation = NO_GENERATION
+    """The last generation of which everything is gone here: it cannot be started again."""
+    stopped_step: int = 0
+    stopped_at: float = 0.0
+    stopped_killed: int = 0
+    not_started: tuple[Generation, str] | None = None
+    """Why the last Start could not be done."""
+    port: int = 0
+    """For the next rendezvous; 0 while it is being looked for."""
+    port_at: float | None = None
+    """When to look again, after it could not be found."""
+    lost: tuple[str, Generation, tuple[WorkerExit, ...]] | None = None
+    """A trainer that died and has no successor yet."""
+    command_ended: tuple[int, str] | None = None
+    cpu: float = 0.0
+    memory_mib: float = 0.0
+    gpus: int = 0
+    over: bool = False
+    """Exit was asked for: nothing more happens."""
+
+    @property
+    def generation(self) -> Generation:
+        return self.work.generation if self.work else NO_GENERATION

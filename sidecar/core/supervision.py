@@ -1,0 +1,324 @@
+"""One generation in this member: started, watched, stopped, and known to be gone before the next.
+
+The laws: worker processes of two generations never live at once; what was stopped or is lower than what was heard of is
+refused, whoever orders it; an order that is repeated is answered and not done again; a process that ends by itself is
+told at once.
+"""
+
+from __future__ import annotations
+
+from sidecar.core import telling
+from sidecar.core.actions import Action, Announce, FindPort, StartWorkers, StopWorkers, SweepProcesses
+from sidecar.core.state import NO_ORDER, Phase, State, Stopping, Work
+from sidecar.core.transitions import move
+from wire.ids import Generation, OrderId
+from wire.messages import RankProgress, Start, StartFailed, Stop, WorkerExit
+
+START_PATIENCE = 60.0
+"""Seconds the template or launcher has to start the processes; forking takes 0.1 s, a T1 command's start a few."""
+STOP_SLACK = 10.0
+"""Seconds beyond all graces after which a template or launcher that does not answer a stop is ended itself."""
+POLL = 0.05
+"""Seconds between looks at the pages until the first new step is made: what the end of lost time is measured by."""
+LONG_INIT = 30.0
+"""Seconds after which the first step is no longer expected any moment (a compile, a data set to load)."""
+POLL_LONG = 0.5
+REPLAY = 1.0
+"""Seconds a reconnected hook has to tell how processes ended that it no longer names."""
+FIND_AGAIN = 1.0
+
+
+# -- start
+#
+def start(state: State, order: Start, now: float) -> list[Action]:
+    """Does a Start, answers a repeated one, or refuses it with the reason."""
+    if state.work is not None and state.work.generation == order.generation:
+        state.work.start_order = order.order
+        return telling.started(state)  # none while they are being forked: the answer comes when they are
+    refusal = _why_not(state, order)
+    if refusal:
+        return _refuse(state, order.order, order.generation, refusal)
+    state.highest = order.generation
+    state.not_started = None
+    state.work = Work(order.generation, order, order.order, start_by=now + START_PATIENCE)
+    move(state, "start ordered")
+    state.port = 0  # a port that was offered once is not offered again
+    return [_rendezvous_line(order), *_order_start(state)]
+
+
+def _why_not(state: State, order: Start) -> str:
+    generation = order.generation
+    if generation < state.highest:
+        return f"generation {generation} is older than {state.highest}, which this member has heard of"
+    if state.not_started and state.not_started[0] == generation:
+        return state.not_started[1]
+    if generation <= state.stopped:
+        return f"generation {generation} was stopped here"
+    if state.ending is not None:
+        return f"this member is ending: {state.ending.reason}"
+    if state.work is not None:
+        return f"worker processes of generation {state.work.generation} are not gone yet"
+    if state.phase is not Phase.READY:
+        return "there is no template or launcher that could start worker processes"
+    if state.trainer is not None and order.nproc != _nproc(state):
+        return f"{order.nproc} worker processes were ordered, and this member runs {_nproc(state)}"
+    return ""
+
+
+def _nproc(state: State) -> int:
+    assert state.me is not None
+    return (state.trainer.nproc if state.trainer else None) or state.me.nproc
+
+
+def _refuse(state: State, order: OrderId, generation: Generation, why: str) -> list[Action]:
+    return telling.say(state, StartFailed(order, generation, why), why, generation)
+
+
+def _order_start(state: State) -> list[Action]:
+    work, trainer = state.work, state.trainer
+    if work is None or work.start is None or trainer is None or not trainer.connection:
+        return []
+    reason = work.start.reason or f"generation {work.generation} begins"
+    return [StartWorkers(trainer.connection, work.start, work.generation, reason)]
+
+
+def _rendezvous_line(start: Start) -> Announce:
+    """The line with which each generation starts in the log, in the words that torchrun's users know."""
+    local = list(range(start.nproc))
+    detail = (
+        ("restart_count", str(start.restart_count)),
+        ("master_addr", start.master_addr),
+        ("master_port", str(start.master_port)),
+        ("group_rank", str(start.group_rank)),
+        ("group_world_size", str(start.group_world_size)),
+        ("local_ranks", str(local)),
+        ("global_ranks", str([start.first_rank + rank for rank in local])),
+        ("world_size", str(start.world_size)),
+    )
+    return Announce("GenerationStarted", f"generation {start.generation} starts", start.generation, detail=detail)
+
+
+def workers_started(state: State, generation: Generation, pids: dict[int, int], now: float) -> list[Action]:
+    """`pids` by local rank."""
+    work = state.work
+    if work is None or work.generation != generation or state.phase is not Phase.FORKING:
+        return []
+    work.pids |= pids
+    work.start_by, work.started_at, work.poll_at = None, now, now + POLL
+    move(state, "started")
+    return [*telling.started(state), *_settle_ended(state, now)]
+
+
+def workers_not_started(state: State, generation: Generation, error: str) -> list[Action]:
+    work = state.work
+    if work is None or work.generation != generation or state.phase is not Phase.FORKING:
+        return []
+    state.not_started = (generation, error)
+    refusal = _refuse(state, work.start_order, generation, error)
+    state.work, state.stopped = None, generation
+    move(state, "not started")
+    warning = Announce("StartFailed", f"generation {generation} could not be started: {error}", generation, "warning")
+    return [warning, *refusal, *find_port(state, "the next generation needs a port")]
+
+
+def start_took_too_long(state: State, now: float) -> list[Action]:
+    """The order was not answered in time: it is taken back, so that nothing can come of it later."""
+    work = state.work
+    if work is None:
+        return []
+    work.start_by = None
+    why = f"the template or launcher did not start generation {work.generation} within {START_PATIENCE:g} s"
+    state.not_started = (work.generation, why)
+    refusal = _refuse(state, work.start_order, work.generation, why)
+    return [*refusal, *_begin_stop(state, Stop(NO_ORDER, work.generation, reason=why), now)]
+
+
+# -- while it runs
+#
+def worker_exited(state: State, generation: Generation, exit: WorkerExit, now: float) -> list[Action]:
+    work = state.work or _found_ended(state, generation, now)
+    if work is None or work.generation != generation or exit.local_rank in work.exits:
+        return []
+    work.exits[exit.local_rank], work.heard_at[exit.local_rank] = exit, now
+    work.pids.setdefault(exit.local_rank, exit.pid)
+    work.doubt = tuple(rank for rank in work.doubt if rank != exit.local_rank)
+    if state.phase is Phase.STOPPING and exit.code == 0:
+        return []
+    severity = "normal" if exit.code == 0 else "warning"
+    line = Announce("WorkerExited", telling.how_it_ended(exit), generation, severity)
+    if state.phase is Phase.FORKING:  # told with Started, or the master would hear of a process it does not know
+        return [line]
+    return [line, *telling.exited(state, (exit,)), *_end_if_finished(state)]
+
+
+def _found_ended(state: State, generation: Generation, now: float) -> Work | None:
+    """A generation of which this sidecar learns only by its ends: it was away while all of them happened."""
+    if state.phase is not Phase.READY or generation <= state.stopped or generation < state.highest:
+        return None
+    state.highest = generation
+    state.port, state.port_at = 0, None
+    state.work = Work(generation, doubt=tuple(range(_nproc(state))), doubt_until=now + REPLAY)
+    move(state, "workers found")
+    return state.work
+
+
+def _settle_ended(state: State, now: float) -> list[Action]:
+    """Tells of processes that ended before Started was said."""
+    if state.work is None:
+        return []
+    return [*telling.exited(state, state.work.ends(now)), *_end_if_finished(state)]
+
+
+def _end_if_finished(state: State) -> list[Action]:
+    work = state.work
+    if work is None or state.phase is not Phase.RUNNING or not work.finished:
+        return []
+    move(state, "all ended well")
+    work.poll_at = None
+    reason = f"all worker processes of generation {work.generation} ended with 0"
+    return [Announce("WorkersFinished", reason, work.generation)]
+
+
+def doubt_ended(state: State, now: float) -> list[Action]:
+    """A reconnected hook named fewer processes than ran, and told of no end: they ended while nobody looked."""
+    work = state.work
+    if work is None:
+        return []
+    doubted, work.doubt, work.doubt_until = work.doubt, (), None
+    actions: list[Action] = []
+    for rank in doubted:
+        ended = WorkerExit(rank, work.pids.get(rank, 0), None, error_message="it ended while the sidecar was away")
+        actions += worker_exited(state, work.generation, ended, now)
+    return actions
+
+
+def pages_read(state: State, generation: Generation, ranks: tuple[RankProgress, ...], now: float) -> list[Action]:
+    """Keeps what the pages say, and tells the first step beyond all earlier ones at once."""
+    work = state.work
+    if work is None or work.generation != generation:
+        return []
+    work.ranks = ranks
+    if work.start is None or work.stepped is not None or len(ranks) < work.start.nproc:
+        return []
+    best = max(ranks, key=lambda rank: rank.step)
+    if best.step <= work.start.high_step or any(rank.phase == "init" for rank in ranks):
+        return []
+    work.stepped = (best.step, now - best.step_age)
+    work.poll_at = None
+    return telling.stepped(state, now)
+
+
+def pause_between_looks(work: Work, now: float) -> float:
+    return POLL if now - work.started_at < LONG_INIT else POLL_LONG
+
+
+# -- stop
+#
+def stop(state: State, order: Stop, now: float) -> list[Action]:
+    """Does a Stop, joins it to the one that is going on, or says that there is nothing left to stop."""
+    if state.unsure_until is not None:
+        return []  # too early to say: the hooks have not told what runs here, and the order is repeated
+    state.highest = max(state.highest, order.generation)
+    if state.work is None or state.work.generation > order.generation:
+        answer = telling.stopped(state, order.order, order.generation, now)
+        if state.work is not None:
+            return answer
+        state.stopped = max(state.stopped, order.generation)
+        # the master takes a member that it told to stop for ready only when it says so again
+        return [*answer, *find_port(state, "the next generation needs a port")]
+    return _begin_stop(state, order, now)
+
+
+def _begin_stop(state: State, order: Stop, now: float) -> list[Action]:
+    going_on = state.stopping
+    orders = [] if going_on is None else going_on.orders
+    if order.order and order.order not in orders:
+        orders.append(order.order)
+    same = going_on is not None and going_on.generation >= order.generation and order.grace >= going_on.grace
+    if same:
+        return []
+    longest = order.save_grace + max(order.grace, order.handler_grace) + STOP_SLACK
+    graces = (order.grace, order.handler_grace, order.save_grace)
+    state.stopping = Stopping(order.generation, *graces, orders, now + longest)
+    if state.phase is not Phase.STOPPING:
+        move(state, "stop ordered")
+    if state.work is not None:
+        state.work.poll_at = state.work.start_by = state.work.doubt_until = None
+    reason = order.reason or f"generation {order.generation} is over"
+    return [Announce("GenerationStopping", reason, order.generation), *order_stop(state, reason)]
+
+
+def stop_what_should_be_gone(state: State, generation: Generation, now: float) -> list[Action]:
+    why = f"worker processes of generation {state.generation} live, and {generation} was stopped here"
+    return _begin_stop(state, Stop(NO_ORDER, generation, reason=why), now)
+
+
+def order_stop(state: State, reason: str) -> list[Action]:
+    stopping, trainer = state.stopping, state.trainer
+    if stopping is None or trainer is None or not trainer.connection:
+        return []
+    graces = (stopping.grace, stopping.handler_grace, stopping.save_grace)
+    return [StopWorkers(trainer.connection, stopping.generation, *graces, reason)]
+
+
+def workers_stopped(state: State, generation: Generation, killed: int, now: float) -> list[Action]:
+    stopping = state.stopping
+    if stopping is None or generation < stopping.generation:
+        return []
+    remember_gone(state, stopping.generation, killed, now)
+    move(state, "stopped")
+    answers: list[Action] = []
+    for order in stopping.orders:
+        answers += telling.stopped(state, order, stopping.generation, now)
+    return [*answers, *find_port(state, "the next generation needs a port")]
+
+
+def remember_gone(state: State, generation: Generation, killed: int, now: float) -> None:
+    """Everything of this generation is gone, however that came about."""
+    ranks = state.work.ranks if state.work else ()
+    best = max(ranks, key=lambda rank: rank.step, default=None)
+    if state.work is not None:
+        state.stopped_step = best.step if best else 0
+        state.stopped_at = now - best.step_age if best else now
+        state.stopped_killed = killed
+    state.stopped = max(state.stopped, generation)
+    state.work = state.stopping = None
+
+
+def stop_took_too_long(state: State) -> list[Action]:
+    """The template or launcher does not answer: what it holds is ended from outside, and its container begins anew."""
+    stopping, trainer = state.stopping, state.trainer
+    if stopping is None:
+        return []
+    stopping.give_up_at += STOP_SLACK
+    pid = trainer.pid if trainer else 0
+    why = f"the order to stop generation {stopping.generation} was not answered, so the trainer is killed"
+    return [
+        Announce("StopUnanswered", why, stopping.generation, "warning"),
+        SweepProcesses(stopping.generation, why, pid),
+    ]
+
+
+# -- the port
+#
+def find_port(state: State, reason: str) -> list[Action]:
+    if state.phase is not Phase.READY:
+        return []
+    state.port, state.port_at = 0, None
+    return [FindPort(state.generation, reason)]
+
+
+def port_found(state: State, port: int) -> list[Action]:
+    if state.phase is not Phase.READY or state.port:
+        return []
+    state.port, state.port_at = port, None
+    return telling.ready(state)
+
+
+def port_not_found(state: State, error: str, now: float) -> list[Action]:
+    state.port_at = now + FIND_AGAIN
+    return [Announce("NoFreePort", f"no free port was found, and it is tried again: {error}", severity="warning")]
+
+
+def resend_start(state: State) -> list[Action]:
+    return _order_start(state)

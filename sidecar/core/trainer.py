@@ -1,0 +1,156 @@
+"""The template or launcher: which one plays, what it brings with it, and what its loss means.
+
+A sidecar may be younger than what runs: the hooks say on each connection what lives, and that is compared with what the
+master was told. One trainer plays at a time. A launcher that only runs its command (`can_start` is false) gives way to
+the template that appears inside the command; any other second one is refused, or two would fork the same ranks.
+"""
+
+from __future__ import annotations
+
+from sidecar.core import ending, supervision, telling
+from sidecar.core.actions import Action, Announce, RefuseHook, SweepProcesses
+from sidecar.core.events import HookConnected
+from sidecar.core.state import Phase, State, Trainer, Work
+from sidecar.core.transitions import move
+from wire.ids import NO_GENERATION, Generation
+
+
+def connected(state: State, event: HookConnected, now: float) -> list[Action]:
+    if state.trainer is not None and state.trainer.pid != event.pid:
+        return _another(state, event, now)
+    known = state.trainer is not None
+    state.trainer = _trainer_of(event)
+    state.lost = None
+    awaited = state.unsure_until is not None or (not known and event.running > NO_GENERATION)
+    state.unsure_until = None
+    actions = _reconcile(state, event, now) if known else _adopt(state, event, now)
+    if awaited:  # a Hello that went out before said nothing of what runs, or none went out yet for want of this
+        actions += telling.hello(state, now)
+    return [*actions, *ending.order_finish(state)]
+
+
+def _trainer_of(event: HookConnected) -> Trainer:
+    return Trainer(
+        connection=event.connection,
+        what=event.what,
+        pid=event.pid,
+        rung=event.rung,
+        rung_reason=event.rung_reason,
+        nproc=event.nproc,
+        max_restarts=event.max_restarts,
+        can_start=event.can_start,
+    )
+
+
+def _another(state: State, event: HookConnected, now: float) -> list[Action]:
+    """Someone else than the one that plays."""
+    playing = state.trainer
+    assert playing is not None
+    if not event.can_start:
+        state.launcher = _trainer_of(event)
+        return []
+    if not playing.can_start and state.work is None:
+        state.launcher, state.trainer = playing, None
+        return connected(state, event, now)
+    why = (
+        f"the {playing.what} with pid {playing.pid} is this member's trainer, "
+        f"so the {event.what} with pid {event.pid} cannot be: one container has one trainer"
+    )
+    return [Announce("SecondTrainer", why, severity="warning"), RefuseHook(event.connection, state.generation, why)]
+
+
+def _adopt(state: State, event: HookConnected, now: float) -> list[Action]:
+    """The first word of a trainer that this sidecar does not know."""
+    line = Announce("TrainerConnected", f"{event.what} (pid {event.pid}), {event.rung}: {event.rung_reason}")
+    if event.running > NO_GENERATION and event.can_start:
+        return [line, *_take_over(state, event, now)]
+    if event.can_start and state.phase is Phase.WAITING:
+        move(state, "trainer came")
+        return [line, *supervision.find_port(state, "the first generation needs a port")]
+    return [line]
+
+
+def _take_over(state: State, event: HookConnected, now: float) -> list[Action]:
+    """Worker processes run already: this sidecar is younger than they are, and training goes on."""
+    said_stopped, work = state.stopped, Work(event.running, pids=dict(event.workers))
+    state.work = work
+    state.highest = max(state.highest, event.running)
+    state.port, state.port_at = 0, None
+    move(state, "workers found")
+    if event.running <= said_stopped:
+        state.stopped = NO_GENERATION  # so it was thought; it is stopped now, before anything else may start
+        return supervision.stop_what_should_be_gone(state, said_stopped, now)
+    _doubt(state, work, tuple(range(event.nproc or len(event.workers))), event, now)
+    reason = f"{len(event.workers)} worker processes of generation {event.running} run already: reattached"
+    return [Announce("Reattached", reason, event.running), *telling.begin_report(state, now)]
+
+
+def _reconcile(state: State, event: HookConnected, now: float) -> list[Action]:
+    """The same trainer again, after its connection broke."""
+    match state.phase:
+        case Phase.FORKING if event.running == state.generation:
+            return supervision.workers_started(state, event.running, dict(event.workers), now)
+        case Phase.FORKING:
+            return supervision.resend_start(state)
+        case Phase.RUNNING if state.work is not None:
+            _doubt(state, state.work, tuple(state.work.pids), event, now)
+            return []
+        case Phase.STOPPING:
+            return supervision.order_stop(state, "the trainer's connection broke before it had answered")
+        case Phase.READY | Phase.WAITING if event.running > NO_GENERATION and event.can_start:
+            return _take_over(state, event, now)
+        case Phase.WAITING if event.can_start:
+            move(state, "trainer came")
+            return supervision.find_port(state, "the first generation needs a port")
+    return []
+
+
+def _doubt(state: State, work: Work, expected: tuple[int, ...], event: HookConnected, now: float) -> None:
+    named = {rank for rank, _ in event.workers} if event.running == work.generation else set()
+    work.doubt = tuple(rank for rank in expected if rank not in named and rank not in work.exits)
+    work.doubt_until = now + supervision.REPLAY if work.doubt else None
+
+
+def disconnected(state: State, connection: str, alive: bool, now: float) -> list[Action]:
+    if state.launcher is not None and state.launcher.connection == connection:
+        state.launcher = None if not alive else state.launcher
+    trainer = state.trainer
+    if trainer is None or trainer.connection != connection:
+        return []
+    trainer.connection = ""
+    return [] if alive else ended(state, trainer.pid, now)
+
+
+def ended(state: State, pid: int, now: float) -> list[Action]:
+    """The process is gone, and with it its workers (they die with it): the member needs a new one."""
+    if state.launcher is not None and state.launcher.pid == pid:
+        state.launcher = None
+    trainer = state.trainer
+    if trainer is None or trainer.pid != pid:
+        return []
+    generation = state.generation
+    reason = f"the {trainer.what} (pid {pid}) ended, and its worker processes with it"
+    exits = state.work.ends(now) if state.work else ()
+    sweep = SweepProcesses(generation, f"nothing of the {trainer.what} with pid {pid} may live on", pid)
+    state.trainer = None
+    answers = _gone_with_it(state, generation, now)
+    if state.ending is not None and state.ending.exit_code is not None:
+        return [sweep, *answers, *ending.exit_now(state, f"the trainer has ended: {state.ending.reason}")]
+    line = Announce("TrainerLost", reason, generation, "warning")
+    if state.command_ended is not None:
+        return [line, sweep, *answers]
+    state.lost = (reason, generation, exits)
+    return [line, sweep, *telling.lost(state), *answers]
+
+
+def _gone_with_it(state: State, generation: Generation, now: float) -> list[Action]:
+    """A stop that was going on is done now; what ran is over."""
+    stopping = state.stopping
+    if state.work is not None:
+        supervision.remember_gone(state, generation, 0, now)
+    move(state, "trainer lost")
+    state.port, state.port_at = 0, None
+    actions: list[Action] = []
+    for order in stopping.orders if stopping else []:
+        actions += telling.stopped(state, order, stopping.generation if stopping else generation, now)
+    return actions

@@ -1,0 +1,39 @@
+"""The phases of a member, and every way from one to another.
+
+The table is the program: `move` refuses what is not in it, because a change that nobody thought of is a bug, and a bug
+ends the sidecar (training goes on; the next one reattaches). `draw` gives the table as a diagram for the docs.
+"""
+
+from __future__ import annotations
+
+from sidecar.core.state import Phase, State
+
+TABLE: dict[tuple[Phase, str], Phase] = {
+    (Phase.WAITING, "trainer came"): Phase.READY,
+    (Phase.WAITING, "workers found"): Phase.RUNNING,
+    (Phase.WAITING, "trainer lost"): Phase.WAITING,
+    (Phase.READY, "start ordered"): Phase.FORKING,
+    (Phase.READY, "workers found"): Phase.RUNNING,
+    (Phase.READY, "trainer lost"): Phase.WAITING,
+    (Phase.FORKING, "started"): Phase.RUNNING,
+    (Phase.FORKING, "not started"): Phase.READY,
+    (Phase.FORKING, "stop ordered"): Phase.STOPPING,
+    (Phase.FORKING, "trainer lost"): Phase.WAITING,
+    (Phase.RUNNING, "all ended well"): Phase.DONE,
+    (Phase.RUNNING, "stop ordered"): Phase.STOPPING,
+    (Phase.RUNNING, "trainer lost"): Phase.WAITING,
+    (Phase.STOPPING, "stopped"): Phase.READY,
+    (Phase.STOPPING, "trainer lost"): Phase.WAITING,
+    (Phase.DONE, "stop ordered"): Phase.STOPPING,
+    (Phase.DONE, "trainer lost"): Phase.WAITING,
+}
+
+
+def move(state: State, cause: str) -> None:
+    state.phase = TABLE[state.phase, cause]
+
+
+def draw() -> str:
+    """The table in Mermaid's words."""
+    rows = [f"    {a.name.lower()} --> {b.name.lower()}: {cause}" for (a, cause), b in TABLE.items()]
+    return "\n".join(["stateDiagram-v2", "    [*] --> waiting", *rows])

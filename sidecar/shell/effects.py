@@ -1,0 +1,142 @@
+"""Does what the core wants. Each action is one line or one call; what fails is raised, and the pump makes it an
+event."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from runtime.logs import announce
+from runtime.ports import find_port
+from sidecar.core import environment
+from sidecar.core.actions import (
+    Action,
+    Announce,
+    CollectFromWorkers,
+    Exit,
+    FindPort,
+    FinishTrainer,
+    ProbePeer,
+    ReadPages,
+    RefuseHook,
+    SampleUsage,
+    Send,
+    StartWorkers,
+    StopWorkers,
+    SweepProcesses,
+)
+from sidecar.core.events import Event, PagesRead, PeerProbed, PortFound, WorkerExited, WorkersStopped
+from sidecar.shell.hook_lines import Line
+from sidecar.shell.hooks_link import HooksLink
+from sidecar.shell.master_link import MasterLink
+from sidecar.shell.pages import PageReader
+from sidecar.shell.probes import Probes
+from sidecar.shell.trainers import Trainers
+from sidecar.shell.usage import UsageSampler
+from wire.ids import Generation
+from wire.messages import Hello, Start
+
+log = logging.getLogger("sidecar")
+
+
+@dataclass(slots=True)
+class SidecarEffects:
+    """The outside of one member."""
+
+    volume: str
+    put: Callable[[Event], None]
+    stop: Callable[[int], None]
+    master: MasterLink
+    hooks: HooksLink
+    pages: PageReader
+    usage: UsageSampler
+    probes: Probes
+    trainers: Trainers
+    token: Callable[[], str]
+    """As it reads now: a cluster's tokens are replaced before they expire."""
+
+    def perform(self, action: Action) -> Coroutine[object, object, None] | None:
+        match action:
+            case Send(Hello() as hello):
+                self.master.send(replace(hello, token=self.token()))
+            case Send(message):
+                self.master.send(message)
+            case StartWorkers(connection, start):
+                self.hooks.tell(connection, start_line(start, self.volume))
+            case StopWorkers(connection, generation):
+                self.hooks.tell(connection, stop_line(action, generation))
+            case FinishTrainer(connection, exit_code):
+                self.hooks.tell(connection, {"do": "finish", "code": exit_code})
+            case CollectFromWorkers(connection, order, what):
+                self.hooks.collect(connection, order, what)
+            case RefuseHook(connection, _, reason):
+                self.hooks.refuse(connection, reason)
+            case FindPort():
+                self.put(PortFound(find_port()))
+            case ReadPages(generation):
+                self.put(PagesRead(generation, self.pages.read(generation)))
+            case SampleUsage(pids):
+                self.put(self.usage.sample(pids))
+            case ProbePeer():
+                return self._probe(action)
+            case SweepProcesses():
+                self._sweep(action)
+            case Announce(kind, reason, generation, severity, detail):
+                shown = {"generation": str(generation), **dict(detail)} if generation.number else dict(detail)
+                announce(log, kind, reason, severity, shown)
+            case Exit(exit_code, _, reason):
+                announce(log, "Exit", reason)
+                self.stop(exit_code)
+            case _:
+                assert_never(action)
+        return None
+
+    async def _probe(self, probe: ProbePeer) -> None:
+        reachable = await self.probes.reach(probe.address, probe.port, probe.seconds)
+        self.put(PeerProbed(probe.order, probe.member, reachable))
+
+    def _sweep(self, action: SweepProcesses) -> None:
+        killed = self.trainers.sweep_trainer(action.trainer) if action.trainer else self.trainers.sweep_all()
+        if killed:
+            announce(log, "ProcessesKilled", action.reason, detail={"pids": str(killed)})
+
+    def enrich(self, event: Event) -> list[Event]:
+        """What the pages say at the moment a process has ended belongs to what is told of it."""
+        match event:
+            case WorkerExited(generation, exit):
+                progress = self.pages.read_rank(generation, exit.local_rank)
+                known = {name: getattr(exit, name) for name in type(exit).__slots__}
+                return [WorkerExited(generation, type(exit)(**{**known, "step": progress.step if progress else 0}))]
+            case WorkersStopped(generation):
+                return [PagesRead(generation, self.pages.read(generation)), event]
+            case _:
+                return [event]
+
+
+def start_line(start: Start, volume: str) -> Line:
+    """The order to start worker processes, as agent.sock knows it."""
+    ranks = [{"local_rank": rank, "env": environment.of_rank(start, rank, volume)} for rank in range(start.nproc)]
+    return {
+        "do": "start",
+        "generation": _pair(start.generation),
+        "ranks": ranks,
+        "env": environment.common(start),
+        "defaults": environment.defaults(start),
+        "saves": [[path, at] for path, at in start.saves],
+    }
+
+
+def stop_line(stop: StopWorkers, generation: Generation) -> Line:
+    return {
+        "do": "stop",
+        "generation": _pair(generation),
+        "grace": stop.grace,
+        "handler_grace": stop.handler_grace,
+        "save_grace": stop.save_grace,
+    }
+
+
+def _pair(generation: Generation) -> list[int]:
+    return [generation.term, generation.number]

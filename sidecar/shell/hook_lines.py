@@ -1,0 +1,170 @@
+"""The words of agent.sock, read: a line of the hooks' side becomes an event, or is refused with what was wrong with it.
+
+Whatever process finds the socket may write to it, so a line is data of strangers until it has passed here.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TypeVar
+
+from sidecar.core.events import (
+    CheckpointSaved,
+    Collected,
+    CommandEnded,
+    Event,
+    HookConnected,
+    TerminationAsked,
+    WorkerExited,
+    WorkersNotStarted,
+    WorkersStarted,
+    WorkersStopped,
+)
+from wire.ids import NO_GENERATION, Generation
+from wire.messages import WorkerExit
+
+VERSION = 1
+LARGEST_NUMBER = 1 << 62
+MOST_RANKS = 1024
+TRACEBACK_CHARACTERS = 8192
+
+Line = dict[str, object]
+T = TypeVar("T")
+
+
+class BadLine(Exception):
+    """The sentence names the field, what it held and what it may hold."""
+
+
+def announcement(line: Line, connection: str, peer_pid: int) -> HookConnected:
+    """The first line of a connection. Its pid must be the one that the kernel names."""
+    version = number(line, "outrider", low=1)
+    if version > VERSION:
+        raise BadLine(f"version {version} of the hooks is newer than this sidecar, which speaks version {VERSION}")
+    pid = number(line, "pid", low=1)
+    if pid != peer_pid:
+        raise BadLine(f"pid {pid} was announced by the process with pid {peer_pid}")
+    what = text(line, "what")
+    if what not in ("template", "launcher"):
+        raise BadLine(f"what={what!r}: must be template or launcher")
+    return HookConnected(
+        connection=connection,
+        what=what,
+        pid=pid,
+        rung=text(line, "rung"),
+        rung_reason=text(line, "rung_reason"),
+        nproc=optional_number(line, "nproc", low=1, high=MOST_RANKS),
+        max_restarts=optional_number(line, "max_restarts"),
+        running=NO_GENERATION if line.get("running") is None else generation(line, "running"),
+        workers=_workers(line.get("workers", [])),
+        can_start=_flag(line, "can_start", True),
+    )
+
+
+def event(line: Line, now: float, grace: float) -> Event | None:
+    """Any later line; None for a word that a newer hooks' side may know and this sidecar does not. `grace`: the
+    seconds a member has that is told to go."""
+    match line.get("event"):
+        case "started":
+            return WorkersStarted(generation(line), _pids(line.get("pids")))
+        case "not_started":
+            return WorkersNotStarted(generation(line), text(line, "error"))
+        case "exited":
+            return WorkerExited(generation(line), _exit(line, now))
+        case "stopped":
+            return WorkersStopped(generation(line), number(line, "killed", default=0))
+        case "saved":
+            place = (number(line, "local_rank"), text(line, "path"), number(line, "step"))
+            return CheckpointSaved(generation(line), *place)
+        case "command_ended":
+            return CommandEnded(number(line, "code"), text(line, "reason"))
+        case "collected":
+            return Collected(number(line, "order"), json.dumps(line.get("body")))
+        case "terminating":
+            return TerminationAsked(text(line, "reason"), grace)
+        case str():
+            return None
+        case other:
+            raise BadLine(f"event={_quote(other)}: must be a text")
+
+
+def number(line: Line, name: str, *, default: int | None = None, low: int = 0, high: int = LARGEST_NUMBER) -> int:
+    value = line.get(name, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise BadLine(f"{name}={_quote(value)}: must be a whole number from {low} to {high}")
+    return value
+
+
+def optional_number(line: Line, name: str, *, low: int = 0, high: int = LARGEST_NUMBER) -> int | None:
+    return None if line.get(name) is None else number(line, name, low=low, high=high)
+
+
+def text(line: Line, name: str) -> str:
+    value = line.get(name, "")
+    if not isinstance(value, str):
+        raise BadLine(f"{name}={_quote(value)}: must be a text")
+    return value[:TRACEBACK_CHARACTERS]
+
+
+def generation(line: Line, name: str = "generation") -> Generation:
+    value = line.get(name)
+    if not isinstance(value, list) or len(value) != 2:
+        raise BadLine(f"{name}={_quote(value)}: must be [term, number]")
+    parts = {"term": value[0], "number": value[1]}
+    return Generation(number(parts, "term"), number(parts, "number"))
+
+
+def _exit(line: Line, now: float) -> WorkerExit:
+    at = line.get("at", now)
+    age = now - at if isinstance(at, int | float) else 0.0
+    error = line.get("error") or {}
+    if not isinstance(error, dict):
+        raise BadLine(f"error={_quote(error)}: must be an object or null")
+    return WorkerExit(
+        local_rank=number(line, "local_rank", high=MOST_RANKS),
+        pid=number(line, "pid"),
+        code=optional_number(line, "code", high=255),
+        signal=optional_number(line, "signal", high=255),
+        out_of_memory=_flag(line, "out_of_memory", False),
+        age=max(0.0, min(age, 1e6)),
+        error_type=text(error, "type"),
+        error_message=text(error, "message"),
+        error_frame=text(error, "frame"),
+        traceback=_tail(error.get("traceback")),
+        in_import=_flag(error, "in_import", False),
+    )
+
+
+def _tail(traceback: object) -> str:
+    """The end of a long traceback says more than its beginning."""
+    return traceback[-TRACEBACK_CHARACTERS:] if isinstance(traceback, str) else ""
+
+
+def _flag(line: Line, name: str, default: bool) -> bool:
+    value = line.get(name, default)
+    if not isinstance(value, bool):
+        raise BadLine(f"{name}={_quote(value)}: must be true or false")
+    return value
+
+
+def _pids(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list) or len(value) > MOST_RANKS:
+        raise BadLine(f"pids={_quote(value)}: must be a list of at most {MOST_RANKS} pids")
+    return tuple(number({"pid": pid}, "pid", low=1) for pid in value)
+
+
+def _workers(value: object) -> tuple[tuple[int, int], ...]:
+    if not isinstance(value, list) or len(value) > MOST_RANKS:
+        raise BadLine(f"workers={_quote(value)}: must be a list of [local rank, pid]")
+    return tuple(_worker(each) for each in value)
+
+
+def _worker(value: object) -> tuple[int, int]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise BadLine(f"workers: {_quote(value)}: must be [local rank, pid]")
+    parts = {"local_rank": value[0], "pid": value[1]}
+    return number(parts, "local_rank", high=MOST_RANKS), number(parts, "pid", low=1)
+
+
+def _quote(value: object) -> str:
+    return repr(value)[:80]

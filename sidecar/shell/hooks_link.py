@@ -1,0 +1,155 @@
+"""agent.sock: where the template or launcher of this member connects, announces itself, tells and is told.
+
+The hooks' side reconnects for ever, so nothing here is worth saving a connection for: what makes no sense closes it,
+with a line that says why. A stranger's connection costs a descriptor for some seconds and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.lines import LineConnection
+from runtime.processes import is_alive
+from runtime.unix import checked_path, listening_socket
+from sidecar.core.events import Collected, Event, HookDisconnected, WorkerExited, WorkersStopped
+from sidecar.shell import hook_lines
+from sidecar.shell.hook_lines import BadLine, Line
+
+FIRST_LINE_SECONDS = 5.0
+MOST_CONNECTIONS = 32
+COLLECT_SECONDS = 5.0
+
+log = logging.getLogger("hooks")
+
+
+@dataclass(slots=True)
+class _Hook:
+    name: str
+    line: LineConnection
+    pid: int = 0
+    """0: it has not announced itself."""
+    timer: asyncio.TimerHandle | None = None
+
+
+class HooksLink:
+    """`put` gets the events; `enrich` may add to one what only the shell can know (the step of a process that
+    ended)."""
+
+    def __init__(
+        self, folder: Path, grace: float, put: Callable[[Event], None], enrich: Callable[[Event], list[Event]]
+    ) -> None:
+        self._path = folder / "agent.sock"
+        checked_path(self._path)
+        self.found_a_socket = self._path.is_socket()
+        """An earlier sidecar served this folder."""
+        self._grace = grace
+        self._put = put
+        self._enrich = enrich
+        self._hooks: dict[str, _Hook] = {}
+        self._by_line: dict[LineConnection, _Hook] = {}
+        self._collecting: dict[int, asyncio.TimerHandle] = {}
+        self._counter = 0
+        self._server: asyncio.AbstractServer | None = None
+
+    async def listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        listening = listening_socket(self._path, 0o666)
+        self._server = await loop.create_unix_server(
+            lambda: LineConnection(self._opened, self._said, self._closed), sock=listening
+        )
+
+    def close(self) -> None:
+        """The socket stays in its folder: that is how the next sidecar knows that there was one."""
+        if self._server is not None:
+            self._server.close()
+        for hook in list(self._hooks.values()):
+            hook.line.close()
+
+    def pid_of(self, connection: str) -> int:
+        return self._hooks[connection].pid if connection in self._hooks else 0
+
+    def tell(self, connection: str, line: Line) -> None:
+        """ConnectionError where that connection is closed."""
+        hook = self._hooks.get(connection)
+        if hook is None:
+            raise ConnectionError(f"connection {connection} is closed")
+        hook.line.send(line)
+
+    def refuse(self, connection: str, reason: str) -> None:
+        hook = self._hooks.get(connection)
+        if hook is not None:
+            self._refuse(hook, reason)
+
+    def collect(self, connection: str, order: int, what: str) -> None:
+        """Asks; Collected comes, with an error in its body where nobody answers in time."""
+        self.tell(connection, {"do": "collect", "order": order, "what": what})
+        loop = asyncio.get_running_loop()
+        body = f'{{"error": "no answer within {COLLECT_SECONDS:g} s"}}'
+        self._collecting[order] = loop.call_later(COLLECT_SECONDS, self._collected, Collected(order, body))
+
+    def _collected(self, event: Collected) -> None:
+        timer = self._collecting.pop(event.order, None)
+        if timer is not None:  # a late or repeated answer has been answered for
+            timer.cancel()
+            self._put(event)
+
+    # -- connections
+    def _opened(self, line: LineConnection) -> None:
+        self._counter += 1
+        hook = _Hook(str(self._counter), line)
+        self._hooks[hook.name] = self._by_line[line] = hook
+        if len(self._hooks) > MOST_CONNECTIONS:
+            self._refuse(hook, f"there are {MOST_CONNECTIONS} connections already")
+            return
+        loop = asyncio.get_running_loop()
+        hook.timer = loop.call_later(FIRST_LINE_SECONDS, line.close, "nothing was announced in time")
+
+    def _said(self, connection: LineConnection, line: Line) -> None:
+        hook = self._by_line[connection]
+        try:
+            if not hook.pid:
+                self._announced(hook, line)
+            else:
+                self._told(line)
+        except BadLine as error:
+            self._refuse(hook, str(error))
+
+    def _announced(self, hook: _Hook, line: Line) -> None:
+        event = hook_lines.announcement(line, hook.name, hook.line.peer.pid)
+        if hook.timer is not None:
+            hook.timer.cancel()
+        hook.pid = event.pid
+        hook.line.send({"outrider": hook_lines.VERSION})
+        self._put(event)
+
+    def _told(self, line: Line) -> None:
+        event = hook_lines.event(line, time.monotonic(), self._grace)
+        if isinstance(event, Collected):
+            self._collected(event)
+        elif isinstance(event, WorkerExited | WorkersStopped):
+            for each in self._enrich(event):
+                self._put(each)
+        elif event is not None:
+            self._put(event)
+
+    def _refuse(self, hook: _Hook, reason: str) -> None:
+        try:
+            hook.line.send({"refused": reason})
+        except ConnectionError:
+            pass  # it is gone already
+        hook.line.close(reason)
+
+    def _closed(self, line: LineConnection, wrong: str) -> None:
+        hook = self._by_line.pop(line)
+        del self._hooks[hook.name]
+        if hook.timer is not None:
+            hook.timer.cancel()
+        if wrong:
+            log.warning("a connection to %s was closed: %s", self._path.name, wrong)
+        if hook.pid:
+            self._put(HookDisconnected(hook.name, is_alive(hook.pid)))

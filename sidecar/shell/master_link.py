@@ -1,0 +1,51 @@
+"""The DEALER socket to the master: bytes in, events out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import zmq
+
+from runtime.sockets import Dealer
+from sidecar.core.events import Event, MasterConnected, MasterDisconnected, MasterSaid
+from wire.codec import BadMessage, decode_from_master, encode
+from wire.messages import FromSidecar
+
+log = logging.getLogger("master")
+
+
+class MasterLink:
+    """What cannot be read is logged and dropped: a newer master's word must not end an older sidecar."""
+
+    def __init__(self, endpoint: str, master_key: str, put: Callable[[Event], None]) -> None:
+        self._put = put
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
+        self._dealer = Dealer(
+            self._context,
+            master_key,
+            self._heard,
+            lambda: put(MasterConnected()),
+            lambda: put(MasterDisconnected()),
+        )
+        self._dealer.connect(endpoint)
+
+    def send(self, message: FromSidecar) -> None:
+        """Unreachable where there is no link."""
+        self._dealer.send(encode(message))
+
+    def drain(self) -> int:
+        return self._dealer.drain()
+
+    def close(self) -> None:
+        """What was said last is given a moment to leave."""
+        self._dealer.close(linger_milliseconds=500)
+        self._context.term()
+
+    def _heard(self, payload: bytes) -> None:
+        try:
+            message = decode_from_master(payload)
+        except BadMessage as error:
+            log.warning("a message of the master was dropped: %s", error)
+            return
+        self._put(MasterSaid(message))

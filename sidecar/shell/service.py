@@ -1,0 +1,148 @@
+"""Puts a sidecar together: settings, links, the pump around the core, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from runtime import logs
+from runtime.journal import Journal
+from runtime.lifeline import watch_lifeline
+from runtime.pump import Core, Pump
+from runtime.settings import Environment, WrongSetting
+from runtime.unix import SocketPathTooLong
+from sidecar.core import invariants, reducer
+from sidecar.core.actions import Action
+from sidecar.core.events import (
+    ActionFailed,
+    Began,
+    Event,
+    HookConnected,
+    LifelineLost,
+    Stalled,
+    TerminationAsked,
+    TrainerEnded,
+    Woke,
+)
+from sidecar.core.state import State
+from sidecar.shell import settings as settings_of
+from sidecar.shell.effects import SidecarEffects
+from sidecar.shell.hooks_link import HooksLink
+from sidecar.shell.master_link import MasterLink
+from sidecar.shell.pages import PageReader
+from sidecar.shell.probes import Probes
+from sidecar.shell.settings import Settings
+from sidecar.shell.trainers import Trainers
+from sidecar.shell.usage import UsageSampler
+
+if TYPE_CHECKING:
+    from runtime.http import HttpServer
+
+WRONG_SETTING = 2
+"""Exit code where the start was stopped by what the environment says: starting again would not help."""
+
+log = logging.getLogger("sidecar")
+
+CORE: Core[State, Event, Action] = Core(
+    step=reducer.step,
+    next_deadline=reducer.next_deadline,
+    woke=Woke,
+    stalled=Stalled,
+    failed=ActionFailed,
+    describe=reducer.describe,
+    check=invariants.check,
+)
+
+
+def main() -> int:
+    """Runs one sidecar to its end and returns its exit code."""
+    try:
+        settings = settings_of.read(Environment())
+    except WrongSetting as error:
+        print(f"outrider sidecar: {error}", file=sys.stderr)
+        return WRONG_SETTING
+    logs.set_up(settings.log, f"sidecar {settings.member}")
+    try:
+        return uvloop.run(serve(settings))
+    except SocketPathTooLong as error:
+        log.error("%s", error)
+        return WRONG_SETTING
+
+
+async def serve(settings: Settings) -> int:
+    pump = Pump(CORE, State(), Journal(settings.folder / "sidecar-journal.txt"))
+    trainers = Trainers(settings.uid, lambda pid: pump.put(TrainerEnded(pid)))
+
+    def put(event: Event) -> None:
+        pump.put(event)
+        if isinstance(event, HookConnected):
+            trainers.watch(event.pid)
+
+    hooks = HooksLink(settings.folder, settings.grace, put, lambda event: effects.enrich(event))
+    probes = await Probes.open(settings.address)
+    pump.put(_began(settings, probes.port, hooks.found_a_socket))
+    master = MasterLink(settings.master, settings.master_key, put)
+    pump.drain_before_judging(master.drain)
+    effects = SidecarEffects(
+        volume=str(settings.folder),
+        put=put,
+        stop=pump.stop,
+        master=master,
+        hooks=hooks,
+        pages=PageReader(settings.folder),
+        usage=UsageSampler(),
+        probes=probes,
+        trainers=trainers,
+        token=settings.token_now,
+    )
+    _listen_to_the_platform(settings, pump)
+    await hooks.listen()
+    health = await _serve_health(settings, pump)
+    try:
+        return await pump.run(effects)
+    finally:
+        if health is not None:
+            await health.stop()
+        hooks.close()
+        probes.close()
+        trainers.close()
+        master.close()
+
+
+def _began(settings: Settings, probe_port: int, restarted: bool) -> Began:
+    return Began(
+        job=settings.job,
+        member=settings.member,
+        uid=settings.uid,
+        role=settings.role,
+        rank_index=settings.rank_index,
+        token=settings.token,
+        address=settings.address,
+        probe_port=probe_port,
+        nproc=settings.nproc,
+        sidecar_pid=os.getpid(),
+        restarted=restarted,
+    )
+
+
+def _listen_to_the_platform(settings: Settings, pump: Pump[State, Event, Action]) -> None:
+    """SIGTERM is the notice that this member goes; Ctrl-C is meant for the command, which says what is to be done."""
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, lambda: pump.put(TerminationAsked("SIGTERM", settings.grace)))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if settings.lifeline is not None:
+        watch_lifeline(settings.lifeline, lambda: pump.put(LifelineLost()))
+
+
+async def _serve_health(settings: Settings, pump: Pump[State, Event, Action]) -> HttpServer | None:
+    if settings.http_port is None:
+        return None
+    from sidecar.shell.health import start  # aiohttp is 10 MB: only who asks for it pays
+
+    return await start(settings.http_port, pump)

@@ -1,0 +1,82 @@
+"""What a sidecar is told at its start, from its environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.settings import Environment, WrongSetting
+from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    job: JobName
+    member: MemberId
+    role: Role
+    rank_index: RankIndex | None
+    """None: a spare."""
+    uid: PodUid
+    folder: Path
+    nproc: int
+    master: str
+    """`tcp://host:port`."""
+    master_key: str
+    """CURVE public key, Z85."""
+    token: str
+    address: str
+    log: str
+    platform: str
+    lifeline: int | None
+    """A descriptor that reads end of file when the owner of the job is gone (local)."""
+    grace: float
+    """Seconds between SIGTERM and SIGKILL of this member."""
+    http_port: int | None
+    token_file: Path
+
+    def token_now(self) -> str:
+        """The token as its file says it now; as it was at the start where that cannot be read."""
+        try:
+            return self.token_file.read_text(encoding="utf-8").strip() or self.token
+        except (OSError, UnicodeDecodeError):
+            return self.token
+
+
+def read(environment: Environment) -> Settings:
+    """Raises WrongSetting, which names the variable and says what it may be."""
+    rank_index = environment.optional_integer("OUTRIDER_RANK_INDEX")
+    return Settings(
+        job=JobName(environment.text("OUTRIDER_JOB", what="the job's name")),
+        member=MemberId(environment.text("OUTRIDER_MEMBER", what="the member's id, as worker-4")),
+        role=Role(environment.text("OUTRIDER_ROLE", "worker").lower()),
+        rank_index=None if rank_index is None else RankIndex(rank_index),
+        uid=PodUid(environment.text("OUTRIDER_POD_UID", what="the pod's UID")),
+        folder=environment.folder("OUTRIDER_DIR"),
+        nproc=environment.integer("OUTRIDER_NPROC", 1, low=1, high=1024),
+        master=_endpoint(environment),
+        master_key=_key(environment),
+        token=environment.content("OUTRIDER_TOKEN_FILE"),
+        address=environment.text("OUTRIDER_ADDRESS", "127.0.0.1"),
+        log=environment.choice("OUTRIDER_LOG", ("json", "text"), "text"),
+        platform=environment.choice("OUTRIDER_PLATFORM", ("local", "kubernetes"), "local"),
+        lifeline=environment.optional_integer("OUTRIDER_LIFELINE_FD", low=3, high=1 << 20),
+        grace=environment.seconds("OUTRIDER_GRACE", 30.0),
+        http_port=environment.optional_integer("OUTRIDER_HTTP_PORT", low=1, high=65535),
+        token_file=Path(environment.text("OUTRIDER_TOKEN_FILE", what="a file")),
+    )
+
+
+def _endpoint(environment: Environment) -> str:
+    what = "tcp://host:port"
+    value = environment.text("OUTRIDER_MASTER", what=what)
+    host, _, port = value.removeprefix("tcp://").rpartition(":")
+    if not value.startswith("tcp://") or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise WrongSetting(f"OUTRIDER_MASTER={value!r}: must be {what}")
+    return value
+
+
+def _key(environment: Environment) -> str:
+    value = environment.text("OUTRIDER_MASTER_KEY", what="a CURVE public key of 40 characters")
+    if len(value) != 40 or not value.isascii():
+        raise WrongSetting(f"OUTRIDER_MASTER_KEY={value!r}: must be a CURVE public key of 40 characters")
+    return value

@@ -1,0 +1,90 @@
+"""Watches the processes that announced themselves, and ends what belonged to one.
+
+A pidfd tells the end of a process at once, whosever child it is. What a dead trainer leaves behind (DataLoader workers
+live on for seconds) is found by the member's marker, the trainer's process group and an age below its own: so neither
+its successor, which has a group of its own, nor the shell it ran in is hit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from runtime.processes import is_alive, marked, send_signal, sweep
+from wire.ids import PodUid
+
+MARKER = "OUTRIDER_POD_UID"
+SWEEP_SECONDS = 2.0
+
+
+class Trainers:
+    """`on_end` is told a pid once."""
+
+    def __init__(self, uid: PodUid, on_end: Callable[[int], None]) -> None:
+        self._uid = uid
+        self._on_end = on_end
+        self._descriptors: dict[int, int] = {}
+        self._identity: dict[int, tuple[int, int]] = {}
+        """(process group, start time in ticks) by pid, also of those that ended."""
+
+    def watch(self, pid: int) -> None:
+        if pid in self._descriptors:
+            return
+        try:
+            descriptor = os.pidfd_open(pid)
+        except OSError:
+            self._on_end(pid)
+            return
+        self._descriptors[pid] = descriptor
+        identity = _identity(pid)
+        if identity is not None:
+            self._identity[pid] = identity
+        asyncio.get_running_loop().add_reader(descriptor, self._ended, pid)
+
+    def _ended(self, pid: int) -> None:
+        self._forget(pid)
+        self._on_end(pid)
+
+    def _forget(self, pid: int) -> None:
+        descriptor = self._descriptors.pop(pid)
+        asyncio.get_running_loop().remove_reader(descriptor)
+        os.close(descriptor)
+
+    def close(self) -> None:
+        for pid in list(self._descriptors):
+            self._forget(pid)
+
+    def sweep_all(self) -> list[int]:
+        return sweep(MARKER, self._uid, seconds=SWEEP_SECONDS)
+
+    def sweep_trainer(self, pid: int) -> list[int]:
+        """Kills the trainer and what it started; the pids that were signalled."""
+        identity = self._identity.get(pid)
+        if identity is None:
+            return []
+        signalled: set[int] = set()
+        deadline = time.monotonic() + SWEEP_SECONDS
+        while time.monotonic() < deadline:
+            left = [each for each in marked(MARKER, self._uid) if self._belongs(each, identity)]
+            hit = [each for each in left if send_signal(each, signal.SIGKILL, MARKER, self._uid)]
+            if not hit:
+                break
+            signalled.update(hit)
+            time.sleep(0.005)
+        return sorted(signalled)
+
+    def _belongs(self, pid: int, trainer: tuple[int, int]) -> bool:
+        own = _identity(pid)
+        return own is not None and own[0] == trainer[0] and own[1] >= trainer[1] and is_alive(pid)
+
+
+def _identity(pid: int) -> tuple[int, int] | None:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return int(fields[2]), int(fields[19])

@@ -1,0 +1,159 @@
+"""A job that cannot be as it was asked for is refused before anything is made, with a sentence about what may be."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def script(tmp_path: Path, home: Path) -> Iterator[Path]:
+    """A script that would leave a trace if it were ever run; and a check that nothing was left behind."""
+    trace = tmp_path / "ran"
+    path = tmp_path / "train.py"
+    path.write_text(f"open({str(trace)!r}, 'w')")
+    before = sorted(home.rglob("*"))
+    yield path
+    assert not trace.exists()
+    assert sorted(home.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--nnodes", "0"], ["--nnodes", "0", "1 <= MIN <= MAX <= 512"]),
+        (["--nnodes", "4:3"], ["4:3", "1 <= MIN <= MAX"]),
+        (["--nnodes=-1"], ["'-1'", "MIN:MAX"]),
+        (["--nnodes", "1:2:3"], ["'1:2:3'", "MIN:MAX"]),
+        (["--nnodes", "100000"], ["100000", "512"]),
+        (["--nproc-per-node", "0"], ["--nproc-per-node", "1 to 1024"]),
+        (["--nproc_per_node", "two"], ["'two'", "auto, gpu, cpu"]),
+        (["--max-restarts", "-1"], ["--max-restarts", "-1"]),
+        (["--max_restarts", "x"], ["--max-restarts", "'x'"]),
+        (["--max-relaunches", "-2"], ["--max-relaunches", "-2"]),
+        (["--spares", "-1"], ["--spares", "-1"]),
+        (["--spares", "99999"], ["99999", "512"]),
+        (["--job", "Big Job"], ["--job", "'Big Job'", "lower-case"]),
+        (["--job", ""], ["--job", "lower-case"]),
+        (["--job", "x" * 64], ["--job", "63"]),
+        (["--python", "no-such-python"], ["--python", "no-such-python"]),
+        (["--no-such-flag"], ["--no-such-flag"]),
+        (["--virtual-local-rank"], ["--virtual-local-rank"]),
+        (["--no-python", "-m"], ["--no-python", "--module"]),
+    ],
+)
+def test_a_wrong_flag_is_named_with_what_it_may_be(
+    outrider: Any, script: Path, flags: list[str], named: list[str]
+) -> None:
+    result = outrider("run", *flags, script)
+    assert result.exit_code == 2
+    for part in named:
+        assert part in result.stderr
+
+
+def test_gpu_on_a_machine_without_one_is_refused(outrider: Any, script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    result = outrider("run", "--nproc-per-node", "gpu", script)
+    assert result.exit_code == 2
+    assert "no GPU" in result.stderr
+
+
+def test_a_script_that_does_not_exist_is_named(outrider: Any, home: Path) -> None:
+    result = outrider("run", "no/such/train.py")
+    assert result.exit_code == 2
+    assert "no script 'no/such/train.py'" in result.stderr
+    assert not list(home.iterdir())
+
+
+def test_a_program_in_place_of_a_script_is_told_about_the_dashes(outrider: Any, home: Path) -> None:
+    result = outrider("run", "bash", "-c", "true")
+    assert result.exit_code == 2
+    assert "outrider run -- bash" in result.stderr
+
+
+def test_a_command_that_does_not_exist_is_named(outrider: Any, home: Path) -> None:
+    result = outrider("run", "--", "no-such-program", "x")
+    assert result.exit_code == 2
+    assert "no program 'no-such-program'" in result.stderr
+
+
+def test_nothing_at_all_is_not_a_job(outrider: Any, home: Path) -> None:
+    assert outrider("run").exit_code == 2
+    assert outrider("run", "--").exit_code == 2
+
+
+def test_a_second_job_of_one_name_is_refused(outrider: Any, running_job: Any, home: Path) -> None:
+    running_job("twice")
+    before = sorted(home.rglob("*"))
+    result = outrider("run", "--job", "twice", __file__)
+    assert result.exit_code == 2
+    assert "'twice' is running already" in result.stderr
+    assert sorted(home.rglob("*")) == before
+
+
+def test_a_home_that_is_no_folder_is_named(outrider: Any, script: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("OUTRIDER_HOME", str(script))
+    result = outrider("run", script)
+    assert result.exit_code == 2
+    assert "OUTRIDER_HOME" in result.stderr
+    assert "is no folder" in result.stderr
+
+
+def test_a_log_folder_that_cannot_be_written_is_named(outrider: Any, script: Path) -> None:
+    result = outrider("run", "--log-dir", "/proc/logs", script)
+    assert result.exit_code == 2
+    assert "--log-dir /proc/logs" in result.stderr
+
+
+def test_a_socket_path_that_the_kernel_would_cut_is_refused(
+    outrider: Any, script: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    deep = tmp_path / ("d" * 60)
+    monkeypatch.setenv("OUTRIDER_HOME", str(deep))
+    result = outrider("run", script)
+    assert result.exit_code == 2
+    assert "107 bytes" in result.stderr
+    assert "OUTRIDER_HOME" in result.stderr
+    assert not deep.exists()
+
+
+def test_too_few_open_files_are_told_with_how_many_are_needed(outrider: Any, script: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (99, limits[1]))
+    try:
+        result = outrider("run", "--nnodes", "1:8", "--spares", "2", script)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert result.exit_code == 2
+    assert "10 members need 100 open files, `ulimit -n` allows 99" in result.stderr
+
+
+def test_a_folder_in_place_of_a_script_is_named(outrider: Any, home: Path, tmp_path: Path) -> None:
+    result = outrider("run", tmp_path)
+    assert result.exit_code == 2
+    assert f"{tmp_path} is a folder without a __main__.py" in result.stderr
+    assert not list(home.iterdir())
+
+
+def test_an_empty_script_name_is_no_script(outrider: Any, home: Path) -> None:
+    result = outrider("run", "")
+    assert result.exit_code == 2
+    assert "there is no script ''" in result.stderr
+    assert not list(home.iterdir())
+
+
+def test_a_deleted_current_folder_is_told(
+    outrider: Any, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    result = outrider("run", script)
+    monkeypatch.undo()
+    assert result.exit_code == 2
+    assert "the current folder does not exist any more" in result.stderr

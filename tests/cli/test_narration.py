@@ -1,0 +1,111 @@
+"""What is told of a job while it runs, and how it is summed up."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from cli.narration import Narrator, progress_line, summary
+from cli.screen import Screen
+from cli.wording import seconds
+from tests.cli.conftest import document
+
+
+def event(seq: int, kind: str, member: str | None = None, generation: str = "1.1", **detail: str) -> dict[str, Any]:
+    return {
+        "seq": seq,
+        "time": "2026-11-21T03:00:00Z",
+        "kind": kind,
+        "severity": "normal",
+        "member": member,
+        "generation": generation,
+        "reason": f"Reason {seq}.",
+        "detail": detail,
+    }
+
+
+def told(*events: dict[str, Any]) -> list[str]:
+    err = io.BytesIO()
+    narrator = Narrator(Screen(io.BytesIO(), err, terminal=False))
+    for each in events:
+        narrator.tell(each)
+    return err.getvalue().decode().splitlines()
+
+
+def started(seq: int, member: str, generation: str, group_rank: int) -> dict[str, Any]:
+    where = {"master_addr": "127.0.0.1", "master_port": f"2000{generation[-1]}"}
+    sizes = {"group_rank": str(group_rank), "group_world_size": "2", "world_size": "4"}
+    return event(seq, "GenerationStarted", member, generation, **where, **sizes)
+
+
+def test_a_generation_has_one_headline_and_a_rendezvous_line_for_each_member() -> None:
+    lines = told(
+        started(1, "worker-0", "1.1", 0),
+        started(2, "worker-1", "1.1", 1),
+        started(3, "worker-0", "1.2", 0),
+    )
+    fields = "group_rank={} group_world_size=2 world_size=4"
+    assert [line.split(" ", 2)[2] for line in lines] == [
+        "generation 1.1: 2 members, 4 ranks, rendezvous at 127.0.0.1:20001",
+        "  worker-0: master_addr=127.0.0.1 master_port=20001 " + fields.format(0),
+        "  worker-1: master_addr=127.0.0.1 master_port=20001 " + fields.format(1),
+        "generation 1.2: 2 members, 4 ranks, rendezvous at 127.0.0.1:20002",
+        "  worker-0: master_addr=127.0.0.1 master_port=20002 " + fields.format(0),
+    ]
+
+
+def test_an_event_is_told_once() -> None:
+    fault = event(4, "WorkerExited", "worker-2")
+    assert len(told(fault, fault, event(3, "WorkerExited"))) == 1
+
+
+def test_what_only_confirms_that_all_is_well_is_left_out() -> None:
+    assert told(event(1, "CheckpointSaved"), event(2, "MemberReady", "worker-0")) == []
+
+
+def test_a_failure_shows_the_scripts_own_traceback() -> None:
+    lines = told(event(1, "JobFailed", traceback="Traceback (most recent call last):\n  boom\nValueError: [x]"))
+    assert lines[1:] == ["Traceback (most recent call last):", "  boom", "ValueError: [x]"]
+
+
+def test_the_summary_counts_what_was_lost() -> None:
+    faults = [document()["faults"][0], document()["faults"][0] | {"seconds_lost": None, "reason": "no step yet"}]
+    lines = list(summary(document(phase="succeeded", faults=faults), elapsed=83.0))
+    assert lines[0] == "digits succeeded after 1 m 23 s: 1,240 steps, 2 generations, 2 faults, goodput 96.2 %"
+    assert "0.21 s lost: rank 1 was killed by SIGKILL" in lines[1]
+    assert "not over: no step yet" in lines[2]
+    assert lines[3].strip() == "0.21 s lost in all"
+
+
+def test_a_job_without_faults_is_one_line() -> None:
+    assert len(list(summary(document(faults=[]), elapsed=1.0))) == 1
+
+
+def test_the_progress_line_says_where_the_job_stands() -> None:
+    line = progress_line(document())
+    for part in ("digits running", "step 1,240", "world 2", "generation 1.2", "1 fault, 0.21 s lost", "96.2 %"):
+        assert part in line
+
+
+def test_durations_read_as_people_say_them() -> None:
+    assert [seconds(value) for value in (None, 0.2136, 59.9, 61, 3723.4)] == [
+        "-",
+        "0.21 s",
+        "59.90 s",
+        "1 m 01 s",
+        "1 h 02 m 03 s",
+    ]
+
+
+def test_the_same_line_again_and_again_is_told_once_a_minute() -> None:
+    full = [
+        event(number, "StatusNotSaved") | {"reason": "The disk is full.", "time": f"2026-11-21T03:{time}Z"}
+        for number, time in enumerate(("00:30", "00:31", "01:29", "01:30", "01:31", "02:29"), 1)
+    ]
+    assert len(told(*full)) == 2
+
+
+def test_the_same_line_again_and_again_is_told_once_until_another_comes() -> None:
+    full = [event(number, "StatusNotSaved") | {"reason": "The disk is full."} for number in (1, 2, 3, 5)]
+    lines = told(*full[:3], event(4, "WorkerExited"), full[3])
+    assert [line.split()[2] for line in lines] == ["StatusNotSaved:", "WorkerExited:", "StatusNotSaved:"]

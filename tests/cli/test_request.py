@@ -1,0 +1,158 @@
+"""What a command line means: torchrun's spelling, whose Python, whose arguments."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.errors import UserError
+from cli.request import Request
+from cli.run import _request, run
+from cli.sizes import Members, gpu_count
+from cli.torchrun_flags import not_needed
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: Path) -> Any:
+    """Parses a command line as `outrider run` does, up to the request."""
+    for name in ("VIRTUAL_ENV", "PYTHON_EXEC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").touch()
+
+    def parse(*arguments: str) -> Request:
+        flags = run.make_context("run", list(arguments)).params
+        return _request(flags.pop("words"), flags.pop("after_dashes"), flags)
+
+    return parse
+
+
+def test_a_script_runs_as_under_torchrun(asked: Any) -> None:
+    request = asked("train.py", "--lr", "0.1", "-m", "--", "a b")
+    assert request.command == (sys.executable, "-u", "train.py", "--lr", "0.1", "-m", "--", "a b")
+    assert request.job == "train"
+    assert request.nproc is None
+
+
+def test_a_module_runs_as_under_torchrun(asked: Any) -> None:
+    request = asked("-m", "pkg.train_it", "--job", "x")
+    assert request.command == (sys.executable, "-u", "-m", "pkg.train_it", "--job", "x")
+    assert request.job == "train-it"
+
+
+def test_a_command_after_dashes_is_left_as_it_is(asked: Any) -> None:
+    request = asked("--nnodes", "2", "--", "bash", "-c", "python 'train.py'")
+    assert request.command == ("bash", "-c", "python 'train.py'")
+    assert not request.per_rank
+
+
+def test_dashes_among_the_scripts_arguments_are_the_scripts(asked: Any) -> None:
+    assert asked("train.py", "a", "--", "b").command[2:] == ("train.py", "a", "--", "b")
+
+
+@pytest.mark.parametrize("spelling", ["--nproc-per-node", "--nproc_per_node"])
+@pytest.mark.parametrize("equals", [True, False])
+def test_both_of_torchruns_spellings_are_taken(asked: Any, spelling: str, equals: bool) -> None:
+    flags = [f"{spelling}=2", "--nnodes=3:4"] if equals else [spelling, "2", "--nnodes", "3:4"]
+    request = asked(*flags, "--max_restarts", "0", "train.py")
+    assert (request.nproc, request.nnodes, request.max_restarts) == (2, Members(3, 4), 0)
+
+
+def test_the_processors_can_be_counted(asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    here = len(os.sched_getaffinity(0))
+    assert asked("--nproc-per-node", "cpu", "train.py").nproc == here
+    assert asked("--nproc-per-node", "auto", "train.py").nproc == here
+
+
+def test_the_visible_gpus_are_counted(tmp_path: Path, asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    assert gpu_count({}, tmp_path) == 2
+    assert gpu_count({"CUDA_VISIBLE_DEVICES": "0,2,3"}, tmp_path) == 3
+    assert gpu_count({"CUDA_VISIBLE_DEVICES": "0,-1,3"}, tmp_path) == 1
+    assert gpu_count({"CUDA_VISIBLE_DEVICES": ""}, tmp_path) == 0
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    assert asked("--nproc-per-node", "gpu", "train.py").nproc == 3
+    assert asked("--nproc-per-node", "auto", "train.py").nproc == 3
+
+
+def test_an_active_virtual_environment_runs_the_script(
+    asked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
+    assert asked("train.py").command[0] == str(python)
+    monkeypatch.setenv("PYTHON_EXEC", sys.executable)
+    assert asked("train.py").command[0] == sys.executable
+    assert asked("--python", str(python), "train.py").command[0] == str(python)
+
+
+def test_a_program_without_python_runs_once_a_rank(asked: Any) -> None:
+    request = asked("--no-python", "true", "x")
+    assert request.command == ("true", "x")
+    assert request.per_rank
+
+
+def test_torchruns_rendezvous_flags_are_taken_and_named(asked: Any) -> None:
+    rendezvous = ("--rdzv_backend=c10d", "--rdzv-endpoint=a:1", "--rdzv_id=7", "--rdzv-conf=k=v", "--standalone")
+    static = ("--master_addr=a", "--master-port=2", "--node_rank=0", "--local-addr=a")
+    others = ("-t", "3", "--monitor_interval", "5")
+    needless, ineffective = not_needed(run.make_context("run", [*rendezvous, *static, *others, "train.py"]).params)
+    for name in ("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "master-addr", "node-rank", "standalone"):
+        assert f"--{name}" in needless
+    for name in ("tee", "monitor-interval"):
+        assert f"--{name}" in ineffective
+    assert not_needed(run.make_context("run", ["train.py"]).params) == []
+
+
+def test_a_job_without_a_name_avoids_those_that_run(asked: Any, running_job: Any) -> None:
+    running_job("train")
+    assert asked("train.py").job == "train-2"
+
+
+def test_odd_script_names_make_job_names(asked: Any, tmp_path: Path) -> None:
+    (tmp_path / "My Script_V2.py").touch()
+    (tmp_path / "....py").touch()
+    assert asked("My Script_V2.py").job == "my-script-v2"
+    assert asked("....py").job == "job"
+    assert asked("--", "bash", "-c", "true").job == "bash"
+    assert asked("--", "bash", "x/train.py").job == "train"
+
+
+def test_the_sizes_of_an_inner_torchrun_count(asked: Any) -> None:
+    request = asked("--", "torchrun", "--nnodes=2", "--nproc_per_node", "2", "--rdzv-backend", "c10d", "train.py")
+    assert request.nnodes == Members(2, 2)
+    assert request.nproc is None
+    assert request.needless == ("--rdzv-backend",)
+    assert asked("--", sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:3", "train.py").nnodes.most == 3
+    assert asked("--nproc-per-node", "2", "--", "torchrun", "--nproc-per-node=2", "train.py").nproc == 2
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (["--nproc-per-node", "4"], ["--nproc_per_node=2"]),
+        (["--nnodes", "4"], ["--nnodes", "2:4"]),
+        (["--max-restarts", "3"], ["--max-restarts=0"]),
+    ],
+)
+def test_sizes_that_contradict_an_inner_launchers_are_shown_both(
+    asked: Any, ours: list[str], theirs: list[str]
+) -> None:
+    with pytest.raises(UserError) as refused:
+        asked(*ours, "--", "torchrun", *theirs, "train.py")
+    assert " ".join(ours) in refused.value.message
+    assert theirs[-1].rpartition("=")[2] in refused.value.message
+    assert "torchrun" in refused.value.message
+
+
+def test_an_inner_size_out_of_range_is_named(asked: Any) -> None:
+    with pytest.raises(UserError, match="--nnodes of the command after --: 0"):
+        asked("--", "torchrun", "--nnodes", "0", "train.py")

@@ -1,0 +1,197 @@
+"""kubectl as a user has it, and one job seen through it and through what its ranks wrote."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kubernetes import client, config
+
+from tests.local.training import SCRIPT, Traces
+
+SYSTEM = "outrider-system"
+FOLDERS = Path("/var/tmp/outrider-cluster-tests")
+IMAGE = "outrider/digits:dev"
+SLOT = "outrider.test/slot"
+DEADLINE = 90.0
+"""Seconds for anything: no test here is about durations, and the machine may be busy."""
+Found = TypeVar("Found")
+Document = dict[str, Any]
+
+OF_A_POD = SCRIPT.replace('Path(os.environ["OUTRIDER_DIR"]).name', "os.uname().nodename")
+assert OF_A_POD != SCRIPT
+
+
+def kubectl(*arguments: str, given: str | None = None, seconds: float = 60.0) -> str:
+    """What it printed; fails where it does."""
+    done = subprocess.run(["kubectl", *arguments], input=given, capture_output=True, text=True, timeout=seconds)
+    assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
+    return done.stdout
+
+
+def kubectl_json(*arguments: str) -> Document:
+    found: Document = json.loads(kubectl(*arguments, "-o", "json"))
+    return found
+
+
+def until(claim: Callable[[], Found | None], what: object = "", seconds: float = DEADLINE) -> Found:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := claim():
+            return found
+        time.sleep(0.2)
+    raise AssertionError(f"not within {seconds:g} s: {what() if callable(what) else what}")
+
+
+def set_slots(slots: dict[str, int]) -> None:
+    """How many units of the extended resource SLOT each node has: pods that ask for more stay pending."""
+    config.load_kube_config()
+    for node, number in slots.items():
+        patch = [{"op": "add", "path": f"/status/capacity/{SLOT.replace('/', '~1')}", "value": str(number)}]
+        client.CoreV1Api().patch_node_status(node, patch)
+
+
+def pod_spec(folder: Path, *command: str, **container: object) -> Document:
+    """A user's pod: his image and script, and a volume that outlives it. Nothing of ours is in it."""
+    trainer = {
+        "name": "trainer",
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": list(command or ("python", "/work/train.py", "/work")),
+        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
+        "resources": {"requests": {"cpu": "50m", "memory": "200Mi"}},
+        "volumeMounts": [{"name": "work", "mountPath": "/work"}],
+        **container,
+    }
+    volume = {"name": "work", "hostPath": {"path": str(folder), "type": "Directory"}}
+    return {"terminationGracePeriodSeconds": 15, "containers": [trainer], "volumes": [volume]}
+
+
+class Pods(Traces):
+    """Pods of one job, whoever made them."""
+
+    def __init__(self, namespace: str, name: str, folder: Path) -> None:
+        super().__init__(folder)
+        self.namespace, self.name = namespace, name
+        (folder / "train.py").write_text(OF_A_POD)
+
+    def kubectl(self, *arguments: str, **options: Any) -> str:
+        return kubectl("-n", self.namespace, *arguments, **options)
+
+    def create(self, document: Document) -> None:
+        self.kubectl("create", "-f", "-", given=json.dumps(document))
+
+    # -- what is claimed ------------------------------------------------------------------------------------------
+    def job(self) -> Document:
+        """The ElasticJob; empty while there is none."""
+        found = kubectl_json("-n", self.namespace, "get", "elasticjobs")["items"]
+        return next((job for job in found if job["metadata"]["name"] == self.name), {})
+
+    def status(self) -> Document:
+        return dict(self.job().get("status") or {})
+
+    def phase(self, wanted: str) -> Document:
+        return until(lambda: self.status() if self.status().get("phase") == wanted else None,
+                     lambda: f"phase {wanted}: {self.story()}")  # fmt: skip
+
+    def pods(self) -> dict[str, Document]:
+        """By name, those that are not being deleted."""
+        found = kubectl_json("-n", self.namespace, "get", "pods")["items"]
+        return {pod["metadata"]["name"]: pod for pod in found if "deletionTimestamp" not in pod["metadata"]}
+
+    def uids(self) -> dict[str, tuple[str, int]]:
+        """The uid of each pod and how often its containers were restarted."""
+        return {
+            name: (pod["metadata"]["uid"], sum(c["restartCount"] for c in pod["status"].get("containerStatuses", ())))
+            for name, pod in self.pods().items()
+        }
+
+    def events(self) -> list[Document]:
+        found = kubectl_json("-n", self.namespace, "get", "events")["items"]
+        return [event for event in found if event["source"].get("component") == "outrider"]
+
+    def event(self, kind: str, *words: str) -> Document:
+        """An Event of this reason with all these words in its message."""
+
+        def found() -> Document | None:
+            fitting = (e for e in self.events() if e["reason"] == kind and all(w in e["message"] for w in words))
+            return next(fitting, None)
+
+        return until(found, lambda: f"Event {kind} {words}: {self.story()}")
+
+    def rendezvous(self, pod: str) -> list[dict[str, str]]:
+        """The lines with which the generations began in this pod's sidecar."""
+        log = self.kubectl("logs", pod, "-c", "outrider-sidecar")
+        lines = (json.loads(line) for line in log.splitlines() if '"GenerationStarted"' in line)
+        return [line for line in lines if "group_rank" in line]
+
+    def story(self) -> str:
+        events = sorted(self.events(), key=lambda event: event["metadata"]["creationTimestamp"])
+        told = "\n".join(f"{e['metadata']['creationTimestamp']} {e['reason']}: {e['message']}" for e in events)
+        shown = self.kubectl("get", "elasticjobs,pods", "-o", "wide")
+        return f"{shown}\n{told[-4000:]}\n{self.status().get('message')}"
+
+    # -- what is done ---------------------------------------------------------------------------------------------
+    def execute(self, pod: str, script: str) -> str:
+        return self.kubectl("exec", pod, "-c", "trainer", "--", "sh", "-c", script)
+
+    def pid_of(self, pod: str, title: str) -> int:
+        """The process of this short name (`rank 2`, `outrider-tmpl`) as the pod's containers count them."""
+        listing = self.execute(pod, 'for d in /proc/[0-9]*; do echo "${d#/proc/} $(cat $d/comm 2>/dev/null)"; done')
+        found = re.search(rf"^(\d+) {re.escape(title)}$", listing, re.MULTILINE)
+        assert found, listing
+        return int(found.group(1))
+
+    def end_well(self) -> None:
+        """The script comes to its end by itself."""
+        (self.folder / "end").touch()
+
+
+class ClusterJob(Pods):
+    """An ElasticJob of workers with two processes each."""
+
+    def __init__(
+        self,
+        namespace: str,
+        name: str,
+        folder: Path,
+        replicas: int = 2,
+        least: int | None = None,
+        most: int | None = None,
+        restart_limit: int | None = None,
+        container: Document | None = None,
+        **spec: object,
+    ) -> None:
+        super().__init__(namespace, name, folder)
+        worker: Document = {"replicas": replicas, "template": {"spec": pod_spec(folder, **(container or {}))}}
+        for field, value in (("minReplicas", least), ("maxReplicas", most), ("restartLimit", restart_limit)):
+            if value is not None:
+                worker[field] = value
+        self.create(
+            {
+                "apiVersion": "outrider.dev/v1alpha1",
+                "kind": "ElasticJob",
+                "metadata": {"name": name},
+                "spec": {
+                    "nprocPerNode": 2,
+                    "recovery": {"silentAfter": "10s"},
+                    "replicaSpecs": {"worker": worker},
+                    **spec,
+                },
+            }
+        )
+
+    def patch(self, **spec: object) -> None:
+        self.kubectl("patch", "elasticjob", self.name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def pod(self, member: str) -> str:
+        return f"{self.name}-{member}"
+
+    def assert_goes_on(self) -> None:
+        phase = self.status().get("phase")
+        assert phase not in ("Succeeded", "Failed", "Stopped"), self.story()

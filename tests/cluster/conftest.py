@@ -1,0 +1,61 @@
+"""Outrider installed once, a namespace a test, and whatever a test made is gone when it ends."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import FOLDERS, SYSTEM, ClusterJob, kubectl, kubectl_json, until
+
+ROOT = Path(__file__).resolve().parents[2]
+_numbers = count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.cluster)
+
+
+@pytest.fixture(scope="session")
+def installed() -> None:
+    """As its user installs it. The pods begin anew, so that they run the image that is there now."""
+    kubectl("apply", "-k", str(ROOT / "manifests"))
+    kubectl("-n", SYSTEM, "rollout", "restart", "deployment", "outrider-master")
+    kubectl("-n", SYSTEM, "rollout", "status", "deployment", "outrider-master", "--timeout=120s", seconds=150)
+
+
+@pytest.fixture
+def namespace(installed: None) -> Iterator[str]:
+    name = f"t{next(_numbers)}"
+    kubectl("create", "namespace", name)
+    try:
+        yield name
+    finally:
+        kubectl("delete", "namespace", name, "--wait=false")
+        kubectl("-n", name, "delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
+        until(lambda: not kubectl_json("-n", name, "get", "pods")["items"], f"the pods of {name} to go")
+
+
+Make = Callable[..., ClusterJob]
+
+
+@pytest.fixture
+def make(namespace: str) -> Iterator[Make]:
+    folders: list[Path] = []
+
+    def job(name: str = "train", **spec: object) -> ClusterJob:
+        folder = FOLDERS / namespace / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        folder.chmod(0o777)
+        folders.append(folder)
+        return ClusterJob(namespace, name, folder, **spec)  # type: ignore[arg-type]
+
+    yield job
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)

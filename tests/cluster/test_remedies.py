@@ -1,0 +1,79 @@
+"""Faults of pods and processes, and what the API server is told to do about them."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cluster.cluster import SYSTEM, kubectl, kubectl_json, until
+from tests.cluster.conftest import Make
+from tests.local.training import members
+
+
+def test_a_job_trains_and_succeeds_and_its_pods_with_it(make: Make) -> None:
+    job = make()
+    job.training(4)
+    job.end_well()
+    status = job.phase("Succeeded")
+    assert status["exitCode"] == 0
+    until(lambda: {pod["status"]["phase"] for pod in job.pods().values()} == {"Succeeded"}, job.story)
+    until(lambda: job.status()["replicaStatuses"]["worker"]["succeeded"] == 2, job.story)
+
+
+def test_a_crashed_process_changes_no_pod(make: Make) -> None:
+    job = make()
+    restart, _ = job.training(4)
+    before = job.uids()
+    job.execute(job.pod("worker-1"), f"kill -9 {job.pid_of(job.pod('worker-1'), 'rank 3')}")
+    job.training(4, after=restart)
+    job.event("WorkerExited", "Rank 3 on worker-1 was killed by SIGKILL")
+    assert job.uids() == before
+    assert all(restarts == 0 for _, restarts in before.values())
+
+
+def test_a_preempted_pod_is_replaced_by_the_next_id_with_its_rank_index(make: Make) -> None:
+    job = make(replicas=4)
+    restart, world = job.training(8)
+    assert members(world)[0] == job.pod("worker-0")
+    job.kubectl("delete", "pod", job.pod("worker-0"), "--grace-period=0", "--force")
+    _, new = job.training(8, after=restart)
+    assert members(new) == [job.pod(f"worker-{i}") for i in (4, 4, 1, 1, 2, 2, 3, 3)]
+    assert job.pods()[job.pod("worker-4")]["metadata"]["labels"]["outrider.dev/rank-index"] == "0"
+    assert job.pod("worker-0") not in job.pods()
+
+
+def test_an_evicted_pod_leaves_when_a_checkpoint_is_written(make: Make) -> None:
+    job = make(replicas=3, least=2)
+    restart, _ = job.training(6)
+    pod = job.pod("worker-1")
+    eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": pod}}
+    path = f"/api/v1/namespaces/{job.namespace}/pods/{pod}/eviction"
+    kubectl("create", "--raw", path, "-f", "-", given=json.dumps(eviction))
+    _, smaller = job.training(4, after=restart)
+    job.event("MemberLeaving", "worker-1")
+    last = max(step.step for step in job.worlds()[restart][0])
+    assert smaller[0][0].loaded == last, "the world changed right behind a checkpoint: no step was repeated"
+    job.training(6, after=restart + 1)
+
+
+def test_a_rank_that_the_kernel_kills_for_its_memory_is_told_as_such(make: Make) -> None:
+    limits = {"requests": {"cpu": "50m", "memory": "700Mi"}, "limits": {"memory": "700Mi"}}
+    job = make(replicas=1, container={"resources": limits})
+    restart, _ = job.training(2)
+    job.order(1, "x = bytearray(2_000_000_000)")
+    job.training(2, after=restart)
+    job.event("WorkerExited", "out of memory")
+
+
+def test_the_leader_is_killed_and_nobody_notices(make: Make) -> None:
+    job = make()
+    restart, _world = job.training(4)
+    before = job.uids()
+    leader = kubectl_json("-n", SYSTEM, "get", "pods", "-l", "outrider.dev/leader=true")["items"][0]["metadata"]["name"]
+    kubectl("-n", SYSTEM, "delete", "pod", leader, "--grace-period=0", "--force")
+    job.event("GenerationAdopted")
+    steps = len(job.worlds()[restart][0])
+    same, _on = job.training(4, more=steps + 20)
+    assert same == restart
+    assert job.uids() == before
+    job.execute(job.pod("worker-0"), f"kill -9 {job.pid_of(job.pod('worker-0'), 'rank 0')}")
+    job.training(4, after=restart)

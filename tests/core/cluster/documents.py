@@ -1,0 +1,40 @@
+"""Documents that the tests of the cluster's pure half start from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from master.core.cluster.names import Document
+
+SEEN = Path(__file__).parent / "seen"
+"""Pods as Kubernetes 1.20 showed them, with a `main` and an `outrider-sidecar` that is a plain container."""
+
+
+def recorded(name: str) -> Document:
+    found: Document = json.loads((SEEN / f"{name}.json").read_text())
+    return found
+
+
+def template(**spec: Any) -> Document:
+    return {"spec": {"containers": [{"name": "main", "image": "train:1"}], **spec}}
+
+
+def worker(**role: Any) -> Document:
+    return {"template": template(), **role}
+
+
+def job(roles: Document | None = None, name: str = "mnist", **spec: Any) -> Document:
+    return {
+        "apiVersion": "outrider.dev/v1alpha1",
+        "kind": "ElasticJob",
+        "metadata": {
+            "name": name,
+            "namespace": "research",
+            "uid": "job-uid",
+            "generation": 3,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"replicaSpecs": {"worker": worker(replicas=4)} if roles is None else roles, **spec},
+    }

@@ -1,0 +1,252 @@
+"""What kubectl shows of a job."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from master.core.cluster.conditions import MEMBERS_SHOWN, QUIET, event_of, status_of
+from master.core.cluster.names import Document
+from tests.core.cluster.documents import job, recorded, worker
+
+BEFORE, NOW = "2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"
+
+
+def pod(name: str, member: str, role: str = "worker") -> Document:
+    found = recorded(name)
+    labels = found["metadata"]["labels"]
+    labels["outrider.dev/member"], labels["outrider.dev/role"] = member, role
+    found["metadata"]["name"] = f"mnist-{member}"
+    return found
+
+
+def core(phase: str = "running", members: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    """The core's document, as a SaveStatus action carries it."""
+    rows = [
+        {"id": member, "role": "worker", "rank_index": index, "state": state, "rung": "T0"}
+        for index, (member, state) in enumerate((members or {}).items())
+    ]
+    known = {
+        "phase": phase,
+        "generation": "2.3",
+        "world": 4,
+        "step": 120,
+        "restarts": 2,
+        "goodput": 0.96249,
+        "message": "",
+        "exit_code": None,
+        "faults": [],
+        "members": rows,
+        "saved": {"term": 2, "number": 3},
+    }
+    return known | more
+
+
+def kept(asked: Document, status: Document) -> Document:
+    return asked | {"status": status}
+
+
+def conditions(status: Document) -> dict[str, str]:
+    return {condition["type"]: condition["status"] for condition in status["conditions"]}
+
+
+def condition(status: Document, kind: str) -> Document:
+    found: Document = next(c for c in status["conditions"] if c["type"] == kind)
+    return found
+
+
+def test_a_job_of_which_the_core_has_said_nothing_is_created() -> None:
+    status = status_of(job(), {}, [], NOW)
+    assert status["phase"] == "Created"
+    assert conditions(status) == {"Created": "True", "Scheduled": "False", "Running": "False"}
+    assert condition(status, "Created")["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+    assert status["selector"] == "outrider.dev/job=mnist,outrider.dev/role=worker"
+    assert status["observedGeneration"] == 3
+    assert "goodput" not in status
+    assert "exitCode" not in status
+
+
+def test_a_running_job_shows_its_world_its_members_and_its_last_fault() -> None:
+    fault = {"time": BEFORE, "kind": "WorkerExited", "member": "worker-1", "reason": "Rank 1 ...", "seconds_lost": 0.2}
+    told = core(members={"worker-0": "running", "worker-1": "running"}, faults=[fault])
+    status = status_of(job(), told, [pod("running", "worker-0"), pod("running", "worker-1")], NOW)
+    assert {field: status[field] for field in ("phase", "generation", "step", "restarts", "goodput", "workers")} == {
+        "phase": "Running", "generation": "2.3", "step": 120, "restarts": 2, "goodput": 0.962, "workers": 2,
+    }  # fmt: skip
+    assert status["members"][0] == {"id": "worker-0", "rankIndex": 0, "state": "running", "rung": "T0",
+                                    "node": "node-1"}  # fmt: skip
+    assert status["lastFault"] == {"time": BEFORE, "kind": "WorkerExited", "member": "worker-1", "reason": "Rank 1 ...",
+                                   "secondsLost": 0.2}  # fmt: skip
+    assert status["saved"] == {"term": 2, "number": 3}
+    assert condition(status, "Running")["message"] == "generation 2.3, 4 ranks"
+
+
+def test_pods_are_counted_by_role_and_one_that_goes_counts_nowhere() -> None:
+    asked = job({"worker": worker(replicas=4), "PS": worker(), "evaluator": worker()})
+    shown = [
+        pod("running", "worker-0"),
+        pod("unschedulable", "worker-1"),
+        pod("terminating", "worker-2"),
+        pod("trainer_failed", "worker-3"),
+        pod("all_done", "ps-0", "ps"),
+        pod("running", "x-0", "unheard-of"),
+    ]
+    status = status_of(asked, core(), shown, NOW)
+    none = {"active": 0, "succeeded": 0, "failed": 0, "pending": 0}
+    assert status["replicaStatuses"] == {
+        "evaluator": none,
+        "ps": none | {"succeeded": 1},
+        "worker": {"active": 1, "succeeded": 0, "failed": 1, "pending": 1},
+    }
+    assert status["workers"] == 2
+
+
+def test_a_condition_keeps_its_time_until_it_changes() -> None:
+    asked = job()
+    first = status_of(asked, core("pending"), [], BEFORE)
+    then = status_of(kept(asked, first), core("running"), [], NOW)
+    assert condition(first, "Running")["lastTransitionTime"] == BEFORE
+    assert condition(then, "Running")["lastTransitionTime"] == NOW
+    assert condition(then, "Scheduled")["lastTransitionTime"] == BEFORE
+    again = status_of(kept(asked, then), core("running", generation="2.4"), [], "2026-01-01T00:03:00Z")
+    assert condition(again, "Running")["lastTransitionTime"] == NOW
+    assert condition(again, "Running")["message"] == "generation 2.4, 4 ranks"
+
+
+def test_the_same_facts_make_the_same_status() -> None:
+    asked, shown = job(), [pod("running", "worker-0"), pod("image_pull", "worker-1")]
+    first = status_of(asked, core(), shown, BEFORE)
+    assert status_of(kept(asked, first), core(), shown, NOW) == first
+
+
+@pytest.mark.parametrize(
+    ("phase", "expected", "true"),
+    [
+        ("pending", "Pending", set()),
+        ("running", "Running", {"Running"}),
+        ("restarting", "Restarting", {"Restarting"}),
+        ("suspended", "Suspended", {"Suspended"}),
+        ("succeeded", "Succeeded", {"Succeeded"}),
+        ("failed", "Failed", {"Failed"}),
+        ("stopped", "Stopped", {"Failed"}),
+    ],
+)
+def test_each_phase_makes_one_condition_true(phase: str, expected: str, true: set[str]) -> None:
+    status = status_of(job(), core(phase), [], NOW)
+    assert status["phase"] == expected
+    assert {kind for kind, holds in conditions(status).items() if holds == "True"} == {"Created"} | true
+
+
+def test_a_condition_that_was_true_once_stays_and_says_what_is_instead() -> None:
+    asked = job()
+    first = status_of(asked, core("restarting", faults=[{"kind": "MemberLost"}], message="waiting"), [], BEFORE)
+    assert condition(first, "Restarting")["reason"] == "MemberLost"
+    then = status_of(kept(asked, first), core("running"), [], NOW)
+    assert condition(then, "Restarting") == {
+        "type": "Restarting", "status": "False", "reason": "JobRunning", "message": "", "lastTransitionTime": NOW,
+    }  # fmt: skip
+
+
+def test_a_job_is_scheduled_when_enough_workers_for_a_world_have_a_node() -> None:
+    asked = job({"worker": worker(replicas=3, minReplicas=2)})
+    shown = [pod("running", "worker-0"), pod("unschedulable", "worker-1"), pod("not_looked_at_yet", "worker-2")]
+    status = status_of(asked, core("pending"), shown, NOW)
+    assert condition(status, "Scheduled")["reason"] == "Unschedulable"
+    assert condition(status, "Scheduled")["message"] == (
+        "1 of 3 workers have a node, 2 are needed; worker-1: 0/2 nodes are available: 2 Insufficient lab/slot"
+    )
+    shown[2] = pod("creating", "worker-2")
+    enough = status_of(asked, core("pending"), shown, NOW)
+    assert condition(enough, "Scheduled")["status"] == "True"
+    over = status_of(kept(asked, enough), core("succeeded"), [], "2026-01-01T00:03:00Z")
+    assert condition(over, "Scheduled") == condition(enough, "Scheduled")
+
+
+def test_a_job_that_waits_says_for_whom_and_why() -> None:
+    shown = [pod("image_pull", "worker-0"), pod("config_error", "worker-1"), pod("running", "worker-2")]
+    status = status_of(job(), core("pending", message="waiting for members"), shown, NOW)
+    assert status["message"] == (
+        "waiting for members; worker-0: ImagePullBackOff: the image docker.io/lab/none:1 of main cannot be pulled "
+        "(and 1 more)"
+    )
+
+
+def test_members_of_the_past_are_shown_while_their_pods_are_there() -> None:
+    told = core(members={"worker-0": "failed", "worker-1": "gone", "worker-2": "replaced", "worker-3": "done"})
+    status = status_of(job(), told, [pod("trainer_failed", "worker-0")], NOW)
+    assert [member["id"] for member in status["members"]] == ["worker-0", "worker-3"]
+    assert status["members"][0]["reason"] == "the trainer's container ended"
+
+
+def test_the_status_of_a_large_job_stays_small() -> None:
+    told = core(members={f"worker-{i}": "running" for i in range(10_000)}, faults=[{"kind": "WorkerExited"}] * 200)
+    status = status_of(job(), told, [], NOW)
+    assert len(status["members"]) == MEMBERS_SHOWN
+    assert len(json.dumps(status)) < 100_000
+
+
+def test_what_the_next_master_needs_is_never_lost() -> None:
+    asked = kept(job(), {"saved": {"term": 7}})
+    assert status_of(asked, {}, [], NOW)["saved"] == {"term": 7}
+    assert status_of(asked, core(), [], NOW)["saved"] == {"term": 2, "number": 3}
+
+
+def test_a_job_that_is_over_shows_how_it_ended() -> None:
+    status = status_of(job(), core("failed", exit_code=3, message="Rank 0 ended with code 3."), [], NOW)
+    assert status["exitCode"] == 3
+    assert condition(status, "Failed")["message"] == "Rank 0 ended with code 3."
+
+
+def test_a_spec_that_cannot_be_run_is_a_condition_until_it_can() -> None:
+    asked, problem = job(), "spec.nprocPerNode: 0 must be a whole number from 1"
+    wrong = status_of(asked, {}, [], BEFORE, [problem])
+    assert wrong["phase"] == "Pending"
+    assert wrong["message"] == f"the spec cannot be run: {problem}"
+    assert condition(wrong, "Valid")["status"] == "False"
+    right = status_of(kept(asked, wrong), core(), [], NOW)
+    assert condition(right, "Valid") == {
+        "type": "Valid", "status": "True", "reason": "SpecTaken", "message": "", "lastTransitionTime": NOW,
+    }  # fmt: skip
+
+
+# -- Events -------------------------------------------------------------------------------------------------------
+def event(kind: str = "MemberLost", member: str | None = "worker-1", now: str = NOW, **more: Any) -> Document:
+    made = event_of(more.get("of", job()), kind, f"{member} is lost.", "warning", member, now)
+    assert made is not None
+    return made
+
+
+def test_an_announcement_is_an_event_about_the_job_and_names_the_pod() -> None:
+    made = event()
+    assert made["involvedObject"] == {
+        "apiVersion": "outrider.dev/v1alpha1", "kind": "ElasticJob", "namespace": "research", "name": "mnist",
+        "uid": "job-uid",
+    }  # fmt: skip
+    assert made["related"]["name"] == "mnist-worker-1"
+    assert (made["type"], made["reason"], made["message"]) == ("Warning", "MemberLost", "worker-1 is lost.")
+    assert made["metadata"]["namespace"] == "research"
+    assert made["metadata"]["name"].startswith("mnist.")
+    assert "related" not in event("JobBegan", None)
+
+
+def test_a_member_of_another_owner_has_its_pods_own_name() -> None:
+    adopted = job({"worker": {"replicas": 2}}, adopts={"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "gpt"})
+    assert event(member="gpt-1", of=adopted)["related"]["name"] == "gpt-1"
+
+
+def test_an_announcement_that_is_told_twice_is_one_event_and_what_happens_again_is_another() -> None:
+    assert event()["metadata"]["name"] == event()["metadata"]["name"]
+    names = {
+        event()["metadata"]["name"],
+        event(now=BEFORE)["metadata"]["name"],
+        event("MemberGone")["metadata"]["name"],
+        event(member="worker-2")["metadata"]["name"],
+    }
+    assert len(names) == 4
+
+
+@pytest.mark.parametrize("kind", sorted(QUIET))
+def test_what_is_told_once_a_member_or_once_a_save_is_no_event(kind: str) -> None:
+    assert event_of(job(), kind, "x", "normal", "worker-0", NOW) is None

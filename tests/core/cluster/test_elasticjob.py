@@ -1,0 +1,288 @@
+"""What is wrong with an ElasticJob, and what one means."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from master.core.cluster import durations, quantities
+from master.core.cluster.elasticjob import adopting, key_of, spec_of, validate, with_defaults
+from master.core.cluster.names import Document
+from master.core.spec import JobSpec
+from tests.core.cluster.documents import job, template, worker
+from wire.ids import JobName
+
+
+def with_container(**container: Any) -> Document:
+    found = {"name": "main", "image": "train:1", **container}
+    return job({"worker": {"replicas": 1, "template": {"spec": {"containers": [found]}}}})
+
+
+def with_memory(request: object = None, limit: object = None) -> Document:
+    amounts = {"requests": {"memory": request} if request is not None else {}}
+    return with_container(resources=amounts | {"limits": {"memory": limit} if limit is not None else {}})
+
+
+def test_a_plain_job_is_right() -> None:
+    assert validate(job()) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (job({"worker": worker(minReplicas=5, maxReplicas=4)}),
+         "spec.replicaSpecs.worker.minReplicas: 5 is more than maxReplicas 4"),
+        (job({"worker": worker(replicas=2, minReplicas=3)}),
+         "spec.replicaSpecs.worker.replicas: 2 is less than minReplicas 3"),
+        (job({"worker": worker(replicas=5, maxReplicas=4)}),
+         "spec.replicaSpecs.worker.replicas: 5 is more than maxReplicas 4"),
+        (job({"worker": worker(replicas=0)}),
+         "spec.replicaSpecs.worker.replicas: 0 must be a whole number from 1; spec.suspend: true lets all members go"),
+        (job({"worker": worker(replicas=2.5)}), "spec.replicaSpecs.worker.replicas: 2.5 must be a whole number from 1"),
+        (job({"worker": worker(replicas=True)}), "spec.replicaSpecs.worker.replicas: True must be"),
+        (job({"worker": worker(restartLimit=-1)}),
+         "spec.replicaSpecs.worker.restartLimit: -1 must be a whole number from 0"),
+        (job({"worker": worker(), "helper": worker()}),
+         "spec.replicaSpecs.helper: there is no such role; there are worker, chief, ps, evaluator, master"),
+        (job({"worker": worker(), "Worker": worker()}),
+         "spec.replicaSpecs.Worker: it is the role worker once more, in other letters"),
+        (job({"ps": worker()}), "spec.replicaSpecs.worker: it is missing; every job has workers"),
+        (job({}), "spec.replicaSpecs: it is missing"),
+        (job({"worker": 4}), "spec.replicaSpecs.worker: it must be an object with replicas and template"),
+        (job({"worker": {"replicas": 1}}), "spec.replicaSpecs.worker.template.spec.containers: there is none"),
+        (job({"worker": {"template": template(containers=[])}}),
+         "spec.replicaSpecs.worker.template.spec.containers: there is none"),
+        (job({"worker": {"template": template(containers=[{"name": "main"}])}}),
+         "spec.replicaSpecs.worker.template.spec.containers[0].image: it is missing"),
+        (job({"worker": {"template": template(restartPolicy="Always")}}),
+         "spec.replicaSpecs.worker.template.spec.restartPolicy: Always would start a trainer again that has succeeded"),
+        (with_memory(limit="-5Gi"),
+         "spec.replicaSpecs.worker.template.spec.containers[0].resources.limits.memory: -5Gi must be more than 0"),
+        (with_memory(limit="5 gigs"),
+         "spec.replicaSpecs.worker.template.spec.containers[0].resources.limits.memory: 5 gigs is no amount of memory"),
+        (with_memory("2Gi", "1Gi"),
+         "spec.replicaSpecs.worker.template.spec.containers[0].resources.requests.memory: 2Gi is more than the limit"),
+        (job({"worker": worker(maxMemory="much")}), "spec.replicaSpecs.worker.maxMemory: much is no amount of memory"),
+        (job(nprocPerNode=0), "spec.nprocPerNode: 0 must be a whole number from 1"),
+        (job(nprocPerNode="4"), "spec.nprocPerNode: 4 must be a whole number from 1"),
+        (job(spares=-1), "spec.spares: -1 must be a whole number from 0"),
+        (job({"worker": worker(replicas=4, minReplicas=3)}, nodeUnit=2),
+         "spec.replicaSpecs.worker.minReplicas: 3 is no multiple of nodeUnit 2"),
+        (job(recovery={"silentAfter": "soon"}), "spec.recovery.silentAfter: soon is no duration; write seconds, or"),
+        (job(recovery={"silentAfter": 0}), "spec.recovery.silentAfter: 0 would leave out every member at once"),
+        (job(recovery={"silentAfter": "1m", "replaceAfter": 20}), "spec.recovery.replaceAfter: it is less than"),
+        (job(recovery={"hang": {"init": -1}}), "spec.recovery.hang.init: -1 is no duration"),
+        (job(recovery={"exitCodes": {"retryable": [1, 2], "permanent": [2]}}),
+         "spec.recovery.exitCodes.permanent: 2 is in retryable as well"),
+        (job(recovery={"rules": [{"action": "fail"}]}), "spec.recovery.rules[0]: it has no condition"),
+        (job(recovery={"rules": [{"action": "fail", "logPattern": "("}]}),
+         "spec.recovery.rules[0].logPattern: ( is no regular expression"),
+        (job({"worker": worker(maxReplicas=4)}, scaling={"schedule": [{"cron": "0 8 * * *", "replicas": 8}]}),
+         "spec.scaling.schedule[0].replicas: 8 is more than maxReplicas 4"),
+        (job(name="a" * 52), "metadata.name: with '-worker-' and an id of up to 5 digits it has 65 characters"),
+        (job({"worker": worker(), "ps": worker()}, name="7b"), "metadata.name: 7b begins the names of Services"),
+        (job(adopts={"apiVersion": "batch/v1", "kind": "Job", "name": "x"}),
+         "spec.replicaSpecs.worker.template: a job that adopts the pods of another owner makes none itself"),
+        (job({"worker": {"replicas": 1}}, adopts={"kind": "Job", "name": "x"}),
+         "spec.adopts.apiVersion: it is missing"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_the_path_of_the_field(wrong: Document, said: str) -> None:
+    sentences = validate(wrong)
+    assert any(sentence.startswith(said) for sentence in sentences), sentences
+    assert len(sentences) == 1
+
+
+def test_the_longest_name_that_still_fits_is_right() -> None:
+    assert validate(job(name="a" * 50)) == []
+
+
+def test_a_job_may_have_every_role_in_any_letters() -> None:
+    assert validate(job({role: worker() for role in ("Worker", "CHIEF", "Ps", "evaluator", "Master")})) == []
+
+
+def test_what_its_pods_were_made_with_cannot_be_changed_while_they_run() -> None:
+    old, new = job(nprocPerNode=2), job(nprocPerNode=4)
+    assert validate(new, old)[0].startswith("spec.nprocPerNode: it cannot be changed while the job runs")
+    old["spec"]["suspend"] = True
+    assert validate(new, old) == []
+
+
+def test_the_owner_cannot_be_changed() -> None:
+    adopts = {"apiVersion": "batch/v1", "kind": "Job", "name": "x"}
+    old = job({"worker": {"replicas": 1}}, adopts=adopts)
+    new = job({"worker": {"replicas": 1}}, adopts={**adopts, "name": "y"})
+    assert validate(new, old) == ["spec.adopts: it cannot be changed; a job keeps the owner of its pods"]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = ("replicaSpecs", "nprocPerNode", "nodeUnit", "spares", "recovery", "scaling", "adopts", "suspend", "hang",
+          "exitCodes", "rules", "schedule", "worker", "PS", "template", "spec", "containers", "resources", "limits",
+          "memory", "replicas", "minReplicas", "maxReplicas", "retryable", "permanent", "logPattern")  # fmt: skip
+shapes = st.recursive(
+    json_values,
+    lambda inner: st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5) | st.lists(inner, max_size=2),
+    max_leaves=12,
+)
+
+
+@given(shapes)
+def test_no_shape_of_a_spec_breaks_the_check(spec: object) -> None:
+    broken = {"metadata": {"name": "x"}, "spec": spec}
+    assert all(isinstance(sentence, str) for sentence in validate(broken, job()))
+    if not isinstance(spec, dict):
+        return
+    with_defaults(broken, job())
+
+
+# -- defaults -----------------------------------------------------------------------------------------------------
+def test_roles_are_stored_in_lower_case_with_their_replicas_and_no_other_size() -> None:
+    before = job({"Worker": worker(maxReplicas=6), "PS": worker(minReplicas=2)})
+    kept = deepcopy(before)
+    roles = with_defaults(before)["spec"]["replicaSpecs"]
+    assert before == kept
+    assert {role: spec["replicas"] for role, spec in roles.items()} == {"worker": 6, "ps": 2}
+    assert "minReplicas" not in roles["worker"]
+    assert "maxReplicas" not in roles["ps"]
+
+
+@pytest.mark.parametrize("order", [("worker", "Worker"), ("Worker", "worker")])
+def test_a_role_that_is_applied_again_in_other_letters_is_what_the_user_says_now(order: tuple[str, str]) -> None:
+    stored = with_defaults(job({"Worker": worker(replicas=2)}))
+    sizes = {"worker": 2, "Worker": 3}
+    merged = job({role: worker(replicas=sizes[role]) for role in order})
+    assert with_defaults(merged, stored)["spec"]["replicaSpecs"]["worker"]["replicas"] == 3
+
+
+def test_defaults_are_made_once() -> None:
+    once = with_defaults(job({"Worker": worker()}))
+    assert with_defaults(once, once) == once
+
+
+# -- meaning ------------------------------------------------------------------------------------------------------
+def test_a_job_with_nothing_but_replicas_has_that_size() -> None:
+    assert spec_of(job()) == JobSpec(JobName("research/mnist"), 4, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("given_sizes", "meant"),
+    [
+        ({}, (1, 1, 1)),
+        ({"replicas": 4}, (4, 4, 4)),
+        ({"minReplicas": 2}, (2, 2, 2)),
+        ({"maxReplicas": 8}, (8, 8, 8)),
+        ({"minReplicas": 2, "maxReplicas": 8}, (2, 8, 8)),
+        ({"minReplicas": 2, "maxReplicas": 8, "replicas": 4}, (2, 8, 4)),
+    ],
+)
+def test_sizes_that_are_left_out_follow_from_the_others(
+    given_sizes: dict[str, int], meant: tuple[int, int, int]
+) -> None:
+    asked = job({"worker": worker(**given_sizes)})
+    assert validate(asked) == []
+    for form in (asked, with_defaults(asked)):
+        spec = spec_of(form)
+        assert (spec.min_members, spec.max_members, spec.replicas) == meant
+
+
+def test_everything_that_a_user_may_ask_for_reaches_the_core() -> None:
+    asked = job(
+        {"Worker": worker(replicas=4, restartLimit=0)},
+        nprocPerNode=8,
+        nodeUnit=2,
+        spares=1,
+        maxRestarts=0,
+        recovery={
+            "silentAfter": 5,
+            "replaceAfter": "1m30s",
+            "stopGrace": "500ms",
+            "handlerGrace": 1,
+            "saveGrace": "2m",
+            "growPatience": "1h",
+            "startPatience": 2.5,
+        },
+    )
+    assert spec_of(asked) == JobSpec(
+        JobName("research/mnist"), 4, 4, 4, nproc=8, node_unit=2, spares=1, max_restarts=0, relaunch_limit=0,
+        silent_after=5.0, replace_after=90.0, stop_grace=0.5, handler_grace=1.0, save_grace=120.0, grow_patience=3600.0,
+        start_patience=2.5, max_restarts_asked=True,
+    )  # fmt: skip
+
+
+def test_the_key_of_a_job_names_its_namespace() -> None:
+    assert key_of(job()) == "research/mnist"
+    assert key_of({"metadata": {"name": "x"}}) == "default/x"
+
+
+# -- other owners -------------------------------------------------------------------------------------------------
+OWNER = {
+    "apiVersion": "apps/v1",
+    "kind": "StatefulSet",
+    "metadata": {"name": "gpt", "namespace": "research", "uid": "owner-uid"},
+}
+
+
+def test_an_owner_is_stood_for_by_a_job_of_its_size_that_goes_with_it() -> None:
+    made = adopting(OWNER, 3, {"metadata": {"name": "gpt-0", "namespace": "research"}})
+    assert made["metadata"] == {
+        "name": "gpt",
+        "namespace": "research",
+        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "gpt", "uid": "owner-uid"}],
+    }
+    assert validate(made) == []
+    assert spec_of(made) == JobSpec(JobName("research/gpt"), 3, 3, 3, is_adopted=True)
+
+
+def test_annotations_of_a_pod_hold_for_its_job() -> None:
+    notes = {"min": "2", "max": "5", "nproc-per-node": "4", "spares": "1", "max-restarts": "0", "node-check": "true"}
+    pod = {"metadata": {"name": "gpt-0", "labels": {"outrider.dev/job": "named"},
+                        "annotations": {f"outrider.dev/{note}": value for note, value in notes.items()}}}  # fmt: skip
+    made = adopting(OWNER, 3, pod)
+    assert made["metadata"]["name"] == "named"
+    assert made["spec"]["nodeCheck"] == {"enabled": True}
+    assert validate(made) == []
+    assert spec_of(made) == JobSpec(JobName("research/named"), 2, 5, 3, nproc=4, spares=1, max_restarts=0,
+                                    is_adopted=True, max_restarts_asked=True)  # fmt: skip
+
+
+@pytest.mark.parametrize("note", ["", "none", "-1", "1.5", "9", "0"])
+def test_an_annotation_that_cannot_be_meant_is_left_aside(note: str) -> None:
+    pod = {"metadata": {"name": "gpt-0", "annotations": {"outrider.dev/min": note}}}
+    made = adopting(OWNER, 3, pod)
+    assert validate(made) == []
+    assert spec_of(made).min_members == 3
+
+
+# -- amounts and durations ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [("0", 0), ("1Ki", 1024), ("1.5Gi", 3 << 29), ("500M", 500_000_000), (".5k", 500), ("1e3", 1000), ("1E3", 1000),
+     ("2E", 2 * 10**18), ("1Ei", 1 << 60), ("1500m", 2), (128974848, 128974848), (1.5, 2), ("-1Mi", -(1 << 20)),
+     ("+1", 1), ("1 Gi", None), ("Gi", None), ("", None), ("1gi", None), (None, None), (True, None), ([], None),
+     ("1e999999999", None), ("0x10", None), ("١", None)],
+)  # fmt: skip
+def test_amounts_of_memory(text: object, amount: int | None) -> None:
+    assert quantities.parsed(text) == amount
+
+
+@given(st.integers(min_value=0, max_value=1 << 60))
+def test_an_amount_that_is_written_reads_the_same(amount: int) -> None:
+    assert quantities.parsed(quantities.written(amount)) == amount
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [(0, 0.0), (3, 3.0), (2.5, 2.5), ("90", 90.0), ("10m", 600.0), ("1h30m", 5400.0), ("500ms", 0.5), ("1.5s", 1.5),
+     ("1m30s", 90.0), (-1, None), ("-1s", None), ("", None), ("soon", None), ("10m30", None), ("1d", None),
+     (True, None), (None, None), (float("inf"), None), (float("nan"), None), ([], None)],
+)  # fmt: skip
+def test_durations(text: object, seconds: float | None) -> None:
+    assert durations.parsed(text) == seconds

@@ -1,0 +1,483 @@
+"""Members' pods: how they are made, and what the core is told of those that Kubernetes shows."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from master.core.actions import CreatePod
+from master.core.cluster import containers, pods
+from master.core.cluster.names import Document
+from master.core.events import PodSeen
+from tests.core.cluster.documents import SEEN, job, recorded, template, worker
+from wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
+
+# -- reading ------------------------------------------------------------------------------------------------------
+STANDINGS: list[tuple[str, str, str, int | None]] = [
+    ("not_looked_at_yet", "pending", "", None),
+    ("creating", "pending", "", None),
+    ("unschedulable", "pending", "0/2 nodes are available: 2 Insufficient lab/slot", None),
+    ("image_never", "pending",
+     'ErrImageNeverPull: Container image "docker.io/lab/none:1" is not present with pull policy of Never', None),
+    ("image_pull", "pending", "ImagePullBackOff: the image docker.io/lab/none:1 of main cannot be pulled", None),
+    ("image_pull_back_off", "pending",
+     "ImagePullBackOff: the image docker.io/lab/none:1 of main cannot be pulled", None),
+    ("image_name", "pending", "InvalidImageName: Failed to apply default image tag ...", None),
+    ("config_error", "pending", 'CreateContainerConfigError: configmap "none" not found', None),
+    ("init_loop", "pending", "the container outrider-hooks ended with exit code 7; that was time 5", None),
+    ("init_failed", "failed", "the container outrider-hooks ended", 7),
+    ("running", "running", "", None),
+    ("trainer_just_failed_on_failure", "running",
+     "RestartedTrainer: its container ended with exit code 1; that was time 2", None),
+    ("trainer_crash_loop", "running", "RestartedTrainer: its container ended with exit code 1; that was time 2", None),
+    ("trainer_crash_loop_at_last", "failed", "the trainer's container ended; that was time 5", 1),
+    ("bad_command_on_failure", "running",
+     "RestartedTrainer: its container ended with exit code 128 (StartError): failed to create containerd task: ...",
+     None),
+    ("bad_command", "failed", "the trainer's container ended (StartError): failed to create containerd task: ...", 128),
+    ("trainer_always", "running", "RestartedTrainer: its container ended with exit code 0; that was time 5", None),
+    ("trainer_done", "succeeded", "the trainer's container ended", 0),
+    ("trainer_done_on_failure", "succeeded", "the trainer's container ended", 0),
+    ("trainer_done_sidecar_failed", "succeeded", "the trainer's container ended", 0),
+    ("all_done", "succeeded", "the trainer's container ended", 0),
+    ("trainer_failed", "failed", "the trainer's container ended", 3),
+    ("all_failed", "failed", "the trainer's container ended", 4),
+    ("out_of_memory", "failed", "the trainer's container ended (OOMKilled)", 137),
+    ("out_of_memory_loop", "failed", "the trainer's container ended (OOMKilled); that was time 5", 137),
+    ("sidecar_down", "running",
+     "RestartedSidecar: its container ended with exit code 9; that was the first time", None),
+    ("sidecar_loop", "running", "RestartedSidecar: its container ended with exit code 1; that was time 5", None),
+    ("sidecar_back", "running", "", None),
+    ("sidecar_ended", "running",
+     "SidecarEnded: its container ended with exit code 1, and is not started again", None),
+    ("evicted_for_its_volume", "failed", 'Evicted: Usage of EmptyDir volume "v" exceeds the limit "1Mi"', None),
+    ("deadline", "failed",
+     "DeadlineExceeded: Pod was active on the node longer than the specified deadline", None),
+    ("out_of_cpu", "failed", "OutOfcpu: Pod Node didn't have enough resource: ...", None),
+    ("terminating", "terminating", "it was deleted with 60 s of grace", None),
+    ("terminating_trainer_ended", "terminating", "it was deleted with 60 s of grace", 143),
+]  # fmt: skip
+
+
+def standing(pod: Document) -> tuple[str, str, int | None]:
+    found = pods.seen(pod)
+    assert found is not None
+    return found.phase, found.reason, found.exit_code
+
+
+@pytest.mark.parametrize(("name", "phase", "reason", "code"), STANDINGS, ids=[entry[0] for entry in STANDINGS])
+def test_a_recorded_pod_is_seen_as_what_it_is(name: str, phase: str, reason: str, code: int | None) -> None:
+    found = standing(recorded(name))
+    beginning, is_cut, _nothing = reason.partition("...")
+    assert found == (phase, found[1] if is_cut else reason, code)
+    assert found[1].startswith(beginning)
+
+
+def test_every_recorded_pod_is_in_the_table() -> None:
+    assert {path.stem for path in SEEN.glob("*.json")} == {name for name, *_ in STANDINGS}
+
+
+def test_the_core_is_told_who_the_pod_is_and_where() -> None:
+    pod = recorded("running")
+    assert pods.seen(pod) == PodSeen(
+        MemberId("worker-0"), PodUid(pod["metadata"]["uid"]), Role("worker"), RankIndex(0), "running", node="node-1"
+    )
+    assert pods.job_of(pod) == "research/mnist"
+
+
+def test_only_a_pod_for_which_there_is_no_room_is_unschedulable() -> None:
+    seen = {path.stem: pods.seen(recorded(path.stem)) for path in SEEN.glob("*.json")}
+    assert [name for name, pod in sorted(seen.items()) if pod is not None and pod.unschedulable] == ["unschedulable"]
+
+
+def test_a_pod_that_is_held_back_by_a_scheduling_gate_is_not_waited_for() -> None:
+    pod = recorded("unschedulable")
+    pod["status"]["conditions"][0] |= {"reason": "SchedulingGated", "message": ""}
+    found = pods.seen(pod)
+    assert found is not None
+    assert (found.phase, found.reason, found.unschedulable) == ("pending", "SchedulingGated", True)
+
+
+def test_a_spare_has_no_rank_index_and_another_owners_pod_is_the_member_of_its_own_name() -> None:
+    pod = recorded("running")
+    for label in ("rank-index", "member", "id", "role"):
+        del pod["metadata"]["labels"][f"outrider.dev/{label}"]
+    found = pods.seen(pod)
+    assert found is not None
+    assert (found.member, found.role, found.rank_index) == ("mnist-worker-0", "worker", None)
+
+
+def test_a_pod_of_no_job_is_nobody() -> None:
+    pod = recorded("running")
+    del pod["metadata"]["labels"]["outrider.dev/job"]
+    assert (pods.seen(pod), pods.job_of(pod), pods.member_of(pod)) == (None, None, None)
+    assert pods.seen({"metadata": {"name": "x"}}) is None
+
+
+def test_another_owners_pod_that_crashes_again_and_again_is_left_to_its_owner() -> None:
+    pod = recorded("trainer_crash_loop_at_last")
+    del pod["metadata"]["labels"]["outrider.dev/member"]
+    phase, reason, _ = standing(pod)
+    assert phase == "running"
+    assert reason.startswith("RestartedTrainer")
+
+
+def trainer(pod: Document) -> Document:
+    return next(status for status in pod["status"]["containerStatuses"] if status["name"] == "main")
+
+
+def test_a_trainer_that_ran_long_before_it_crashed_once_more_is_started_again() -> None:
+    pod = recorded("trainer_crash_loop_at_last")
+    trainer(pod)["lastState"]["terminated"]["startedAt"] = "2026-11-21T06:00:00Z"
+    assert standing(pod)[0] == "running"
+
+
+def test_a_trainer_that_is_killed_again_and_again_does_not_crash_by_itself() -> None:
+    pod = recorded("trainer_crash_loop_at_last")
+    trainer(pod)["lastState"]["terminated"]["exitCode"] = 137
+    assert standing(pod)[0] == "running"
+
+
+def test_between_two_restarts_nothing_seems_to_change() -> None:
+    """The kubelet shows each as terminated first and as waiting for the back-off then."""
+    first, then = recorded("trainer_just_failed_on_failure"), recorded("trainer_crash_loop")
+    assert pods.seen(first) == pods.seen(then)
+    assert pods.seen(recorded("image_pull")) is not None
+    assert standing(recorded("image_pull")) == standing(recorded("image_pull_back_off"))
+
+
+def test_a_native_sidecar_is_found_among_the_init_containers() -> None:
+    """As Kubernetes from 1.29 on shows it."""
+    pod = recorded("sidecar_down")
+    sidecar = pod["spec"]["containers"].pop()
+    pod["spec"]["initContainers"].append({**sidecar, "restartPolicy": "Always"})
+    pod["spec"]["restartPolicy"] = "Never"
+    down = next(s for s in pod["status"]["containerStatuses"] if s["name"] == "outrider-sidecar")
+    pod["status"]["containerStatuses"].remove(down)
+    pod["status"]["initContainerStatuses"].append(down)
+    assert standing(pod)[1].startswith("RestartedSidecar: its container ended with exit code 9")
+
+
+def test_a_pod_without_a_sidecar_says_so() -> None:
+    pod = recorded("running")
+    pod["spec"]["containers"].pop()
+    pod["metadata"]["annotations"] = {}
+    pod["status"]["containerStatuses"] = [trainer(pod)]
+    assert standing(pod)[1].startswith("NotInjected: ")
+
+
+def test_the_container_that_the_annotation_names_is_the_trainer() -> None:
+    pod = recorded("running")
+    pod["spec"]["containers"].insert(0, {"name": "logs", "image": "logs:1"})
+    ended = {"name": "logs", "restartCount": 0, "state": {"terminated": {"exitCode": 1}}}
+    pod["status"]["containerStatuses"].append(ended)
+    pod["spec"]["restartPolicy"] = "Never"
+    assert standing(pod)[0] == "failed"
+    pod["metadata"]["annotations"]["outrider.dev/container"] = "main"
+    assert standing(pod)[0] == "running"
+
+
+def taken(**status: Any) -> Document:
+    pod = recorded("evicted_for_its_volume")
+    pod["status"] |= status
+    return pod
+
+
+def disrupted(reason: str, **metadata: Any) -> Document:
+    pod = recorded("running")
+    pod["metadata"] |= metadata
+    pod["status"]["conditions"].append(
+        {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "a pod of higher priority."}
+    )
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("pod", "is_taken"),
+    [
+        (taken(), False),
+        (taken(message="The node was low on resource: memory. Container main was using 9Gi."), True),
+        (taken(reason="NodeShutdown", message="Pod was terminated in response to imminent node shutdown."), True),
+        (taken(reason="Preempting", message="Preempted in order to admit critical pod"), True),
+        (recorded("deadline"), False),
+        (recorded("out_of_cpu"), False),
+        (recorded("trainer_failed"), False),
+        (disrupted("PreemptionByScheduler"), True),
+        (disrupted("SomethingElse"), False),
+    ],
+)
+def test_who_lost_its_machine_is_told_from_who_broke_a_limit(pod: Document, is_taken: bool) -> None:
+    assert pods.is_taken(pod) is is_taken
+
+
+def test_an_evicted_trainer_has_not_succeeded_whatever_its_exit_code_is() -> None:
+    pod = recorded("all_done")
+    pod["status"] |= {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
+    assert standing(pod) == ("failed", "Evicted: The node was low on resource: memory", 0)
+
+
+def test_a_pod_of_a_lost_node_still_counts_as_running() -> None:
+    """It may train on behind a broken network: its silence is judged, with witnesses."""
+    pod = recorded("running")
+    message = "Node node-2 which was running pod mnist-worker-0 is unresponsive"
+    pod["status"] |= {"reason": "NodeLost", "message": message}
+    assert standing(pod) == ("running", f"NodeLost: {message}", None)
+    pod["metadata"] |= {"deletionTimestamp": "2026-11-21T07:00:00Z", "deletionGracePeriodSeconds": 30}
+    assert standing(pod) == ("terminating", f"it was deleted with 30 s of grace: NodeLost: {message}", None)
+
+
+def test_a_pod_that_must_make_room_says_for_whom() -> None:
+    when = {"deletionTimestamp": "2026-11-21T07:00:00Z", "deletionGracePeriodSeconds": 5}
+    expected = "it was deleted with 5 s of grace: PreemptionByScheduler: a pod of higher priority"
+    assert standing(disrupted("PreemptionByScheduler", **when)) == ("terminating", expected, None)
+
+
+def test_a_pod_whose_sidecar_runs_on_is_not_over() -> None:
+    is_over = {
+        name: pods.is_over(recorded(name)) for name in ("all_done", "trainer_done", "trainer_crash_loop_at_last")
+    }
+    assert is_over == {"all_done": True, "trainer_done": False, "trainer_crash_loop_at_last": False}
+
+
+def test_a_long_message_is_cut_to_one_line() -> None:
+    pod = recorded("unschedulable")
+    pod["status"]["conditions"][0]["message"] = "no room\n" * 100
+    reason = standing(pod)[1]
+    assert "\n" not in reason
+    assert len(reason) == containers.SENTENCE
+
+
+states = st.one_of(
+    st.just({}),
+    st.builds(lambda: {"running": {"startedAt": "2026-01-01T00:00:00Z"}}),
+    st.builds(lambda r: {"waiting": {"reason": r}}, st.sampled_from(
+        ["ContainerCreating", "CrashLoopBackOff", "ImagePullBackOff", "RunContainerError"])),
+    st.builds(lambda c, r: {"terminated": {"exitCode": c, "reason": r}}, st.sampled_from([0, 1, 137]),
+              st.sampled_from(["Completed", "Error", "OOMKilled", "ContainerStatusUnknown"])),
+)  # fmt: skip
+
+
+@given(
+    st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "Unknown", None]),
+    st.sampled_from(["Never", "OnFailure", "Always", None]),
+    st.lists(st.tuples(st.sampled_from(["main", "outrider-sidecar", "outrider-hooks"]), states, states,
+                       st.integers(0, 9)), max_size=3),
+    st.booleans(),
+)  # fmt: skip
+def test_every_pod_is_in_one_of_the_five_phases(
+    phase: str | None, policy: str | None, statuses: list[tuple[str, Document, Document, int]], is_deleted: bool
+) -> None:
+    pod = recorded("running")
+    pod["spec"]["restartPolicy"] = policy
+    pod["status"] = {"phase": phase, "containerStatuses": [
+        {"name": name, "state": state, "lastState": last, "restartCount": count}
+        for name, state, last, count in statuses
+    ]}  # fmt: skip
+    if is_deleted:
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    before = json.dumps(pod)
+    found = pods.seen(pod)
+    assert found is not None
+    assert found.phase in ("pending", "running", "terminating", "succeeded", "failed")
+    assert (found.phase == "terminating") is is_deleted
+    assert json.dumps(pod) == before
+    if phase in ("Succeeded", "Failed") and not is_deleted:
+        assert found.phase in ("succeeded", "failed")
+    if found.reason.startswith("Restarted"):
+        assert found.phase == "running"
+
+
+# -- making -------------------------------------------------------------------------------------------------------
+def creation(member: str, rank_index: int | None = 0) -> CreatePod:
+    role = Role(member.rpartition("-")[0])
+    index = None if rank_index is None else RankIndex(rank_index)
+    return CreatePod(MemberId(member), role, index, NO_GENERATION, "")
+
+
+def variables(pod: Document, container: int = 0) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][container]["env"]}
+
+
+def test_a_pod_is_its_roles_template_with_a_name_an_owner_and_who_it_is() -> None:
+    asked = job()
+    kept = deepcopy(asked)
+    pod = pods.pod_of(asked, creation("worker-4", 1), relaunches=2)
+    assert asked == kept
+    assert pod["metadata"] == {
+        "name": "mnist-worker-4",
+        "namespace": "research",
+        "labels": {
+            "outrider.dev/job": "mnist",
+            "outrider.dev/role": "worker",
+            "outrider.dev/member": "worker-4",
+            "outrider.dev/id": "4",
+            "outrider.dev/rank-index": "1",
+            "outrider.dev/relaunches": "2",
+            "outrider.dev/inject": "true",
+        },
+        "annotations": {},
+        "ownerReferences": [
+            {
+                "apiVersion": "outrider.dev/v1alpha1",
+                "kind": "ElasticJob",
+                "name": "mnist",
+                "uid": "job-uid",
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }
+    assert variables(pod) == {"WORKER_TYPE": "worker", "WORKER_ID": "4", "WORKER_RANK": "1", "WORKER_NUM": "4"}
+    assert pods.name_of(asked, MemberId("worker-4")) == pod["metadata"]["name"]
+
+
+def test_a_pod_that_was_made_is_seen_as_the_member_that_was_asked_for() -> None:
+    pod = pods.pod_of(job(), creation("worker-4", 1))
+    pod["metadata"]["uid"] = "u"
+    assert pods.seen(pod) == PodSeen(MemberId("worker-4"), PodUid("u"), Role("worker"), RankIndex(1), "pending")
+
+
+def test_a_spare_has_no_rank() -> None:
+    pod = pods.pod_of(job(), creation("worker-5", None))
+    assert "outrider.dev/rank-index" not in pod["metadata"]["labels"]
+    assert "WORKER_RANK" not in variables(pod)
+
+
+def test_what_the_user_has_set_stays_and_may_be_written_with_our_variables() -> None:
+    own = [{"name": "WORKER_NUM", "value": "7"}, {"name": "LOG", "value": "/logs/$(WORKER_ID)"}]
+    containers_ = [{"name": "main", "image": "i", "env": own}, {"name": "logs", "image": "i"}]
+    made = pods.pod_of(job({"worker": {"template": template(containers=containers_)}}), creation("worker-0"), wanted=9)
+    assert variables(made)["WORKER_NUM"] == "7"
+    assert variables(made, 1)["WORKER_NUM"] == "9"
+    names = [entry["name"] for entry in made["spec"]["containers"][0]["env"]]
+    assert names.index("WORKER_ID") < names.index("LOG")
+
+
+def test_labels_annotations_and_scheduling_of_the_template_are_kept() -> None:
+    gang = {
+        "metadata": {
+            "labels": {"app": "x", "kueue.x-k8s.io/queue-name": "q", "outrider.dev/job": "wrong"},
+            "annotations": {"scheduling.k8s.io/group-name": "g", "outrider.dev/script": "own.py"},
+        },
+        "spec": {
+            **template()["spec"],
+            "schedulerName": "volcano",
+            "priorityClassName": "high",
+            "nodeSelector": {"a": "b"},
+        },
+    }
+    asked = job({"worker": {"template": gang}}, nprocPerNode=8)
+    asked["metadata"]["annotations"] = {"outrider.dev/script": "train.py", "outrider.dev/per-rank": "1", "other": "x"}
+    made = pods.pod_of(asked, creation("worker-0"))
+    assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "q"
+    assert made["metadata"]["labels"]["outrider.dev/job"] == "mnist"
+    assert made["metadata"]["annotations"] == {
+        "scheduling.k8s.io/group-name": "g",
+        "outrider.dev/script": "own.py",
+        "outrider.dev/per-rank": "1",
+        "outrider.dev/nproc-per-node": "8",
+    }
+    assert {field: made["spec"][field] for field in ("schedulerName", "priorityClassName", "nodeSelector")} == {
+        "schedulerName": "volcano",
+        "priorityClassName": "high",
+        "nodeSelector": {"a": "b"},
+    }
+
+
+@pytest.mark.parametrize(("asked", "made"), [(None, "Never"), ("Never", "Never"), ("OnFailure", "OnFailure")])
+def test_a_trainer_that_has_succeeded_is_never_started_again(asked: str | None, made: str) -> None:
+    spec = {} if asked is None else {"restartPolicy": asked}
+    found = pods.pod_of(job({"worker": {"template": template(**spec)}}), creation("worker-0"))
+    assert found["spec"]["restartPolicy"] == made
+
+
+def test_whole_saves_can_be_turned_off() -> None:
+    pod = pods.pod_of(job(recovery={"atomicSave": False}), creation("worker-0"))
+    assert variables(pod)["OUTRIDER_ATOMIC_SAVE"] == "0"
+    assert "OUTRIDER_ATOMIC_SAVE" not in variables(pods.pod_of(job(), creation("worker-0")))
+
+
+def test_a_role_is_found_in_any_letters() -> None:
+    pod = pods.pod_of(job({"worker": worker(), "PS": worker(replicas=2)}), creation("ps-1", 1))
+    assert variables(pod)["WORKER_NUM"] == "2"
+
+
+def terms(pod: Document) -> Any:
+    affinity = pod["spec"]["affinity"]["nodeAffinity"]
+    return affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+
+
+def test_a_pod_keeps_off_the_nodes_that_are_named() -> None:
+    pod = pods.pod_of(job(), creation("worker-0"), avoid=["n2", "n1", "n2"])
+    assert terms(pod) == [{"matchFields": [
+        {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]},
+        {"key": "metadata.name", "operator": "NotIn", "values": ["n2"]},
+    ]}]  # fmt: skip
+    assert "affinity" not in pods.pod_of(job(), creation("worker-0"))["spec"]
+
+
+def test_a_pod_keeps_off_a_node_in_each_of_the_users_own_terms() -> None:
+    own = [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}, {"matchExpressions": [{"key": "tpu"}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": own}},
+                "podAffinity": {"x": 1}}  # fmt: skip
+    asked = job({"worker": {"template": template(affinity=affinity)}})
+    pod = pods.pod_of(asked, creation("worker-0"), avoid=["n1"])
+    assert [term["matchExpressions"][0]["key"] for term in terms(pod)] == ["gpu", "tpu"]
+    assert all(term["matchFields"][0]["values"] == ["n1"] for term in terms(pod))
+    assert pod["spec"]["affinity"]["podAffinity"] == {"x": 1}
+
+
+@pytest.mark.parametrize(
+    ("request_", "limit", "factor", "cap", "now_request", "now_limit"),
+    [
+        ("4Gi", "4Gi", 2.0, None, "8Gi", "8Gi"),
+        ("1Gi", "4Gi", 2.0, "6Gi", "2Gi", "6Gi"),
+        (None, "4Gi", 2.0, None, None, "8Gi"),
+        ("4Gi", None, 1.5, None, "6Gi", None),
+        ("4Gi", "4Gi", 2.0, "2Gi", "4Gi", "4Gi"),
+        (None, None, 2.0, None, None, None),
+        ("500M", "1G", 2.0, None, "1000000000", "1953125Ki"),
+    ],
+)
+def test_memory_grows_up_to_its_cap_and_never_shrinks(
+    request_: str | None,
+    limit: str | None,
+    factor: float,
+    cap: str | None,
+    now_request: str | None,
+    now_limit: str | None,
+) -> None:
+    resources = {
+        "requests": {"cpu": "1"} | ({"memory": request_} if request_ else {}),
+        "limits": {"memory": limit} if limit else {},
+    }
+    others = {"name": "logs", "image": "i", "resources": {"limits": {"memory": "1Gi"}}}
+    spec = template(containers=[{"name": "main", "image": "i", "resources": resources}, others])
+    before = pods.pod_of(job({"worker": {"template": spec}}), creation("worker-0"))
+    after = pods.with_memory(before, "", factor, cap)
+    found = after["spec"]["containers"][0]["resources"]
+    assert (found["requests"].get("memory"), found["limits"].get("memory")) == (now_request, now_limit)
+    assert found["requests"]["cpu"] == "1"
+    assert after["spec"]["containers"][1] == before["spec"]["containers"][1]
+    assert before["spec"]["containers"][0]["resources"] == resources
+
+
+def test_memory_of_a_container_without_resources_is_left_alone() -> None:
+    pod = pods.pod_of(job(), creation("worker-0"))
+    assert pods.with_memory(pod, "main", 2.0) == pod
+
+
+@pytest.mark.parametrize(("role", "port"), [("ps", 2222), ("worker", 3333), ("chief", 3333)])
+def test_a_rank_index_has_one_address_whoever_holds_it(role: str, port: int) -> None:
+    service = pods.service_of(job(), Role(role), RankIndex(0))
+    assert service["metadata"]["name"] == f"mnist-{role}-0"
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert [entry["port"] for entry in service["spec"]["ports"]] == [port]
+    replacement = pods.pod_of(job({role: worker(), "worker": worker()}), creation(f"{role}-2", 0))
+    assert service["spec"]["selector"].items() <= replacement["metadata"]["labels"].items()

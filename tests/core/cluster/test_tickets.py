@@ -1,0 +1,41 @@
+"""What a ticket is good for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from master.core.cluster import tickets
+from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
+from wire.messages import Hello
+
+KEY, NOW = b"k" * 32, 1_700_000_000.0
+HELLO = Hello(JobName("ns/digits"), MemberId("worker-0"), PodUid("u0"), Role("worker"), RankIndex(0), "")
+GOOD = replace(HELLO, ticket=tickets.issue(KEY, HELLO, NOW))
+
+
+def test_a_ticket_is_good_for_its_member_until_it_expires() -> None:
+    assert tickets.is_good(KEY, GOOD, NOW + 3599)
+    assert not tickets.is_good(KEY, GOOD, NOW + 3602)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(GOOD, job=JobName("ns/other")),
+        replace(GOOD, member=MemberId("worker-1")),
+        replace(GOOD, uid=PodUid("u1")),
+        replace(GOOD, ticket=""),
+        replace(GOOD, ticket="nonsense"),
+        replace(GOOD, ticket="9" * 40 + ".00"),
+        replace(GOOD, ticket="9" * 12 + "." + GOOD.ticket.partition(".")[2]),
+        replace(GOOD, ticket=GOOD.ticket + "\udcff"),
+    ],
+)
+def test_and_for_nothing_else(other: Hello) -> None:
+    assert not tickets.is_good(KEY, other, NOW)
+
+
+def test_a_ticket_of_other_masters_is_no_ticket() -> None:
+    assert not tickets.is_good(b"x" * 32, GOOD, NOW)

@@ -1,0 +1,443 @@
+"""A stage for the master's core: well-behaved members, a platform and a disk that answer its actions, on a clock of
+their own.
+
+Nothing here is a mock: the core is driven through `step` alone, with events in the order in which a real shell would
+bring them, and every step is checked against the invariants. A test tells members to crash, freeze or be cut off and
+looks at the actions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Callable, Iterator
+from itertools import count
+
+from master.core import invariants
+from master.core.actions import (
+    Action,
+    Announce,
+    CreatePod,
+    DeletePod,
+    EndJob,
+    ProbeMember,
+    SaveStatus,
+    Send,
+)
+from master.core.events import (
+    Began,
+    Event,
+    MemberProbed,
+    PodGone,
+    PodSeen,
+    PodsListed,
+    SidecarDisconnected,
+    SidecarSaid,
+    StatusSaved,
+    Woke,
+)
+from master.core.reducer import check, next_deadline, step
+from master.core.spec import JobSpec
+from master.core.state import State
+from runtime.journal import line
+from wire.ids import NO_GENERATION, Generation, JobName, MemberId, PodUid, RankIndex, Role
+from wire.messages import (
+    Acknowledged,
+    Answer,
+    Ask,
+    Exited,
+    Finish,
+    FromMaster,
+    FromSidecar,
+    Hello,
+    Probe,
+    Probed,
+    RankProgress,
+    Ready,
+    Report,
+    Saved,
+    Start,
+    Started,
+    Stepped,
+    Stop,
+    Stopped,
+    TrainerLost,
+    WorkerExit,
+)
+
+LATENCY = 0.01
+STEP_SECONDS = 0.1
+START_SECONDS = 3.0
+"""From CreatePod to Ready."""
+
+
+@dataclasses.dataclass
+class Actor:
+    """One member as its sidecar would play it."""
+
+    id: MemberId
+    uid: PodUid
+    rank_index: RankIndex | None
+    session: str = ""
+    port: int = 30000
+    nproc: int = 1
+    running: Generation = NO_GENERATION
+    highest: Generation = NO_GENERATION
+    stopped: Generation = NO_GENERATION
+    start: Start | None = None
+    started_at: float = 0.0
+    base: int = 0
+    frozen: bool = False
+    unheard: bool = False
+    """The master does not hear it, and it does not hear the master; its peers reach it."""
+    gone: bool = False
+    finished: bool = False
+    has_trainer: bool = True
+    stubborn: bool = False
+    """It never says Stopped."""
+    inbox: list[FromMaster] = dataclasses.field(default_factory=list)
+
+    def step_at(self, now: float) -> int:
+        return self.base + int((now - self.started_at) / STEP_SECONDS + 1e-6) if self.running != NO_GENERATION else 0
+
+
+class Play:
+    """A job on its stage. `now` grows only in `run` and `until`."""
+
+    def __init__(self, spec: JobSpec | None = None, *, term: int = 1, saved: dict[str, object] | None = None,
+                 actors: dict[str, Actor] | None = None, now: float = 0.0, master: str = "m1") -> None:  # fmt: skip
+        self.spec = spec or job()
+        self.state = State()
+        self.now = now
+        self.actions: list[Action] = []
+        self.lines: list[str] = []
+        self.actors: dict[str, Actor] = actors or {}
+        self.saved: dict[str, object] | None = saved
+        self.term = term
+        self.master = master
+        self.creates_pods = True
+        self.saves_status = True
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        self._sessions = count()
+        self._uids = count()
+        self.tell(Began(term, self.spec, saved, 1_700_000_000.0 + now))
+        alive = tuple(self._pod(a) for a in self.actors.values() if not a.gone)
+        self.after(LATENCY, lambda: self.tell(PodsListed(alive)))
+        for actor in list(self.actors.values()):
+            if not actor.gone:
+                self.after(0.1, lambda actor=actor: self.connect(actor))
+                self.after(0.2, lambda actor=actor: self.report(actor))
+
+    # -- driving ----------------------------------------------------------------------------------------------------
+    def tell(self, event: Event) -> list[Action]:
+        """One step of the core; what it wants done is done."""
+        if not self._is_report(event) and not isinstance(event, Woke):
+            shown = dataclasses.replace(event, saved={}) if isinstance(event, Began) and event.saved else event
+            self.lines.append(line(self.now, ">", shown))
+        actions = step(self.state, event, self.now)
+        check(self.state)
+        invariants.check_actions(self.state, actions)
+        self.actions.extend(actions)
+        for action in actions:
+            self.lines.append(line(self.now, "<", _short(action)))
+            self._perform(action)
+        return actions
+
+    def after(self, seconds: float, do: Callable[[], None]) -> None:
+        heapq.heappush(self._queue, (self.now + seconds, next(self._order), do))
+
+    def run(self, seconds: float) -> None:
+        """Lets so much time pass."""
+        self.until(lambda: False, seconds, must=False)
+
+    def until(self, is_true: Callable[[], bool], limit: float = 60.0, *, must: bool = True) -> float:
+        """Runs until something is true; returns how long it took."""
+        begun = self.now
+        end = self.now + limit
+        while not is_true():
+            deadline = next_deadline(self.state)
+            moments = [self._queue[0][0]] if self._queue else []
+            due = min([*moments, *([deadline] if deadline is not None else [])], default=float("inf"))
+            if due > end:
+                self.now = end
+                assert not must, "it did not come true in time:\n" + "\n".join(self.lines[-40:])
+                break
+            self.now = max(self.now, due)
+            if self._queue and self._queue[0][0] <= self.now:
+                heapq.heappop(self._queue)[2]()
+            else:
+                self.tell(Woke())
+        return self.now - begun
+
+    def until_running(self, members: int | None = None, limit: float = 60.0) -> float:
+        """Until the whole of a world has acknowledged its Start."""
+        return self.until(lambda: self.is_running(members), limit)
+
+    def until_next(self, members: int | None = None, limit: float = 60.0) -> float:
+        """Until a generation after the present one runs."""
+        number = self.state.number
+        return self.until(lambda: self.is_running(members) and self.state.number > number, limit)
+
+    def is_running(self, members: int | None = None) -> bool:
+        world = self.state.world
+        if world is None or self.state.stage != "running" or len(world.started) != len(world.places):
+            return False
+        return members is None or len(world.places) == members
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+    def __getitem__(self, member: str) -> Actor:
+        return self.actors[member]
+
+    @property
+    def generation(self) -> Generation:
+        return self.state.generation
+
+    @property
+    def world(self) -> list[str]:
+        return list(self.state.world.places) if self.state.world is not None else []
+
+    def announced(self, kind: str) -> list[Announce]:
+        return [a for a in self.actions if isinstance(a, Announce) and a.kind == kind]
+
+    def sent(self, kind: type, member: str | None = None) -> list[Send]:
+        return [a for a in self.actions if isinstance(a, Send) and isinstance(a.message, kind)
+                and (member is None or a.member == member)]  # fmt: skip
+
+    def deleted(self) -> list[str]:
+        return [a.member for a in self.actions if isinstance(a, DeletePod)]
+
+    def ended(self) -> EndJob | None:
+        return next((a for a in self.actions if isinstance(a, EndJob)), None)
+
+    def step(self) -> int:
+        return max((a.step_at(self.now) for a in self.actors.values()), default=0)
+
+    # -- what happens to members ------------------------------------------------------------------------------------
+    def crash(self, member: str, *, signal: int | None = 9, code: int | None = None, error: str = "", message: str = "",
+              at_import: bool = False, step: int | None = None, local_rank: int = 0) -> list[Action]:  # fmt: skip
+        """One worker process ends badly."""
+        actor = self[member]
+        made = actor.step_at(self.now) if step is None else step
+        end = WorkerExit(local_rank, 5, code, None if code is not None else signal, False, 0.0, made,
+                         error, message, "train.py:7 main" if error else "", "Traceback …" if error else "",
+                         at_import)  # fmt: skip
+        return self.say(actor, Exited(actor.running, (end,), actor.nproc - 1))
+
+    def done(self, member: str) -> list[Action]:
+        actor = self[member]
+        actor.finished, generation = True, actor.running
+        actor.running = NO_GENERATION
+        ends = tuple(WorkerExit(i, 5 + i, 0) for i in range(actor.nproc))
+        return self.say(actor, Exited(generation, ends, 0))
+
+    def lose(self, member: str, reason: str = "killed", exit_code: int | None = None) -> list[Action]:
+        """The whole pod is gone."""
+        actor = self[member]
+        actor.gone = True
+        return self.tell(PodGone(actor.id, actor.uid, reason, exit_code))
+
+    def lose_trainer(self, member: str) -> None:
+        """The template dies and comes back after a while."""
+        actor = self[member]
+        generation, actor.running = actor.running, NO_GENERATION
+        actor.has_trainer = False
+        self.say(actor, TrainerLost("the template was killed by SIGKILL", generation))
+        self.after(START_SECONDS, lambda: self._restart_trainer(actor))
+
+    def _restart_trainer(self, actor: Actor) -> None:
+        actor.has_trainer = True
+        self.say_ready(actor)
+
+    def freeze(self, member: str) -> None:
+        self[member].frozen = True
+
+    def thaw(self, member: str) -> None:
+        actor = self[member]
+        actor.frozen = False
+        for message in actor.inbox:
+            self.after(LATENCY, lambda message=message: self._obey(actor, message))
+        actor.inbox.clear()
+        if not actor.session:
+            self.connect(actor)
+        self.report(actor)
+
+    def save(self, member: str, path: str = "/data/ckpt.pt") -> list[Action]:
+        actor = self[member]
+        return self.say(actor, Saved(actor.running, path, actor.step_at(self.now)))
+
+    def reconnect(self, member: str, highest: Generation | None = None) -> None:
+        """The connection breaks and a new one comes."""
+        actor = self[member]
+        self.tell(SidecarDisconnected(actor.session))
+        self.after(0.5, lambda: self.connect(actor, highest))
+
+    # -- the sidecar's side -----------------------------------------------------------------------------------------
+    def connect(self, actor: Actor, highest: Generation | None = None) -> None:
+        if actor.gone or actor.frozen or actor.unheard:
+            return
+        actor.session = f"{self.master}-{next(self._sessions)}"
+        hello = Hello(self.spec.name, actor.id, actor.uid, Role("worker"), actor.rank_index, "token", probe_port=9000,
+                      running=actor.running, highest=actor.highest if highest is None else highest,
+                      finished=actor.finished)  # fmt: skip
+        self.tell(SidecarSaid(actor.session, hello))
+        if actor.running == NO_GENERATION and not actor.finished:
+            self.say_ready(actor)
+
+    def say(self, actor: Actor, message: FromSidecar) -> list[Action]:
+        if actor.gone or actor.frozen or actor.unheard or not actor.session:
+            return []
+        return self.tell(SidecarSaid(actor.session, message))
+
+    def say_ready(self, actor: Actor) -> None:
+        if not actor.has_trainer:
+            return
+        actor.port += 1
+        self.say(actor, Ready(actor.port, actor.nproc, "T0", "the template is parked", 77, actor.stopped))
+
+    def report(self, actor: Actor) -> None:
+        if actor.gone or self.state.stage == "ended":
+            return
+        made = actor.step_at(self.now)
+        ranks = (RankProgress(0, made, 0.0, "step" if made > actor.base else "init", STEP_SECONDS),)
+        running = actor.running != NO_GENERATION
+        said = "running" if running else ("done" if actor.finished else "ready")
+        self.say(actor, Report(actor.running, said, made, STEP_SECONDS if made else 0.0,
+                               ranks=ranks if running else ()))  # fmt: skip
+        self.after(1.0, lambda: self.report(actor))
+
+    def _obey(self, actor: Actor, message: FromMaster) -> None:
+        if actor.gone:
+            return
+        if actor.frozen:
+            actor.inbox.append(message)
+            return
+        match message:
+            case Start():
+                self._start(actor, message)
+            case Stop():
+                self._stop(actor, message)
+            case Finish():
+                self.say(actor, Acknowledged(message.order))
+            case Probe():
+                self._probe(actor, message)
+            case Ask():
+                self.say(actor, Answer(message.order, "{}"))
+            case _:
+                pass
+
+    def _start(self, actor: Actor, start: Start) -> None:
+        if start.generation < actor.highest:
+            return
+        assert actor.running in (NO_GENERATION, start.generation), "the old workers live"
+        if actor.running == NO_GENERATION:
+            actor.running = actor.highest = start.generation
+            actor.start, actor.started_at = start, self.now
+            actor.base = max((made for _path, made in start.saves), default=0)
+            if start.high_step:
+                missing = start.high_step + 1 - actor.base
+                self.after(missing * STEP_SECONDS, lambda: self._beyond(actor, start))
+        self.say(actor, Started(start.order, start.generation, (5,) * actor.nproc))
+
+    def _beyond(self, actor: Actor, start: Start) -> None:
+        if actor.running == start.generation:
+            self.say(actor, Stepped(start.generation, start.high_step + 1, 0.0))
+
+    def _stop(self, actor: Actor, stop: Stop) -> None:
+        if actor.stubborn:
+            return
+        made = actor.step_at(self.now)
+        if actor.running <= stop.generation:
+            actor.running = NO_GENERATION
+        actor.highest = max(actor.highest, stop.generation)
+        actor.stopped = max(actor.stopped, stop.generation)
+        actor.finished = False
+        self.say(actor, Stopped(stop.order, stop.generation, made, 0.05))
+        self.say_ready(actor)
+
+    def _probe(self, actor: Actor, probe: Probe) -> None:
+        target = self.actors.get(probe.member)
+        reachable = target is not None and not target.gone and not target.frozen
+        delay = LATENCY if reachable else probe.seconds
+        self.after(delay, lambda: (self.say(actor, Probed(probe.order, probe.member, reachable)), None)[1])
+
+    # -- the platform and the disk ----------------------------------------------------------------------------------
+    def _perform(self, action: Action) -> None:
+        match action:
+            case Send():
+                actor = self.actors.get(action.member)
+                if actor is not None and actor.session == action.session and not actor.unheard:
+                    self.after(LATENCY, lambda: self._obey(actor, action.message))
+            case SaveStatus() if self.saves_status:
+                self.saved = action.status
+                self.after(LATENCY, lambda: (self.tell(StatusSaved(action.version)), None)[1])
+            case CreatePod() if self.creates_pods:
+                self.after(LATENCY, lambda: self._create(action))
+            case DeletePod():
+                self.after(0.1, lambda: self._delete(action))
+            case ProbeMember():
+                self.after(0.1, lambda: self._probe_directly(action))
+            case _:
+                pass
+
+    def _pod(self, actor: Actor) -> PodSeen:
+        return PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, "running")
+
+    def _create(self, action: CreatePod) -> None:
+        if action.member in self.actors:
+            return
+        uid = PodUid(f"uid-{next(self._uids)}")
+        actor = Actor(action.member, uid, action.rank_index, nproc=self.spec.nproc,
+                      port=30000 + 100 * len(self.actors))  # fmt: skip
+        self.actors[actor.id] = actor
+        self.tell(self._pod(actor))
+        self.after(START_SECONDS - 2 * LATENCY, lambda: self.connect(actor))
+        self.after(START_SECONDS + 0.5, lambda: self.report(actor))
+
+    def _delete(self, action: DeletePod) -> None:
+        actor = self.actors.get(action.member)
+        if actor is not None and not actor.gone and actor.uid == action.uid:
+            actor.gone = True
+            self.tell(PodGone(actor.id, actor.uid, "deleted"))
+
+    def _probe_directly(self, action: ProbeMember) -> None:
+        actor = self.actors.get(action.member)
+        reachable = actor is not None and not (actor.gone or actor.frozen or actor.unheard)
+        self.tell(MemberProbed(action.member, reachable))
+
+    @staticmethod
+    def _is_report(event: Event) -> bool:
+        return isinstance(event, SidecarSaid) and isinstance(event.message, Report)
+
+
+def _short(action: Action) -> object:
+    """Without what would make a transcript unreadable: the whole status, and a message's copy of the reason."""
+    if isinstance(action, SaveStatus):
+        return dataclasses.replace(action, status={})
+    if isinstance(action, Send) and isinstance(action.message, Start | Stop | Finish):
+        return dataclasses.replace(action, message=dataclasses.replace(action.message, reason=""))
+    return action
+
+
+def job(members: int = 4, least: int | None = None, **policy: object) -> JobSpec:
+    """A job of so many workers, `least` of which are enough."""
+    least = members if least is None else least
+    return JobSpec(JobName("digits"), least, members, members, **policy)  # type: ignore[arg-type]
+
+
+def running(members: int = 4, least: int | None = None, *, steps: bool = True, **policy: object) -> Play:
+    """A job that has trained for two seconds."""
+    play = Play(job(members, least, **policy))
+    play.until_running(members)
+    if steps:
+        play.run(2.0)
+    play.actions.clear()
+    return play
+
+
+def names(*numbers: int) -> list[str]:
+    return [f"worker-{n}" for n in numbers]
+
+
+def kinds(actions: Iterator[Action] | list[Action]) -> list[str]:
+    return [type(a).__name__ for a in actions]

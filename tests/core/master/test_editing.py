@@ -1,0 +1,98 @@
+"""A job that is edited while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from master.core.actions import CreatePod
+from master.core.events import PodGone, PodSeen, PodsListed, SpecChanged
+from tests.core.master.play import Play, job, running
+from wire.ids import MemberId, PodUid, RankIndex, Role
+from wire.messages import Finish
+
+
+def edit(play: Play, *, suspended: bool = False, **changes: object) -> None:
+    play.tell(SpecChanged(replace(play.state.spec, **changes), suspended))  # type: ignore[arg-type]
+
+
+def test_a_suspended_job_stops_its_world_and_lets_its_members_go() -> None:
+    play = running(3)
+    edit(play, suspended=True)
+    play.until(lambda: not play.state.members)
+    assert sorted(play.deleted()) == ["worker-0", "worker-1", "worker-2"]
+    assert play.state.phase == "suspended"
+    assert not play.state.faults
+    play.run(60)
+    assert not [a for a in play.actions if isinstance(a, CreatePod)]
+
+
+def test_a_resumed_job_makes_its_members_anew_and_that_is_no_relaunch() -> None:
+    play = running(2, max_relaunches=0)
+    edit(play, suspended=True)
+    play.until(lambda: not play.state.members)
+    edit(play)
+    play.until_running(2)
+    assert play.world == ["worker-2", "worker-3"]
+    assert play.state.relaunches == 0
+
+
+def test_a_new_size_is_a_wish_for_that_many_members() -> None:
+    play = running(2, 1)
+    edit(play, max_members=3, replicas=3)
+    play.until(lambda: bool(play.announced("ResizePending")))
+    play.save("worker-0")
+    play.save("worker-0")
+    play.until_running(3)
+
+
+def test_a_master_that_follows_knows_the_size_that_the_job_has_now() -> None:
+    play = running(3, 1)
+    after = Play(
+        replace(play.spec, replicas=2), term=2, saved=play.saved, actors=play.actors, now=play.now, master="m2"
+    )
+    edit(after)
+    assert after.state.target == 2
+
+
+def test_a_job_that_another_master_ran_and_that_is_suspended_stops() -> None:
+    play = running(2)
+    after = Play(play.spec, term=2, saved=play.saved, actors=play.actors, now=play.now, master="m2")
+    edit(after, suspended=True)
+    after.until(lambda: after.state.phase == "suspended" and not after.state.members)
+
+
+def test_the_pods_of_an_adopted_job_are_made_by_its_owner() -> None:
+    play = Play(job(2, is_adopted=True))
+    play.run(30)
+    assert not [a for a in play.actions if isinstance(a, CreatePod)]
+    assert not play.ended()
+
+
+def test_the_sidecar_of_a_pod_that_failed_is_told_to_end() -> None:
+    """The trainer's container has ended for good, and the pod would run on with the sidecar's."""
+    play = running(2)
+    actor = play["worker-1"]
+    play.tell(PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, "failed", "Error", exit_code=129))
+    assert play.sent(Finish, "worker-1")
+
+
+def test_members_of_another_owner_have_names_of_any_kind() -> None:
+    play = Play(job(2, is_adopted=True))
+    play.run(1)
+    pods = [PodSeen(MemberId(name), PodUid(name), Role("worker"), None, "running") for name in ("a-x7k2p", "b", "c-3")]
+    play.tell(PodsListed(tuple(pods)))
+    play.run(5)
+    assert set(play.state.members) == {"a-x7k2p", "b", "c-3"}
+
+
+def test_the_next_pod_of_a_name_is_a_member_where_its_owner_gives_the_name_again() -> None:
+    play = Play(job(2, is_adopted=True))
+    play.run(1)
+    for number in range(2):
+        play.tell(PodSeen(MemberId(f"db-{number}"), PodUid(f"u{number}"), Role("worker"), RankIndex(number), "running"))
+    play.tell(PodGone(MemberId("db-0"), PodUid("u0"), "deleted"))
+    play.tell(PodSeen(MemberId("db-0"), PodUid("u9"), Role("worker"), RankIndex(0), "pending"))
+    assert play.state.members[MemberId("db-0")].uid == "u9"
+    play.tell(PodSeen(MemberId("db-1"), PodUid("u8"), Role("worker"), RankIndex(1), "running"))
+    assert play.state.members[MemberId("db-1")].uid == "u8"
+    assert [member.rank_index for _, member in sorted(play.state.members.items())] == [0, 1]

@@ -1,0 +1,286 @@
+"""Connections, identities, and what the platform says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from master.core.actions import CloseSession, CreatePod, Send
+from master.core.events import ActionFailed, PodSeen, PodsListed, SidecarSaid
+from tests.core.master.play import START_SECONDS, Play, job, running
+from wire.ids import NO_GENERATION, Generation, JobName, MemberId, PodUid, RankIndex, Role
+from wire.messages import Hello, Leaving, Refused, Report, Start, Stop, Welcome
+
+WORKER = Role("worker")
+
+
+def hello(play: Play, member: str, **changes: object) -> Hello:
+    actor = play[member]
+    said = Hello(play.spec.name, actor.id, actor.uid, WORKER, actor.rank_index, "token", running=actor.running,
+                 highest=actor.highest)  # fmt: skip
+    return replace(said, **changes)  # type: ignore[arg-type]
+
+
+def test_the_first_world_forms_in_the_step_in_which_the_last_member_is_ready() -> None:
+    play = Play(job(4))
+    assert play.until_running(4) < START_SECONDS + 0.1
+
+
+def test_with_min_ready_the_first_world_waits_for_those_that_are_starting() -> None:
+    play = Play(job(3, 1))
+    play.creates_pods = False
+    play.run(0.1)
+    for i in range(3):
+        member, uid, index = MemberId(f"worker-{i}"), PodUid(f"u{i}"), RankIndex(i)
+        play.tell(PodSeen(member, uid, WORKER, index, "running" if i < 2 else "pending"))
+    for i in range(2):
+        _come(play, i)
+    play.run(20)
+    assert play.state.stage == "gathering"
+    play.run(60)
+    assert play.state.stage != "gathering"
+    assert len(play.world) == 2
+    assert play.announced("MemberSlow")
+
+
+def test_with_min_ready_the_first_world_does_not_wait_for_a_pod_that_finds_no_room() -> None:
+    play = Play(job(3, 1))
+    play.creates_pods = False
+    play.run(0.1)
+    for i in range(3):
+        pod = PodSeen(MemberId(f"worker-{i}"), PodUid(f"u{i}"), WORKER, RankIndex(i), "pending", "0/3 nodes fit",
+                      unschedulable=i == 2)  # fmt: skip
+        play.tell(pod)
+    for i in range(2):
+        _come(play, i)
+    assert len(play.world) == 2
+
+
+def _come(play: Play, number: int) -> None:
+    from tests.core.master.play import Actor
+
+    actor = Actor(MemberId(f"worker-{number}"), PodUid(f"u{number}"), RankIndex(number))
+    play.actors[actor.id] = actor
+    play.connect(actor)
+    play.report(actor)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"job": JobName("letters")}, "belongs to job 'letters'"),
+        ({"version": 2}, "speaks version 2"),
+        ({"uid": PodUid("another")}, "only one of them can be worker-1"),
+    ],
+)
+def test_a_hello_that_cannot_be_right_is_refused_with_the_reason(change: dict[str, object], sentence: str) -> None:
+    play = running(2)
+    before = play["worker-1"].session
+    actions = play.tell(SidecarSaid("stranger", hello(play, "worker-1", **change)))
+    refused = [a for a in actions if isinstance(a, Send) and isinstance(a.message, Refused)]
+    assert len(refused) == 1
+    assert sentence in refused[0].reason
+    assert [a.session for a in actions if isinstance(a, CloseSession)] == ["stranger"]
+    assert play.state.members[MemberId("worker-1")].session == before, "the real one is not disturbed"
+
+
+def test_a_member_that_the_platform_has_not_shown_is_asked_to_come_again_soon() -> None:
+    play = Play(job(2))
+    play.creates_pods = False
+    play.run(0.1)
+    said = Hello(play.spec.name, MemberId("worker-0"), PodUid("u"), WORKER, RankIndex(0), "token")
+    (send, _close) = play.tell(SidecarSaid("s", said))
+    assert isinstance(send, Send)
+    assert isinstance(send.message, Refused)
+    assert 0 < send.message.retry_after < 1
+
+
+def test_a_member_that_is_gone_is_refused_for_good() -> None:
+    play = running(3, 2)
+    said = hello(play, "worker-2")
+    play.lose("worker-2")
+    (send, *_rest) = play.tell(SidecarSaid("late", said))
+    assert isinstance(send, Send)
+    assert isinstance(send.message, Refused)
+    assert send.message.retry_after < 0
+
+
+def test_a_newer_connection_of_the_same_pod_replaces_the_older() -> None:
+    play = running(2)
+    old = play["worker-1"].session
+    actions = play.tell(SidecarSaid("newer", hello(play, "worker-1")))
+    assert [a.session for a in actions if isinstance(a, CloseSession)] == [old]
+    assert any(isinstance(a, Send) and isinstance(a.message, Welcome) and a.session == "newer" for a in actions)
+    generation = play.generation
+    assert play.tell(SidecarSaid(old, Report(NO_GENERATION, "ready"))) == []
+    play["worker-1"].session = "newer"
+    play.run(10)
+    assert play.generation == generation, "training went on"
+
+
+def test_a_sidecar_that_reattaches_costs_nothing() -> None:
+    play = running(2)
+    play.reconnect("worker-1", highest=NO_GENERATION)
+    play.run(10)
+    assert play.generation.number == 1
+    assert not play.state.faults
+
+
+def test_a_sidecar_that_comes_back_without_its_workers_is_a_fault() -> None:
+    play = running(2)
+    play["worker-1"].running = NO_GENERATION
+    play.reconnect("worker-1")
+    play.until(lambda: play.is_running() and play.generation.number == 2)
+    assert [f.kind for f in play.state.faults] == ["WorkersGone"]
+
+
+def test_a_restarted_sidecar_has_a_while_to_find_its_workers_again() -> None:
+    play = running(2)
+    generation, play["worker-1"].running = play["worker-1"].running, NO_GENERATION
+    play.reconnect("worker-1", highest=NO_GENERATION)
+    play.run(2)
+    play["worker-1"].running = generation
+    play.run(10)
+    assert play.generation.number == 1
+    assert not play.state.faults
+
+
+def test_a_restarted_sidecar_that_finds_no_workers_says_so_by_time() -> None:
+    play = running(2)
+    play["worker-1"].running = NO_GENERATION
+    play.reconnect("worker-1", highest=NO_GENERATION)
+    play.until(lambda: play.is_running() and play.generation.number == 2, 8.0)
+    assert [f.kind for f in play.state.faults] == ["WorkersGone"]
+
+
+def test_an_order_is_repeated_more_and_more_slowly_until_it_is_acknowledged() -> None:
+    play = running(2)
+    play["worker-1"].stubborn = True
+    play.crash("worker-0")
+    begun = play.now
+    times = []
+    for _ in range(6):
+        seen = len(play.sent(Stop, "worker-1"))
+        play.until(lambda seen=seen: len(play.sent(Stop, "worker-1")) > seen)
+        times.append(round(play.now - begun, 1))
+    assert times == [0.5, 1.5, 3.5, 5.5, 7.5, 9.5]
+    assert len({s.message.order for s in play.sent(Stop, "worker-1")}) == 1  # type: ignore[union-attr]
+
+
+def test_a_new_connection_gets_pending_orders_at_once() -> None:
+    play = running(2)
+    play["worker-1"].stubborn = True
+    play.crash("worker-0")
+    actions = play.tell(SidecarSaid("newer", hello(play, "worker-1")))
+    assert [type(a.message) for a in actions if isinstance(a, Send)] == [Welcome, Stop]
+
+
+def test_a_member_that_still_runs_an_old_generation_is_told_to_stop_it() -> None:
+    play = running(2)
+    member = play.state.members[MemberId("worker-1")]
+    play.crash("worker-0")
+    play.until(lambda: play.is_running() and play.generation.number == 2)
+    member.stopped = NO_GENERATION
+    actions = play.tell(SidecarSaid(play["worker-1"].session, Report(Generation(1, 1), "running")))
+    (stop,) = [a for a in actions if isinstance(a, Send)]
+    assert isinstance(stop.message, Stop)
+    assert stop.message.generation == Generation(1, 1)
+
+
+def test_what_is_not_in_the_platforms_list_is_gone() -> None:
+    play = running(3, 2)
+    pods = tuple(play._pod(play[m]) for m in ("worker-0", "worker-1"))
+    play["worker-2"].gone = True
+    play.tell(PodsListed(pods))
+    assert [f.kind for f in play.state.faults] == ["MemberLost"]
+    play.until_running(2)
+
+
+def test_a_pod_that_is_never_heard_is_given_up_and_replaced() -> None:
+    play = Play(job(2))
+    play.until(lambda: "worker-1" in play.actors)
+    play.freeze("worker-1")
+    play.until_running(2, 400)
+    assert play.deleted() == ["worker-1"]
+    assert play.world == ["worker-0", "worker-2"]
+
+
+def test_a_pod_that_cannot_be_created_is_tried_again() -> None:
+    play = Play(job(1))
+    play.creates_pods = False
+    play.run(0.1)
+    (create,) = [a for a in play.actions if type(a).__name__ == "CreatePod"]
+    play.tell(ActionFailed(create, "quota exceeded"))
+    play.creates_pods = True
+    play.until_running(1)
+    (announced,) = play.announced("CreateFailed")
+    assert "quota exceeded" in announced.reason
+
+
+def test_a_status_that_cannot_be_saved_is_tried_again_and_nothing_starts_before() -> None:
+    play = Play(job(1))
+    play.saves_status = False
+    play.run(5)
+    save = [a for a in play.actions if type(a).__name__ == "SaveStatus"][-1]
+    play.tell(ActionFailed(save, "No space left on device"))
+    assert not play.sent(Start)
+    play.saves_status = True
+    play.until_running(1)
+
+
+def test_ranks_follow_rank_indexes_and_count_every_worker_process() -> None:
+    play = Play(job(3, nproc=2))
+    play.until_running(3)
+    starts = {s.member: s.message for s in play.sent(Start)}
+    told = [(s.group_rank, s.first_rank, s.nproc, s.world_size, s.rank_index) for _m, s in sorted(starts.items())]  # type: ignore[union-attr]
+    assert told == [(0, 0, 2, 6, 0), (1, 2, 2, 6, 1), (2, 4, 2, 6, 2)]
+
+
+def test_the_line_of_the_rendezvous_is_announced_for_every_member() -> None:
+    play = Play(job(2, nproc=2))
+    play.until_running(2)
+    lines = [dict(a.detail) for a in play.announced("GenerationStarted")]
+    assert [line["global_ranks"] for line in lines] == ["[0, 1]", "[2, 3]"]
+    assert {line["world_size"] for line in lines} == {"4"}
+    assert {line["restart_count"] for line in lines} == {"0"}
+    assert {(line["master_addr"], line["master_port"]) for line in lines} == {("127.0.0.1", "30001")}
+
+
+def test_a_command_that_ended_well_without_ever_meeting_the_hooks_fails_the_job() -> None:
+    """It ran without ranks, on every member; a relaunch would only run it again."""
+    play = Play(job(2))
+    play.until(lambda: bool(play.actors))
+    actor = play["worker-0"]
+    play.tell(PodSeen(actor.id, actor.uid, WORKER, actor.rank_index, "succeeded", "Completed", exit_code=0))
+    (failed,) = play.announced("JobFailed")
+    assert "without RANK" in failed.reason
+    assert len([a for a in play.actions if isinstance(a, CreatePod)]) == 2
+
+
+def test_a_pod_that_is_evicted_before_its_template_has_come_does_not_fail_the_job() -> None:
+    play = Play(job(2))
+    play.until(lambda: bool(play.actors))
+    actor = play["worker-0"]
+    play.connect(actor)
+    play.say(actor, Leaving("Evicted", 2.0))
+    play.tell(PodSeen(actor.id, actor.uid, WORKER, actor.rank_index, "succeeded", "Evicted"))
+    assert not play.announced("JobFailed")
+
+
+def test_a_pod_that_ends_well_after_all_that_trained_are_lost_costs_a_relaunch_only() -> None:
+    play = running(1)
+    play.lose("worker-0")
+    play.until(lambda: "worker-1" in play.actors)
+    actor = play["worker-1"]
+    play.tell(PodSeen(actor.id, actor.uid, WORKER, actor.rank_index, "succeeded", "Completed", exit_code=0))
+    assert not play.announced("JobFailed")
+    assert play.announced("MemberFailed")
+
+
+def test_a_command_that_ended_well_beside_members_that_work_costs_a_relaunch_only() -> None:
+    play = running(2)
+    actor = play["worker-0"]
+    play.tell(PodSeen(actor.id, actor.uid, WORKER, actor.rank_index, "succeeded", "Completed", exit_code=0))
+    assert not play.announced("JobFailed")
+    assert play.announced("MemberFailed")

@@ -1,0 +1,186 @@
+"""Growing, shrinking, spares, leaving, and replacements that may or may not be made."""
+
+from __future__ import annotations
+
+import pytest
+
+from master.core.actions import CreatePod
+from master.core.events import PodSeen, RestartAsked, ScaleAsked
+from tests.core.master.play import Play, job, running
+from wire.ids import MemberId, Role
+from wire.messages import Finish, Leaving
+
+
+def test_a_lost_member_is_replaced_by_the_next_id_with_the_same_rank_index() -> None:
+    play = running(4)
+    play.lose("worker-1")
+    (create,) = [a for a in play.actions if isinstance(a, CreatePod)]
+    assert (create.member, create.rank_index) == ("worker-4", 1)
+    assert play.until_running(4) < 3.5
+    assert play.state.world is not None
+    assert play.state.world.places[MemberId("worker-4")].first_rank == 1
+
+
+def test_with_a_spare_a_lost_member_costs_no_start() -> None:
+    play = running(4, spares=1)
+    play.run(4)
+    play.lose("worker-1")
+    assert play.until_running(4) < 0.1
+    play.run(5)
+    assert play.state.members[MemberId("worker-5")].rank_index is None, "there is a spare again"
+
+
+def test_where_less_is_enough_the_survivors_go_on_at_once() -> None:
+    play = running(4, 2)
+    play.lose("worker-3")
+    assert play.until_running(3) < 0.1
+
+
+def test_the_replacement_of_a_shrunk_world_joins_at_the_next_checkpoint() -> None:
+    play = running(4, 2)
+    play.lose("worker-3")
+    play.run(20)
+    assert len(play.world) == 3
+    assert play.announced("ResizePending")
+    play.save("worker-0")
+    assert play.until_running(4) < 0.2
+
+
+def test_without_a_checkpoint_growth_comes_when_its_patience_is_over() -> None:
+    play = running(4, 2, grow_patience=30.0)
+    play.lose("worker-3")
+    play.run(20)
+    assert len(play.world) == 3
+    play.until_running(4, 20)
+
+
+def test_a_lost_member_that_may_not_be_replaced_shrinks_the_world() -> None:
+    play = running(4, 2, max_relaunches=0)
+    play.lose("worker-3")
+    assert play.until_running(3) < 0.1
+    play.run(20)
+    assert not [a for a in play.actions if isinstance(a, CreatePod)]
+    assert not play.announced("ResizePending")
+
+
+def test_a_lost_member_that_may_not_be_replaced_ends_the_job_where_everyone_is_needed() -> None:
+    play = running(4, max_relaunches=0)
+    play.lose("worker-3")
+    play.until(lambda: play.ended() is not None, 10.0)
+    end = play.ended()
+    assert end is not None
+    assert end.exit_code == 1
+    assert "3 members of at least 4 are left" in end.reason
+
+
+def test_a_job_can_be_scaled_down_and_up() -> None:
+    play = running(4, 2)
+    play.tell(ScaleAsked(2))
+    play.run(5)
+    assert len(play.world) == 4, "it waits for a checkpoint"
+    play.save("worker-0")
+    play.until_running(2)
+    play.run(3)
+    assert sorted(play.deleted()) == ["worker-2", "worker-3"]
+    assert sorted({s.member for s in play.sent(Finish)}) == ["worker-2", "worker-3"]
+    assert not play.state.faults
+    play.tell(ScaleAsked(4))
+    play.run(5)
+    play.save("worker-0")
+    play.until_running(4)
+    assert play.world == ["worker-0", "worker-1", "worker-4", "worker-5"]
+
+
+def test_a_job_that_is_made_as_small_as_what_is_left_of_it_keeps_what_is_left() -> None:
+    """A node is lost and there is no room for another: who asks for one member less gets the world that runs."""
+    play = running(4, 2)
+    play.creates_pods = False
+    play.lose("worker-1")
+    play.until_running(3)
+    generation = play.generation
+    play.tell(ScaleAsked(3))
+    play.save("worker-0")
+    play.run(10)
+    assert play.generation == generation
+    assert play.world == ["worker-0", "worker-2", "worker-3"]
+    assert not play.deleted()
+    play.crash("worker-0")
+    play.until_next(3)
+    assert play.world == ["worker-0", "worker-3", "worker-2"]
+
+
+@pytest.mark.parametrize("replicas", [0, 1, 5, -1])
+def test_a_size_out_of_range_is_refused_with_the_range(replicas: int) -> None:
+    play = running(4, 2)
+    play.tell(ScaleAsked(replicas))
+    (refused,) = play.announced("ScaleRefused")
+    assert "2 to 4" in refused.reason
+    assert play.state.target == 4
+
+
+def test_a_world_is_a_multiple_of_the_node_unit() -> None:
+    play = running(4, 2, node_unit=2, max_relaunches=0)
+    play.lose("worker-1")
+    play.until_running(2)
+    assert play.world == ["worker-0", "worker-2"]
+
+
+def test_a_restart_that_was_asked_for_is_done_at_once_or_at_the_checkpoint_and_costs_nothing() -> None:
+    play = running(2)
+    play.tell(RestartAsked())
+    play.until(lambda: play.is_running() and play.generation.number == 2)
+    play.tell(RestartAsked(at_checkpoint=True))
+    play.run(3)
+    assert play.generation.number == 2
+    play.save("worker-0")
+    play.until(lambda: play.is_running() and play.generation.number == 3)
+    assert play.state.restarts.used == 0
+    assert not play.state.faults
+
+
+def test_a_leaving_member_trains_on_until_its_replacement_is_ready() -> None:
+    play = running(3)
+    play.say(play["worker-1"], Leaving("the node is drained", 30.0))
+    play.run(2)
+    assert play.generation.number == 1
+    play.until(lambda: play.is_running() and play.generation.number == 2, 5.0)
+    assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
+    play.run(2)
+    assert play.deleted() == ["worker-1"]
+    assert not play.state.faults
+
+
+def test_a_leaving_member_without_a_replacement_leaves_before_its_grace_has_run_out() -> None:
+    play = running(3, 2, max_relaunches=0)
+    play.say(play["worker-1"], Leaving("the node is drained", 12.0))
+    play.run(6.5)
+    assert len(play.world) == 3
+    assert play.until_running(2, 2.0) < 1.0
+
+
+def test_a_pod_that_fails_again_and_again_uses_up_its_relaunches() -> None:
+    play = running(2, 1, relaunch_limit=2)
+    for _ in range(3):
+        (holder,) = [m for m in play.state.members.values() if m.rank_index == 1]
+        actor = play[holder.id]
+        actor.gone = True
+        play.tell(PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, "failed", "Error", exit_code=1))
+        play.run(8)
+    assert [a.member for a in play.actions if isinstance(a, CreatePod)] == ["worker-2", "worker-3"]
+    assert len(play.world) == 1
+
+
+def test_a_member_that_joins_late_grows_the_world() -> None:
+    play = Play(job(2, 1, start_patience=10.0))
+    play.creates_pods = False
+    play.run(0.1)
+    play.creates_pods = True
+    first = next(a for a in play.actions if isinstance(a, CreatePod))
+    late = [a for a in play.actions if isinstance(a, CreatePod)][1]
+    play._create(first)
+    play.until_running(1, 15)
+    play._create(late)
+    play.run(5)
+    assert len(play.world) == 1
+    play.save("worker-0")
+    play.until_running(2, 2)

@@ -1,0 +1,182 @@
+"""Members that are not heard: who is asked, who is left out, who is left alone, and how they come back."""
+
+from __future__ import annotations
+
+from master.core.actions import CreatePod
+from master.core.events import Stalled
+from tests.core.master.play import Play, running
+from wire.ids import MemberId
+from wire.messages import Probe, Report, Start, Stop
+
+SILENT_AFTER = 3.0
+
+
+def created(play: Play) -> list[CreatePod]:
+    return [a for a in play.actions if isinstance(a, CreatePod)]
+
+
+def test_a_frozen_member_is_left_out_after_peers_could_not_reach_it() -> None:
+    play = running(4, 3)
+    play.freeze("worker-2")
+    took = play.until_running(3)
+    assert took < SILENT_AFTER + 0.2
+    (verdict,) = play.announced("MemberSilent")[:1]
+    assert verdict.member == "worker-2"
+    assert "worker-0, worker-1, worker-3 cannot reach it either" in verdict.reason
+    assert {s.message.member for s in play.sent(Probe)} == {MemberId("worker-2")}  # type: ignore[union-attr]
+
+
+def test_with_a_spare_the_world_is_whole_again_as_soon_as_the_verdict_is_in() -> None:
+    play = running(4, spares=1)
+    play.run(3)
+    play.freeze("worker-1")
+    assert play.until_next(4, 10) < SILENT_AFTER + 1.2
+    assert play.world == ["worker-0", "worker-4", "worker-2", "worker-3"]
+    assert play.state.world is not None
+    assert play.state.world.places[MemberId("worker-4")].rank_index == 1
+
+
+def test_a_replacement_from_nothing_is_started_at_the_first_doubt() -> None:
+    play = running(4)
+    play.freeze("worker-1")
+    play.until(lambda: bool(created(play)), 2.0)
+    assert created(play)[0].rank_index is None
+    assert play.until_next(4, 10) < 4.5
+
+
+def test_a_replacement_that_is_not_needed_stays_as_a_spare() -> None:
+    play = running(4)
+    play.freeze("worker-1")
+    play.until(lambda: bool(created(play)), 2.0)
+    play.thaw("worker-1")
+    play.run(10)
+    assert play.generation.number == 1
+    spare = play.state.members[MemberId("worker-4")]
+    assert spare.rank_index is None
+    assert spare.ready is not None
+
+
+def test_a_member_that_its_peers_reach_is_left_alone() -> None:
+    play = running(4)
+    play["worker-2"].unheard = True
+    play.run(15)
+    assert play.generation.number == 1
+    assert not play.deleted()
+    (unheard,) = play.announced("MemberUnheard")
+    assert "left alone" in unheard.reason
+    play["worker-2"].unheard = False
+    play.run(5)
+    assert play.generation.number == 1
+    assert not play.state.faults
+
+
+def test_where_most_are_silent_at_once_the_master_suspects_itself() -> None:
+    play = running(4)
+    for member in ("worker-0", "worker-1", "worker-2", "worker-3"):
+        play[member].unheard = True
+    play.run(30)
+    assert not play.deleted()
+    assert not play.state.faults
+    assert play.announced("MasterMaybeCutOff")
+    for member in ("worker-0", "worker-1", "worker-2", "worker-3"):
+        play[member].unheard = False
+    play.run(10)
+    assert play.generation.number == 1
+
+
+def test_two_of_four_frozen_at_once_are_both_left_out() -> None:
+    play = running(4, 2)
+    play.freeze("worker-1")
+    play.freeze("worker-2")
+    assert play.until_running(2, 10) < SILENT_AFTER + 1.5
+
+
+def test_a_single_member_is_probed_by_the_master() -> None:
+    play = running(1)
+    play.freeze("worker-0")
+    play.until(lambda: bool(play.announced("MemberSilent")), 5.0)
+    assert "the master cannot reach it either" in play.announced("MemberSilent")[0].reason
+
+
+def test_a_pause_of_the_master_is_nobody_elses_silence() -> None:
+    play = running(4)
+    play.now += 20.0
+    play.tell(Stalled(20.0))
+    play.run(1.0)
+    assert not play.state.faults
+    assert play.generation.number == 1
+
+
+def test_one_that_thaws_does_not_disturb_the_new_generation_and_stays_as_a_spare() -> None:
+    play = running(4)
+    play.freeze("worker-1")
+    play.until_next(4, 10)
+    generation = play.generation
+    play.thaw("worker-1")
+    play.run(5)
+    assert play.generation == generation
+    thawed = play.state.members[MemberId("worker-1")]
+    assert thawed.rank_index is None
+    assert thawed.ready is not None, "its old workers were stopped"
+    assert play.announced("MemberBack")
+
+
+def test_one_that_thaws_before_a_replacement_is_there_takes_its_place_again() -> None:
+    play = running(4, 3, max_relaunches=0)
+    play.freeze("worker-1")
+    play.until_running(3, 10)
+    play.thaw("worker-1")
+    play.run(2)
+    play.save("worker-0")
+    play.until_running(4, 5)
+    assert play.state.world is not None
+    assert play.state.world.places[MemberId("worker-1")].rank_index == 1
+
+
+def test_the_old_workers_of_a_thawed_member_get_a_stop_and_never_a_start_before_it() -> None:
+    play = running(4)
+    play.freeze("worker-1")
+    play.until_next(4, 10)
+    play.actions.clear()
+    play["worker-1"].inbox.clear()
+    play.thaw("worker-1")
+    play.run(5)
+    messages = [s.message for s in play.sent(Stop, "worker-1")]
+    assert messages
+    assert not play.sent(Start, "worker-1")
+
+
+def test_the_pod_of_a_member_that_stays_silent_is_deleted() -> None:
+    play = running(4)
+    play.freeze("worker-1")
+    play.run(19)
+    assert not play.deleted()
+    play.run(3)
+    assert play.deleted() == ["worker-1"]
+    assert [f.kind for f in play.state.faults] == ["MemberSilent"]
+    assert MemberId("worker-1") in play.state.past
+
+
+def test_reports_do_not_grow_with_the_number_of_members() -> None:
+    """The heap of deadlines stays as large as the job, however many reports come."""
+    play = running(4)
+    size = len(play.state.deadlines._heap)
+    for _ in range(1000):
+        play.say(play["worker-0"], Report(play.generation, "running", 1))
+    assert len(play.state.deadlines._heap) <= size
+    assert play.actions == [] or all(type(a).__name__ != "Send" for a in play.actions)
+
+
+def test_after_a_pause_of_the_master_no_pod_is_made_for_a_doubt_that_is_older() -> None:
+    play = running(4)
+    play["worker-3"].unheard = True
+    play.run(8)
+    assert "worker-4" in play.actors
+    play.now += 30
+    play.lose("worker-1")
+    play["worker-3"].unheard = False
+    play.report(play["worker-3"])
+    play.tell(Stalled(30))
+    play.run(5)
+    assert play.state.members[MemberId("worker-4")].rank_index == 1
+    assert "worker-5" not in play.actors

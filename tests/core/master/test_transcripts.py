@@ -1,0 +1,176 @@
+"""Golden transcripts: whole stories as the journal tells them, events (>) in and actions (<) out, read in review.
+
+Each file opens with the sentence that says what it proves. `pytest --rewrite` writes them anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from master.core.events import ScaleAsked
+from tests.core.master.play import Play, job, running
+from wire.messages import Leaving
+
+FOLDER = Path(__file__).parent / "transcripts"
+
+
+def _fresh(play: Play) -> Play:
+    """What led up to the story is not part of it."""
+    play.lines.clear()
+    return play
+
+
+def first_world() -> Play:
+    play = Play(job(2))
+    play.until_running(2)
+    return play
+
+
+def crash() -> Play:
+    play = _fresh(running(3))
+    play.save("worker-0")
+    play.run(0.5)
+    play.crash("worker-1")
+    play.until(lambda: bool(play.announced("Recovered")))
+    return play
+
+
+def effect_before_cause() -> Play:
+    play = _fresh(running(3, 3, max_restarts=0))
+    play.crash("worker-0", code=1, signal=None, error="RuntimeError", message="Connection closed by peer")
+    play.run(0.02)
+    play.lose("worker-2", "its machine is gone")
+    play.until_next(3)
+    return play
+
+
+def frozen_with_spare() -> Play:
+    play = running(3, spares=1)
+    play.run(3)
+    _fresh(play)
+    play.freeze("worker-1")
+    play.until_next(3)
+    play.thaw("worker-1")
+    play.run(3)
+    return play
+
+
+def left_alone() -> Play:
+    play = _fresh(running(3))
+    play["worker-2"].unheard = True
+    play.run(5)
+    play["worker-2"].unheard = False
+    play.run(2)
+    return play
+
+
+def shrink_and_grow() -> Play:
+    play = _fresh(running(3, 2))
+    play.lose("worker-0")
+    play.run(6)
+    play.save("worker-1")
+    play.until_next(3)
+    return play
+
+
+def spare_promoted() -> Play:
+    play = running(2, spares=1)
+    play.run(3)
+    _fresh(play)
+    play.lose("worker-0")
+    play.until_next(2)
+    return play
+
+
+def scaled_down() -> Play:
+    play = _fresh(running(3, 1))
+    play.tell(ScaleAsked(2))
+    play.save("worker-0")
+    play.until_next(2)
+    play.run(1)
+    return play
+
+
+def drained() -> Play:
+    play = _fresh(running(2))
+    play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
+    play.until_next(2)
+    play.run(1)
+    return play
+
+
+def crash_loop() -> Play:
+    play = Play(job(2))
+    play.until_running()
+    _fresh(play)
+    for number in range(3):
+        play.crash("worker-1", code=1, signal=None, error="KeyError", message=f"'layer{number}'", step=0)
+        play.run(0.08)
+    play.run(0.1)
+    return play
+
+
+def import_error() -> Play:
+    play = Play(job(2))
+    play.until_running()
+    _fresh(play)
+    for member in ("worker-0", "worker-1"):
+        play.crash(member, code=1, signal=None, error="ModuleNotFoundError", message="No module named 'nope'", step=0,
+                   at_import=True)  # fmt: skip
+    play.run(0.1)
+    return play
+
+
+def new_master() -> Play:
+    before = running(2)
+    after = Play(before.spec, term=2, saved=before.saved, actors=before.actors, now=before.now + 1, master="m2")
+    after.run(0.3)
+    after.crash("worker-1")
+    after.until_next(2)
+    return after
+
+
+def success() -> Play:
+    play = _fresh(running(2))
+    play.done("worker-0")
+    play.done("worker-1")
+    play.until(lambda: play.ended() is not None)
+    return play
+
+
+STORIES: dict[str, tuple[str, Callable[[], Play]]] = {
+    "first_world": ("The first generation is started only when it is saved, in the step that learns so.", first_world),
+    "crash": ("A crash stops everyone in its own step, and the next generation forms without a timer.", crash),
+    "effect_before_cause": ("A broken connection seen before the loss that caused it costs no restart.",
+                            effect_before_cause),
+    "frozen_with_spare": ("A frozen member is left out after witnesses agree, and thaws into a spare.",
+                          frozen_with_spare),
+    "left_alone": ("A member that only the master does not hear is left alone.", left_alone),
+    "shrink_and_grow": ("Survivors go on at once and take the replacement in at the next checkpoint.", shrink_and_grow),
+    "spare_promoted": ("A spare takes a lost member's rank index, and another spare is made.", spare_promoted),
+    "scaled_down": ("A job gets smaller at a checkpoint, and who is not needed is dismissed without a fault.",
+                    scaled_down),
+    "drained": ("A member that has to leave trains on until its replacement is ready.", drained),
+    "crash_loop": ("The same error three generations running without a step ends the job with that error.", crash_loop),
+    "import_error": ("All ranks failing at import the same way end the job at once.", import_error),
+    "new_master": ("A new master adopts what runs; the next generation has its term and the next number.", new_master),
+    "success": ("The job ends when every rank has ended with 0 and every member has been told.", success),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_the_story_is_told_as_it_was(name: str, request: pytest.FixtureRequest) -> None:
+    sentence, tell = STORIES[name]
+    text = "\n".join([f"# {sentence}", *tell().lines, ""])
+    path = FOLDER / f"{name}.txt"
+    if request.config.getoption("--rewrite"):
+        path.write_text(text)
+    assert path.exists(), "there is no such transcript yet; write it with pytest --rewrite and read it"
+    assert text == path.read_text()
+
+
+def test_every_transcript_has_its_story() -> None:
+    assert {path.stem for path in FOLDER.glob("*.txt")} == set(STORIES)

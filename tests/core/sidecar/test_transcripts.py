@@ -1,0 +1,121 @@
+"""Golden transcripts: whole stories, pinned to the letter. `pytest --rewrite` writes them anew, to be read in
+review."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sidecar.core.events import (
+    HookDisconnected,
+    LifelineLost,
+    MasterConnected,
+    MasterDisconnected,
+    MasterSaid,
+    PagesRead,
+    PortFound,
+    TerminationAsked,
+    TrainerEnded,
+    UsageSampled,
+    WorkerExited,
+    WorkersStarted,
+    WorkersStopped,
+)
+from tests.core.sidecar.play import (
+    BEGAN,
+    FIRST,
+    RESTARTED,
+    SECOND,
+    Play,
+    ended_well,
+    killed,
+    start,
+    stop,
+    template,
+)
+from wire.ids import OrderId
+from wire.messages import Finish, RankProgress, Welcome
+
+FOLDER = Path(__file__).parent / "transcripts"
+
+
+def a_crash_and_the_next_generation(play: Play) -> None:
+    """A worker process is killed: it is told at once, what is left is stopped, and the next generation starts on
+    another port; its first new step ends the lost time."""
+    play.ready()
+    play.tell(start(1, FIRST), WorkersStarted(FIRST, (101, 102)), WorkerExited(FIRST, killed(1, 102)))
+    play.tell(stop(2, FIRST), WorkersStopped(FIRST, 1), PortFound(2001), UsageSampled(0.5, 300.0))
+    play.tell(start(3, SECOND, high_step=7), WorkersStarted(SECOND, (201, 202)))
+    play.tell(PagesRead(SECOND, (RankProgress(0, 8, 0.01, "step"), RankProgress(1, 7, 0.3, "step"))))
+    play.tell(PagesRead(SECOND, (RankProgress(0, 8, 0.02, "step"), RankProgress(1, 8, 0.01, "step"))))
+
+
+def a_sidecar_reattaches(play: Play) -> None:
+    """A sidecar that was killed and started again says nothing to the master until the template has told it what runs:
+    then training goes on as if nothing had been."""
+    play.tell(RESTARTED, MasterConnected(), template(running=FIRST, workers=((0, 101), (1, 102))))
+    play.tell(MasterSaid(Welcome(1)), UsageSampled(1.9, 640.0))
+
+
+def the_template_dies(play: Play) -> None:
+    """The template dies and its worker processes with it: what is left is swept, the master is told, and a new template
+    makes the member ready again. The generation that died cannot be started again."""
+    play.ready()
+    play.tell(start(1, FIRST), WorkersStarted(FIRST, (101, 102)), HookDisconnected("c1", True), TrainerEnded(50))
+    play.tell(template(pid=60, connection="c2"), PortFound(2001), start(2, FIRST))
+
+
+def a_new_master_hears_all_it_missed(play: Play) -> None:
+    """The master dies while a process is killed: the new one is told what runs, who ended and what was stepped."""
+    play.ready()
+    play.tell(start(1, FIRST), WorkersStarted(FIRST, (101, 102)), MasterDisconnected())
+    play.tell(PagesRead(FIRST, tuple(RankProgress(rank, 3, 0.1, "step") for rank in (0, 1))))
+    play.tell(WorkerExited(FIRST, killed(0, 101)), MasterConnected(), MasterSaid(Welcome(2)))
+
+
+def a_member_leaves_without_a_word(play: Play) -> None:
+    """Told to go, a member trains on and waits for the master's word; where none comes it ends itself in time."""
+    play.ready()
+    play.tell(start(1, FIRST), WorkersStarted(FIRST, (101, 102)), MasterDisconnected())
+    play.tell(TerminationAsked("eviction", 10.0))
+    play.state.work.poll_at = None  # type: ignore[union-attr]  # the pages are another story
+    play.pass_time(6.0)
+    play.tell(TrainerEnded(50))
+
+
+def a_job_ends_well(play: Play) -> None:
+    """All worker processes end with 0, the master says Finish, the trainer ends, and then the sidecar."""
+    play.ready()
+    play.tell(start(1, FIRST), WorkersStarted(FIRST, (101, 102)))
+    play.tell(WorkerExited(FIRST, ended_well(0, 101)), WorkerExited(FIRST, ended_well(1, 102)))
+    play.tell(MasterSaid(Finish(OrderId(2), 0, "every member is done")), TrainerEnded(50))
+
+
+def the_owner_is_gone(play: Play) -> None:
+    """The lifeline is lost: everything of the member is killed and the sidecar ends."""
+    play.tell(BEGAN, template(), LifelineLost(), MasterConnected())
+
+
+STORIES = [
+    a_crash_and_the_next_generation,
+    a_sidecar_reattaches,
+    the_template_dies,
+    a_new_master_hears_all_it_missed,
+    a_member_leaves_without_a_word,
+    a_job_ends_well,
+    the_owner_is_gone,
+]
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_the_story_goes_as_it_was_told(story: Callable[[Play], None], request: pytest.FixtureRequest) -> None:
+    play = Play()
+    story(play)
+    proves = " ".join((story.__doc__ or "").split())
+    told = "\n".join([f"# {proves}", *play.lines, ""])
+    path = FOLDER / f"{story.__name__}.txt"
+    if request.config.getoption("--rewrite"):
+        path.write_text(told)
+    assert told == path.read_text()

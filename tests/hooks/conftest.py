@@ -1,0 +1,29 @@
+"""What several tests of the hooks stand on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.hooks.agent import wait_until
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    """A memory cgroup (v1) of 192 MiB without swap."""
+    group = Path(f"/sys/fs/cgroup/memory/outrider-test-{os.getpid()}")
+    if not group.parent.is_dir():
+        pytest.skip("no memory cgroup of version 1 here")
+    try:
+        group.mkdir()
+        for name in ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"):
+            if (group / name).exists():
+                (group / name).write_text(str(192 << 20))
+    except OSError as error:
+        pytest.skip(f"no cgroup can be made here: {error}")
+    yield group
+    wait_until(lambda: not (group / "cgroup.procs").read_text(), "an empty cgroup")
+    group.rmdir()

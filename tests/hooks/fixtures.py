@@ -1,0 +1,37 @@
+"""Scripts and a port for the tests that run torch."""
+
+from __future__ import annotations
+
+import socket
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+DDP = """
+import os, sys, time
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def main():
+    dist.init_process_group("gloo")
+    model = DDP(nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    seen = (torch.randn(1).item(), float(np.random.rand()))
+    for step in range(100000):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).sum().backward()
+        optimizer.step()
+        if step == 0:
+            sys.stdout.write("SEEN %r %r\\n" % seen)
+            sys.stdout.flush()
+        BODY
+if __name__ == "__main__":
+    main()
+"""

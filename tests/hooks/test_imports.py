@@ -1,0 +1,188 @@
+"""What a template imports early, and what the hooks touch of torch."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from training_hooks import early, invocation, rankvars, reading
+
+
+def first_stop(source: str) -> int | None:
+    """The first line of a top level that could change what a later import means."""
+    names = reading.Names()
+    names.meaning.update(os="os", sys="sys", torch="torch", argparse="argparse", np="numpy")
+    for node in ast.parse(source).body:
+        if reading.environment_assignment(node, names) is None and not names.allows(node):
+            return node.lineno
+    return None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x = 1\ny = [x, 'a', {'b': x + 2}]",
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--x', type=int)\nargs = parser.parse_args()",
+        "torch.manual_seed(0)\ntorch.backends.cudnn.benchmark = True\nrng = np.random.default_rng(3)",
+        "class Net(torch.nn.Module):\n    size: int = 3\n    @property\n    def x(self): return anything()",
+        "if sys.version_info > (3, 0):\n    z = 1\nelse:\n    z = 2",
+        "os.environ['A'] = 'b'\nos.environ.setdefault('C', 'd')",
+        "f = lambda: unknown()",
+    ],
+)
+def test_harmless_statements_do_not_end_the_reading(source: str) -> None:
+    assert first_stop(source) is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "sys.path.insert(0, '/x')",
+        "os.environ['A'] = value()",
+        "os.environ.update(a='b')",
+        "os.chdir('/')",
+        "exec('import x')",
+        "unknown()",
+        "def print(x): pass\nprint(1)",
+        "class A(unknown()): pass",
+        "@unknown\ndef f(): pass",
+        "x = [unknown() for _ in range(3)]",
+        "sys.modules['numpy'] = None",
+        "def f(x=unknown()): pass",
+        "os.environ = {}",
+    ],
+)
+def test_what_could_change_an_import_ends_the_reading(source: str) -> None:
+    assert first_stop(source) == len(source.splitlines()) or source.startswith(("@", "class", "def f"))
+    assert first_stop(source) is not None
+
+
+class Refused(Exception):
+    pass
+
+
+def early_of(folder: Path, source: str) -> early.Early:
+    script = folder / "train.py"
+    script.write_text(source)
+    called = invocation.Invocation("script", str(script), [], [])
+
+    def begin_again(culprit: str, what: str) -> None:
+        raise Refused(culprit, what)
+
+    return early.Early(called, {}, begin_again)
+
+
+def own_imports(pass_: early.Early) -> list[str]:
+    """Without those behind the script's back, which are done where this process has torch from another test."""
+    return [name for name in pass_.done if name not in early.BEHIND]
+
+
+def test_imports_are_done_in_order_up_to_the_first_doubt(tmp_path: Path) -> None:
+    pass_ = early_of(tmp_path, "import json\nfrom os import path\nimport sys\nsys.path.append('x')\nimport csv\n")
+    pass_.run()
+    assert own_imports(pass_) == ["json", "os", "sys"]
+    assert pass_.notes == ["line 4 could change what an import means"]
+
+
+def test_a_user_s_module_is_read_and_not_run(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import json\nx = 1\nsys = unknown()\n")
+    pass_ = early_of(tmp_path, "import mine\nimport csv\n")
+    pass_.run()
+    assert own_imports(pass_) == ["json"]
+    assert "mine" not in sys.modules
+
+
+def test_the_handlers_of_a_failed_import_are_followed(tmp_path: Path) -> None:
+    source = "try:\n    import nothing_like_it\nexcept ImportError:\n    import json\nimport csv\n"
+    pass_ = early_of(tmp_path, source)
+    pass_.run()
+    assert own_imports(pass_) == ["json", "csv"]
+
+
+def test_denied_packages_are_left_to_the_workers(tmp_path: Path) -> None:
+    pass_ = early_of(tmp_path, "import jax\nimport json\n")
+    pass_.run()
+    assert (own_imports(pass_), pass_.notes) == (["json"], ["jax is left to the worker processes"])
+
+
+def test_the_path_and_the_environment_are_afterwards_as_before(tmp_path: Path) -> None:
+    path, environment = list(sys.path), dict(os.environ)
+    early_of(tmp_path, "import json\nimport csv\n").run()
+    assert (list(sys.path), dict(os.environ), type(os.environ)) == (path, environment, type(os.environb))
+
+
+@pytest.mark.parametrize(
+    "look",
+    ["os.environ.get('RANK')", "'WORLD_SIZE' in os.environ", "os.getenv('MASTER_ADDR', 'x')", "os.getenvb(b'RANK')",
+     "os.environ.setdefault('LOCAL_RANK', '0')", "os.environ.pop('TORCHELASTIC_RUN_ID', None)"],
+)  # fmt: skip
+def test_every_look_at_a_rank_is_noticed_and_others_are_not(look: str) -> None:
+    seen: list[str] = []
+    with rankvars.Watch(seen.append):
+        assert dict(os.environ)
+        os.environ.get("HOME")
+        assert not seen
+        eval(look)
+    assert set(seen) <= rankvars.NAMES
+    assert seen
+    os.environ.pop("LOCAL_RANK", None)
+    assert seen == [seen[0]] * len(seen)
+
+
+def test_a_copy_made_during_an_import_holds_no_rank() -> None:
+    os.environ["ROLE_NAME"] = "of the container"
+    try:
+        with rankvars.Watch(lambda name: None):
+            assert "ROLE_NAME" not in dict(os.environ)
+        assert os.environ["ROLE_NAME"] == "of the container"
+    finally:
+        del os.environ["ROLE_NAME"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["python", "-u", "-X", "dev", "a b.py", "-m", "x"], ("script", "a b.py", ["-m", "x"])),
+        (["python", "-um", "pkg.mod", "--b"], ("module", "pkg.mod", ["--b"])),
+        (["python", "-Wignore", "-c", "print()", "x"], ("code", "print()", ["x"])),
+        (["python", "-mpkg"], ("module", "pkg", [])),
+        (["python"], ("stdin", "-", [])),
+        (["python", "--check-hash-based-pycs", "never", "t.py"], ("script", "t.py", [])),
+    ],
+)
+def test_a_command_line_is_read_as_python_reads_it(argv: list[str], expected: tuple[str, str, list[str]]) -> None:
+    called = invocation.parse(argv)
+    assert (called.kind, called.target, called.arguments) == expected
+
+
+PRIVATE = {
+    "torch._dynamo": None,
+    "torch.profiler._cupti_monitor": None,
+    "torch._C._distributed_c10d": "_dump_fr_trace",
+    "torch.utils.data.dataloader": "_BaseDataLoaderIter",
+}
+"""Every private name of torch that the hooks touch, as of 2.13; each is optional to them."""
+
+
+@pytest.mark.slow
+def test_every_private_name_of_torch_that_the_hooks_touch_is_there() -> None:
+    for module, name in PRIVATE.items():
+        found = importlib.import_module(module)
+        assert name is None or hasattr(found, name)
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    assert "hook" in inspect.signature(register_optimizer_step_post_hook).parameters
+
+
+def test_the_hooks_touch_no_other_private_name_of_torch() -> None:
+    folder = Path(early.__file__).parent
+    text = "\n".join(path.read_text() for path in folder.rglob("*.py"))
+    words = {word.strip("\"'(),.:;`") for word in text.split()}
+    touched = {word for word in words if word.startswith("torch.") and "._" in word}
+    assert touched <= set(PRIVATE)

@@ -1,0 +1,63 @@
+"""Ranks that come before rank 0 wait for its store; what is not theirs to wait for they leave alone."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from training_hooks import meeting
+
+
+@pytest.fixture
+def port() -> Iterator[tuple[socket.socket, int]]:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        yield server, server.getsockname()[1]
+
+
+def place(rank: int, port: int) -> dict[str, str]:
+    return {"RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+
+
+def test_a_rank_waits_until_rank_0_listens(port: tuple[socket.socket, int]) -> None:
+    server, number = port
+    waiting = threading.Thread(target=meeting.wait, args=(place(1, number),))
+    waiting.start()
+    waiting.join(0.1)
+    assert waiting.is_alive()
+    server.listen()
+    waiting.join(20)
+    assert not waiting.is_alive()
+
+
+def test_rank_0_waits_for_nobody(port: tuple[socket.socket, int]) -> None:
+    meeting.wait(place(0, port[1]))
+
+
+@pytest.mark.parametrize("missing", ["RANK", "MASTER_ADDR", "MASTER_PORT"])
+def test_without_a_place_there_is_no_waiting(port: tuple[socket.socket, int], missing: str) -> None:
+    environ = place(1, port[1])
+    del environ[missing]
+    meeting.wait(environ)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "answer"),
+    [
+        ((), {}, True),
+        (("gloo",), {}, True),
+        (("gloo", "env://"), {}, True),
+        ((), {"init_method": "env://?rank=1"}, True),
+        ((), {"init_method": "tcp://10.0.0.1:99"}, False),
+        (("gloo", "file:///tmp/meet"), {}, False),
+        ((), {"store": object(), "rank": 1, "world_size": 2}, False),
+        (("gloo", None, None, 2, 1, object()), {}, False),
+    ],
+)
+def test_only_a_meeting_by_the_environment_is_waited_for(
+    arguments: tuple[object, ...], options: dict[str, object], answer: bool
+) -> None:
+    assert meeting.is_by_environment(arguments, options) is answer

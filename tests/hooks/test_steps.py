@@ -1,0 +1,106 @@
+"""What counts as a step, and what the progress page says of it, without torch: the hook takes any object."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from training_hooks import page, steps, worker
+
+
+class Optimizer:
+    pass
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Any]:
+    made = worker.Worker(str(tmp_path), 0, (1, 1))
+    made.page.source = page.FROM_OPTIMIZER
+    yield made
+    made.channel.close()
+
+
+def reading(watched: Any) -> Any:
+    return page.read(worker.page_path(watched.volume, 0), watched.pid)
+
+
+def test_only_the_optimizer_called_first_counts(watched: Any) -> None:
+    count, first, second = steps.hook(watched), Optimizer(), Optimizer()
+    for _ in range(5):
+        count(first, (), {})
+        count(second, (), {})
+    assert (reading(watched).step, reading(watched).phase) == (5, page.STEP)
+
+
+def test_the_next_one_called_takes_the_place_of_one_that_is_gone(watched: Any) -> None:
+    count, first, second = steps.hook(watched), Optimizer(), Optimizer()
+    count(first, (), {})
+    count(second, (), {})
+    del first
+    count(second, (), {})
+    count(second, (), {})
+    assert reading(watched).step == 3
+
+
+def test_others_that_have_long_been_called_alone_take_over(watched: Any) -> None:
+    count, first, second = steps.hook(watched), Optimizer(), Optimizer()
+    count(first, (), {})
+    for _ in range(3 * steps.OTHERS_BEFORE_CHANGE):
+        count(second, (), {})
+    assert reading(watched).step == 1, "not within the first seconds"
+    assert first is not None
+
+
+def test_the_moments_of_the_last_two_steps_are_kept(watched: Any) -> None:
+    count, optimizer = steps.hook(watched), Optimizer()
+    count(optimizer, (), {})
+    first = watched.page.words[page.LAST]
+    count(optimizer, (), {})
+    assert watched.page.words[page.BEFORE] == first
+    assert watched.page.words[page.LAST] > first
+    assert watched.page.words[page.SEQUENCE] % 2 == 0
+
+
+def test_the_first_step_after_an_evaluation_is_training_again(watched: Any) -> None:
+    count, optimizer = steps.hook(watched), Optimizer()
+    count(optimizer, (), {})
+    watched.evaluates()
+    assert reading(watched).phase == page.EVAL
+    count(optimizer, (), {})
+    assert (reading(watched).step, reading(watched).phase) == (2, page.STEP)
+
+
+def test_a_save_is_shown_as_long_as_it_lasts_and_steps_beside_it_count(watched: Any) -> None:
+    count, optimizer = steps.hook(watched), Optimizer()
+    watched.begin_save()
+    count(optimizer, (), {})
+    assert (reading(watched).step, reading(watched).phase) == (1, page.CHECKPOINT)
+    watched.end_save(True)
+    assert (reading(watched).phase, reading(watched).saves) == (page.STEP, 1)
+    count(optimizer, (), {})
+    assert (reading(watched).step, reading(watched).phase) == (2, page.STEP)
+
+
+def test_a_loaded_checkpoint_gives_the_step_to_go_on_from(watched: Any) -> None:
+    count, optimizer = steps.hook(watched), Optimizer()
+    watched.known["/x/a.pt"] = 40
+    watched.loaded("/x/a.pt")
+    count(optimizer, (), {})
+    watched.loaded("/x/a.pt")
+    assert (reading(watched).base, reading(watched).step) == (40, 41)
+
+
+def test_another_user_may_read_the_page_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        made = worker.Worker(str(tmp_path), 0, (1, 1))
+    finally:
+        os.umask(before)
+    made.channel.close()
+    path = Path(worker.page_path(made.volume, 0))
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o755, 0o644]

@@ -1,0 +1,88 @@
+"""Whose token is good for whom: a TokenReview's answer, read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+import pytest
+
+from master.core.cluster import tickets
+from master.core.cluster.names import Document
+from master.core.events import Event
+from master.shell.kubernetes.door import ClusterDoor, why_refused
+from master.shell.sidecars import Admitted
+from tests.kubernetes.unwell_server import refuses, says, unwell
+from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
+from wire.messages import Hello
+
+HELLO = Hello(JobName("research/digits"), MemberId("worker-0"), PodUid("u0"), Role("worker"), RankIndex(0), "a.token")
+KEY = b"k" * 32
+
+
+def review(**changes: object) -> Document:
+    user = {
+        "username": "system:serviceaccount:research:default",
+        "extra": {"authentication.kubernetes.io/pod-uid": ["u0"]},
+    }
+    return {"authenticated": True, "audiences": ["outrider"], "user": user, **changes}
+
+
+def of(username: str, *uids: str) -> Document:
+    return {"username": username, "extra": {"authentication.kubernetes.io/pod-uid": list(uids)}}
+
+
+def test_the_token_of_the_pod_that_says_hello_is_good() -> None:
+    assert why_refused(review(), HELLO) == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        ({"authenticated": False, "error": "token has expired"}, "is not good: token has expired"),
+        ({}, "is not good: the API server does not know it"),
+        (review(audiences=["https://kubernetes.default.svc"]), "is not for the audience 'outrider'"),
+        (review(user=of("system:serviceaccount:other:default", "u0")), "is of namespace 'other'"),
+        (review(user=of("system:serviceaccount:research:default", "u9")), "bound to another pod than 'u0'"),
+        (review(user=of("system:serviceaccount:research:default")), "bound to another pod"),
+        (review(user={}), "is of namespace ''"),
+    ],
+)
+def test_and_no_other(status: Document, sentence: str) -> None:
+    assert sentence in why_refused(status, HELLO)
+
+
+async def asked(hello: Hello, *answers: object) -> tuple[Admitted | str, int]:
+    """The verdict, and how often the API server was asked."""
+    verdict: asyncio.Future[Admitted | str] = asyncio.get_running_loop().create_future()
+
+    def put(_event: Event) -> None:
+        raise AssertionError
+
+    async with unwell(*answers) as (server, api):  # type: ignore[arg-type]
+        door = ClusterDoor(api, KEY, lambda job: put if job == HELLO.job else None)
+        door.admit(hello, verdict.set_result)
+        return await asyncio.wait_for(verdict, 30), len(server.asked)
+
+
+async def test_a_good_token_is_asked_about_once_and_its_ticket_not_at_all() -> None:
+    admitted, times = await asked(HELLO, says({"status": review()}))
+    assert isinstance(admitted, Admitted)
+    assert times == 1
+    again = replace(HELLO, token="", ticket=admitted.ticket)
+    assert tickets.is_good(KEY, again, time.time())
+    admitted, times = await asked(again)
+    assert isinstance(admitted, Admitted)
+    assert times == 0
+
+
+async def test_a_job_that_is_not_here_is_refused_without_a_question() -> None:
+    verdict, times = await asked(replace(HELLO, job=JobName("research/other")))
+    assert "no job 'research/other'" in str(verdict)
+    assert times == 0
+
+
+async def test_an_api_server_that_does_not_answer_is_no_reason_to_believe() -> None:
+    verdict, _ = await asked(HELLO, *[refuses(500, message="down")] * 4)
+    assert "could not say whose token" in str(verdict)

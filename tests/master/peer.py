@@ -1,0 +1,51 @@
+"""A raw peer of a master: a DEALER that says what it is told to, be it nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import zmq
+
+from runtime.sockets import KeyPair
+from wire.codec import decode_from_master
+from wire.messages import FromMaster
+
+SECONDS = 20.0
+
+
+class Peer:
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, server: KeyPair) -> None:
+        public, secret = zmq.curve_keypair()
+        self._socket = context.socket(zmq.DEALER)
+        self._socket.set(zmq.LINGER, 0)
+        self._socket.set(zmq.CURVE_PUBLICKEY, public)
+        self._socket.set(zmq.CURVE_SECRETKEY, secret)
+        self._socket.set(zmq.CURVE_SERVERKEY, server.public.encode())
+        self._socket.connect(endpoint)
+
+    def say(self, data: bytes) -> None:
+        self._socket.send(data)
+
+    async def hear(self) -> FromMaster:
+        """The master's next message."""
+        async with asyncio.timeout(SECONDS):
+            while not self._socket.poll(0):
+                await asyncio.sleep(0.005)
+        return decode_from_master(self._socket.recv())
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@contextmanager
+def peers(endpoint: str, server: KeyPair, count: int) -> Iterator[list[Peer]]:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    made = [Peer(context, endpoint, server) for _ in range(count)]
+    try:
+        yield made
+    finally:
+        for peer in made:
+            peer.close()
+        context.term()

@@ -1,0 +1,72 @@
+"""A master that is told nonsense does not start, and says which variable was wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from master.core.spec import JobSpec
+from master.shell import settings
+from runtime.settings import Environment, WrongSetting
+from runtime.sockets import new_key_pair
+from wire.ids import JobName
+
+SPEC = JobSpec(JobName("digits"), 2, 4, 3)
+
+
+def environment(folder: Path, **changed: str) -> Environment:
+    (folder / "key").write_text(new_key_pair().secret + "\n")
+    (folder / "token").write_text("right\n")
+    return Environment(
+        {
+            "OUTRIDER_SPEC": json.dumps(dataclasses.asdict(SPEC)),
+            "OUTRIDER_JOB_DIR": str(folder),
+            "OUTRIDER_MASTER_KEY_FILE": str(folder / "key"),
+            "OUTRIDER_TOKEN_FILE": str(folder / "token"),
+            "OUTRIDER_NODE_SOCKET": str(folder / "node.sock"),
+            **changed,
+        }
+    )
+
+
+def test_a_spec_comes_through_as_it_was_given(tmp_path: Path) -> None:
+    found = settings.read(environment(tmp_path))
+    assert (found.spec, found.job, found.token) == (SPEC, "digits", "right")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "sentence"),
+    [
+        ("OUTRIDER_SPEC", "{", "OUTRIDER_SPEC: must be a JSON object"),
+        ("OUTRIDER_SPEC", '{"name": "a"}', "min_members, max_members, replicas must be given"),
+        ("OUTRIDER_SPEC", '{"name": "a", "colour": 1}', "colour is no field of a job"),
+        (
+            "OUTRIDER_SPEC",
+            '{"name": "a", "min_members": "2", "max_members": 4, "replicas": 3}',
+            "min_members='2' has the wrong type",
+        ),
+        (
+            "OUTRIDER_SPEC",
+            '{"name": "a", "min_members": 5, "max_members": 4, "replicas": 3}',
+            "they must be at least 1 and in this order",
+        ),
+        ("OUTRIDER_JOB_DIR", "/nonexistent", "OUTRIDER_JOB_DIR='/nonexistent'"),
+        ("OUTRIDER_TOKEN_FILE", "/nonexistent", "OUTRIDER_TOKEN_FILE='/nonexistent'"),
+        ("OUTRIDER_LIFELINE_FD", "one", "OUTRIDER_LIFELINE_FD='one'"),
+        ("OUTRIDER_PLATFORM", "moon", "OUTRIDER_PLATFORM='moon'"),
+    ],
+)
+def test_a_wrong_value_is_named(tmp_path: Path, variable: str, value: str, sentence: str) -> None:
+    with pytest.raises(WrongSetting) as error:
+        settings.read(environment(tmp_path, **{variable: value}))
+    assert sentence in str(error.value)
+
+
+def test_a_key_that_is_none_is_named(tmp_path: Path) -> None:
+    told = environment(tmp_path)
+    (tmp_path / "key").write_text("short")
+    with pytest.raises(WrongSetting, match="OUTRIDER_MASTER_KEY_FILE: a CURVE key must be 40 characters"):
+        settings.read(told)

@@ -1,0 +1,176 @@
+"""Who may speak to a master, over real ZeroMQ: strangers are refused in a sentence, and nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import msgpack
+import pytest
+
+from master.core.events import Event, SidecarDisconnected, SidecarSaid
+from master.shell.sidecars import Sidecars, TokenDoor
+from runtime.sockets import KeyPair, Unreachable, new_key_pair
+from tests.master.peer import peers
+from wire.codec import MAX_BYTES, encode
+from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
+from wire.messages import Hello, Refused, Report, Welcome
+
+HELLO = Hello(JobName("digits"), MemberId("worker-0"), PodUid("u0"), Role("worker"), RankIndex(0), "right")
+REPORT = Report(Generation(1, 1), "running", step=7)
+
+
+class Served:
+    """A master's end, and what came of it."""
+
+    def __init__(self, keys: KeyPair) -> None:
+        self.events: list[Event] = []
+        self.refusals: list[tuple[MemberId | None, str]] = []
+        self.keys = keys
+        door = TokenDoor(JobName("digits"), "right", self.events.append)
+        self.sidecars = Sidecars(keys, door, lambda _hello, member, why: self.refusals.append((member, why)))
+        self.endpoint = self.sidecars.bind("tcp://127.0.0.1:*")
+
+    async def until(self, claim: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not claim():
+                await asyncio.sleep(0.005)
+
+    async def said(self, count: int) -> list[SidecarSaid]:
+        await self.until(lambda: sum(isinstance(event, SidecarSaid) for event in self.events) >= count)
+        return [event for event in self.events if isinstance(event, SidecarSaid)]
+
+
+@contextmanager
+def served() -> Iterator[Served]:
+    master = Served(new_key_pair())
+    try:
+        yield master
+    finally:
+        master.sidecars.close()
+
+
+async def test_a_member_is_heard_after_its_hello_and_answered_on_its_session() -> None:
+    with served() as master, peers(master.endpoint, master.keys, 1) as (peer,):
+        peer.say(encode(HELLO))
+        peer.say(encode(REPORT))
+        hello, report = await master.said(2)
+        assert (hello.message, report.message) == (HELLO, REPORT)
+        assert hello.session == report.session
+        master.sidecars.send(hello.session, Welcome(3))
+        assert await peer.hear() == Welcome(3)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (encode(replace(HELLO, token="wrong")), "the token of 'worker-0' is not that of this run of job 'digits'"),
+        (encode(replace(HELLO, token="\udcff")), "the token of 'worker-0' is not that"),
+        (encode(replace(HELLO, job=JobName("other"))), "this is the master of job 'digits', not of 'other'"),
+        (encode(REPORT), "Report came before Hello"),
+        (encode(HELLO)[:-4], "no whole msgpack map"),
+        (b"\x00\xff" * 50, "no whole msgpack map"),
+        (b"", "no whole msgpack map"),
+        (b"x" * (MAX_BYTES + 1), "bytes are too many"),
+        (msgpack.packb({"message": "Dance", "version": 99}), "'Dance' is no message from a sidecar"),
+        (msgpack.packb({"message": "Hello", "job": 7}), "Hello.job is 7, it may be text"),
+        (encode(Welcome(1)), "'Welcome' is no message from a sidecar"),
+    ],
+)
+async def test_a_stranger_is_refused_in_a_sentence_and_nobody_else_notices(data: bytes, sentence: str) -> None:
+    with served() as master, peers(master.endpoint, master.keys, 2) as (member, stranger):
+        member.say(encode(HELLO))
+        await master.said(1)
+        stranger.say(data)
+        answer = await stranger.hear()
+        assert isinstance(answer, Refused)
+        assert sentence in answer.reason
+        assert [sentence in why for _, why in master.refusals] == [True]
+        member.say(encode(REPORT))
+        assert [event.message for event in await master.said(2)] == [HELLO, REPORT]
+
+
+async def test_a_refused_connection_may_say_hello_again_with_the_right_token() -> None:
+    with served() as master, peers(master.endpoint, master.keys, 1) as (peer,):
+        peer.say(encode(replace(HELLO, token="wrong")))
+        assert isinstance(await peer.hear(), Refused)
+        peer.say(encode(HELLO))
+        assert [event.message for event in await master.said(1)] == [HELLO]
+
+
+async def test_a_flood_of_nonsense_is_announced_once() -> None:
+    with served() as master, peers(master.endpoint, master.keys, 2) as (member, stranger):
+        for _ in range(500):
+            stranger.say(b"nonsense")
+        member.say(encode(HELLO))
+        await master.said(1)
+        for _ in range(500):
+            assert isinstance(await stranger.hear(), Refused)
+        assert len(master.refusals) == 1
+
+
+async def test_a_frame_of_many_mebibytes_ends_its_own_connection_only() -> None:
+    with served() as master, peers(master.endpoint, master.keys, 2) as (member, stranger):
+        member.say(encode(HELLO))
+        stranger.say(encode(replace(HELLO, member=MemberId("worker-1"))))
+        first, second = await master.said(2)
+        named = {event.message.member: event.session for event in (first, second) if isinstance(event.message, Hello)}
+        stranger.say(b"x" * (64 << 20))
+        await master.until(lambda: SidecarDisconnected(named[MemberId("worker-1")]) in master.events)
+        member.say(encode(REPORT))
+        assert (await master.said(3))[-1].session == named[MemberId("worker-0")]
+
+
+async def test_a_newer_version_with_a_message_nobody_knows_keeps_its_session() -> None:
+    with served() as master, peers(master.endpoint, master.keys, 1) as (peer,):
+        peer.say(encode(HELLO))
+        peer.say(msgpack.packb({"message": "Telepathy", "thought": 1}))
+        peer.say(encode(REPORT))
+        assert [event.message for event in await master.said(2)] == [HELLO, REPORT]
+        assert master.refusals[0][0] == "worker-0"
+
+
+async def test_two_connections_of_one_identity_are_two_sessions() -> None:
+    with served() as master, peers(master.endpoint, master.keys, 2) as (first, second):
+        first.say(encode(HELLO))
+        await master.said(1)
+        second.say(encode(HELLO))
+        one, other = await master.said(2)
+        assert one.session != other.session
+
+
+async def test_a_connection_cannot_become_another_member() -> None:
+    with served() as master, peers(master.endpoint, master.keys, 1) as (peer,):
+        peer.say(encode(HELLO))
+        peer.say(encode(replace(HELLO, member=MemberId("worker-1"))))
+        answer = await peer.hear()
+        assert isinstance(answer, Refused)
+        assert "this connection is worker-0" in answer.reason
+        assert [event.message for event in await master.said(1)] == [HELLO]
+
+
+async def test_a_closed_session_is_not_heard_until_it_says_hello_again_as_a_new_one() -> None:
+    with served() as master, peers(master.endpoint, master.keys, 1) as (peer,):
+        peer.say(encode(HELLO))
+        (first,) = await master.said(1)
+        master.sidecars.close_session(first.session)
+        with pytest.raises(Unreachable):
+            master.sidecars.send(first.session, Welcome(1))
+        peer.say(encode(REPORT))
+        peer.say(encode(HELLO))
+        told = await master.said(2)
+        assert told[1].message == HELLO
+        assert told[1].session != first.session
+
+
+async def test_the_end_of_a_connection_is_told_with_its_session() -> None:
+    with served() as master, peers(master.endpoint, master.keys, 2) as (first, second):
+        first.say(encode(HELLO))
+        await master.said(1)
+        second.say(encode(replace(HELLO, member=MemberId("worker-1"))))
+        one, _other = await master.said(2)
+        first.close()
+        await master.until(lambda: SidecarDisconnected(one.session) in master.events)
+        assert sum(isinstance(event, SidecarDisconnected) for event in master.events) == 1

@@ -1,0 +1,1 @@
+"""Bugs planted into the real cores that the simulation must catch."""

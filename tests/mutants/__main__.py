@@ -1,0 +1,33 @@
+"""`python -m tests.mutants [NAME…]`: the seed at which each planted bug is caught, within 1,000."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+
+from tests.mutants.planted import MUTANTS, planted
+from tests.simulation.__main__ import try_seed
+
+
+def caught_at(name: str, seeds: int = 1000) -> tuple[str, int | None, str]:
+    """The first seed that fails with the bug and not without it, and what it says."""
+    for seed in range(seeds):
+        with planted(MUTANTS[name]()):
+            _, story = try_seed(seed)
+        if story and not try_seed(seed)[1]:
+            return name, seed, story.splitlines()[-1]
+    return name, None, ""
+
+
+def main() -> int:
+    names = sys.argv[1:] or list(MUTANTS)
+    missed = 0
+    with multiprocessing.Pool(2) as pool:
+        for name, seed, sentence in pool.imap_unordered(caught_at, names):
+            missed += seed is None
+            print(f"{name:32} {'MISSED' if seed is None else seed}  {sentence[:160]}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

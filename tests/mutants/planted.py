@@ -1,0 +1,196 @@
+"""Bugs planted into the real cores, each a small swap in memory that is taken back afterwards.
+
+They judge the simulation: laws that no bug can break are no laws. Each must be caught within 1,000 seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from master.core import assignment, generations, orders, recovery, scaling, status
+from master.core import events as master_events
+from master.core import reducer as master
+from master.core.actions import DeletePod
+from sidecar.core import link, supervision
+
+Swap = tuple[Any, str | type, Any]
+
+
+@contextmanager
+def planted(swaps: list[Swap]) -> Iterator[None]:
+    """Replaces attributes of modules and rows of tables, and puts them back."""
+    kept: list[Swap] = []
+    for where, name, value in swaps:
+        kept.append((where, name, where[name] if isinstance(where, dict) else getattr(where, str(name))))
+        _put(where, name, value)
+    try:
+        yield
+    finally:
+        for where, name, value in reversed(kept):
+            _put(where, name, value)
+
+
+def _put(where: Any, name: str | type, value: Any) -> None:
+    if isinstance(where, dict):
+        where[name] = value
+    else:
+        setattr(where, str(name), value)
+
+
+def _nothing(*_args: Any, **_kwargs: Any) -> None:
+    return None
+
+
+def accept_a_stale_generation() -> list[Swap]:
+    """The sidecar obeys an old master, and starts what is older than it has heard of or was stopped here."""
+    real, welcomed = supervision._why_not, link.welcomed
+
+    def why_not(state: Any, order: Any) -> str:
+        why = real(state, order)
+        return "" if "older than" in why or "was stopped here" in why else why
+
+    def welcomed_by_any(state: Any, welcome: Any, now: float) -> Any:
+        state.link.term = min(state.link.term, welcome.term)
+        return welcomed(state, welcome, now)
+
+    return [(supervision, "_why_not", why_not), (link, "welcomed", welcomed_by_any)]
+
+
+def forget_an_acknowledgement() -> list[Swap]:
+    """The master does not take an acknowledged order off its list."""
+    return [(orders, "acknowledge", lambda state, member, number: member.orders.get(number))]
+
+
+def double_a_rank() -> list[Swap]:
+    """The last member of a world is given the ranks of the first."""
+    real = assignment.places
+
+    def places(members: Any) -> Any:
+        found = real(members)
+        last = list(found)[-1]
+        if len(found) > 2:
+            found[last] = replace(found[last], first_rank=0)
+        return found
+
+    return [(assignment, "places", places)]
+
+
+def judge_before_draining() -> list[Swap]:
+    """Deadlines are judged before what has arrived is read."""
+    real = master.step
+
+    def step(state: Any, event: Any, now: float) -> Any:
+        due = master.next_deadline(state)
+        early = real(state, master_events.Woke(), now) if due is not None and due <= now else []
+        return [*early, *real(state, event, now)]
+
+    return [(master, "step", step)]
+
+
+def do_not_repeat_an_order() -> list[Swap]:
+    """An order that was lost with its connection is not given again."""
+
+    def once(state: Any, key: str) -> None:
+        state.deadlines.set(("order", key), state.now + 1e6)
+
+    def not_again(state: Any, member: Any) -> None:
+        for number in member.orders:
+            state.deadlines.set(("order", f"{member.id}/{number}"), state.now + 1e6)
+
+    return [(master.DEADLINES, "order", once), (orders, "resend", not_again)]
+
+
+def start_before_all_have_stopped() -> list[Swap]:
+    """The next generation forms without waiting for the members of the old one."""
+
+    def stop(state: Any, world: Any, member: Any, reason: str, hard: bool) -> None:
+        generations.stop_member(state, member, world.generation, reason, hard=hard)
+
+    return [(generations, "_stop", stop)]
+
+
+def forget_to_reap() -> list[Swap]:
+    """The sidecar says Stopped as soon as it has ordered the stop."""
+    real = supervision._begin_stop
+
+    def begin_stop(state: Any, order: Any, now: float) -> Any:
+        actions = real(state, order, now)
+        if state.stopping is not None:
+            actions = [*actions, *supervision.workers_stopped(state, state.stopping.generation, 0, now)]
+        return actions
+
+    return [(supervision, "_begin_stop", begin_stop)]
+
+
+def evict_on_disconnect_alone() -> list[Swap]:
+    """A broken connection is taken for a lost member."""
+    real = master.HANDLERS[master_events.SidecarDisconnected]
+
+    def disconnected(state: Any, event: Any) -> None:
+        member = state.members.get(state.sessions.get(event.session))
+        real(state, event)
+        if member is not None and member.uid is not None and not member.deleting:
+            member.deleting = True
+            state.act(DeletePod(member.id, member.uid, 5.0, state.generation, "its connection broke"))
+
+    return [(master.HANDLERS, master_events.SidecarDisconnected, disconnected)]
+
+
+def ignore_stalled() -> list[Swap]:
+    """The master counts its own pause as the members' silence."""
+    return [(master.HANDLERS, master_events.Stalled, _nothing)]
+
+
+def reuse_the_old_port() -> list[Swap]:
+    """A member offers the same port for every rendezvous."""
+    real = supervision.port_found
+
+    def port_found(state: Any, port: int) -> Any:
+        return real(state, 10_000 + sum(map(ord, str(state.me.uid))) * 17)
+
+    return [(supervision, "port_found", port_found)]
+
+
+def charge_deletions() -> list[Swap]:
+    """A member that was deleted or lost costs a restart."""
+    begin, blame = recovery.begin, recovery._take_blame
+
+    def begin_charged(state: Any, kind: str, reason: str, member: Any, *, free: bool = False) -> None:
+        begin(state, kind, reason, member)
+
+    def blame_charged(state: Any, member: Any, kind: str, reason: str, *, free: bool = True) -> bool:
+        return blame(state, member, kind, reason, free=False)
+
+    return [(recovery, "begin", begin_charged), (recovery, "_take_blame", blame_charged)]
+
+
+def never_regrow() -> list[Swap]:
+    """A world that has shrunk stays small."""
+    return [(scaling, "consider", _nothing)]
+
+
+def lose_the_saved_number() -> list[Swap]:
+    """A new master counts generations from one again."""
+    real = status.restore
+
+    def restore(state: Any, saved: Any) -> None:
+        real(state, saved)
+        state.number = 0
+        state.saved_world = None
+
+    return [(status, "restore", restore)]
+
+
+MUTANTS: dict[str, Callable[[], list[Swap]]] = {
+    plant.__name__: plant
+    for plant in (
+        accept_a_stale_generation, forget_an_acknowledgement, double_a_rank, judge_before_draining,
+        do_not_repeat_an_order, start_before_all_have_stopped, forget_to_reap, evict_on_disconnect_alone,
+        ignore_stalled, reuse_the_old_port, charge_deletions, never_regrow, lose_the_saved_number,
+    )
+}  # fmt: skip
+QUICK = ("double_a_rank", "forget_to_reap", "reuse_the_old_port")
+"""Caught within a few seeds: played by every test run."""

@@ -1,0 +1,164 @@
+"""Sessions are connections: made by the first message, ended by the connection's end, never confused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import zmq
+
+from runtime.sockets import Dealer, KeyPair, Router, Unreachable, key_pair_of, new_key_pair
+
+DEADLINE = 20.0
+
+
+class Seen:
+    """Collects what happened and lets a test wait for it."""
+
+    def __init__(self) -> None:
+        self.things: list[tuple[str, ...]] = []
+        self._changed = asyncio.Event()
+
+    def add(self, *thing: str) -> None:
+        self.things.append(thing)
+        self._changed.set()
+
+    async def until(self, claim: Callable[[list[tuple[str, ...]]], bool]) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not claim(self.things):
+                self._changed.clear()
+                await self._changed.wait()
+
+
+@asynccontextmanager
+async def router(keys: KeyPair, seen: Seen) -> AsyncIterator[tuple[Router, str]]:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    made = Router(
+        context,
+        keys,
+        lambda session, payload: seen.add("said", session, payload.decode()),
+        lambda session: seen.add("left", session),
+    )
+    try:
+        yield made, made.bind("tcp://127.0.0.1:*")
+    finally:
+        made.close()
+        context.destroy(linger=0)
+
+
+@asynccontextmanager
+async def dealer(endpoint: str, server_key: str, seen: Seen) -> AsyncIterator[Dealer]:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    made = Dealer(
+        context,
+        server_key,
+        lambda payload: seen.add("heard", payload.decode()),
+        lambda: seen.add("up"),
+        lambda: seen.add("down"),
+    )
+    made.connect(endpoint)
+    try:
+        yield made
+    finally:
+        made.close()
+        context.destroy(linger=0)
+
+
+async def test_what_a_sidecar_says_comes_back_on_its_own_session() -> None:
+    keys, seen, mine = new_key_pair(), Seen(), Seen()
+    async with router(keys, seen) as (server, endpoint), dealer(endpoint, keys.public, mine) as client:
+        await mine.until(lambda things: ("up",) in things)
+        client.send(b"hello")
+        await seen.until(lambda things: len(things) == 1)
+        session = seen.things[0][1]
+        server.send(session, b"welcome")
+        await mine.until(lambda things: ("heard", "welcome") in things)
+
+
+async def test_the_end_of_a_connection_names_its_session_and_no_other() -> None:
+    keys, seen, first, second = new_key_pair(), Seen(), Seen(), Seen()
+    async with router(keys, seen) as (server, endpoint), dealer(endpoint, keys.public, first) as stays:
+        await first.until(lambda things: ("up",) in things)
+        stays.send(b"stays")
+        async with dealer(endpoint, keys.public, second) as goes:
+            await second.until(lambda things: ("up",) in things)
+            goes.send(b"goes")
+            await seen.until(lambda things: len(things) == 2)
+        names = {text: session for _, session, text in seen.things}
+        await seen.until(lambda things: ("left", names["goes"]) in things)
+        assert ("left", names["stays"]) not in seen.things
+        with pytest.raises(Unreachable):
+            server.send(names["goes"], b"too late")
+        server.send(names["stays"], b"still there")
+        await first.until(lambda things: ("heard", "still there") in things)
+
+
+async def test_a_reused_descriptor_is_a_new_session() -> None:
+    keys, seen = new_key_pair(), Seen()
+    async with router(keys, seen) as (_server, endpoint):
+        for number in range(10):
+            mine = Seen()
+            async with dealer(endpoint, keys.public, mine) as client:
+                await mine.until(lambda things: ("up",) in things)
+                client.send(str(number).encode())
+                await seen.until(lambda things, n=number: any(t[0] == "said" and t[-1] == str(n) for t in things))
+        await seen.until(lambda things: sum(t[0] == "left" for t in things) == 10)
+        sessions = [thing[1] for thing in seen.things if thing[0] == "said"]
+        assert len(set(sessions)) == 10
+        assert {thing[1] for thing in seen.things if thing[0] == "left"} == set(sessions)
+
+
+async def test_a_forgotten_session_is_neither_heard_nor_served() -> None:
+    keys, seen, mine, other = new_key_pair(), Seen(), Seen(), Seen()
+    async with router(keys, seen) as (server, endpoint), dealer(endpoint, keys.public, mine) as client:
+        await mine.until(lambda things: ("up",) in things)
+        client.send(b"hello")
+        await seen.until(lambda things: len(things) == 1)
+        server.forget(seen.things[0][1])
+        client.send(b"again")
+        async with dealer(endpoint, keys.public, other) as witness:
+            await other.until(lambda things: ("up",) in things)
+            witness.send(b"witness")
+            await seen.until(lambda things: len(things) == 2)
+        assert [thing[-1] for thing in seen.things if thing[0] == "said"] == ["hello", "witness"]
+        with pytest.raises(Unreachable):
+            server.send(seen.things[0][1], b"order")
+
+
+async def test_a_client_that_does_not_know_the_servers_key_is_never_heard() -> None:
+    keys, seen, wrong, right = new_key_pair(), Seen(), Seen(), Seen()
+    async with router(keys, seen) as (_server, endpoint), dealer(endpoint, new_key_pair().public, wrong) as stranger:
+        with pytest.raises(Unreachable):
+            stranger.send(b"let me in")
+        async with dealer(endpoint, keys.public, right) as client:
+            await right.until(lambda things: ("up",) in things)
+            client.send(b"hello")
+            await seen.until(lambda things: len(things) == 1)
+        assert seen.things[0][-1] == "hello"
+        assert ("up",) not in wrong.things
+
+
+async def test_a_dealer_finds_a_router_that_comes_back_on_the_same_port() -> None:
+    keys, seen, mine = new_key_pair(), Seen(), Seen()
+    async with router(keys, seen) as (_server, endpoint):
+        pass
+    async with dealer(endpoint, keys.public, mine) as client:
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        server = Router(context, keys, lambda s, p: seen.add("said", s, p.decode()), lambda s: seen.add("left", s))
+        server.bind(endpoint)
+        await mine.until(lambda things: ("up",) in things)
+        client.send(b"back")
+        await seen.until(lambda things: len(things) == 1)
+        server.close()
+        context.destroy(linger=0)
+        await mine.until(lambda things: ("down",) in things)
+
+
+def test_a_secret_key_gives_its_pair_and_a_wrong_one_a_sentence() -> None:
+    keys = new_key_pair()
+    assert key_pair_of(keys.secret) == keys
+    for wrong in ("", "short", "x" * 39, "\n" * 40, "é" * 40):
+        with pytest.raises(ValueError, match="40 characters"):
+            key_pair_of(wrong)

@@ -1,0 +1,186 @@
+"""What strangers, newer versions and broken environments send: a clear sentence, and the member goes on as before."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.sidecar.bench import Master, Member, member, start_order, template
+from wire.ids import Generation
+from wire.messages import Hello, Ready, Refused, Started
+
+FIRST = Generation(1, 1)
+
+
+async def still_serves(master: Master, sidecar: Member) -> None:
+    """A template that behaves is welcomed, started and heard."""
+    hook = await sidecar.hook()
+    hook.say(template())
+    await master.hears(Ready)
+    master.send(start_order(1, FIRST))
+    assert (await hook.hears("do"))["do"] == "start"
+    hook.say({"event": "started", "generation": [1, 1], "pids": [101, 102]})
+    await master.hears(Started)
+
+
+@pytest.mark.parametrize(
+    ("announced", "refusal"),
+    [
+        (template(pid=1), f"pid 1 was announced by the process with pid {os.getpid()}"),
+        (template(outrider=2), "version 2 of the hooks is newer than this sidecar"),
+        (template(what="intruder"), "must be template or launcher"),
+        (template(pid="7"), "must be a whole number"),
+        (template(nproc=0), "must be a whole number from 1"),
+        (template(running=[1]), "must be [term, number]"),
+        (template(workers=[[0]]), "must be [local rank, pid]"),
+        (template(can_start="yes"), "must be true or false"),
+        ({}, "outrider=None"),
+    ],
+    ids=str,
+)
+async def test_an_announcement_that_cannot_be_is_refused_by_name(announced: dict[str, object], refusal: str) -> None:
+    async with member() as (master, sidecar):
+        hook = await sidecar.hook()
+        hook.say(announced)
+        assert refusal in await hook.is_closed_with()
+        await still_serves(master, sidecar)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        os.urandom(3000) + b"\n",
+        b"[1, 2, 3]\n",
+        b"[" * 100_000 + b"\n",
+        b'{"outrider": 1, "what": "temp\n',
+        b"x" * (1 << 20) + b"x\n",
+        b"x" * (3 << 20),
+        b'{"outrider": NaN}\n',
+    ],
+    ids=["random", "a list", "deep", "cut off", "a huge line", "no end of line", "not a number"],
+)
+async def test_bytes_that_are_no_line_close_their_connection_and_no_other(data: bytes) -> None:
+    async with member() as (master, sidecar):
+        good = await sidecar.hook()
+        good.say(template())
+        ready = await master.hears(Ready)
+        bad = await sidecar.hook()
+        bad.say_bytes(data)
+        await bad.is_closed_with()
+        master.send(start_order(1, FIRST, ready.port))
+        assert (await good.hears("do"))["do"] == "start"
+
+
+async def test_a_line_that_makes_no_sense_closes_the_template_s_connection_and_it_may_come_again() -> None:
+    async with member() as (master, sidecar):
+        hook = await sidecar.hook()
+        hook.say(template())
+        await master.hears(Ready)
+        hook.say({"event": "exited", "generation": "first", "local_rank": 0, "pid": 1})
+        assert "must be [term, number]" in await hook.is_closed_with()
+        again = await sidecar.hook()
+        again.say(template())
+        await again.hears("outrider")
+        master.send(start_order(1, FIRST))
+        assert (await again.hears("do"))["do"] == "start"
+
+
+async def test_a_word_of_newer_hooks_is_passed_over() -> None:
+    async with member() as (master, sidecar):
+        hook = await sidecar.hook()
+        hook.say(template(colour="green"))
+        await master.hears(Ready)
+        hook.say({"event": "sang", "song": [1, 2]})
+        master.send(start_order(1, FIRST))
+        assert (await hook.hears("do"))["do"] == "start"
+
+
+async def test_a_second_template_is_told_why_it_is_refused() -> None:
+    async with member() as (master, sidecar):
+        first = await sidecar.hook()
+        first.say(template())
+        await master.hears(Ready)
+        announce = f"""
+import json, os, socket
+s = socket.socket(socket.AF_UNIX); s.connect({str(sidecar.folder / "agent.sock")!r})
+line = {template()!r}; line["pid"] = os.getpid()
+s.sendall(json.dumps(line).encode() + b"\\n")
+print("".join(iter(lambda: s.recv(4096).decode(), "")))
+"""
+        second = await sidecar.run(sys.executable, "-c", announce)
+        assert "one container has one trainer" in second
+        master.send(start_order(1, FIRST))
+        assert (await first.hears("do"))["do"] == "start"
+
+
+async def test_bytes_of_a_master_that_are_no_message_are_dropped() -> None:
+    async with member() as (master, sidecar):
+        await master.hears(Hello)
+        for payload in (b"", os.urandom(500), b"\x81\xa7message\xa4Boom", b"\xdf\xff\xff\xff\xff"):
+            master.send_bytes(payload)
+        await still_serves(master, sidecar)
+
+
+async def test_a_refused_sidecar_logs_the_sentence_and_ends_where_it_must() -> None:
+    refusal = Refused("another member says that it is worker-0: stop one of them", retry_after=-1.0)
+    async with member(refusal) as (_master, sidecar):
+        code, log = await sidecar.ends()
+        assert code == 0
+        assert "another member says that it is worker-0" in log
+
+
+async def test_a_socket_path_that_does_not_fit_stops_the_start_with_its_length(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 20)
+    folder.mkdir()
+    assert len(str(folder / "agent.sock")) > 107
+    master = Master()
+    sidecar = Member(folder, master)
+    await sidecar.start()
+    code, log = await sidecar.ends()
+    master.close()
+    assert code == 2
+    assert "107" in log
+    assert "agent.sock" in log
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("OUTRIDER_JOB", "", "OUTRIDER_JOB is not set"),
+        ("OUTRIDER_DIR", "/nowhere/at/all", "OUTRIDER_DIR='/nowhere/at/all': must be a folder that exists"),
+        ("OUTRIDER_NPROC", "many", "OUTRIDER_NPROC='many': must be a whole number from 1 to 1024"),
+        ("OUTRIDER_NPROC", "0", "OUTRIDER_NPROC='0': must be a whole number from 1 to 1024"),
+        ("OUTRIDER_MASTER", "localhost:80", "OUTRIDER_MASTER='localhost:80': must be tcp://host:port"),
+        ("OUTRIDER_MASTER_KEY", "short", "must be a CURVE public key of 40 characters"),
+        ("OUTRIDER_TOKEN_FILE", "/nowhere", "OUTRIDER_TOKEN_FILE='/nowhere': must be a file that can be read"),
+        ("OUTRIDER_LOG", "loud", "OUTRIDER_LOG='loud': must be json or text"),
+        ("OUTRIDER_RANK_INDEX", "-1", "OUTRIDER_RANK_INDEX='-1': must be a whole number"),
+        ("OUTRIDER_GRACE", "nan", "OUTRIDER_GRACE='nan': must be seconds"),
+    ],
+)
+async def test_a_wrong_setting_stops_the_start_and_is_named(name: str, value: str, sentence: str) -> None:
+    async with member(**{name: value}) as (_master, sidecar):
+        code, log = await sidecar.ends()
+        assert code == 2
+        assert sentence in log
+        assert "Traceback" not in log
+
+
+async def test_losing_the_lifeline_ends_the_sidecar_and_all_that_carries_its_mark() -> None:
+    async with member() as (master, sidecar):
+        await master.hears(Hello)
+        await sidecar.kill()
+        read_end, write_end = os.pipe()
+        sidecar.environment["OUTRIDER_LIFELINE_FD"] = str(read_end)
+        await sidecar.start(read_end)
+        os.close(read_end)
+        marked = await sidecar.spawn_marked(sys.executable, "-c", "import time; time.sleep(600)")
+        await master.hears(Hello)
+        os.close(write_end)
+        code, log = await sidecar.ends()
+        assert code == 0
+        assert "the command that owns this job is gone" in log
+        assert await marked.wait() == -9

@@ -1,0 +1,190 @@
+"""What must hold, judged from outside of both cores, with what only the simulation knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from master.core.state import ALIVE
+from wire.ids import NO_GENERATION, Generation
+from wire.messages import Finish, Start, Stop, TrainerLost, Welcome
+
+if TYPE_CHECKING:
+    from tests.simulation.masters import Master
+    from tests.simulation.pods import Heard, Pod, Sidecar
+    from tests.simulation.trainer import Worker
+    from tests.simulation.world import World
+
+SLACK = 4.0
+"""Beyond silent_after, a member must have been well for so long to count as healthy: to connect and say Hello."""
+
+HEARD_AGAIN = 1.0
+"""A member whose connection is younger may have come too late to be stopped with the others."""
+
+
+class Laws:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._ranks: dict[Generation, dict[int, tuple[Pod, Worker]]] = {}
+        self._meeting: dict[Generation, tuple[str, int, int]] = {}
+        self._ports: dict[tuple[str, int], Generation] = {}
+        self._numbers: dict[int, Generation] = {}
+        self._told: dict[str, Generation] = {}
+
+    def _hold(self, claim: bool, sentence: str) -> None:
+        if not claim:
+            self.world.broken(sentence)
+
+    # -- the master's actions
+    def sent(self, master: Master, member: str, message: Any) -> None:
+        if not isinstance(message, Start):
+            return
+        generation = message.generation
+        saved = master.saved_generation
+        self._hold(saved is not None and saved >= generation, f"Start of {generation} is sent only after it is saved")
+        first = self._numbers.setdefault(generation.number, generation)
+        self._hold(first == generation, f"number {generation.number} is used by {first} and by {generation}")
+        meeting = (message.master_addr, message.master_port, message.world_size)
+        self._hold(self._meeting.setdefault(generation, meeting) == meeting, f"all of {generation} meet at one place")
+        owner = self._ports.setdefault(meeting[:2], generation)
+        self._hold(owner == generation, f"the port {meeting[1]} of generation {owner} is used again by {generation}")
+        spec = self.world.scenario.spec
+        size = message.group_world_size
+        self._hold(spec.min_members <= size <= spec.max_members, f"the world of {generation} has {size} members")
+        for pod in self.world.platform.living():
+            worker, link = self._living(pod), pod.sidecar.link if pod.sidecar is not None else None
+            is_known = link is not None and link.master is master and self.world.time.now - link.since > HEARD_AGAIN
+            if worker is not None and worker.start.generation < generation and is_known:
+                self._hold(not self.is_healthy(pod, reach_master=True),
+                           f"{generation} starts while {pod.member} still runs {worker.start.generation}")  # fmt: skip
+
+    def saved(self, master: Master) -> None:
+        """Only what costs a restart is charged: a rank that ended by itself, or that lost its peers."""
+        if self._is_history(master):
+            return
+        used, faults = master.state.restarts.used, len(self.world.charged | self.world.fault_of_network)
+        self._hold(used <= faults, f"{used} restarts are charged for {faults} faults that cost one")
+
+    def deleted(self, master: Master, action: Any) -> None:
+        world = self.world
+        pod = world.platform.pods.get(action.member)
+        if pod is None or pod.uid != action.uid or pod.deleting or pod.is_stray:
+            return
+        world.pods_given_up += 1
+        if world.stop_asked or world.ended_with is not None or world.script_done or master.state.is_over:
+            return
+        if not self.is_healthy(pod):
+            return
+        wanted = master.state.target
+        member = master.state.members.get(action.member)
+        dismissed = member is not None and bool(member.leaving)
+        others = [p for p in world.platform.pods.values() if p is not pod and p.there and not p.deleting]
+        if not dismissed:
+            others = [p for p in others if p.is_up]
+        self._hold(len(others) >= wanted, f"the healthy {action.member} is deleted, though only {len(others)} others "
+                   f"run and {wanted} are wanted: {action.reason}")  # fmt: skip
+
+    def creation_asked(self, master: Master, action: Any) -> None:
+        """A pod is made only where one is missing, or in doubt: never for a pause or a leap of the master's own."""
+        if action.member in self.world.platform.asked or self._is_history(master):
+            return
+        wanted = master.state.target + self.world.scenario.spec.spares
+        heard = sum(self._is_heard(pod, master) for pod in self.world.platform.living())
+        self._hold(heard < wanted, f"{action.member} is created though {heard} members are well and only {wanted} are "
+                   f"wanted: {action.reason}")  # fmt: skip
+
+    def created(self, master: Master, pod: Pod, action: Any) -> None:
+        """Its name is new; one that a master makes which is history does no harm, which `forked` holds. What such a one
+        makes after the end of the job goes with the pods' owner: the master that ended the job is no more by then.
+        A pod that came and went while no master could watch was never part of the job, as every Hello of it was
+        refused: the master can only ask again for what it does not know to have been, and with the same name."""
+        is_used, is_late = action.member in self.world.platform.ever, self.world.ended_with is not None
+        pod.is_of_history = self._is_history(master)
+        pod.is_stray = (is_used or is_late) and pod.is_of_history
+        is_known = is_used and action.member in self.world.platform.shown
+        self._hold(not is_known or pod.is_stray, f"the id {action.member} is used twice")
+
+    def ended(self, master: Master) -> None:
+        """What one that is history made moments before, and this one was not shown in time, is as late as `created`
+        has it."""
+        for pod in self.world.platform.pods.values():
+            pod.is_stray = pod.is_stray or (pod.is_of_history and pod.member not in master.state.members)
+
+    def _is_history(self, master: Master) -> bool:
+        return self.world.masters.term > master.term
+
+    def _is_heard(self, pod: Pod, master: Master) -> bool:
+        """It runs and has had a good connection to this master for long enough, and is meant to stay."""
+        member = master.state.members.get(pod.member)
+        link = pod.sidecar.link if pod.sidecar is not None else None
+        if member is None or member.life != ALIVE or link is None or link.master is not master:
+            return False
+        is_beyond = member.rank_index is not None and member.rank_index >= master.state.target
+        if link.forgotten or pod.deleting or member.leaving or is_beyond:
+            return False
+        window = self.world.scenario.spec.silent_after + SLACK
+        return self.world.time.now - link.since >= window and self.is_healthy(pod, reach_master=True, any_master=True)
+
+    def is_healthy(self, pod: Pod, reach_master: bool = False, any_master: bool = False) -> bool:
+        """It runs, and has reached the master or half of its peers for long enough."""
+        world = self.world
+        window = world.scenario.spec.silent_after + SLACK
+        if not pod.is_up or world.time.now - pod.ran_since < window or pod.trainer_paused:
+            return False
+        troubles = [t for t in world.troubles if t[0] == pod.member and t[1] > world.time.now - window]
+        if any(peer is None for _, _, peer in troubles):
+            return False
+        cut_from = {peer for _, _, peer in troubles}
+        master_ok = not any(p.startswith("master") for p in cut_from if p) and pod.sidecar is not None
+        link = pod.sidecar.link if pod.sidecar is not None else None
+        master_ok = master_ok and link is not None and not link.forgotten
+        if master_ok or reach_master:
+            clear = any_master or not any(t[0] == "master" and t[1] > world.time.now - window for t in world.troubles)
+            return master_ok and (clear or not reach_master)
+        peers = [p.member for p in world.platform.living() if p is not pod and p.is_up]
+        peers += [m for m, at in world.platform.gone_at.items() if at > world.time.now - window]
+        reached = [p for p in peers if p not in cut_from and p in world.platform.pods]
+        return bool(peers) and 2 * len(reached) >= len(peers)
+
+    # -- the member's processes
+    def obeyed(self, sidecar: Sidecar, heard: Heard, action: Any) -> None:
+        """Who has been welcomed by a master does nothing that an older one orders."""
+        if isinstance(heard.message, Welcome):
+            sidecar.newest_term = max(sidecar.newest_term, heard.term)
+        elif isinstance(heard.message, Start | Stop | Finish):
+            if heard.term < self.world.masters.term:  # not heard of the new one yet: what it obeys costs a generation
+                self.world.charge(sidecar.state.generation)
+            why = f"after it was welcomed by one of term {sidecar.newest_term}: {type(action).__name__}"
+            self._hold(
+                heard.term >= sidecar.newest_term, f"{sidecar.pod.member} obeys a master of term {heard.term} {why}"
+            )
+
+    def said(self, sidecar: Sidecar, message: Any) -> None:
+        """A template that died idle costs the generation whose Start is on its way to it: were it free, one that dies
+        at every start would be started for ever."""
+        if isinstance(message, TrainerLost) and sidecar.pod.restarts and sidecar.link is not None:
+            world = sidecar.link.master.state.world
+            if world is not None and sidecar.pod.member in world.places:
+                self.world.charge(world.generation)
+
+    def start_ordered(self, pod: Pod, start: Start) -> None:
+        worker = self._living(pod)
+        same = worker is None or worker.start.generation == start.generation
+        self._hold(same, f"{pod.member} starts {start.generation} before the processes of "
+                   f"{worker.start.generation if worker else ''} are reaped")  # fmt: skip
+
+    def forked(self, pod: Pod, start: Start, workers: list[Worker]) -> None:
+        highest = self._told.get(pod.uid, NO_GENERATION)
+        self._hold(start.generation > highest, f"{pod.member} starts {start.generation} after {highest}: it is old")
+        self._told[pod.uid] = start.generation
+        self._hold(not pod.is_stray, f"{pod.member}, which no master of this term has made, starts {start.generation}")
+        ranks = self._ranks.setdefault(start.generation, {})
+        for worker in workers:
+            other = ranks.get(worker.rank)
+            self._hold(other is None, f"rank {worker.rank} of {start.generation} is given twice")
+            self._hold(0 <= worker.rank < start.world_size, f"rank {worker.rank} of {start.world_size}")
+            ranks[worker.rank] = (pod, worker)
+
+    def _living(self, pod: Pod) -> Worker | None:
+        if pod.trainer is None:
+            return None
+        return next((w for w in pod.trainer.workers.values() if w.alive), None)

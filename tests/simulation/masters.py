@@ -1,0 +1,164 @@
+"""Master processes over one saved status: crash and restart, a paused one that is superseded, fencing by term."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from master.core import actions as do
+from master.core import events as told
+from master.core import invariants, reducer
+from master.core.state import State
+from tests.simulation.network import Link
+from tests.simulation.processes import Process
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+def _check(state: State, actions: list[do.Action]) -> None:
+    invariants.check(state)
+    if actions:
+        invariants.check_actions(state, actions)
+
+
+CORE = SimpleNamespace(step=lambda *a: reducer.step(*a), next_deadline=lambda s: reducer.next_deadline(s), check=_check)
+
+
+class Master(Process):
+    stalled = told.Stalled
+    woke = told.Woke
+
+    def __init__(self, world: World, term: int) -> None:
+        super().__init__(world, f"master-{term}", CORE, State())
+        self.host, self.term = f"master-{term}", term
+        self.watching = False
+        self.request_at = 0.0
+        self.links: dict[str, Link] = {}
+        self.saved_generation: Any = None
+        saved = world.masters.store
+        self.post(told.Began(term, world.scenario.spec, json.loads(saved) if saved else None, 1e9 + world.time.now))
+        world.time.after(0.05, world.platform.list_for, self)
+        self._look_at_watch()
+
+    def _look_at_watch(self) -> None:
+        if self.alive:
+            if not self.watching and self.paused_at is None:
+                self.world.platform.list_for(self)
+            self.world.time.after(5.0, self._look_at_watch)
+
+    def hear(self, link: Link, message: Any) -> None:
+        if self.alive:
+            self.links[link.session] = link
+            self.post(told.SidecarSaid(link.session, message))
+
+    def lost(self, link: Link) -> None:
+        if self.alive and self.links.pop(link.session, None) is not None and not link.forgotten:
+            self.post(told.SidecarDisconnected(link.session))
+
+    def thawed(self) -> None:
+        """One that was superseded finds that out when it looks at its lease again."""
+        if self.world.masters.term > self.term:
+            self.world.time.after(self.world.rng.uniform(0.0, 10.0), self.die)
+            for link in self.world.network.links:  # a Service's endpoints flap: some come back to this one
+                if link.master is not self and self.world.rng.random() < 0.3:
+                    link.break_()
+
+    def die(self) -> None:
+        self.end()
+        for link in self.world.network.links:
+            if link.master is self:
+                link.break_()
+
+    def perform(self, action: do.Action) -> None:
+        match action:
+            case do.Send(session, member, message):
+                link = self.links.get(session)
+                self.world.laws.sent(self, member, message)
+                if link is not None and not link.forgotten:
+                    link.send(False, message)
+            case do.CloseSession(session):
+                link = self.links.pop(session, None)
+                if link is not None:
+                    link.forgotten = True
+            case do.DeletePod() | do.CreatePod():
+                if isinstance(action, do.DeletePod):
+                    self.world.laws.deleted(self, action)
+                else:
+                    self.world.laws.creation_asked(self, action)
+                self.world.platform.request(self, action)
+            case do.ProbeMember(member, address):
+                reached = self.world.platform.answers(address, self.host)
+                self.world.time.after(0.4, self.post, told.MemberProbed(member, reached))
+            case do.SaveStatus():
+                self.world.laws.saved(self)
+                text = json.dumps(action.status)
+                self.world.time.after(self.world.rng.choice((0.001, 0.01, 0.3)), self._save, action, text)
+            case do.EndJob(exit_code, _, reason):
+                if self.world.masters.term == self.term:
+                    self.world.laws.ended(self)
+                    self.world.ended(exit_code, reason)
+                else:  # the job is no longer its own: it only ends itself
+                    self.world.time.after(0.0, self.die)
+            case _:
+                pass
+
+    def _save(self, action: do.SaveStatus, text: str) -> None:
+        if not self.alive or (self.paused_at is not None):
+            return
+        if self.world.masters.store_term > self.term:
+            self.post(told.ActionFailed(action, "a newer term holds the status"))
+            return
+        self.world.masters.store, self.world.masters.store_term = text, self.term
+        self.saved_generation = max(action.generation, self.saved_generation or action.generation)
+        self.post(told.StatusSaved(action.version))
+
+
+class Masters:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.all: list[Master] = []
+        self.store = ""
+        self.store_term = 0
+        self.term = 0
+
+    @property
+    def current(self) -> Master | None:
+        return self.all[-1] if self.all and self.all[-1].alive else None
+
+    def begin(self) -> None:
+        if not self.world.over:
+            self.term += 1
+            self.store_term = self.term  # who takes the lease claims the status before it reads it
+            self.all = [m for m in self.all if m.alive]
+            self.all.append(Master(self.world, self.term))
+
+    def to_connect(self) -> Master | None:
+        """The newest that runs; sometimes an older one, because a Service's endpoints are late."""
+        running = [m for m in self.all if m.alive and m.paused_at is None]
+        if len(running) > 1 and self.world.rng.random() < 0.3:
+            return running[0]
+        return running[-1] if running else None
+
+    def crash(self) -> None:
+        if self.current is not None:
+            self.world.trouble("master", 12.0)
+            self.current.die()
+            self.world.time.after(self.world.rng.uniform(0.2, 4.0), self.begin)
+
+    def supersede(self, seconds: float) -> None:
+        """The lease of a paused master goes to another one; its connections break as keep-alives run out."""
+        old = self.current
+        if old is None or old.paused_at is not None:
+            return
+        self.world.trouble("master", 30.0)
+        old.pause(seconds)
+        self.world.time.after(self.world.rng.uniform(1.0, 10.0), self._replace, old)
+
+    def _replace(self, old: Master) -> None:
+        if old is self.current:
+            self.begin()
+            for link in self.world.network.links:
+                if link.master is old:
+                    self.world.time.after(self.world.rng.uniform(1.0, 15.0), link.break_)

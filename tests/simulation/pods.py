@@ -1,0 +1,392 @@
+"""Members and who makes them: the platform, and in each pod a sidecar (the real core) beside a trainer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from master.core import actions as wanted
+from master.core.events import ActionFailed as MasterActionFailed
+from master.core.events import PodGone, PodSeen, PodsListed
+from sidecar.core import actions as do
+from sidecar.core import events as told
+from sidecar.core import invariants, reducer
+from sidecar.core.state import State
+from tests.simulation.network import Link
+from tests.simulation.processes import Process
+from tests.simulation.trainer import Trainer
+from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Heard(told.MasterSaid):
+    """A message with what only the simulation knows: which master it is from."""
+
+    term: int = 0
+
+
+def _check(state: State, _actions: list[do.Action]) -> None:
+    invariants.check(state)
+
+
+CORE = SimpleNamespace(step=lambda *a: reducer.step(*a), next_deadline=lambda s: reducer.next_deadline(s), check=_check)
+
+
+class Sidecar(Process):
+    stalled = told.Stalled
+    woke = told.Woke
+
+    def __init__(self, pod: Pod, restarted: bool) -> None:
+        super().__init__(pod.world, f"{pod.member}", CORE, State())
+        self.pod = pod
+        self.link: Link | None = None
+        self.newest_term = 0
+        spec = self.world.scenario.spec
+        self.post(
+            told.Began(spec.name, pod.member, pod.uid, pod.role, pod.rank_index, "token", pod.address, 4000, spec.nproc,
+                       self.world.new_pid(), restarted)
+        )  # fmt: skip
+        self._try_link_in(0.05)
+
+    # -- the link to the master
+    def _try_link_in(self, seconds: float) -> None:
+        self.world.time.after(seconds, self._try_link)
+
+    def _try_link(self) -> None:
+        if not self.alive or self.link is not None:
+            return
+        master = self.world.masters.to_connect()
+        if self.paused_at is not None or master is None or self.world.network.is_cut(self.pod.member, master.host):
+            self._try_link_in(self.world.rng.uniform(0.2, 2.0))
+            return
+        self.link = self.world.network.connect(self, master)
+        self.post(told.MasterConnected())
+
+    def hear(self, link: Link, message: Any) -> None:
+        if link is self.link:
+            self.post(Heard(message, link.master.term))
+
+    def lost_link(self, link: Link) -> None:
+        if link is self.link and self.alive:
+            self.link = None
+            self.post(told.MasterDisconnected())
+            self._try_link_in(self.world.rng.uniform(0.1, 2.0))
+
+    # -- effects
+    def perform(self, action: do.Action) -> None:
+        if isinstance(self.event, Heard):
+            self.world.laws.obeyed(self, self.event, action)
+        trainer, time, rng = self.pod.trainer, self.world.time, self.world.rng
+        match action:
+            case do.Send(message):
+                self.world.laws.said(self, message)
+                if self.link is not None:
+                    self.link.send(True, message)
+            case do.StartWorkers(connection, start):
+                self.world.laws.start_ordered(self.pod, start)
+                if self._reach(trainer, connection, action):
+                    trainer.order("start", start)
+            case do.StopWorkers(connection, generation, grace, handler_grace, save_grace):
+                if self._reach(trainer, connection, action):
+                    trainer.order("stop", generation, grace, handler_grace, save_grace)
+            case do.FinishTrainer(connection, exit_code):
+                if self._reach(trainer, connection, action):
+                    trainer.order("finish", exit_code)
+            case do.CollectFromWorkers(_, order):
+                time.after(0.1, self.post, told.Collected(order, "{}"))
+            case do.FindPort():
+                time.after(0.001 + 0.01 * rng.random(), self._found_port)
+            case do.ReadPages(generation):
+                self.post(told.PagesRead(generation, trainer.pages() if trainer is not None else ()))
+            case do.SampleUsage():
+                self.post(told.UsageSampled(1.0, 100.0))
+            case do.ProbePeer(order, member, address, _, seconds):
+                self._probe(order, member, address, seconds)
+            case do.SweepProcesses(trainer=pid):
+                if trainer is not None and pid in (0, trainer.pid):
+                    time.after(0.01, trainer.die, 137)
+            case do.Exit():
+                self.pod.sidecar_exited(self)
+            case _:
+                pass
+
+    def _reach(self, trainer: Trainer | None, connection: str, action: do.Action) -> bool:
+        if trainer is not None and trainer.alive and trainer.connection == connection:
+            return True
+        self.post(told.ActionFailed(action, "ConnectionError: the connection is closed"))
+        return False
+
+    def _found_port(self) -> None:
+        self.world.ports += 1
+        self.post(told.PortFound(self.world.ports))
+
+    def _probe(self, order: int, member: MemberId, address: str, seconds: float) -> None:
+        reached = self.world.platform.answers(address, self.pod.member)
+        self.world.time.after(0.002 if reached else seconds, self.post, told.PeerProbed(order, member, reached))
+
+
+class Pod:
+    def __init__(self, world: World, member: MemberId, role: Role, rank_index: RankIndex | None) -> None:
+        self.world, self.member, self.role, self.rank_index = world, member, role, rank_index
+        self.uid = PodUid(f"u{world.new_pid()}")
+        self.address = f"10.0.{world.new_pid()}"
+        self.phase, self.reason = "pending", ""
+        self.unschedulable = False
+        self.exit_code: int | None = None
+        self.sidecar: Sidecar | None = None
+        self.trainer: Trainer | None = None
+        self.trainer_paused = False
+        self.there = True
+        self.deleting = False
+        self.finishing = False
+        self.ran_since = 0.0
+        self.restarts: list[float] = []
+        self.is_of_history = False
+        """Made by a master that was history."""
+        self.is_stray = False
+        """So made under a name that was used already, or too late for the master that ended the job to know of it."""
+
+    def seen(self) -> PodSeen:
+        return PodSeen(self.member, self.uid, self.role, self.rank_index, self.phase, self.reason, self.unschedulable,
+                       self.exit_code)  # fmt: skip
+
+    @property
+    def is_up(self) -> bool:
+        sidecar = self.sidecar
+        return self.there and sidecar is not None and sidecar.alive and sidecar.paused_at is None
+
+    # -- life
+    def run(self) -> None:
+        if self.there and self.phase == "pending":
+            self.phase = "running"
+            self.ran_since = self.world.time.now
+            self.start_sidecar(False)
+            self.world.time.after(self.world.rng.uniform(0.3, 3.0), self.start_trainer)
+            self.world.platform.changed(self)
+
+    def start_sidecar(self, restarted: bool) -> None:
+        if self.there and self.phase == "running" and (self.sidecar is None or not self.sidecar.alive):
+            self.sidecar = Sidecar(self, restarted)
+            self.world.time.after(self.world.rng.uniform(0.05, 2.0), self.connect_trainer)
+
+    def start_trainer(self) -> None:
+        if self.there and self.phase == "running" and (self.trainer is None or not self.trainer.alive):
+            self.trainer = Trainer(self)
+            self.connect_trainer()
+
+    def connect_trainer(self) -> None:
+        if self.trainer is not None:
+            self.trainer.connect()
+
+    # -- faults and ends
+    def kill_sidecar(self) -> None:
+        sidecar = self.sidecar
+        if sidecar is None or not sidecar.alive:
+            return
+        sidecar.end()
+        if sidecar.link is not None:
+            sidecar.link.break_()
+        if self.trainer is not None:
+            self.trainer.connection = ""
+            if self.trainer_paused:  # the next sidecar finds nobody who says what runs
+                self.world.charge(self.trainer.running)
+        down = self.world.rng.uniform(0.1, 1.5)
+        self.world.trouble(self.member, down + 8.0)
+        self.world.time.after(down, self.start_sidecar, True)
+
+    def sidecar_exited(self, sidecar: Sidecar) -> None:
+        sidecar.end()
+        if sidecar.link is not None:
+            self.world.time.after(0.01, sidecar.link.break_)
+        self.finishing = True
+        self.end("succeeded" if self.exit_code in (0, None) else "failed")
+
+    def trainer_ended(self, trainer: Trainer, code: int | None) -> None:
+        if not self.there or self.phase != "running":
+            return
+        self.exit_code = code
+        sidecar = self.sidecar
+        if self.deleting or (sidecar is not None and sidecar.state.ending is not None):
+            return
+        now = self.world.time.now
+        self.restarts = [at for at in self.restarts if at > now - 60] + [now]
+        if len(self.restarts) > 3:
+            self.end("failed")
+            return
+        self.reason = "RestartedTrainer"
+        self.exit_code = None
+        self.world.platform.changed(self)
+        self.world.time.after(self.world.rng.uniform(0.3, 3.0), self.start_trainer)
+
+    def end(self, phase: str) -> None:
+        self.kill_all()
+        self.phase = phase
+        self.world.platform.changed(self)
+
+    def kill_all(self) -> None:
+        if self.sidecar is not None:
+            self.sidecar.end()
+            if self.sidecar.link is not None:
+                self.sidecar.link.break_()
+        self.phase = "failed" if self.phase == "running" else self.phase
+        if self.trainer is not None:
+            self.trainer.die(137)
+
+    def freeze(self, seconds: float, whole: bool) -> None:
+        if self.sidecar is None or not self.is_up:
+            return
+        self.world.trouble(self.member, seconds)
+        self.sidecar.pause(seconds)
+        if whole and self.trainer is not None and not self.trainer_paused:
+            self.trainer_paused = True
+            self._runs_settle()
+            self.world.time.after(seconds, self._thaw)
+
+    def _thaw(self) -> None:
+        self.trainer_paused = False
+        self._runs_settle()
+        if self.trainer is not None:
+            self.trainer.work()
+            self.trainer.connect()
+
+    def _runs_settle(self) -> None:
+        if self.trainer is not None:
+            for worker in self.trainer.workers.values():
+                worker.run.settle()
+
+    def told_to_go(self, reason: str, grace: float) -> None:
+        if self.sidecar is not None:
+            self.sidecar.post(told.TerminationAsked(reason, grace))
+
+
+class Platform:
+    """Makes and removes pods after a while, and tells the masters that watch."""
+
+    host = "api"
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.pods: dict[MemberId, Pod] = {}
+        self.ever: set[MemberId] = set()
+        self.shown: set[MemberId] = set()
+        """Pods that some master was told of."""
+        self.asked: set[MemberId] = set()
+        self.refused: set[MemberId] = set()
+        self.gone_at: dict[MemberId, float] = {}
+        self.full_until = 0.0
+        self.fails_until = 0.0
+
+    def living(self) -> list[Pod]:
+        return [pod for pod in self.pods.values() if pod.there and pod.phase == "running"]
+
+    def answers(self, address: str, asker: str) -> bool:
+        for pod in self.pods.values():
+            if pod.address == address:
+                return pod.is_up and not self.world.network.is_cut(pod.member, asker)
+        return False
+
+    # -- requests
+    def request(self, master: Any, action: Any) -> None:
+        delay = self.world.rng.choice((0.005, 0.005, 0.05, 0.5))
+        self.asked.add(action.member)
+        if self.world.time.now < self.fails_until or self.world.network.is_cut(self.host, master.host):
+            self.refused.add(action.member)
+            self.world.time.after(delay, master.post, MasterActionFailed(action, "the platform does not answer"))
+        else:
+            do_it = self._create if isinstance(action, wanted.CreatePod) else self._delete
+            master.request_at = max(master.request_at, self.world.time.now + delay)
+            self.world.time.at(master.request_at, do_it, master, action)
+
+    def _create(self, master: Any, action: wanted.CreatePod) -> None:
+        if action.member in self.pods:
+            self.tell(master, self.pods[action.member].seen())
+            return
+        pod = Pod(self.world, action.member, action.role, action.rank_index)
+        self.world.laws.created(master, pod, action)
+        self.ever.add(action.member)
+        self.pods[action.member] = pod
+        self.changed(pod)
+        self._schedule(pod)
+
+    def _schedule(self, pod: Pod) -> None:
+        if not pod.there:
+            return
+        now = self.world.time.now
+        if now < self.full_until:
+            if not pod.unschedulable:
+                pod.unschedulable = True
+                self.changed(pod)
+            self.world.time.at(self.full_until + 0.01, self._schedule, pod)
+            return
+        if pod.unschedulable:
+            pod.unschedulable = False
+            self.changed(pod)
+        self.world.time.after(self.world.rng.uniform(*self.world.scenario.pod_seconds), pod.run)
+
+    def _delete(self, master: Any, action: wanted.DeletePod) -> None:
+        pod = self.pods.get(action.member)
+        if pod is None or pod.uid != action.uid:
+            self.tell(master, PodGone(action.member, action.uid, "not found"))
+        else:
+            self.terminate(pod, action.grace, "deleted")
+
+    def terminate(self, pod: Pod, grace: float, reason: str) -> None:
+        time = self.world.time
+        if pod.phase != "running" or grace <= 0:
+            time.after(0.05, self.remove, pod, reason)
+            return
+        if not pod.deleting:
+            pod.deleting = True
+            pod.told_to_go(reason, grace)
+            self.changed(pod)
+        time.after(grace, self.remove, pod, reason)
+
+    def remove(self, pod: Pod, reason: str, told_after: float = 0.05) -> None:
+        if self.pods.get(pod.member) is not pod or not pod.there:
+            return
+        code = pod.exit_code
+        pod.there = False
+        pod.kill_all()
+        del self.pods[pod.member]
+        self.gone_at[pod.member] = self.world.time.now
+        gone = PodGone(pod.member, pod.uid, reason, code)
+        self.world.time.after(told_after, self._tell_all, gone)
+
+    # -- the watch
+    def changed(self, pod: Pod) -> None:
+        seen = pod.seen()
+        if pod.deleting and pod.phase == "running":
+            seen = PodSeen(pod.member, pod.uid, pod.role, pod.rank_index, "terminating", "Deleted")
+        self._tell_all(seen)
+
+    def _tell_all(self, event: Any) -> None:
+        for master in self.world.masters.all:
+            self.tell(master, event)
+
+    def tell(self, master: Any, event: Any) -> None:
+        if not master.watching:
+            return
+        if self.world.network.is_cut(self.host, master.host):
+            master.watching = False
+            return
+        if isinstance(event, PodSeen):
+            self.shown.add(event.member)
+        self.world.time.after(0.02, partial(master.post, event))
+
+    def list_for(self, master: Any) -> None:
+        if not master.alive:
+            return
+        if self.world.network.is_cut(self.host, master.host):
+            self.world.time.after(1.0, self.list_for, master)
+            return
+        master.watching = True
+        self.shown.update(self.pods)
+        self.world.time.after(0.02, master.post, PodsListed(tuple(pod.seen() for pod in self.pods.values())))
+
+
+JOB = JobName("sim")

@@ -1,0 +1,74 @@
+"""What a seed decides before anything happens: the job, the script and the pace of the world."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from master.core.spec import JobSpec
+from wire.ids import JobName
+
+SIZES = (1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 5, 6, 8, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    spec: JobSpec
+    chaos_seconds: float
+    step_seconds: float
+    save_every: int
+    save_seconds: tuple[float, float]
+    init_seconds: tuple[float, float]
+    pod_seconds: tuple[float, float]
+    handles_sigterm: bool
+    total_steps: int
+    crash_at: int | None
+    import_error: bool
+    fork_fails: float
+    stop_at: float | None
+    """When the user ends the job."""
+    stop_hard: bool
+
+    @property
+    def recovery_seconds(self) -> float:
+        """A start that is overdue, a stop with all its graces, a pod from nothing, and the patience of growth; seen at
+        most: 134 s and the patience of growth. A script that ends has its work to do."""
+        work = self.total_steps * (self.step_seconds + self.save_seconds[1] / self.save_every)
+        return 150.0 + self.spec.grow_patience + work
+
+    @staticmethod
+    def of(seed: int) -> Scenario:
+        rng = random.Random(f"scenario {seed}")
+        size = rng.choice(SIZES)
+        kind = rng.random()
+        spec = JobSpec(
+            name=JobName("sim"),
+            min_members=size if rng.random() < 0.3 else rng.randint(1, size),
+            max_members=size,
+            replicas=size,
+            nproc=rng.choice((1, 1, 1, 2)),
+            spares=rng.choice((0, 0, 0, 1)),
+            max_restarts=rng.choice((3, 10, 100)),
+            max_restarts_asked=True,
+            max_relaunches=rng.choice((None, None, None, None, 0)),
+            grow_patience=rng.choice((20.0, 60.0)),
+            handler_grace=5.0,
+            save_grace=20.0,
+            start_patience=20.0,
+        )
+        return Scenario(
+            spec=spec,
+            chaos_seconds=rng.uniform(30, 90),
+            step_seconds=rng.choice((0.1, 0.3, 0.5)),
+            save_every=rng.choice((5, 10, 20)),
+            save_seconds=rng.choice(((0.05, 0.3), (1.0, 6.0))),
+            init_seconds=rng.choice(((0.02, 0.1), (0.5, 3.0))),
+            pod_seconds=rng.choice(((0.05, 0.5), (2.0, 10.0))),
+            handles_sigterm=rng.random() < 0.2,
+            total_steps=rng.randint(30, 300) if kind < 0.08 else 0,
+            crash_at=1 if 0.08 <= kind < 0.10 else None,
+            import_error=0.10 <= kind < 0.12,
+            fork_fails=rng.choice((0.0, 0.0, 0.02)),
+            stop_at=rng.uniform(1, 60) if rng.random() < 0.08 else None,
+            stop_hard=rng.random() < 0.3,
+        )

@@ -1,0 +1,23 @@
+"""The seeds that every test run plays; `python -m tests.simulation --seeds 10000 --jobs 2` plays more."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.__main__ import try_seed
+
+
+@pytest.mark.parametrize("first", range(0, 200, 10))
+def test_no_law_is_broken_and_training_goes_on_whatever_goes_wrong(first: int) -> None:
+    for seed in range(first, first + 10):
+        _, story = try_seed(seed)
+        assert not story, f"seed {seed}:\n{story}"
+
+
+def test_a_seed_is_the_same_story_each_time() -> None:
+    from tests.simulation.world import World
+
+    one, two = World(5), World(5)
+    one.run()
+    two.run()
+    assert one.story(400) == two.story(400)

@@ -1,0 +1,259 @@
+"""The codec takes what it wrote, what an older or newer version wrote, and refuses everything else by name."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import fields
+from typing import Any, get_args
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.wire.strategies import from_master, from_sidecar
+from wire.codec import MAX_BYTES, MAX_ITEMS, NAME, BadMessage, decode_from_master, decode_from_sidecar, encode
+from wire.ids import Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
+from wire.messages import (
+    Acknowledged,
+    Answer,
+    Exited,
+    Hello,
+    Message,
+    RankProgress,
+    Report,
+    Start,
+    Stop,
+    Welcome,
+    WorkerExit,
+)
+
+HELLO = Hello(JobName("digits"), MemberId("worker-1"), PodUid("ab12"), Role("worker"), RankIndex(1), "secret")
+START = Start(
+    order=OrderId(7),
+    generation=Generation(2, 5),
+    restart_count=4,
+    master_addr="10.0.0.3",
+    master_port=2222,
+    group_rank=1,
+    group_world_size=4,
+    first_rank=2,
+    nproc=2,
+    world_size=8,
+    role=Role("worker"),
+    role_first_rank=2,
+    role_world_size=8,
+    rank_index=RankIndex(1),
+    saves=(("/data/a.pt", 40),),
+)
+
+
+def raw(message: Message) -> dict[str, Any]:
+    found = msgpack.unpackb(encode(message), unicode_errors="surrogatepass")
+    assert isinstance(found, dict)
+    return found
+
+
+def changed(original: Message, /, **values: object) -> bytes:
+    packed = msgpack.packb({**raw(original), **values}, unicode_errors="surrogatepass")
+    assert isinstance(packed, bytes)
+    return packed
+
+
+@given(from_sidecar)
+def test_what_a_sidecar_says_arrives_as_it_was_said(message: Message) -> None:
+    assert decode_from_sidecar(encode(message)) == message
+
+
+@given(from_master)
+def test_what_a_master_says_arrives_as_it_was_said(message: Message) -> None:
+    assert decode_from_master(encode(message)) == message
+
+
+def test_an_acknowledgement_is_these_bytes() -> None:
+    assert encode(Acknowledged(OrderId(300))) == b"\x82\xa7message\xacAcknowledged\xa5order\xcd\x01\x2c"
+    assert decode_from_sidecar(b"\x82\xa7message\xacAcknowledged\xa5order\xcd\x01\x2c") == Acknowledged(OrderId(300))
+
+
+def test_a_stop_is_these_bytes() -> None:
+    expected = (
+        b"\x87\xa7message\xa4Stop\xa5order\x09\xaageneration\x92\x02\x05\xa5grace\xcb?\xc9\x99\x99\x99\x99\x99\x9a"
+        b"\xadhandler_grace\xcb@$\x00\x00\x00\x00\x00\x00\xaasave_grace\xcb@N\x00\x00\x00\x00\x00\x00\xa6reason\xa2no"
+    )
+    assert encode(Stop(OrderId(9), Generation(2, 5), reason="no")) == expected
+    assert decode_from_master(expected) == Stop(OrderId(9), Generation(2, 5), reason="no")
+
+
+def test_parts_are_maps_and_a_generation_is_a_pair() -> None:
+    exited = Exited(Generation(1, 3), (WorkerExit(0, 77, None, signal=9),), alive=1)
+    body = raw(exited)
+    assert body["generation"] == [1, 3]
+    assert body["exits"][0]["pid"] == 77
+    assert decode_from_sidecar(encode(exited)) == exited
+
+
+def test_fields_of_a_newer_version_are_ignored() -> None:
+    assert decode_from_sidecar(changed(HELLO, version=9, colour="red", nested={"a": [1]})) == Hello(
+        HELLO.job, HELLO.member, HELLO.uid, HELLO.role, HELLO.rank_index, HELLO.token, version=9
+    )
+
+
+def test_a_generation_and_a_part_may_have_grown() -> None:
+    report = raw(Report(Generation(1, 2), "running", ranks=(RankProgress(0, 5, 0.1, "step"),)))
+    report["generation"].append("new")
+    report["ranks"][0]["mood"] = "good"
+    found = decode_from_sidecar(msgpack.packb(report))
+    assert isinstance(found, Report)
+    assert found.generation == Generation(1, 2)
+    assert found.ranks[0].step == 5
+
+
+def test_fields_that_an_older_version_does_not_send_take_their_defaults() -> None:
+    body = raw(START)
+    for name in ("max_restarts", "job", "high_step", "saves", "reason"):
+        del body[name]
+    found = decode_from_master(msgpack.packb(body))
+    assert isinstance(found, Start)
+    assert (found.max_restarts, found.saves, found.high_step) == (10, (), 0)
+
+
+def test_an_integer_is_a_number_of_seconds_too() -> None:
+    found = decode_from_master(changed(Welcome(1), silent_after=3))
+    assert isinstance(found, Welcome)
+    assert found.silent_after == 3.0
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"order": "7"}, "Start.order is '7', it may be an integer"),
+        ({"order": True}, "Start.order is True"),
+        ({"order": 2**64 - 1}, "it may be an integer of 64 bits"),
+        ({"generation": [1]}, "Start.generation is an array, it may be a generation: \\[term, number\\]"),
+        ({"generation": [-1, 2]}, "Start.generation"),
+        ({"generation": {"term": 1}}, "Start.generation"),
+        ({"master_addr": None}, "Start.master_addr is None, it may be text"),
+        ({"master_addr": b"10.0.0.1"}, "Start.master_addr is b'10.0.0.1'"),
+        ({"saves": "abc"}, "Start.saves is 'abc', it may be an array"),
+        ({"saves": [["/a", 1], ["/b"]]}, r"Start.saves\[1\] is an array, it may be an array of 2"),
+        ({"saves": [["/a", "x"]]}, r"Start.saves\[0\] is 'x'"),
+        ({NAME: "Begin"}, "'Begin' is no message from a master: there are Welcome, Refused, Start"),
+        ({NAME: "Report"}, "'Report' is no message from a master"),
+        ({NAME: None}, "None is no message"),
+        ({NAME: ["Start"]}, "an array is no message"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_name_and_what_may_be_there(
+    change: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(BadMessage, match=complaint):
+        decode_from_master(changed(START, **change))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), "1", None, True])
+def test_seconds_that_are_no_finite_number_are_refused(bad: object) -> None:
+    with pytest.raises(BadMessage, match=r"Report\.cpu .* it may be a finite number"):
+        decode_from_sidecar(changed(Report(Generation(1, 1), "running"), cpu=bad))
+
+
+def test_a_missing_field_without_a_default_is_named() -> None:
+    body = raw(HELLO)
+    del body["token"]
+    with pytest.raises(BadMessage, match=r"Hello\.token is missing, it may be text"):
+        decode_from_sidecar(msgpack.packb(body, unicode_errors="surrogatepass"))
+
+
+def test_a_part_of_the_wrong_shape_is_named_by_its_place() -> None:
+    body = raw(Exited(Generation(1, 1), (WorkerExit(0, 1, 1), WorkerExit(1, 2, 1)), 0))
+    body["exits"][1]["pid"] = "two"
+    with pytest.raises(BadMessage, match=r"Exited.exits\[1\].pid is 'two'"):
+        decode_from_sidecar(msgpack.packb(body, unicode_errors="surrogatepass"))
+
+
+@given(st.binary(max_size=400))
+def test_random_bytes_are_refused_and_nothing_else_happens(data: bytes) -> None:
+    for decode in (decode_from_sidecar, decode_from_master):
+        with pytest.raises(BadMessage):
+            decode(data)
+
+
+@given(from_sidecar, st.data())
+def test_a_truncated_message_is_refused(message: Message, data: st.DataObject) -> None:
+    whole = encode(message)
+    length = data.draw(st.integers(0, len(whole) - 1))
+    with pytest.raises(BadMessage, match=r"no whole msgpack map|no message from a sidecar"):
+        decode_from_sidecar(whole[:length])
+
+
+@given(from_sidecar, st.data())
+def test_a_message_with_changed_bytes_is_read_or_refused(message: Message, data: st.DataObject) -> None:
+    whole = bytearray(encode(message))
+    for _ in range(data.draw(st.integers(1, 6))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(BadMessage):
+        decode_from_sidecar(bytes(whole))
+
+
+_any_value = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=9)
+    | st.binary(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(from_sidecar, st.data())
+def test_a_field_of_any_other_type_is_read_or_refused(message: Message, data: st.DataObject) -> None:
+    body = raw(message)
+    body[data.draw(st.sampled_from(sorted(body)))] = data.draw(_any_value)
+    with suppress(BadMessage):
+        decode_from_sidecar(msgpack.packb(body, unicode_errors="surrogatepass"))
+
+
+def test_a_message_of_more_than_a_mebibyte_is_refused_on_both_sides() -> None:
+    with pytest.raises(BadMessage, match=f"Answer has .* at most {MAX_BYTES} may be sent"):
+        encode(Answer(OrderId(1), "x" * MAX_BYTES))
+    with pytest.raises(BadMessage, match="bytes are too many"):
+        decode_from_sidecar(b"\xc1" * (MAX_BYTES + 1))
+
+
+def test_an_array_that_is_too_long_is_refused_on_both_sides() -> None:
+    long = (1,) * (MAX_ITEMS + 1)
+    with pytest.raises(BadMessage, match="too long"):
+        encode(Report(Generation(1, 1), "running", pids=long))
+    with pytest.raises(BadMessage, match="no whole msgpack map"):
+        decode_from_sidecar(changed(Report(Generation(1, 1), "running"), pids=long))
+
+
+def test_headers_that_promise_gigabytes_reserve_none() -> None:
+    import tracemalloc
+
+    tracemalloc.start()
+    try:
+        for header in (b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xdc\x10\x00"):
+            with pytest.raises(BadMessage):
+                decode_from_sidecar(header * 20_000)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("data", [b"\x91" * 100_000, b"\x81\xa1a" * 100_000, b"\xc7\x0c\xff" + b"\xff" * 12])
+def test_deep_nesting_and_foreign_types_are_refused(data: bytes) -> None:
+    with pytest.raises(BadMessage):
+        decode_from_sidecar(data)
+
+
+def test_a_number_too_large_for_the_wire_is_a_bad_message_and_the_next_one_is_written() -> None:
+    with pytest.raises(BadMessage, match="Report cannot be written"):
+        encode(Report(Generation(1, 1), "running", step=2**70))
+    assert decode_from_sidecar(encode(Acknowledged(OrderId(1)))) == Acknowledged(OrderId(1))
+
+
+def test_no_field_is_called_as_the_name_of_the_message_is() -> None:
+    for cls in get_args(Message):
+        assert NAME not in {field.name for field in fields(cls)}

@@ -1,0 +1,100 @@
+"""What this process did last in its process groups, from PyTorch's Flight Recorder, which is on by default.
+
+Asked on demand only: a full record is 20 ms and a megabyte. A thread does it, because the main thread is where the hang
+is; it starts with the first process group, by when the process has threads anyway.
+"""
+
+import os
+import pickle
+import sys
+import threading
+import time
+
+
+def record():
+    """The recorder's entries as dicts, oldest first; [] where this torch has none."""
+    native = sys.modules.get("torch._C._distributed_c10d")
+    dump = getattr(native, "_dump_fr_trace", None)
+    if dump is None:
+        return []
+    found = pickle.loads(
+        dump(includeCollectives=True, includeStackTraces=True, onlyActive=False)
+    )  # written by torch here
+    return sorted(found.get("entries", ()), key=lambda entry: entry.get("record_id", 0))
+
+
+def _place(frames):
+    """`file:line function` of the deepest frame outside torch."""
+    for frame in frames or ():
+        if "/torch/" not in frame.get("filename", ""):
+            return "%s:%s %s" % (frame.get("filename"), frame.get("line"), frame.get("name"))
+    return ""
+
+
+def summary(entry, now_ns):
+    """One entry, as users read it. `age`: seconds since it was called."""
+    group = entry.get("process_group") or ("", "")
+    return {
+        "seq": entry.get("collective_seq_id"),
+        "op": entry.get("profiling_name", ""),
+        "state": "completed" if entry.get("retired") else entry.get("state", ""),
+        "sizes": entry.get("input_sizes", []),
+        "dtypes": entry.get("input_dtypes", []),
+        "group": group[1] or group[0],
+        "frame": _place(entry.get("frames")),
+        "age": round(max(0, now_ns - entry.get("time_created_ns", now_ns)) / 1e9, 6),
+    }
+
+
+def last(entries):
+    """The one that says most: the oldest that is not over, else the newest."""
+    unfinished = [entry for entry in entries if not entry.get("retired")]
+    return (unfinished or entries[-1:] or [None])[0]
+
+
+def answer(worker):
+    words, entries = worker.page.words, record()
+    chosen = last(entries)
+    return {
+        "rank": int(os.environ.get("RANK", worker.local_rank)),
+        "local_rank": worker.local_rank,
+        "pid": os.getpid(),
+        "step": words[5],
+        "phase": worker.phase_name(),
+        "collective": summary(chosen, time.time_ns()) if chosen else None,
+    }
+
+
+def _serve(worker, channel):
+    while True:
+        message = _wait(channel)
+        if message is None:
+            return
+        if message.get("ask") == "collectives":
+            try:
+                body = answer(worker)
+            except Exception as error:  # a recorder of another version: say so, never end the thread
+                body = {"local_rank": worker.local_rank, "error": "%s: %s" % (type(error).__name__, error)}
+            channel.tell("up", {"answer": message.get("order"), "local_rank": worker.local_rank, "body": body})
+
+
+def _wait(channel):
+    channel.socket.setblocking(True)
+    try:
+        import json
+
+        return json.loads(channel.socket.recv(65536).decode())
+    except ValueError:
+        return {}
+    except OSError:
+        return None
+
+
+def listen(worker):
+    """Starts the thread, once a process."""
+    channel = worker.channel
+    if channel is None or worker.listening:
+        return
+    worker.listening = True
+    channel.bind(str(worker.local_rank))
+    threading.Thread(target=_serve, args=(worker, channel), name="outrider", daemon=True).start()

@@ -1,0 +1,34 @@
+"""Which part a starting Python process plays: template, worker process, or none of ours.
+
+- A descendant of a worker process (a DataLoader worker made by spawn, a subprocess): none.
+- A process of a generation that a launcher runs: a worker process, perhaps; it is watched, lightly.
+- A process that launcher or takeover marked with OUTRIDER_TEMPLATE: the template.
+- Anything else in the container: `command` looks whether it is the trainer, or an inner launcher to be taken over.
+
+The mark leaves os.environ here, before anything of the user's runs, so that it cannot reach a child.
+"""
+
+import os
+
+MARK = "OUTRIDER_TEMPLATE"
+WORKER = "OUTRIDER_WORKER"
+"""In the environment of a worker process: its pid. Whatever has it with another pid is a descendant."""
+
+
+def enter():
+    mark = os.environ.pop(MARK, None)
+    if WORKER in os.environ:
+        return
+    if "OUTRIDER_GENERATION" in os.environ:
+        from . import worker
+
+        worker.observe()
+    elif mark:
+        from . import handover, template
+
+        template.become("the launcher named this process")
+        handover.settle()
+    else:
+        from . import command
+
+        command.enter()

@@ -1,0 +1,77 @@
+"""Python imports this at its start, in every process that has the hooks folder on its PYTHONPATH: the trainer, but pip
+and DataLoader workers as well, and interpreters of any version.
+
+So it decides with one look at the environment, leaves no folder on sys.path, and hands on to the user's own
+sitecustomize, which Python would have found had this one not stood before it. Python 2.7 can read it; below 3.8 and
+outside a member (no OUTRIDER_DIR) it does nothing else. It raises only what the user's own raises, as Python expects.
+"""
+
+import os
+import sys
+
+
+def _own_folder():
+    return os.path.dirname(os.path.abspath(__file__))
+
+
+def _leave_path(own):
+    """This folder off sys.path; returns sys.path without it."""
+    sys.path[:] = [entry for entry in sys.path if not entry or os.path.abspath(entry) != own]
+    return list(sys.path)
+
+
+def _run_next(path):
+    """The sitecustomize that Python would have taken, run in its own name."""
+    if sys.version_info < (3, 5):
+        import imp
+
+        try:
+            found = imp.find_module("sitecustomize", path)
+        except ImportError:
+            return
+        imp.load_module("sitecustomize", *found)
+        return
+    import importlib.machinery
+    import importlib.util
+
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+def _enter(own):
+    """Loads the hooks, from beside this file (a pod) or from the package that holds this folder (an installation)."""
+    import importlib.util
+
+    folder = os.path.join(own, "training_hooks")
+    if not os.path.isfile(os.path.join(folder, "enter.py")):
+        folder = os.path.dirname(own)
+    spec = importlib.util.spec_from_file_location(
+        "_outrider_hooks", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+    )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["_outrider_hooks"] = module
+    spec.loader.exec_module(module)
+    importlib.import_module("_outrider_hooks.enter").enter()
+
+
+_own = _own_folder()
+_path = _leave_path(_own)
+_failure = None
+try:
+    _run_next(_path)
+except Exception as error:  # the user's own failed: Python says so, once ours is done
+    _failure = error
+if sys.version_info >= (3, 8) and os.environ.get("OUTRIDER_DIR"):
+    try:
+        _enter(_own)
+    except Exception:  # whatever is wrong with the hooks, the script runs
+        if os.environ.get("OUTRIDER_DEBUG"):
+            import traceback
+
+            traceback.print_exc()
+if _failure is not None:
+    raise _failure

@@ -1,0 +1,146 @@
+"""Makes a save whole or not at all, tells when a checkpoint is finished, and which step a load resumes.
+
+A process that is killed inside `torch.save(path)` leaves a file that cannot be read (measured: 18 of 20), so what is
+saved to a path is written `beside` it and renamed.
+
+A save is a *finished checkpoint* when its path existed before, or its path with the digits left out was saved before in
+this process, or it is a safetensors file or a DCP folder: a model written once at the end is none.
+"""
+
+import functools
+import os
+import re
+
+from .beside import Beside
+
+DIGITS = re.compile(r"\d+")
+
+
+class Series:
+    """Which paths belong to a series of checkpoints in this process."""
+
+    def __init__(self):
+        self.shapes = set()
+
+    def continues(self, path, existed):
+        shape = DIGITS.sub("#", os.path.abspath(path))
+        known = shape in self.shapes
+        self.shapes.add(shape)
+        return existed or known
+
+
+def _whole(worker, save, target, call):
+    """Runs `call(path)` so that `target` is whole; returns what it returns."""
+    existed = os.path.exists(target)
+    worker.begin_save()
+    try:
+        beside = Beside(target, worker.page)
+        try:
+            result = call(beside.path)
+            beside.finish()
+        finally:
+            beside.leave()
+    except BaseException:
+        worker.end_save(False)
+        raise
+    worker.end_save(True)
+    if save != "torch.save" or worker.series.continues(target, existed):
+        worker.saved(target)
+    return result
+
+
+def _as_path(target):
+    """The path as text, None where it is no path."""
+    if isinstance(target, (str, os.PathLike)):
+        path = os.fspath(target)
+        return path if isinstance(path, str) else None
+    return None
+
+
+def _noticed_load(current, load):
+    """`load(path, …)`, which tells the worker what was loaded."""
+
+    @functools.wraps(load)
+    def noticed_load(f, *args, **kwargs):
+        result = load(f, *args, **kwargs)
+        worker, path = current(), _as_path(f)
+        if worker is not None and path is not None:
+            worker.loaded(path)
+        return result
+
+    return noticed_load
+
+
+def wrap_torch(current, torch):
+    """`current()` gives this process's worker, None where it is none (the template, a DataLoader worker)."""
+    save, load = torch.save, _noticed_load(current, torch.load)
+
+    @functools.wraps(save)
+    def whole_save(obj, f, *args, **kwargs):
+        worker, path = current(), _as_path(f)
+        if worker is None or path is None:
+            return save(obj, f, *args, **kwargs)
+        return _whole(worker, "torch.save", path, lambda target: save(obj, target, *args, **kwargs))
+
+    torch.save, torch.load = whole_save, load
+    serialization = getattr(torch, "serialization", None)
+    if getattr(serialization, "save", None) is save:
+        serialization.save, serialization.load = whole_save, load
+
+
+def wrap_safetensors(current, module):
+    save_file = module.save_file
+
+    @functools.wraps(save_file)
+    def whole_save_file(tensors, filename, *args, **kwargs):
+        worker, path = current(), _as_path(filename)
+        if worker is None or path is None:
+            return save_file(tensors, filename, *args, **kwargs)
+        return _whole(worker, "safetensors", path, lambda target: save_file(tensors, target, *args, **kwargs))
+
+    module.save_file, module.load_file = whole_save_file, _noticed_load(current, module.load_file)
+
+
+def _folder(arguments, storage):
+    """Where a DCP call reads or writes: its `checkpoint_id`, or its storage's own path."""
+    chosen = arguments.get("checkpoint_id") or getattr(arguments.get(storage), "path", None)
+    return _as_path(chosen)
+
+
+def wrap_distributed_checkpoint(current, module):
+    """`module` is torch.distributed.checkpoint.state_dict_saver: its `save` returns when the folder is complete."""
+    save = module.save
+
+    @functools.wraps(save)
+    def noticed_save(*args, **kwargs):
+        worker = current()
+        if worker is None:
+            return save(*args, **kwargs)
+        worker.begin_save()
+        done = False
+        try:
+            result = save(*args, **kwargs)
+            done = True
+        finally:
+            worker.end_save(done)
+        folder = _folder(kwargs, "storage_writer")
+        if folder:
+            worker.saved(folder)
+        return result
+
+    module.save = noticed_save
+
+
+def wrap_distributed_load(current, module):
+    """`module` is torch.distributed.checkpoint.state_dict_loader."""
+    load = module.load
+
+    @functools.wraps(load)
+    def noticed_load(*args, **kwargs):
+        result = load(*args, **kwargs)
+        worker, folder = current(), _folder(kwargs, "storage_reader")
+        if worker is not None and folder:
+            worker.loaded(folder)
+        return result
+
+    module.load = noticed_load

@@ -1,0 +1,115 @@
+"""Counts optimizer steps on the progress page, from torch's own global post hook, in well under half a microsecond.
+
+A step is a call of the optimizer that was called first in the process: with two of them (a GAN) or one a parameter
+(optimizer in backward) an iteration would count several times. When the first is gone, or others have long been called
+without it (a second stage of training), the one called next takes its place, so that a living training never looks
+hung. A script that makes no optimizer of torch's (its own, functional training, pure evaluation) counts the batches
+that its DataLoaders deliver.
+
+Five stores into the mapped page and one comparison are all that a step pays (measured beside it: one `pack_into` of the
+same fields, or of the whole head, costs 40 to 50 ns more than the five stores). Everything rare hides behind that one
+comparison: another optimizer, the followed one gone, a phase that is not `step`.
+"""
+
+import functools
+import time
+import weakref
+
+from . import page as pages
+
+OTHERS_BEFORE_CHANGE = 1024
+SECONDS_BEFORE_CHANGE = 30
+NOBODY = 0
+"""No object has this id: the next step is looked at more closely."""
+
+
+def hook(worker):
+    """The function for register_optimizer_step_post_hook: (optimizer, args, kwargs) -> None. `worker.phase_changed` is
+    from now on to be called when the page's phase is no longer `step`."""
+    words, now, identity = worker.page.words, time.monotonic_ns, id
+    made = last = others = followed = expected = NOBODY
+    watch = None
+
+    def count(optimizer, args, kwargs):
+        nonlocal made, last
+        if identity(optimizer) != expected and not counts(optimizer):
+            return
+        made += 1
+        words[1] = 1  # odd: being written; twice the moment of the step is a number that no write had before
+        words[5] = made
+        words[8] = last
+        words[7] = last = now()
+        words[1] = last + last
+
+    def counts(optimizer):
+        """Does this step count? The page says `step` afterwards, and the next one is not looked at."""
+        nonlocal made, others, followed, expected, watch
+        if identity(optimizer) != followed:
+            others += 1
+            if followed and (others % OTHERS_BEFORE_CHANGE or now() - last < SECONDS_BEFORE_CHANGE * 10**9):
+                return False
+            watch = weakref.ref(optimizer, gone)
+            followed, others = identity(optimizer), 0
+            made = words[pages.BASE if worker.page.source == pages.FROM_BATCHES else pages.STEPS]
+            worker.page.source = pages.FROM_OPTIMIZER
+        if worker.stepped():
+            expected = followed
+        return True
+
+    def gone(reference):
+        nonlocal followed, expected
+        if reference is watch:
+            followed = expected = NOBODY
+
+    def phase_changed():
+        nonlocal expected
+        expected = NOBODY
+
+    worker.phase_changed = phase_changed
+    return count
+
+
+def attach(worker, module):
+    """`module` is torch.optim.optimizer."""
+    worker.page.source = pages.FROM_OPTIMIZER
+    module.register_optimizer_step_post_hook(hook(worker))
+
+
+# -- where there is no optimizer of torch's ---------------------------------------------------------------------------
+_optimizer_made = False
+
+
+def notice_optimizers(module):
+    """`module` is torch.optim.optimizer. A script that has made an optimizer will step it, so its batches do not count,
+    however many come before (an evaluation, accumulated gradients)."""
+    kind = module.Optimizer
+    make = kind.__init__
+
+    @functools.wraps(make)
+    def __init__(self, *args, **kwargs):
+        global _optimizer_made
+        _optimizer_made = True
+        make(self, *args, **kwargs)
+
+    kind.__init__ = __init__
+
+
+def count_batches(worker, is_current, module):
+    """`module` is torch.utils.data.dataloader. Batches are counted as they are delivered: a sampler is drawn ahead of
+    its workers (measured: 130 for 50 with four of them)."""
+    iterator = getattr(module, "_BaseDataLoaderIter", None)
+    if iterator is None:
+        return
+    deliver, page = iterator.__next__, worker.page
+
+    @functools.wraps(deliver)
+    def __next__(self):
+        batch = deliver(self)
+        if not _optimizer_made and is_current():
+            page.source = pages.FROM_BATCHES
+            last, made = page.words[pages.LAST], page.words[pages.STEPS] + 1
+            page.set((pages.STEPS, made), (pages.BEFORE, last), (pages.LAST, time.monotonic_ns()))
+            worker.stepped()
+        return batch
+
+    iterator.__next__ = __next__

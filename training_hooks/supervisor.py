@@ -1,0 +1,299 @@
+"""The launcher as supervisor: runs the command anew in each generation, once per member or per local rank.
+
+The same loop watches a command that runs once and is expected to hold a template (`watch`): there it starts nothing,
+holds SIGTERM back, and ends with the command's code as a container would, background processes included.
+
+Everything is an event: orders on agent.sock, SIGCHLD and SIGTERM through the wakeup pipe, datagrams of workers.
+"""
+
+import os
+import selectors
+import signal
+import sys
+import time
+
+from . import (
+    agent,
+    channel,
+    descent,
+    errors,
+    hearing,
+    launcher,
+    memory,
+    observed,
+    output,
+    remains,
+    runs,
+    wakeup,
+    worker,
+)
+from .inner import is_python
+
+PATIENCE = 60.0
+KILLED = 128 + signal.SIGKILL
+"""What a shell ends with whose command was killed."""
+LAST_GRACE = {"grace": 0.2, "handler_grace": 10.0, "save_grace": 60.0}
+
+
+def supervise(argv, environ, told, each_rank):
+    """Never returns: the process ends with the code that the sidecar says, or with the command's own."""
+    supervisor = Supervisor(argv, environ, told, each_rank)
+    code = supervisor.run()
+    if code is None:
+        _run_alone(told.get("original") or argv, environ)
+    os._exit(code & 0xFF)
+
+
+def _run_alone(argv, environ):
+    launcher.say("no sidecar came within %d s; the command runs without Outrider" % patience(environ))
+    wakeup.let_go()
+    launcher.execute(argv, {name: value for name, value in environ.items() if name != "OUTRIDER_DIR"})
+
+
+def patience(environ):
+    """Seconds to wait for a sidecar."""
+    try:
+        return float(environ.get("OUTRIDER_PATIENCE", PATIENCE))
+    except ValueError:
+        return PATIENCE
+
+
+class Supervisor:
+    def __init__(self, argv, environ, told, each_rank):
+        self.argv, self.environ, self.told, self.each_rank = argv, environ, told, each_rank
+        self.volume = environ["OUTRIDER_DIR"]
+        self.watch = bool(told.get("watch"))
+        self.agent = agent.Agent(self.volume, self.announcement)
+        self.channel = channel.Channel(self.volume, None if self.watch else "up")
+        self.hearing = hearing.Hearing(self.volume, self.channel, self.agent)
+        self.memory = memory.OutOfMemory()
+        self.outlet = output.Outlet(environ)
+        self.observed = observed.Observed(self.volume)
+        self.workers, self.exits, self.global_ranks = {}, [], {}
+        self.generation, self.highest = None, [0, 0]
+        self.ending, self.ending_pause, self.answer_to, self.killed = None, 0.0, None, 0
+        self.final, self.command = None, 0
+        self.terminated, self.wakeup = 0, wakeup.Wakeup()
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+    def run(self):
+        """The exit code, None where no sidecar came in time."""
+        descent.adopt_orphans()
+        self.wakeup.catch()
+        until = time.monotonic() + patience(self.environ)
+        if self.watch:
+            self.command = runs.spawn(self.argv, self.environ, session=False)
+        while True:
+            now = time.monotonic()
+            if not self.watch and not self.agent.ever_connected and now >= until:
+                return None
+            if self.agent.due(now) == 0.0:
+                self.agent.connect()
+            self._wait(self._pause(now, until))
+            self._be_told_to_end(self.wakeup.take())
+            self._reap()
+            self.hearing.tell(self.generation)
+            if self.ending is not None and self._end():
+                return self.final
+
+    def _pause(self, now, until):
+        due = self.agent.due(now)
+        pauses = [1.0 if self.memory.path and self.workers else 3600.0]
+        pauses += [] if due is None else [due]
+        pauses += [] if self.watch or self.agent.ever_connected else [max(0.0, until - now)]
+        pauses += [] if self.ending is None else [self.ending_pause]
+        pauses += [0.01] if self.hearing.busy else []
+        return min(pauses)
+
+    def _wait(self, pause):
+        """A selector made anew: a handful of descriptors, a few times a second at most."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.wakeup.socket, selectors.EVENT_READ)
+            selector.register(self.channel.socket, selectors.EVENT_READ)
+            line = self.agent.socket
+            if line:
+                writing = selectors.EVENT_WRITE if self.agent.wants_to_write else 0
+                selector.register(line, selectors.EVENT_READ | writing)
+            ready = {key.fileobj for key, _ in selector.select(pause)}
+        if line in ready:
+            self.agent.flush()
+            for order in self.agent.read() if self.agent.socket else ():
+                self._obey(order)
+
+    def _be_told_to_end(self, number):
+        if not number:
+            return
+        self.terminated = number
+        if not self.agent.send(self._terminating()):
+            self._begin_ending(LAST_GRACE, None, 128 + number)
+
+    def _terminating(self):
+        return {"event": "terminating", "reason": signal.Signals(self.terminated).name}
+
+    # -- what is told -------------------------------------------------------------------------------------------------
+    def announcement(self):
+        first = {
+            "what": "launcher",
+            "pid": os.getpid(),
+            "rung": "T1",
+            "rung_reason": self.told.get("reason") or "the command runs anew in each generation",
+            "nproc": self.told.get("nproc"),
+            "max_restarts": self.told.get("max_restarts"),
+            "can_start": not self.watch,
+            "running": self.generation if self.workers else None,
+            "workers": sorted([local_rank, pid] for pid, local_rank in self.workers.items()),
+        }
+        return [first, *self.exits] + ([self._terminating()] if self.terminated else [])
+
+    # -- orders -------------------------------------------------------------------------------------------------------
+    def _obey(self, order):
+        what = order.get("do")
+        if what == "start":
+            self._start(order)
+        elif what == "stop":
+            self._stop(order)
+        elif what == "finish":
+            self._begin_ending(LAST_GRACE, None, int(order.get("code", 0)))
+        elif what == "collect":
+            self._ask(order)
+
+    def _start(self, order):
+        generation = list(order["generation"])
+        if self.workers and generation == self.generation and self.ending is None:
+            self._say_started()
+            return
+        refusal = self._why_not(generation)
+        self.highest = max(self.highest, generation)
+        if refusal:
+            self.agent.send({"event": "not_started", "generation": generation, "error": refusal})
+            return
+        self.generation, self.exits = generation, []
+        self.memory = memory.OutOfMemory(self.memory.path)
+        self.outlet.forget()
+        self.global_ranks = runs.ranks_of(order)
+        try:
+            for local_rank, variables in runs.environments(order, self.each_rank, self.environ):
+                self.workers[self._spawn(local_rank, variables)] = local_rank
+        except OSError as error:
+            descent.end(list(self.workers), 0.0, 0.0, 0.0, keep=self.outlet.keep, whole=True)
+            self.workers = {}
+            self.agent.send({"event": "not_started", "generation": generation, "error": "fork: %s" % error})
+            return
+        self._say_started()
+
+    def _why_not(self, generation):
+        if self.watch:
+            return "the command runs already, and no template has appeared inside it"
+        if generation <= self.highest:
+            return "generation %d.%d is over" % tuple(generation)
+        if self.workers or self.ending is not None:
+            return "worker processes of generation %d.%d live" % tuple(self.generation or self.highest)
+        return ""
+
+    def _say_started(self):
+        pids = [pid for pid, _ in sorted(self.workers.items(), key=lambda item: item[1])]
+        self.agent.send({"event": "started", "generation": self.generation, "pids": pids})
+
+    def _stop(self, order):
+        generation = list(order["generation"])
+        self.highest = max(self.highest, generation)
+        if self.watch or generation < (self.generation or generation):
+            self.agent.send({"event": "stopped", "generation": generation, "killed": 0})
+            return
+        graces = {name: float(order.get(name, LAST_GRACE[name])) for name in LAST_GRACE}
+        self._begin_ending(graces, generation, self.final)
+
+    # -- processes ----------------------------------------------------------------------------------------------------
+    def _spawn(self, local_rank, variables):
+        errors.remove(*worker.error_paths(self.volume, local_rank))
+        streams = self.outlet.open(self.generation, self.global_ranks.get(local_rank, local_rank))
+        macro = local_rank if self.told.get("macros") else None
+        return runs.spawn(self.argv, dict(self.environ, **variables), streams, macro)
+
+    def _reap(self):
+        """Workers that ended by themselves are told; what they left behind is only cleared away."""
+        self.outlet.tend()
+        self.memory.grow_old()
+        if self.ending is not None:
+            return
+        for pid in descent.children(os.getpid()):
+            status = None if pid in self.outlet.keep else descent.reap(pid)
+            if status is None:
+                continue
+            if pid in self.workers:
+                self._tell_exit(pid, self.workers.pop(pid), status)
+            elif pid == self.command:
+                self._command_ended(status)
+
+    def _tell_exit(self, pid, local_rank, status):
+        code, number, at, error = remains.how_it_ended(self.volume, local_rank, pid, status)
+        message = {
+            "event": "exited",
+            "generation": self.generation,
+            "local_rank": local_rank,
+            "pid": pid,
+            "code": code,
+            "signal": number,
+            "out_of_memory": (number == signal.SIGKILL or code == KILLED) and self.memory.explains_a_kill(),
+            "at": at,
+            "error": error,
+        }
+        self.exits.append(message)
+        self.agent.send(message)
+
+    def _command_ended(self, status):
+        code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        self.command = 0
+        self.agent.send({"event": "command_ended", "code": code, "reason": "the command ended with code %d" % code})
+        self._begin_ending(LAST_GRACE, None, code)
+
+    # -- endings ------------------------------------------------------------------------------------------------------
+    def _begin_ending(self, graces, answer_to, final):
+        roots = list(self.workers) + ([self.command] if self.command else [])
+        whole = self.watch or not is_python(os.path.basename(self.argv[0]))
+        killed = self.ending.killed if self.ending else 0
+        is_saving, had_left = self._is_saving(graces["save_grace"]), remains.had_left(self.volume, dict(self.workers))
+        self.ending = descent.Ending(
+            roots, is_saving=is_saving, keep=self.outlet.keep, whole=whole, had_left=had_left, **graces
+        )
+        self.ending.killed = killed
+        self.ending_pause, self.final = 0.0, final
+        self.answer_to = answer_to or self.answer_to
+
+    def _is_saving(self, save_grace):
+        """While one rank saves, none of the command's processes is signalled: a shell or launcher above it would pass
+        the end on to it, and so would one that loses another of its ranks."""
+        began = time.monotonic()
+
+        def is_saving(pid):
+            readings = self.observed.readings(self.generation, self.outlet.keep)
+            return bool(observed.savers(readings, time.monotonic() - began, save_grace))
+
+        return is_saving
+
+    def _end(self):
+        """True where the launcher itself is to end."""
+        pause = self.ending.step()
+        while self.ending.by_itself:  # two that are killed at once: the first is why the second is being stopped
+            pid, status = self.ending.by_itself.popitem()
+            if pid in self.workers:
+                self._tell_exit(pid, self.workers.pop(pid), status)
+        if pause is not None:
+            self.ending_pause = pause
+            return False
+        killed, self.ending = self.ending.killed, None
+        self.workers, self.exits = {}, []
+        remains.clear(self.volume)
+        if self.answer_to:
+            self.agent.send({"event": "stopped", "generation": self.answer_to, "killed": killed})
+            self.answer_to = None
+        if self.final is None:
+            self.outlet.forget()
+            return False
+        self.outlet.finish()
+        sys.stdout.flush()
+        return True
+
+    def _ask(self, order):
+        readings = self.observed.readings(self.generation, self.outlet.keep)
+        self.hearing.ask(order, *self.observed.split(readings, self.workers, self.global_ranks))

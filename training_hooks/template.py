@@ -1,0 +1,167 @@
+"""Becomes the template: a parked interpreter of the trainer, imports done, that forks worker processes on demand.
+
+`become` is called from within sitecustomize. In the template it never returns; in each worker process it returns, and
+CPython goes on and runs the script exactly as it was called. Where no sidecar comes, it returns in the first process
+itself: the script runs as without us. Where the process cannot be forked safely, it is given to the launcher, which
+runs the same command anew for each generation.
+"""
+
+import gc
+import json
+import os
+import sys
+import time
+
+from . import BEFORE, early, handover, invocation, parked, ranks, selfcheck, titles, worker
+
+NO_SIDECAR = 60.0
+"""Seconds from the start, where OUTRIDER_PATIENCE names no other number."""
+LOCK_PATIENCE = 5.0
+
+
+class Description:
+    """What an announcement says of this template."""
+
+    def __init__(self, nproc=None, max_restarts=None, reason=""):
+        self.nproc, self.max_restarts, self.reason = nproc, max_restarts, reason
+
+
+class Beginning:
+    """This process as it was before the template changed anything, to begin again from and to give to the ranks."""
+
+    def __init__(self):
+        self.at = time.monotonic()
+        self.again = dict(os.environ, OUTRIDER_TEMPLATE="1")
+        self.skip = json.loads(os.environ.pop(early.SKIP, "{}"))
+        self.told = handover.take()
+        self.patience = float(os.environ.get("OUTRIDER_PATIENCE") or NO_SIDECAR)
+        self.environment = dict(os.environ)
+        self.called = invocation.current()
+        self.signals = ranks.saved_signals()
+
+    def without(self, culprit, why):
+        """Executes the same command anew, to leave one more import to the workers."""
+        skip = json.dumps(dict(self.skip, **{culprit: why}), sort_keys=True)
+        os.execve(sys.executable, invocation.command_line(), {**self.again, early.SKIP: skip})
+
+
+def become(why):
+    """Returns in worker processes, and where this process turns out not to be one for a template.
+
+    `why`: what made this process the trainer, one clause; what an inner launcher asked for is in the environment
+    (`handover`). The mark must have left os.environ already.
+    """
+    start = Beginning()
+    volume = start.environment["OUTRIDER_DIR"]
+    lock = only_one(volume, LOCK_PATIENCE) if start.called.kind != "stdin" else None
+    if lock is None:
+        return
+    first = warm_up(start)
+    loaded_with = os.environ.get("OMP_NUM_THREADS")
+    title = titles.Title()
+    title.show("outrider template: " + os.path.basename(start.called.target))
+    titles.set_short("outrider-tmpl")
+    gc.collect()
+    gc.freeze()
+    template = parked.Template(volume, describe(start, why, first), start.called, start.at + start.patience)
+    child = template.run()
+    title.restore()
+    lock.close()
+    if child is None:
+        run_alone(template, start)
+    else:
+        enter_script(template, child, start, first, loaded_with)
+
+
+def warm_up(start):
+    """The early imports and the self check; returns what was done. Not to return is to begin again, or to be T1."""
+    if (start.told.get("nproc") or int(start.environment.get("OUTRIDER_NPROC") or 1)) > 1:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # torchrun does; libgomp reads it when torch is imported
+    worker.prepare()
+    first = early.Early(start.called, start.skip, start.without)
+    first.notes += ["%s is left to the worker processes: %s" % item for item in sorted(start.skip.items())]
+    try:
+        first.run()
+    except Exception as error:  # an import failed as it will in the script, which then says so itself
+        first.notes.append("the early imports ended with %s: %s" % (type(error).__name__, error))
+    problem = selfcheck.why_not()
+    if problem:
+        leave_out_or_hand_over(start, first, problem)
+    return first
+
+
+def enter_script(template, child, start, first, loaded_with):
+    """Everything between the fork and the script's first line."""
+    ranks.begin(template.pid)
+    template.forget_everything()
+    ranks.restore_signals(start.signals)
+    template.unblock()
+    environment = dict(child.defaults, **dict(start.environment, **child.environment))
+    ranks.set_environment(environment)
+    if start.told.get("macros"):
+        sys.argv[1:] = handover.fill_in(sys.argv[1:], child.spec["local_rank"])
+    template.redirect(child)
+    ranks.name_process(environment, child.spec["local_rank"])
+    ranks.watch(start.environment["OUTRIDER_DIR"], child.spec, child.generation, child.saves)
+    ranks.keep_thread_count(loaded_with)
+    ranks.settle()
+    if first.folder is not None:
+        ranks.forget_hidden(first.folder, BEFORE)
+
+
+def describe(start, why, first):
+    told = start.told
+    return Description(told.get("nproc"), told.get("max_restarts"), reason_of(told.get("reason") or why, first))
+
+
+def reason_of(why, first):
+    reason = "template of %d early imports; %s" % (len(first.done), why)
+    return "; ".join([reason] + first.notes)
+
+
+def leave_out_or_hand_over(start, first, problem):
+    """Where an import is to blame, begin again without it: the workers import it. Else T1."""
+    if first.tasks and "thread" in problem:
+        culprit = max(first.tasks, key=first.tasks.get)
+        culprit = culprit if culprit in early.BEHIND else culprit.partition(".")[0]
+        if culprit not in start.skip:
+            start.without(culprit, problem)
+    from . import launcher
+
+    launcher.take_over(
+        [sys.executable, *invocation.command_line()[1:]],
+        start.environment,
+        "this process cannot be forked: " + problem,
+    )
+
+
+def only_one(volume, patience):
+    """The lock of this container's one template; None where another holds it. A record lock: no child inherits it."""
+    import fcntl
+
+    until = time.monotonic() + patience
+    try:
+        file = open(os.path.join(volume, "template.lock"), "w")
+    except OSError:
+        return open(os.devnull)
+    while True:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        except OSError:
+            if time.monotonic() >= until:
+                return None
+            time.sleep(0.02)
+
+
+def run_alone(template, start):
+    """Nobody came: the script runs here, as without us."""
+    template.forget_everything()
+    ranks.restore_signals(start.signals)
+    ranks.set_environment(start.environment)
+    os.environ["OUTRIDER_WORKER"] = str(os.getpid())
+    gc.unfreeze()
+    ranks.settle()
+    titles.set_short(os.path.basename(sys.executable))
+    sys.stderr.write("outrider: no sidecar came within %g s; the script runs without Outrider\n" % start.patience)
+    sys.stderr.flush()

@@ -1,0 +1,220 @@
+"""The worker side: everything that runs in a training process after it was forked, or started by a launcher.
+
+`prepare` is done before torch is imported, so that what is wrapped is wrapped before another module takes its name; it
+does nothing until `current` is a worker. A child forked from a worker process (a DataLoader worker) is none: its steps
+and saves are not the rank's.
+"""
+
+import os
+import time
+
+from . import channel, collectives, errors, farewell, imports, meeting, page, saves, stacks, steps
+
+_current = None
+
+
+def current():
+    """This process's worker, None where it is none."""
+    return _current if _current is not None and _current.pid == os.getpid() else None
+
+
+def _nothing():
+    """Until steps are counted, nobody is told of another phase."""
+
+
+class Worker:
+    def __init__(self, volume, local_rank, generation, known_saves=()):
+        self.volume, self.local_rank, self.generation, self.pid = volume, local_rank, list(generation), os.getpid()
+        os.makedirs(os.path.join(volume, "progress"), exist_ok=True)
+        self.page = page.Page(page_path(volume, local_rank), *generation)
+        self.channel = channel.Channel(volume)
+        self.listening = False
+        self.series = saves.Series()
+        self.known = {os.path.realpath(path): step for path, step in known_saves}
+        self._saving, self._save_began, self._after = 0, 0, page.INIT
+        self.phase_changed = _nothing
+
+    # -- phases -------------------------------------------------------------------------------------------------------
+    def phase(self):
+        return self.page.words[page.PHASE] & 0xFFFFFFFF
+
+    def phase_name(self):
+        return page.PHASES[min(self.phase(), 3)]
+
+    def stepped(self):
+        """Called after a step when the page may not say yet that steps are being made; True where it does now. A step
+        beside a save (an asynchronous one) leaves the page's phase to the save."""
+        if self._saving:
+            self._after = page.STEP
+            return False
+        if self.phase() != page.STEP or self.page.words[page.PHASE] >> 32 != self.page.source:
+            self.page.set_phase(page.STEP)
+        return True
+
+    def evaluates(self):
+        if self.phase() == page.STEP:
+            self.phase_changed()
+            self.page.set_phase(page.EVAL)
+
+    def begin_save(self):
+        self._saving += 1
+        if self._saving == 1:
+            self._after, self._save_began = self.phase(), time.monotonic_ns()
+            self.page.set_phase(page.CHECKPOINT)
+
+    def end_save(self, finished):
+        self._saving -= 1
+        if self._saving:
+            return
+        words, took = self.page.words, time.monotonic_ns() - self._save_began
+        self.page.set_phase(self._after)
+        if finished:
+            self.page.set((page.SAVES, words[page.SAVES] + 1), (page.LONGEST, max(words[page.LONGEST], took)))
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+    def saved(self, path):
+        step = self.page.words[page.STEPS]
+        self.known[os.path.realpath(path)] = step
+        self.channel.tell(
+            "up",
+            {
+                "saved": os.path.abspath(path),
+                "step": step,
+                "local_rank": self.local_rank,
+                "generation": self.generation,
+            },
+        )
+
+    def loaded(self, path):
+        """Before the first step, a checkpoint that the job has written says at which step this process goes on; where
+        several are loaded (the best beside the last) the highest."""
+        words = self.page.words
+        step = self.known.get(os.path.realpath(path), 0)
+        if words[page.LAST] == 0 and step > words[page.BASE]:
+            self.page.set((page.BASE, step), (page.STEPS, step))
+
+
+def page_path(volume, local_rank):
+    return os.path.join(volume, "progress", str(local_rank))
+
+
+def stack_path(volume, local_rank):
+    return os.path.join(volume, "stacks", str(local_rank))
+
+
+def error_paths(volume, local_rank):
+    """Ours, and the one named in TORCHELASTIC_ERROR_FILE."""
+    folder = os.path.join(volume, "errors")
+    return os.path.join(folder, "%s.json" % local_rank), os.path.join(folder, "%s.torch.json" % local_rank)
+
+
+# -- wrapping, before and after the fork ------------------------------------------------------------------------------
+def prepare():
+    """Wraps what must be wrapped early. Nothing happens until there is a worker."""
+    imports.when_imported("torch", _wrap_torch)
+    imports.when_imported("torch.optim.optimizer", steps.notice_optimizers)
+    imports.when_imported("torch.distributed.distributed_c10d", _wrap_init)
+    imports.when_imported("safetensors.torch", lambda module: saves.wrap_safetensors(current, module))
+    imports.when_imported(
+        "torch.distributed.checkpoint.state_dict_saver",
+        lambda module: saves.wrap_distributed_checkpoint(current, module),
+    )
+    imports.when_imported(
+        "torch.distributed.checkpoint.state_dict_loader", lambda module: saves.wrap_distributed_load(current, module)
+    )
+
+
+def _wrap_torch(torch):
+    saves.wrap_torch(current, torch)
+    module_class = torch.nn.Module
+    evaluate = module_class.eval
+
+    def eval(self):
+        worker = current()
+        if worker is not None:
+            worker.evaluates()
+        return evaluate(self)
+
+    eval.__doc__, eval.__qualname__, eval.__module__ = evaluate.__doc__, evaluate.__qualname__, evaluate.__module__
+    eval.__wrapped__, eval.__annotations__ = evaluate, evaluate.__annotations__
+    module_class.eval = eval
+
+
+def _wrap_init(module):
+    import functools
+
+    init = module.init_process_group
+
+    @functools.wraps(init)
+    def init_process_group(*args, **kwargs):
+        worker = current() or _observed()
+        if worker is not None:
+            try:
+                collectives.listen(worker)
+            except Exception:  # without the thread nobody can ask; the training goes on
+                pass
+            try:
+                meeting.prepare(args, kwargs)
+            except Exception:  # torch waits by itself, only longer
+                pass
+        return init(*args, **kwargs)
+
+    module.init_process_group = init_process_group
+    farewell.wrap(current, module)
+
+
+def activate(worker):
+    """Makes this process that worker."""
+    global _current
+    _current = worker
+    os.environ["OUTRIDER_WORKER"] = str(worker.pid)
+    ours, _ = error_paths(worker.volume, worker.local_rank)
+    os.makedirs(os.path.dirname(ours), exist_ok=True)
+    errors.install(ours, lambda: worker.page.words[page.LAST])
+    worker.stack_file = stacks.install(stack_path(worker.volume, worker.local_rank))
+    imports.when_imported(
+        "torch.utils.data.dataloader", lambda module: steps.count_batches(worker, lambda: current() is worker, module)
+    )
+
+
+def count_steps(worker):
+    imports.when_imported("torch.optim.optimizer", lambda module: steps.attach(worker, module))
+
+
+# -- under a launcher -------------------------------------------------------------------------------------------------
+def observe():
+    """A Python process of a generation that a launcher runs. Whether it is a rank shows later: when it makes a process
+    group or a step. Until then nothing is created."""
+    prepare()
+    imports.when_imported("torch.optim.optimizer", _observe_steps)
+
+
+def _observed():
+    """Becomes the worker that the environment describes, once; None where it describes none."""
+    if _current is not None or "OUTRIDER_WORKER" in os.environ or "OUTRIDER_GENERATION" not in os.environ:
+        return None
+    try:
+        term, number = os.environ["OUTRIDER_GENERATION"].split(".")
+        local_rank = int(os.environ.get("LOCAL_RANK") or 0)
+        worker = Worker(os.environ["OUTRIDER_DIR"], local_rank, (int(term), int(number)))
+        activate(worker)
+        return worker
+    except Exception:  # a volume that cannot be written, a rank that is no number: unobserved
+        return None
+
+
+def _observe_steps(module):
+    """One hook that becomes the counting one: torch forbids changing its hooks while they run."""
+    count = None
+
+    def observe_step(optimizer, args, kwargs):
+        nonlocal count
+        if count is None:
+            worker = current() or _observed()
+            if worker is None:
+                return
+            count = steps.hook(worker)
+            worker.page.source = page.FROM_OPTIMIZER
+        count(optimizer, args, kwargs)
+
+    module.register_optimizer_step_post_hook(observe_step)

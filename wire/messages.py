@@ -1,0 +1,355 @@
+"""Everything a sidecar and a master say to each other, as frozen values.
+
+Versions are additive: a field is never renamed or removed, a new one has a default, and a reader ignores what it does
+not know. Seconds are floats. No absolute time crosses the wire, because the clocks of two machines differ: moments are
+sent as ages ("this long ago").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
+
+PROTOCOL_VERSION = 1
+
+
+# -- parts ------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class WorkerExit:
+    """How one worker process ended. `code` is an exit status (0-255), or None where `signal` ended it."""
+
+    local_rank: int
+    pid: int
+    code: int | None
+    signal: int | None = None
+    out_of_memory: bool = False
+    """SIGKILL, and the container's oom_kill counter grew."""
+    age: float = 0.0
+    step: int = 0
+    """Optimizer steps counted in absolute terms (see `Report.step`) when it ended."""
+    error_type: str = ""
+    """The exception's class as Python prints it, `""` where there was none."""
+    error_message: str = ""
+    error_frame: str = ""
+    """The deepest frame, `file:line function`."""
+    traceback: str = ""
+    """At most 8 KiB."""
+    in_import: bool = False
+    """It failed before its script's top level had run to an end, and before the first step."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankProgress:
+    """One rank, as its progress page reads."""
+
+    local_rank: int
+    step: int
+    step_age: float
+    """Seconds since the last step ended, or since the process started where none did."""
+    phase: str
+    """init, step, checkpoint or eval."""
+    step_seconds: float = 0.0
+    """Median duration of the recent steps; 0 where there were fewer than two."""
+    samples: int = 0
+
+
+# -- sidecar to master ------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First on every connection: who this is and what runs now, so that a new master can rebuild its state."""
+
+    job: JobName
+    member: MemberId
+    uid: PodUid
+    role: Role
+    rank_index: RankIndex | None
+    token: str
+    version: int = PROTOCOL_VERSION
+    address: str = "127.0.0.1"
+    """Where other members reach this one."""
+    probe_port: int = 0
+    """UDP port on which the sidecar answers its peers' probes."""
+    running: Generation = NO_GENERATION
+    """The generation whose worker processes are alive in this member now."""
+    group_rank: int | None = None
+    highest: Generation = NO_GENERATION
+    """The highest generation this sidecar was ever told of."""
+    finished: bool = False
+    """All of its worker processes ended with 0 in `highest`."""
+    rung: str = ""
+    """As in `Ready`, which a member whose worker processes run does not say; empty where there is no trainer yet."""
+    rung_reason: str = ""
+    trainer_pid: int = 0
+    ticket: str = ""
+    """What the last Welcome brought."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Nothing of an older generation is alive here, and worker processes can be started. Repeated with a new port
+    after every Stopped, and whenever what it says changes."""
+
+    port: int
+    """A fresh free port outside the ephemeral range, for a rendezvous whose rank 0 is here."""
+    nproc: int
+    """Worker processes this member runs."""
+    rung: str
+    """T0, T1 or T2 (DESIGN: the ways of supervising a trainer)."""
+    rung_reason: str
+    trainer_pid: int = 0
+    """The template's or launcher's pid."""
+    after: Generation = NO_GENERATION
+    """The last generation that was stopped here."""
+    max_restarts: int | None = None
+    """What an inner launcher (torchrun) asked for, where it did; outrider's own flag wins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Acknowledges Start: the worker processes exist."""
+
+    order: OrderId
+    generation: Generation
+    pids: tuple[int, ...]
+    """By local rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed:
+    """Start could not be done."""
+
+    order: OrderId
+    generation: Generation
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Acknowledges Stop: every process of the generation has been reaped, its DataLoader workers too."""
+
+    order: OrderId
+    generation: Generation
+    step: int = 0
+    """The highest absolute step of its ranks."""
+    step_age: float = 0.0
+    killed: int = 0
+    """How many had to be killed with SIGKILL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """Worker processes that ended without having been told to. Sent at once."""
+
+    generation: Generation
+    exits: tuple[WorkerExit, ...]
+    alive: int
+    """Worker processes of the generation still alive here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Once a second: the sign of life."""
+
+    generation: Generation
+    state: str
+    """starting, ready, running, stopping, done."""
+    step: int = 0
+    """The highest step over its ranks, in absolute terms: steps of this process plus the step of the checkpoint it
+    loaded, so that a restart does not begin again at 0. The highest, because ranks step together, and a rank that was
+    handed its state by another, which alone had loaded it, counts from 0."""
+    step_seconds: float = 0.0
+    cpu: float = 0.0
+    """Cores used by the trainer's processes over the last second."""
+    memory_mib: float = 0.0
+    gpus: int = 0
+    pids: tuple[int, ...] = ()
+    ranks: tuple[RankProgress, ...] = ()
+    sidecar_pid: int = 0
+    note: str = ""
+    """What the user should know and cannot see elsewhere, one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """The first step beyond `Start.high_step` has been made here: the lost time is over. Sent at once."""
+
+    generation: Generation
+    step: int
+    age: float
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A checkpoint was finished (a path saved before, or one of a numbered series)."""
+
+    generation: Generation
+    path: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerLost:
+    """The template or launcher died, and with it its workers. The container is being restarted or replaced."""
+
+    reason: str
+    generation: Generation = NO_GENERATION
+    exits: tuple[WorkerExit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerExited:
+    """The trainer's container ended by itself with this exit code, outside any generation (a T1 command that ended
+    before a world was formed, a script that is no training script)."""
+
+    code: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """The member was told to go (SIGTERM, eviction); it has `grace` seconds."""
+
+    reason: str
+    grace: float
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """Answer to Probe."""
+
+    order: OrderId
+    member: MemberId
+    reachable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer to Ask, one of a kind per member. `body` is JSON."""
+
+    order: OrderId
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """An order that has no answer of its own arrived."""
+
+    order: OrderId
+
+
+# -- master to sidecar ------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Answer to Hello."""
+
+    term: int
+    master: str = ""
+    report_every: float = 1.0
+    """Seconds between reports."""
+    silent_after: float = 3.0
+    ticket: str = ""
+    """For the next Hello, in place of the token (a cluster): it costs the API server no question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """This connection will not be served; the sentence says why and what may be done. The sidecar logs it, and tries
+    again after `retry_after` seconds, or ends where that is negative."""
+
+    reason: str
+    retry_after: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Fork the worker processes of a generation. O(1) bytes: each sidecar learns its own ranks only."""
+
+    order: OrderId
+    generation: Generation
+    restart_count: int
+    """Generations before this one."""
+    master_addr: str
+    master_port: int
+    group_rank: int
+    group_world_size: int
+    first_rank: int
+    """Global ranks here: first_rank … first_rank + nproc - 1."""
+    nproc: int
+    world_size: int
+    role: Role
+    role_first_rank: int
+    role_world_size: int
+    rank_index: RankIndex
+    max_restarts: int = 10
+    job: JobName = JobName("")
+    high_step: int = 0
+    """The highest absolute step ever made; Stepped is due when one beyond it is made."""
+    saves: tuple[tuple[str, int], ...] = ()
+    """The newest checkpoints (path, absolute step), at most 16: they tell the hooks which step a load resumes."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End every worker process of the generation, and of all lower ones."""
+
+    order: OrderId
+    generation: Generation
+    grace: float = 0.2
+    """Seconds between SIGTERM and SIGKILL where the script handles no SIGTERM."""
+    handler_grace: float = 10.0
+    """The same where it does."""
+    save_grace: float = 60.0
+    """At most this long a rank inside a save is let finish first."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The job is over, or this member is no longer part of it: end the trainer's container with this exit code, then
+    the sidecar."""
+
+    order: OrderId
+    exit_code: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Try to reach another member's sidecar."""
+
+    order: OrderId
+    member: MemberId
+    address: str
+    port: int
+    seconds: float = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Collect something from the worker processes: `stacks` or `collectives`."""
+
+    order: OrderId
+    what: str
+
+
+FromSidecar = (
+    Hello
+    | Ready
+    | Started
+    | StartFailed
+    | Stopped
+    | Exited
+    | Report
+    | Stepped
+    | Saved
+    | TrainerLost
+    | TrainerExited
+    | Leaving
+    | Probed
+    | Answer
+    | Acknowledged
+)
+FromMaster = Welcome | Refused | Start | Stop | Finish | Probe | Ask
+Message = FromSidecar | FromMaster
