@@ -1,9 +1,9 @@
 """What the API server asks before it stores a pod or an ElasticJob, over HTTPS (docs/contracts.md §8).
 
 No pod and no job is ever held up by a fault of ours: whatever goes wrong in here is told in the answer's warnings and
-in the log, and the object is let through as it came (hence the broad excepts). Only a request that is none is refused,
-with 400; the API server then goes on by itself (failurePolicy Ignore). What is decided is decided by the functions that
-are given.
+in the log, and the object is let through as it came (hence the broad excepts); so is one of a kind that nothing here is
+about, which a selector of somebody's sends us. Only a request that is none is refused, with 400; the API server then
+goes on by itself (failurePolicy Ignore). What is decided is decided by the functions that are given.
 """
 
 from __future__ import annotations
@@ -47,6 +47,14 @@ log = logging.getLogger("webhook")
 
 class WrongReview(Exception):
     """This is no question to this webhook; the message says what is wrong with it."""
+
+
+class NotOurs(Exception):
+    """A question about something else; the message says about what."""
+
+    def __init__(self, request: Document, message: str) -> None:
+        super().__init__(message)
+        self.request = request
 
 
 class Webhook:
@@ -136,6 +144,9 @@ async def _refusals(request: web.Request, handler: Any) -> web.StreamResponse:
     try:
         answer: web.StreamResponse = await handler(request)
         return answer
+    except NotOurs as error:
+        log.warning("%s: %s", request.path, error)
+        return _answer(error.request, warnings=[f"outrider: it is let through as it is: {error}"])
     except WrongReview as error:
         log.warning("%s: %s", request.path, error)
         return failure(400, str(error))
@@ -155,12 +166,12 @@ async def _request(http: web.Request, kind: str) -> Document:
     request = review.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str) or not request["uid"]:
         raise WrongReview("the AdmissionReview has no request with a uid")
-    if not isinstance(request.get("object"), dict):
-        raise WrongReview("request.object must be an object: only CREATE and UPDATE are answered here")
     asked = request.get("kind")
     found = asked.get("kind") if isinstance(asked, dict) else None
     if found != kind:
-        raise WrongReview(f"request.kind.kind is {_shown(found)}, this path answers for {kind}")
+        raise NotOurs(request, f"request.kind.kind is {_shown(found)}, and {http.path} answers for {kind}")
+    if not isinstance(request.get("object"), dict):
+        raise NotOurs(request, "request.object is no object, and only CREATE and UPDATE are answered")
     return request
 
 

@@ -244,10 +244,6 @@ async def test_no_job_is_held_up_by_a_fault_of_ours(path: str) -> None:
         ("/mutate-pods", review(POD) | {"request": None}, "no request with a uid"),
         ("/mutate-pods", review(POD, uid=""), "no request with a uid"),
         ("/mutate-pods", review(POD, uid=7), "no request with a uid"),
-        ("/mutate-pods", review(POD, object=None), "request.object must be an object"),
-        ("/mutate-pods", review(JOB), "request.kind.kind is 'ElasticJob', this path answers for Pod"),
-        ("/mutate-pods", review(POD, kind="Pod"), "request.kind.kind is None"),
-        ("/validate-elasticjobs", review(POD), "request.kind.kind is 'Pod', this path answers for ElasticJob"),
         ("/mutate-elasticjobs", b"null", "it is no object"),
     ],
 )
@@ -256,6 +252,29 @@ async def test_what_is_no_question_gets_a_sentence(path: str, body: object, sent
         status, answer = await asked.post(path, body, CERTIFICATES)
     assert status == 400
     assert sentence in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "sentence"),
+    [
+        ("/mutate-pods", review(POD, object=None), "request.object is no object, and only CREATE and UPDATE"),
+        ("/mutate-pods", review(POD, object=[POD]), "request.object is no object, and only CREATE and UPDATE"),
+        ("/mutate-pods", review(JOB), "request.kind.kind is 'ElasticJob', and /mutate-pods answers for Pod"),
+        ("/mutate-pods", review(POD, kind="Pod"), "request.kind.kind is None"),
+        ("/validate-elasticjobs", review(POD), "'Pod', and /validate-elasticjobs answers for ElasticJob"),
+        ("/mutate-elasticjobs", review(JOB, object=None, operation="DELETE"), "only CREATE and UPDATE"),
+    ],
+)
+async def test_what_is_none_of_our_business_is_let_through_with_a_sentence(
+    path: str, body: Document, sentence: str
+) -> None:
+    async with serving() as asked:
+        response = await asked.decide(path, body)
+    assert response["allowed"] is True
+    assert "patch" not in response
+    (warning,) = response["warnings"]
+    assert warning.startswith("outrider: it is let through as it is: request.")
+    assert sentence in warning
 
 
 async def test_other_paths_and_endless_bodies_get_a_sentence_too() -> None:

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 
 from master.core.cluster import elasticjob, injection, owners
+from master.core.cluster.elasticjob import mapping
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import INJECT, Document
 from master.shell.kubernetes import certificates
-from master.shell.kubernetes.api import Api
+from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.certificates import Certificates
+from master.shell.kubernetes.ownership import owners_of
 from master.shell.kubernetes.settings import Settings
 from master.shell.webhook import HttpsServer, Mutation, Webhook
 
 SELECTED = {INJECT: "enabled"}
 """The API server asks only about pods that a selector of ours has chosen, by their own label or their namespace's."""
+OWNERS_SECONDS = 2.0
+"""Half of what the webhook has to decide."""
+
+log = logging.getLogger("admission")
 
 
 @contextlib.asynccontextmanager
 async def serving(api: Api, settings: Settings, policy: Policy) -> AsyncIterator[None]:
     """It answers, with a certificate that the API server trusts, when this is entered."""
 
-    def mutate(pod: Document, namespace: str, _request: Document) -> Mutation:
-        return injected(pod, namespace, policy)
+    async def mutate(pod: Document, namespace: str, _request: Document) -> Mutation:
+        return await injected(api, pod, namespace, policy)
 
     server = HttpsServer(Webhook(mutate, elasticjob.with_defaults, elasticjob.validate).application())
     certified = asyncio.Event()
@@ -45,10 +52,14 @@ async def serving(api: Api, settings: Settings, policy: Policy) -> AsyncIterator
         await server.stop()
 
 
-def injected(pod: Document, namespace: str, policy: Policy) -> Mutation:
-    """The pod with a sidecar, or why it has none."""
+async def injected(
+    api: Api, pod: Document, namespace: str, policy: Policy, patience: float = OWNERS_SECONDS
+) -> Mutation:
+    """The pod with a sidecar, or why it has none. `patience`: seconds for what the API server is asked."""
+    if not owners.is_asked_for(mapping(mapping(pod.get("metadata")).get("labels")), SELECTED):
+        return None, []
     try:
-        place = owners.place_of(pod, namespace, SELECTED)
+        place = owners.place_of(pod, namespace, SELECTED, await _owners(api, pod, namespace, patience))
     except ValueError as error:
         return None, [f"outrider: {error}"]
     if place is None:
@@ -57,3 +68,16 @@ def injected(pod: Document, namespace: str, policy: Policy) -> Mutation:
     if found.refused:
         return None, [f"outrider: {found.refused}"]
     return (found.pod if found.changed else None), []
+
+
+async def _owners(api: Api, pod: Document, namespace: str, patience: float) -> list[Document]:
+    """Where they say what the pod does not, and as far as they come in time: the master places it without them too."""
+    found: list[Document] = []
+    if owners.needs_owners(pod):
+        try:
+            async with asyncio.timeout(patience):
+                async for owner in owners_of(api, pod, namespace):
+                    found.append(owner)
+        except (ApiError, TimeoutError) as error:
+            log.warning("the owners of a pod in %s were not read: %s", namespace, str(error) or "it took too long")
+    return found

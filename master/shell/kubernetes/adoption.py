@@ -11,15 +11,8 @@ import logging
 from master.core.cluster import elasticjob, owners
 from master.core.cluster.names import Document
 from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.ownership import owners_of
 from master.shell.kubernetes.record import path_of
-
-PLURALS = {
-    ("batch", "Job"): "jobs",
-    ("apps", "StatefulSet"): "statefulsets",
-    ("kubeflow.org", "PyTorchJob"): "pytorchjobs",
-    ("jobset.x-k8s.io", "JobSet"): "jobsets",
-}
-"""Owners whose size we can read. Pods of any other count by themselves."""
 
 log = logging.getLogger("adoption")
 
@@ -40,14 +33,6 @@ async def adopt(api: Api, pod: Document) -> None:
 async def top_owner(api: Api, pod: Document) -> Document:
     """The outermost controller that we know how to read; the pod itself where there is none."""
     found: Document = {"apiVersion": "v1", "kind": "Pod", **pod}
-    for _ in PLURALS:  # no chain of controllers is longer
-        reference = owners.controller_of(found["metadata"])
-        if reference is None:
-            break
-        group, _, version = str(reference["apiVersion"]).rpartition("/")
-        plural = PLURALS.get((group, reference["kind"]))
-        if plural is None:
-            break
-        namespace = found["metadata"]["namespace"]
-        found = await api.get(f"/apis/{group}/{version}/namespaces/{namespace}/{plural}/{reference['name']}")
+    async for owner in owners_of(api, pod, pod["metadata"]["namespace"]):
+        found = owner
     return found

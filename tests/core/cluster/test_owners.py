@@ -68,10 +68,12 @@ def test_a_pod_asks_by_its_label_or_its_namespaces_and_by_nothing_else(
         ("job", Place("gpt", "research", "worker")),
         ("indexed_job", Place("gpt", "research", "worker", rank_index=2, script="train.py",
                               pythonpath="/opt/megatron", max_restarts=0)),
+        ("indexed_job_before_1_28", Place("gpt", "research", "worker", rank_index=2)),
         ("stateful_set", Place("bert", "research", "worker", rank_index=1, nproc=4)),
         ("deployment", Place("llama", "research", "worker")),
         ("jobset", Place("llm", "research", "worker")),
-        ("pytorchjob", Place("mnist", "research", "worker", rank_index=1)),
+        ("jobset_of_two", Place("llm", "research", "worker")),
+        ("pytorchjob", Place("mnist", "research", "worker", rank_index=2)),
     ],
 )  # fmt: skip
 def test_a_pod_of_another_controller(name: str, place: Place) -> None:
@@ -127,44 +129,10 @@ def test_owners_that_own_each_other_do_not_hold_it_up() -> None:
     assert found(pod(("X", "a")), owned("a", "b"), owned("b", "a")).job in ("a", "b")
 
 
-# -- the rank index -----------------------------------------------------------------------------------------------
-def in_jobset(index: int | None, completion: int | None, **labels: str) -> Document:
-    found = {"jobset.sigs.k8s.io/jobset-name": "llm", "jobset.sigs.k8s.io/global-replicas": "3",
-             **{f"jobset.sigs.k8s.io/{name.replace('_', '-')}": value for name, value in labels.items()}}  # fmt: skip
-    if index is not None:
-        found["jobset.sigs.k8s.io/job-global-index"] = str(index)
-    if completion is not None:
-        found["batch.kubernetes.io/job-completion-index"] = str(completion)
-    return pod(("Job", "llm-workers-2"), found)
-
-
-def job_of(**spec: Any) -> Document:
-    return {"kind": "Job", "metadata": {"name": "llm-workers-2", "uid": "owner-uid"}, "spec": spec}
-
-
-@pytest.mark.parametrize(
-    ("of", "owners", "index"),
-    [
-        (pod(("StatefulSet", "gpt")), [], 7),
-        (pod(("ReplicaSet", "gpt")), [], None),
-        (pod(("StatefulSet", "gpt")), [{"kind": "StatefulSet", "metadata": {"name": "gpt", "uid": "owner-uid"},
-                                        "spec": {"ordinals": {"start": 5}}}], 2),
-        (pod(("StatefulSet", "gpt"), name="gpt-x"), [], None),
-        (pod(annotations={"batch.kubernetes.io/job-completion-index": "4"}), [], 4),
-        (pod(labels={"outrider.dev/rank-index": "1", "batch.kubernetes.io/job-completion-index": "4"}), [], 1),
-        (pod(labels={"training.kubeflow.org/replica-index": "3"}), [], 3),
-        (pod(labels={"training.kubeflow.org/replica-index": "¹"}), [], None),
-        (in_jobset(2, 1), [], None),
-        (in_jobset(2, 1), [job_of(parallelism=4, completions=4)], 9),
-        (in_jobset(2, None), [job_of()], 2),
-        (in_jobset(2, None), [job_of(parallelism=2)], None),
-        (in_jobset(None, 1), [job_of(parallelism=4)], None),
-        (in_jobset(0, 3, global_replicas="1"), [], 3),
-        (in_jobset(0, None, global_replicas="1"), [], 0),
-    ],
-)  # fmt: skip
-def test_which_rank_index_a_pod_has(of: Document, owners: list[Document], index: int | None) -> None:
-    assert found(of, *owners).rank_index == index
+# -- rank index and role ------------------------------------------------------------------------------------------
+def test_what_a_label_of_ours_says_goes_before_what_a_controller_says() -> None:
+    labels = {"outrider.dev/rank-index": "1", "batch.kubernetes.io/job-completion-index": "4"}
+    assert found(pod(labels=labels)).rank_index == 1
 
 
 def test_a_role_is_lower_case() -> None:

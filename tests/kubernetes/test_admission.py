@@ -1,0 +1,86 @@
+"""What the webhook makes of a pod whose place only its owners' documents tell, with the API server well and unwell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli import pod_yaml
+from master.core.cluster.injection import Policy
+from master.core.cluster.names import Document
+from master.shell.kubernetes.admission import injected
+from tests.kubernetes.unwell_server import Answer, hang, refuses, says, unwell
+
+FOLDER = Path(__file__).parents[1] / "core/cluster"
+POLICY = Policy("outrider/sidecar:1", "IfNotPresent", "tcp://outrider-master:7070", "k" * 40)
+LABEL = "outrider.dev/rank-index"
+
+
+def recorded(path: str) -> list[Document]:
+    with (FOLDER / f"{path}.yaml").open() as file:
+        return pod_yaml.read(file)
+
+
+(POD,), (JOB, JOBSET) = recorded("pods/jobset_of_two"), recorded("owners/jobset_of_two")
+OF_JOB = "/apis/batch/v1/namespaces/research/jobs/llm-workers-1"
+OF_JOBSET = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/research/jobsets/llm"
+
+
+async def labels_of(pod: Document, *answers: Answer, patience: float = 30.0) -> tuple[Document, list[tuple[str, str]]]:
+    """The labels of the injected pod, and what was asked for."""
+    async with unwell(*answers) as (server, api):
+        new, warnings = await injected(api, pod, "research", POLICY, patience)
+    assert list(warnings) == []
+    assert new is not None
+    return new["metadata"]["labels"], server.asked
+
+
+async def test_a_pod_of_a_jobset_gets_its_rank_index_by_its_job_and_its_set() -> None:
+    labels, asked = await labels_of(POD, says(JOB), says(JOBSET))
+    assert (labels["outrider.dev/job"], labels[LABEL]) == ("llm", "5")
+    assert asked == [("GET", OF_JOB), ("GET", OF_JOBSET)]
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [refuses(404, "NotFound")],
+        [refuses(403, "Forbidden")],
+        [says(JOB), refuses(403, "Forbidden")],
+        [says({**JOB, "metadata": {**JOB["metadata"], "uid": "of-another-attempt"}}), says(JOBSET)],
+    ],
+    ids=["gone", "not ours to read", "only the Job", "made anew"],
+)
+async def test_a_pod_whose_owners_are_not_to_be_had_is_injected_without_a_rank_index(answers: list[Answer]) -> None:
+    labels, _ = await labels_of(POD, *answers)
+    assert labels["outrider.dev/job"] == "llm"
+    assert LABEL not in labels
+
+
+async def test_a_pod_does_not_wait_for_an_api_server_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
+    labels, asked = await labels_of(POD, says(JOB), hang(), patience=0.5)
+    assert LABEL not in labels
+    assert asked == [("GET", OF_JOB), ("GET", OF_JOBSET)]
+    assert "the owners of a pod in research were not read: it took too long" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["plain", "job", "indexed_job", "deployment"])
+async def test_nobody_is_asked_about_a_pod_that_says_it_all(name: str) -> None:
+    (pod,) = recorded(f"pods/{name}")
+    _, asked = await labels_of(pod)
+    assert asked == []
+
+
+@pytest.mark.parametrize("name", ["../../../../api/v1/namespaces/kube-system/secrets/s", "..", "", "a b", "a%2fb"])
+async def test_an_owner_is_asked_for_by_its_name_alone(name: str) -> None:
+    reference = {**POD["metadata"]["ownerReferences"][0], "name": name}
+    _, asked = await labels_of({**POD, "metadata": {**POD["metadata"], "ownerReferences": [reference]}})
+    assert asked == []
+
+
+async def test_a_pod_that_asks_for_nothing_is_not_looked_at() -> None:
+    no = {**POD["metadata"], "labels": {**POD["metadata"]["labels"], "outrider.dev/inject": "false"}}
+    async with unwell() as (server, api):
+        assert await injected(api, {**POD, "metadata": no}, "research", POLICY) == (None, [])
+    assert server.asked == []
