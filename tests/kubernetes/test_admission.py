@@ -59,9 +59,8 @@ async def test_a_pod_whose_owners_are_not_to_be_had_is_injected_without_a_rank_i
 
 
 async def test_a_pod_does_not_wait_for_an_api_server_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
-    labels, asked = await labels_of(POD, says(JOB), hang(), patience=0.5)
+    labels, _ = await labels_of(POD, hang(), patience=0.1)
     assert LABEL not in labels
-    assert asked == [("GET", OF_JOB), ("GET", OF_JOBSET)]
     assert "the owners of a pod in research were not read: it took too long" in caplog.text
 
 

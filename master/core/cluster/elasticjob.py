@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from master.core.cluster import durations, quantities
+from master.core import memory
+from master.core.cluster import containers, durations, quantities
 from master.core.cluster.names import (
     GROUP_VERSION,
     JOB,
@@ -41,6 +42,8 @@ RECOVERY = {
     "startPatience": "start_patience",
 }
 """Durations of `spec.recovery`, and what they are called in a JobSpec."""
+KEEP_FAILED_PODS = 3
+"""As the definition of ElasticJob says: where no webhook and no default was there, it holds all the same."""
 HANG = ("step", "init", "checkpoint", "eval")
 _COUNTS = {"nprocPerNode": 1, "nodeUnit": 1, "spares": 0, "maxRestarts": 0, "keepFailedPods": 0}
 _SIZES = ("replicas", "minReplicas", "maxReplicas")
@@ -81,6 +84,10 @@ def spec_of(job: Document) -> JobSpec:
             asked[name] = count
     if (limit := whole(worker.get("restartLimit"))) is not None:
         asked["relaunch_limit"] = limit
+    if not spec.get("adopts"):
+        kept = whole(spec.get("keepFailedPods"))
+        asked["keep_failed_pods"] = KEEP_FAILED_PODS if kept is None else kept
+        asked["max_memory"] = _most_memory(worker)
     recovery = mapping(spec.get("recovery"))
     for field, name in RECOVERY.items():
         if (seconds := durations.parsed(recovery.get(field))) is not None:
@@ -89,6 +96,19 @@ def spec_of(job: Document) -> JobSpec:
         key_of(job), least, most, wanted,
         is_adopted=bool(spec.get("adopts")), max_restarts_asked="max_restarts" in asked, **asked,
     )  # fmt: skip
+
+
+def _most_memory(role: Document) -> int | None:
+    """Bytes; None where neither the user nor the template says any."""
+    most = quantities.parsed(role.get("maxMemory"))
+    if most is not None:
+        return most
+    template = mapping(role.get("template"))
+    trainer = containers.trainer_name(template)
+    found = (c for c in entries(mapping(template.get("spec")).get("containers")) if mapping(c).get("name") == trainer)
+    limits = mapping(mapping(next(found, {}).get("resources")).get("limits"))
+    limit = quantities.parsed(limits.get("memory"))
+    return None if limit is None else memory.DEFAULT_CAP * limit
 
 
 def mapping(value: object) -> Document:
@@ -341,15 +361,16 @@ def shown(value: object) -> str:
 
 
 # -- other controllers' pods --------------------------------------------------------------------------------------
-def adopting(owner: Document, size: int, pod: Document) -> Document:
+def adopting(owner: Document, size: int, pod: Document, least: int | None = None, most: int | None = None) -> Document:
     """The ElasticJob that stands for a Job, StatefulSet … of so many pods; `pod` is any of them, and what its
-    annotations say holds for all. It goes when its owner does.
+    annotations say holds for all. `least` and `most`: what the owner asks for itself (a PyTorchJob's elasticPolicy).
+    It goes when its owner does.
     """
     metadata, of_pod = owner["metadata"], mapping(pod.get("metadata"))
     labels, notes = mapping(of_pod.get("labels")), mapping(of_pod.get("annotations"))
     worker: Document = {"replicas": size}
-    worker["minReplicas"] = min(_counted(notes, MIN, 1) or size, size)
-    worker["maxReplicas"] = max(_counted(notes, MAX, 1) or size, size)
+    worker["minReplicas"] = min(_counted(notes, MIN, 1) or least or size, size)
+    worker["maxReplicas"] = max(_counted(notes, MAX, 1) or most or size, size)
     spec: Document = {
         "adopts": {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": metadata["name"]},
         "replicaSpecs": {str(WORKER): worker},

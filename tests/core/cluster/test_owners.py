@@ -241,16 +241,26 @@ def test_a_size_that_cannot_be_had_is_said(of: Document, said: str) -> None:
         size_of(owner("StatefulSet", replicas=4), of)
 
 
-def test_a_size_is_the_one_of_the_job_that_adopts_the_owner() -> None:
-    of, first = owner("StatefulSet", replicas=3), noted(min="2", max="5", nproc_per_node="4")
+@pytest.mark.parametrize(
+    ("of", "first"),
+    [
+        (owner("StatefulSet", replicas=3), noted(min="2", max="5")),
+        (owner("PyTorchJob", pytorchReplicaSpecs=replicas(Master=1, Worker=3), elasticPolicy={
+            "minReplicas": 1, "maxReplicas": 6}), noted()),
+        (owner("PyTorchJob", pytorchReplicaSpecs=replicas(Worker=3), elasticPolicy={"minReplicas": 1}), noted(min="2")),
+    ],
+    ids=["annotations", "elasticPolicy", "both"],
+)  # fmt: skip
+def test_a_size_is_the_one_of_the_job_that_adopts_the_owner(of: Document, first: Document) -> None:
     of |= {"apiVersion": "apps/v1", "metadata": {"name": "gpt", "uid": "u"}}
     size = size_of(of, first)
-    job = adopting(of, size.replicas, first)
+    job = adopting(of, size.replicas, first, size.min, size.max)
     spec = spec_of(job)
     assert validate(job) == []
-    assert (spec.min_members, spec.max_members, spec.replicas, spec.nproc) == (
-        size.min,
-        size.max,
-        size.replicas,
-        size.nproc,
-    )
+    assert (spec.min_members, spec.max_members, spec.replicas) == (size.min, size.max, size.replicas)
+
+
+def test_the_processes_of_a_member_are_those_of_the_annotation() -> None:
+    first = noted(nproc_per_node="4")
+    of = {**owner("StatefulSet", replicas=3), "apiVersion": "apps/v1", "metadata": {"name": "gpt", "uid": "u"}}
+    assert spec_of(adopting(of, 3, first)).nproc == size_of(of, first).nproc == 4
