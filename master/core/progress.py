@@ -72,6 +72,7 @@ def _recover(state: State, lost_from: float | None, at: float, step: int) -> Non
         return
     begin = lost_from if lost_from is not None else open_faults[0].at
     total = max(0.0, at - begin)
+    state.seconds_lost += total
     for fault, following in zip(open_faults, [*open_faults[1:], None], strict=True):
         until = at if following is None else min(max(following.at, begin), at)
         fault.seconds_lost = max(0.0, until - begin)

@@ -144,6 +144,7 @@ def _note(state: State, kind: str, reason: str, member: Member | None) -> Fault:
     fault = Fault(state.now, kind, member.id if member else None, reason, state.generation)
     state.faults.append(fault)
     del state.faults[:-FAULTS_KEPT]
+    state.fault_counts[kind] = state.fault_counts.get(kind, 0) + 1
     state.announce(kind, reason, fault.member, warning=True)
     status.mark(state)
     return fault

@@ -270,6 +270,9 @@ class State:
     relaunches: int = 0
     failed_relaunches: dict[int, Budget] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    fault_counts: dict[str, int] = field(default_factory=dict)
+    """By kind, of all that there ever were."""
+    seconds_lost: float = 0.0
     checkpoint_step: int | None = None
     """A checkpoint was finished in this step."""
     saves: dict[str, int] = field(default_factory=dict)

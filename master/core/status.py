@@ -29,6 +29,7 @@ from master.core.state import (
 )
 from wire.ids import Generation, MemberId, PodUid, RankIndex, Role
 
+LIVING_STATES = ("starting", "ready", "running", "stopping", "spare", "silent", "done")
 LEAST_APART = 1.0
 AT_REST = 10.0
 
@@ -207,6 +208,8 @@ def _saved(state: State) -> dict[str, object]:
         "port_clashes": state.port_clashes,
         "faults": [[f.at + offset, f.kind, f.member, f.reason, f.generation.term, f.generation.number, f.seconds_lost]
                    for f in state.faults],
+        "fault_counts": dict(sorted(state.fault_counts.items())),
+        "seconds_lost": round(state.seconds_lost, 3),
         "saves": [[path, step] for path, step in state.saves.items()],
         "first_step": state.first_step,
         "high_step": state.high_step,
@@ -277,6 +280,8 @@ def _restore_progress(state: State, saved: Mapping[str, Any]) -> None:
               Generation(term, number), lost)
         for at, kind, member, reason, term, number, lost in saved.get("faults", ())
     ]  # fmt: skip
+    state.fault_counts = {str(kind): int(count) for kind, count in saved.get("fault_counts", {}).items()}
+    state.seconds_lost = float(saved.get("seconds_lost", 0.0))
     state.saves = {str(path): int(step) for path, step in saved.get("saves", ())}
     state.first_step = saved.get("first_step")
     state.high_step = int(saved.get("high_step", 0))

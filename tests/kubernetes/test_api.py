@@ -8,6 +8,7 @@ import contextlib
 import pytest
 
 from master.core.cluster.names import Document
+from master.core.cluster.requests import Request
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.watching import Watch
 from tests.kubernetes.unwell_server import api_at, hang, raw, refuses, says, streams, unwell
@@ -51,6 +52,15 @@ async def test_a_server_that_is_not_there_is_an_error() -> None:
     with pytest.raises(ApiError, match="was not reached"):
         await api.get("/api/v1/pods/a")
     await api.close()
+
+
+async def test_every_try_is_counted_by_what_it_was_and_what_came_of_it() -> None:
+    async with unwell(refuses(503), says(POD), refuses(409)) as (_, api):
+        await api.get("/api/v1/namespaces/n/pods/a")
+        with pytest.raises(ApiError):
+            await api.create("/api/v1/namespaces/n/pods", POD)
+        get, create = Request("get", "", "pods"), Request("create", "", "pods")
+        assert api.requests == {(get, 503): 1, (get, 200): 1, (create, 409): 1}
 
 
 # -- watches ------------------------------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ async def test_the_status_is_the_cores_document(tmp_path: Path) -> None:
 
 async def test_metrics_name_the_job(tmp_path: Path) -> None:
     async with served(tmp_path) as api, api.client.get("http://job/metrics") as answer:
-        assert 'outrider_world_size{job="digits"} 0' in await answer.text()
+        assert 'outrider_world_size{job="digits",namespace=""} 0.0' in await answer.text()
 
 
 @pytest.mark.parametrize("after", ["x", "-1", "1e3", "9" * 30, "²"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config
 
 from master.core.cluster.names import Document
+from master.core.cluster.requests import Request, request_of
 
 SECONDS = 10.0
 CONNECT_SECONDS = 5.0
@@ -55,6 +57,8 @@ class Api:
     def __init__(self, api_client: kubernetes_client.ApiClient, seconds: float = SECONDS) -> None:
         """`seconds`: what one call may take."""
         self._client, self._seconds = api_client, seconds
+        self.requests: Counter[tuple[Request, int]] = Counter()
+        """Every one that was sent, tries included, by what it was and the status of its answer (0: there was none)."""
 
     @classmethod
     async def connect(cls) -> Api:
@@ -140,6 +144,7 @@ class Api:
         timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
         headers = {"Accept": "application/json"} | ({"Content-Type": content_type} if content_type else {})
+        asked = request_of(method, path, query)
         request = await self._client.param_serialize(
             method, path, query_params=list(query.items()), header_params=headers, body=body,
             auth_settings=["BearerToken"],
@@ -149,8 +154,10 @@ class Api:
                 request[0], request[1], headers=request[2], body=request[3], _request_timeout=timeout
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self.requests[asked, 0] += 1
             raise ApiError(0, "", f"{method} {path}: the API server was not reached: {_said(error)}") from error
         response: aiohttp.ClientResponse = wrapped.response
+        self.requests[asked, response.status] += 1
         if response.status >= 400:
             raise await _refusal(method, path, response)
         return response

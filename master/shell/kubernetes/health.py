@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from master.core import status
-from master.shell.http import metrics
+from master.shell import metrics
+from master.shell.kubernetes.api import Api
 
 if TYPE_CHECKING:
     from master.shell.kubernetes.fleet import Fleet
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class Health:
     """Ready is a replica whose webhook answers; it need not be the one that leads."""
 
-    def __init__(self) -> None:
+    def __init__(self, api: Api) -> None:
+        self._api = api
         self.is_ready = False
         self.fleet: Fleet | None = None
         self._runner: web.AppRunner | None = None
@@ -42,7 +43,6 @@ class Health:
         return web.Response(text="ok\n") if self.is_ready else web.Response(status=503, text="not ready yet\n")
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        running = self.fleet.running.values() if self.fleet is not None else ()
-        leads = f"outrider_leads {int(self.fleet is not None)}\n"
-        now = time.monotonic()
-        return web.Response(text=leads + "".join(metrics(status.document(job.state, now)) for job in running))
+        jobs = [job.state for job in self.fleet.running.values()] if self.fleet is not None else []
+        text = metrics.text(jobs, time.monotonic(), self._api.requests, self.fleet is not None)
+        return web.Response(body=text, headers={"Content-Type": metrics.CONTENT_TYPE})

@@ -57,7 +57,7 @@ async def serve(settings: Settings) -> int:
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end, 0)
     api = await Api.connect()
-    health = Health()
+    health = Health(api)
     await health.start(settings.http_port)
     lease = Lease(api, LEASE, settings.namespace, settings.identity)
     serving = asyncio.ensure_future(_serve(api, settings, lease, health, end))

@@ -1,0 +1,114 @@
+"""What Prometheus reads of a master: its jobs, and what it asks of the API server.
+
+Everything is read from the cores at the moment of the scrape, so that nothing is kept twice. Counts of a job (faults,
+lost seconds, generations) are part of its saved state: they do not begin again with another master.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from master.core import status
+from master.core.cluster.requests import Request
+from master.core.state import State
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PHASES = ("pending", "running", "restarting", "suspended", "succeeded", "failed", "stopped")
+JOB = ("namespace", "job")
+Reading = Callable[[State, float], float | None]
+"""A value of a job at a moment; None where there is none."""
+
+
+def text(
+    jobs: Sequence[State],
+    now: float,
+    requests: Mapping[tuple[Request, int], int] | None = None,
+    leads: bool | None = None,
+) -> bytes:
+    """`now`: the cores' clock; `requests` and `leads` are a cluster's."""
+    registry = CollectorRegistry()
+    registry.register(_Jobs(jobs, now))
+    registry.register(_Replica(requests or {}, leads))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+class _Jobs(Collector):
+    def __init__(self, jobs: Sequence[State], now: float) -> None:
+        self._jobs, self._now = jobs, now
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._phases()
+        yield self._members()
+        for name, what, of in GAUGES:
+            yield _family(GaugeMetricFamily(f"outrider_{name}", what, labels=JOB), self._values(of))
+        for name, what, of in COUNTERS:
+            yield _family(CounterMetricFamily(f"outrider_{name}", what, labels=JOB), self._values(of))
+        faults = CounterMetricFamily("outrider_faults", "Faults by kind.", labels=(*JOB, "kind"))
+        yield _family(faults, ((*_job(job), kind, count) for job in self._jobs
+                               for kind, count in sorted(job.fault_counts.items())))  # fmt: skip
+
+    def _values(self, of: Reading) -> Iterator[tuple[str | float, ...]]:
+        for job in self._jobs:
+            value = of(job, self._now)
+            if value is not None:
+                yield (*_job(job), value)
+
+    def _phases(self) -> Metric:
+        family = GaugeMetricFamily("outrider_job_phase", "1 for the phase that the job is in.", labels=(*JOB, "phase"))
+        return _family(family, ((*_job(job), phase, int(job.phase == phase)) for job in self._jobs for phase in PHASES))
+
+    def _members(self) -> Metric:
+        family = GaugeMetricFamily("outrider_members", "Members by state; those that are gone are not counted.",
+                                   labels=(*JOB, "state"))  # fmt: skip
+        for job in self._jobs:
+            counts = Counter(status.member_state(job, member) for member in job.members.values())
+            _family(family, ((*_job(job), state, counts[state]) for state in status.LIVING_STATES))
+        return family
+
+
+class _Replica(Collector):
+    def __init__(self, requests: Mapping[tuple[Request, int], int], leads: bool | None) -> None:
+        self._requests, self._leads = requests, leads
+
+    def collect(self) -> Iterator[Metric]:
+        if self._leads is None:
+            return
+        yield GaugeMetricFamily("outrider_leads", "1: this replica is the master.", value=int(self._leads))
+        family = CounterMetricFamily(
+            "outrider_api_requests",
+            "Requests to the API server, as RBAC names them; code 0: it was not reached.",
+            labels=("verb", "group", "resource", "code"),
+        )
+        yield _family(family, ((*asked, str(code), count) for (asked, code), count in sorted(self._requests.items())))
+
+
+def _family(family: GaugeMetricFamily | CounterMetricFamily, rows: Iterable[tuple[str | float, ...]]) -> Metric:
+    """A row: the values of the labels, and the value."""
+    for *labels, value in rows:
+        family.add_metric([str(label) for label in labels], float(value))
+    return family
+
+
+def _job(job: State) -> tuple[str, str]:
+    namespace, _, name = job.spec.name.rpartition("/")
+    return namespace, name
+
+
+GAUGES: tuple[tuple[str, str, Reading], ...] = (
+    ("members_wanted", "Members that the job is to have.", lambda job, now: job.target),
+    ("world_size", "Worker processes of the world, 0 where there is none.",
+     lambda job, now: job.world.world_size if job.world is not None else 0),
+    ("step", "The highest step that was ever made.", lambda job, now: job.high_step),
+    ("goodput_ratio", "New steps times the median step time, over the time since the job began.", status.goodput),
+)  # fmt: skip
+COUNTERS: tuple[tuple[str, str, Reading], ...] = (
+    ("generations", "Worlds that were agreed on.", lambda job, now: job.number),
+    ("restarts", "Generations after the first.", lambda job, now: max(0, job.number - 1)),
+    ("seconds_lost", "From the last step before each fault to the first new one.", lambda job, now: job.seconds_lost),
+)
