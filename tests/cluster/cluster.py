@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from kubernetes import client, config
 
-from tests.local.training import SCRIPT, Traces
+from tests.local import undisturbed
+from tests.local.training import SCRIPT, Traces, World
 
 SYSTEM = "outrider-system"
 FOLDERS = Path("/var/tmp/outrider-cluster-tests")
@@ -87,6 +88,12 @@ class Pods(Traces):
         self.kubectl("create", "-f", "-", given=json.dumps(document))
 
     # -- what is claimed ------------------------------------------------------------------------------------------
+    def check(self, restart: int, world: World) -> None:
+        """Beyond the laws of every world: its losses, to the last, are those of a run to which nothing happened."""
+        super().check(restart, world)
+        for step in world[0]:
+            assert abs(step.loss - undisturbed.loss(step.step)) < undisturbed.SPREAD, step
+
     def job(self) -> Document:
         """The ElasticJob; empty while there is none."""
         found = kubectl_json("-n", self.namespace, "get", "elasticjobs")["items"]

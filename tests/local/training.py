@@ -81,7 +81,8 @@ def main():
         step += 1
         generator = torch.Generator().manual_seed(step)
         optimizer.zero_grad()
-        loss = model(torch.randn(4, 8, generator=generator)).square().mean()
+        x, y = torch.randn(4, 8, generator=generator), torch.randn(4, 2, generator=generator)
+        loss = (model(x) - y).square().mean()
         loss.backward()
         optimizer.step()
         time.sleep(0.02)
