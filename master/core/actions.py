@@ -42,6 +42,14 @@ class CreatePod:
     """None: a spare."""
     generation: Generation
     reason: str
+    wanted: int = 0
+    """Members of the role that the job has now, as the pod's own variables say; 0: what its spec says."""
+    relaunches: int = 0
+    """Failed pods that its rank index has had."""
+    memory_limit: int = 0
+    """Bytes that its trainer's container may use at the least; 0: what the template says. Its request grows with it."""
+    avoid: tuple[str, ...] = ()
+    """Nodes that it must not land on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,24 @@ class PlacePod:
     member: MemberId
     uid: PodUid
     rank_index: RankIndex | None
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeOwner:
+    """Ask the controller that makes an adopted job's pods for so many. The platform answers with OwnerSized."""
+
+    replicas: int
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FollowOwner:
+    """Write the owner's size into the job that stands for it: SpecChanged comes back."""
+
+    replicas: int
     generation: Generation
     reason: str
 
@@ -124,4 +150,17 @@ class EndJob:
     reason: str
 
 
-Action = Send | CloseSession | CreatePod | DeletePod | PlacePod | ProbeMember | SaveStatus | Announce | Deliver | EndJob
+Action = (
+    Send
+    | CloseSession
+    | CreatePod
+    | DeletePod
+    | PlacePod
+    | ResizeOwner
+    | FollowOwner
+    | ProbeMember
+    | SaveStatus
+    | Announce
+    | Deliver
+    | EndJob
+)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from master.core.actions import Action
+from master.core.actions import Action, CreatePod
 from master.core.spec import JobSpec
 from wire.ids import MemberId, PodUid, RankIndex, Role
 from wire.messages import FromSidecar
@@ -54,6 +54,43 @@ class PodSeen:
     unschedulable: bool = False
     exit_code: int | None = None
     node: str = ""
+    cannot_start: bool = False
+    """A container waits for what does not come by itself (an image, a config map): `reason` says which, and why. The
+    kubelet goes on trying."""
+    grace: float | None = None
+    """Terminating: the seconds that whoever deletes it gives. None where the platform does not say."""
+    ends_at: float | None = None
+    """Terminating: the moment (unix time) at which they have run out."""
+    has_controller: bool = True
+    """Somebody makes another one when it is deleted."""
+    memory_limit: int = 0
+    """Bytes that its trainer's container may use; 0 where it has no limit, or the platform knows none."""
+    out_of_memory: bool = False
+    """The kernel ended the trainer's container for want of memory."""
+    lingers: bool = False
+    """It has failed, and something in it still runs, or will again: it holds what it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """The platform shows a node on which members run, or ran until now, in this state."""
+
+    node: str
+    is_ready: bool
+    reason: str = ""
+    """Why it is not, in the platform's words."""
+    is_gone: bool = False
+    """The cluster knows it no more: nothing will tell what became of the pods there."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRefused:
+    """The platform will not make this pod as things are (a quota, a policy): asked again at once it would say so again.
+    `is_final`: it never will (the namespace is being deleted)."""
+
+    action: CreatePod
+    reason: str
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +108,13 @@ class PodsListed:
     """Everything that the platform has, at the start and after a watch was broken: what is not in it is gone."""
 
     pods: tuple[PodSeen, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerSized:
+    """The controller that makes an adopted job's pods was read: it wants so many."""
+
+    replicas: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +197,10 @@ Event = (
     | SidecarDisconnected
     | PodSeen
     | PodGone
+    | NodeSeen
+    | CreateRefused
     | PodsListed
+    | OwnerSized
     | MemberProbed
     | StatusSaved
     | ScaleAsked

@@ -7,13 +7,30 @@ over is no fault.
 
 from __future__ import annotations
 
-from master.core import ending, giving_up, orders, recovery, silence, spares, standing, status
+from master.core import (
+    bad_nodes,
+    ending,
+    failed_pods,
+    giving_up,
+    held,
+    memory,
+    orders,
+    recovery,
+    refusals,
+    scaling,
+    silence,
+    spares,
+    standing,
+    status,
+)
 from master.core.actions import CloseSession
 from master.core.events import PodGone, PodSeen, PodsListed
 from master.core.state import ALIVE, FAILED, GONE, SILENT, Member, State
 from wire.messages import Finish
 
 PAST_KEPT = 64
+KILLED = 137
+"""128 + SIGKILL: as a container ends that the kernel has ended for its memory."""
 ABSENT_AFTER = 4.0
 """Times `start_patience`: so long after nobody waits for it any more a pod that was never heard is given up."""
 
@@ -22,6 +39,7 @@ def listed(state: State, event: PodsListed) -> None:
     """Everything there is: what is known and not in it is gone."""
     state.listed = True
     shown = {pod.member for pod in event.pods}
+    failed_pods.listed(state, shown)
     for pod in sorted(event.pods, key=lambda pod: pod.member):
         seen(state, pod)
     for member in [m for _id, m in sorted(state.members.items())]:
@@ -34,6 +52,7 @@ def listed(state: State, event: PodsListed) -> None:
 
 def seen(state: State, pod: PodSeen) -> None:
     """A pod in some state."""
+    failed_pods.seen(state, pod)
     member = state.members.get(pod.member)
     if pod.member in state.past or (member is not None and member.uid is not None and member.uid != pod.uid):
         if member is not None and pod.phase in ("pending", "running"):
@@ -43,18 +62,31 @@ def seen(state: State, pod: PodSeen) -> None:
         del state.past[pod.member]
         member = None
     if member is None and _is_known_failure(state, pod):
-        state.past[pod.member] = _as_it_failed(state, pod)
+        failed = state.past[pod.member] = _as_it_failed(state, pod)
+        failed_pods.keep(state, failed)
+        failed_pods.seen(state, pod)
         return
     if member is None:
         member = spares.adopt(state, pod)
     was = (member.pod_phase, member.unschedulable)
-    member.uid, member.pod_phase, member.pod_reason = pod.uid, pod.phase, pod.reason
+    member.uid, member.pod_phase, member.has_controller = pod.uid, pod.phase, pod.has_controller
     member.unschedulable, member.node = pod.unschedulable, pod.node
+    refusals.taken(state, member)
+    held.note(state, member, pod)
+    if pod.grace is not None:
+        _is_to_go(state, member, pod, pod.grace)
+    member.memory_limit, member.out_of_memory, member.exit_code = pod.memory_limit, pod.out_of_memory, pod.exit_code
+    bad_nodes.note_room(state, member, pod)
+    if pod.phase == "running" and pod.out_of_memory and memory.may_have_more(state, member) and not state.is_over:
+        fail(state, member, f"{member.id} ran out of memory: {pod.reason}; {memory.raised(state, member)}.", KILLED)
+        failed_pods.seen(state, pod)
+        return
     if pod.reason.startswith("Restarted") and member.greeted:
         silence.heard(state, member)
         state.announce("PodRestarted", f"The platform has restarted a part of {member.id}: {pod.reason}.", member.id)
     if (member.pod_phase, member.unschedulable) != was:
         _changed(state, member, pod)
+        failed_pods.seen(state, pod)
     standing.refresh(state, member)
     if state.is_over:
         ending.appeared(state, member)
@@ -68,7 +100,11 @@ def _is_next_of_its_name(state: State, pod: PodSeen) -> bool:
 
 
 def _is_known_failure(state: State, pod: PodSeen) -> bool:
-    """An earlier master has seen it fail: it has been told, paid for and replaced, and its place is another's."""
+    """An earlier master has seen it fail: it has been told, paid for and replaced, and its place is another's. One that
+    failed by our word may not have ended yet."""
+    kept = state.failed_pods.get(pod.member)
+    if kept is not None and kept.uid == pod.uid:
+        return True
     return pod.phase == "failed" and any(f.member == pod.member and f.kind == "MemberFailed" for f in state.faults)
 
 
@@ -86,9 +122,24 @@ def _changed(state: State, member: Member, pod: PodSeen) -> None:
         ending.fail(state, 1, _ran_alone(member))
     elif pod.phase == "failed" or (pod.phase == "succeeded" and not state.is_over and not member.finished):
         code = "" if pod.exit_code is None else f" with exit code {pod.exit_code}"
-        _lost(state, member, "MemberFailed", f"The pod of {member.id} failed{code}: {pod.reason or 'no reason given'}.")
+        why = f"The pod of {member.id} failed{code}: {pod.reason or 'no reason given'}"
+        if pod.out_of_memory and not state.is_over:
+            why += f"; {memory.raised(state, member)}"
+        _lost(state, member, "MemberFailed", f"{why}.")
     if pod.phase == "terminating":
         standing.note_staffing(state)
+    if pod.phase == "running" and member.overdue and not member.greeted:
+        state.deadlines.set(("absent", member.id), state.now + ABSENT_AFTER * state.spec.start_patience)
+
+
+def _is_to_go(state: State, member: Member, pod: PodSeen, grace: float) -> None:
+    """Somebody deletes it. The clock of whoever says until when may differ from ours."""
+    ends = state.now + grace
+    if pod.ends_at is not None:
+        ends = min(ends, pod.ends_at - state.unix_offset)
+    giving_up.is_to_go(state, member, ends)
+    if not member.deleting and not state.is_over:
+        scaling.must_leave(state, member, pod.reason, max(ends - state.now, 0.0))
 
 
 def _has_run_alone(state: State, member: Member) -> bool:
@@ -109,6 +160,7 @@ def _ran_alone(member: Member) -> str:
 
 def gone(state: State, event: PodGone) -> None:
     """The pod is no longer there."""
+    failed_pods.gone(state, event.member, event.uid)
     member = state.members.get(event.member)
     if member is None or (member.uid is not None and member.uid != event.uid):
         past = state.past.get(event.member)
@@ -131,14 +183,20 @@ def gone(state: State, event: PodGone) -> None:
     _lost(state, member, "MemberLost", f"{member.id} is lost: {event.reason or 'its pod is gone'}.")
 
 
-def _lost(state: State, member: Member, kind: str, reason: str) -> None:
+def fail(state: State, member: Member, reason: str, code: int) -> None:
+    """It fails by our word, though its pod is well: its containers end with this code, and the pod stays to be read."""
+    _lost(state, member, "MemberFailed", reason, code)
+
+
+def _lost(state: State, member: Member, kind: str, reason: str, code: int = 1) -> None:
     failed = kind == "MemberFailed"
     if failed and member.session is not None:  # its pod stays, to be read: the sidecar must not keep it running
-        orders.give(state, member, lambda order: Finish(order, 1, reason), reason)
+        orders.give(state, member, lambda order: Finish(order, code, reason), reason)
     _remove(state, member, FAILED if failed else GONE)
     member.lost_by_fault = True
     if failed:
         spares.count_failure(state, member)
+        failed_pods.keep(state, member)
     if not state.is_over:
         recovery.member_lost(state, member, kind, reason)
 
@@ -148,7 +206,7 @@ def _remove(state: State, member: Member, life: str) -> None:
     member.life = life
     silence.forget(state, member)
     orders.drop_all(state, member)
-    for kind in ("unready", "patience", "confirm", "create", "leave", "absent", "delete", "unended"):
+    for kind in ("unready", "patience", "confirm", "create", "leave", "absent", "delete", "unended", "stuck"):
         state.deadlines.cancel((kind, member.id))
     if member.session is not None:
         state.sessions.pop(member.session, None)
@@ -172,9 +230,11 @@ def patience_over(state: State, member_id: str) -> None:
     for member in state.members.values():
         if member.id == member_id and member.life == ALIVE and member.ready is None and not member.overdue:
             member.overdue = True
+            standing.refresh(state, member)
+            if member.cannot_start:  # which has been told
+                return
             text = f"{member.id} was not ready within {state.spec.start_patience:.0f} s; nobody waits for it any more."
             state.announce("MemberSlow", text, member.id, warning=True)
-            standing.refresh(state, member)
             if not member.greeted:
                 state.deadlines.set(("absent", member.id), state.now + ABSENT_AFTER * state.spec.start_patience)
 

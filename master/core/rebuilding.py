@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from master.core import generations, recovery, silence, standing, status
+from master.core import generations, out_of_memory, recovery, silence, standing, status
 from master.core.state import GATHERING, REBUILDING, RUNNING, Member, Place, State, World, counted
 from wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
 
@@ -85,6 +85,11 @@ def _adopt(state: State, world: World) -> None:
         recovery.begin(state, "MemberLost", reason, None, free=True)
     elif gone and not recovery.evidence(state, world.generation):
         names = ", ".join(member.id for member in gone)
+        cut_off = next((member for member in gone if member.isolated), None)
+        if cut_off is not None:
+            reason = f"{cut_off.id} says: {cut_off.isolated}."
+            recovery.begin(state, "MemberIsolated", reason, cut_off, free=True)
+            return
         reason = f"No rank of generation {world.generation} is left on {names}: they ended while no master watched."
         # free until a rank is told to have failed: the earlier master may have stopped them for a fault that was free
         recovery.begin(state, "WorkersGone", reason, gone[0], free=True)
@@ -97,6 +102,7 @@ def _replay(state: State) -> None:
         member = state.members.get(member_id)
         if member is not None and not member.finished:
             recovery.exited(state, member, message)
+            out_of_memory.exited(state, member, message)
 
 
 def _adopt_member(state: State, world: World, member: Member) -> bool:
@@ -108,7 +114,7 @@ def _adopt_member(state: State, world: World, member: Member) -> bool:
         member.heard_at, member.greeted = state.began_now, True
         silence.watch(state, member)
         world.started.add(member.id)
-    elif member.running == world.generation:
+    elif member.running == world.generation and not member.isolated:
         world.started.add(member.id)
     elif member.finished:
         world.started.add(member.id)

@@ -14,7 +14,7 @@ crash loop cannot hide there, because each generation has one term: it takes ano
 
 from __future__ import annotations
 
-from master.core import budgets, ending, errors, generations, progress, standing, status
+from master.core import bad_nodes, budgets, ending, errors, generations, progress, standing, status
 from master.core.state import (
     COMMITTING,
     REBUILDING,
@@ -140,14 +140,24 @@ def begin(state: State, kind: str, reason: str, member: Member | None, *, free: 
         generations.stop(state, reason)
 
 
-def _note(state: State, kind: str, reason: str, member: Member | None) -> Fault:
-    fault = Fault(state.now, kind, member.id if member else None, reason, state.generation)
+def _note(state: State, kind: str, reason: str, member: Member | None, exit: WorkerExit | None = None) -> Fault:
+    node = bad_nodes.blamed(kind, member, exit)
+    fault = Fault(state.now, kind, member.id if member else None, reason, state.generation, node=node)
     state.faults.append(fault)
     del state.faults[:-FAULTS_KEPT]
     state.fault_counts[kind] = state.fault_counts.get(kind, 0) + 1
     state.announce(kind, reason, fault.member, warning=True)
+    bad_nodes.look(state)
     status.mark(state)
     return fault
+
+
+def _blame(state: State, fault: Fault, kind: str, member: Member | None, reason: str, exit: WorkerExit | None) -> None:
+    """It was another one's fault than it seemed."""
+    fault.kind, fault.member, fault.reason = kind, member.id if member else fault.member, reason
+    fault.node = bad_nodes.blamed(kind, member, exit)
+    bad_nodes.look(state)
+    status.mark(state)
 
 
 def _failed(state: State, member: Member, generation: Generation, bad: list[WorkerExit]) -> None:
@@ -172,7 +182,7 @@ def _failed(state: State, member: Member, generation: Generation, bad: list[Work
 def _open(state: State, world: World, member: Member, failures: list[Failure]) -> None:
     """The first bad end of this generation."""
     cause = _first(failures)
-    fault = _note(state, "WorkerExited", _sentence(cause), member)
+    fault = _note(state, "WorkerExited", _sentence(cause), member, cause.exit)
     state.episode = Episode(world.generation, fault, state.now, failures)
     if _is_at_import(state, world, failures):
         if _all_failed_alike(world, failures):
@@ -194,8 +204,9 @@ def _add(state: State, world: World, episode: Episode, failures: list[Failure]) 
         state.announce("WorkerExited", reason, failure.member, warning=True)
     if episode.fault.kind in ("WorkerExited", "WorkersGone"):
         episode.free = episode.free and cause.is_effect
-        episode.fault.kind, episode.fault.member = "WorkerExited", cause.member
-        episode.fault.reason = _sentence(cause)
+        blamed = state.members.get(cause.member)
+        _blame(state, episode.fault, "WorkerExited", blamed, _sentence(cause), cause.exit)
+        episode.fault.member = cause.member
     if state.stage == RUNNING and _is_at_import(state, world, failures):
         if _all_failed_alike(world, episode.failures):
             _fail_with(state, cause, "every rank fails at import the same way")
@@ -266,7 +277,7 @@ def _take_blame(state: State, member: Member, kind: str, reason: str, *, free: b
     episode = state.episode
     if episode is None or state.now - episode.began_at > EFFECT_WITHIN or episode.fault.kind == kind:
         return False
-    if episode.fault.kind in ("MemberLost", "MemberSilent", "MemberFailed"):
+    if episode.fault.kind in ("MemberLost", "MemberSilent", "MemberFailed", "MemberIsolated"):
         return False
     world = state.world
     if world is not None and world.generation != episode.generation and member.id in world.places:
@@ -275,7 +286,7 @@ def _take_blame(state: State, member: Member, kind: str, reason: str, *, free: b
     is_own = all(f.member == member.id for f in own) and (episode.failures or episode.fault.member == member.id)
     if not is_own:
         return False
-    episode.fault.kind, episode.fault.member, episode.fault.reason = kind, member.id, reason
+    _blame(state, episode.fault, kind, member, reason, None)
     episode.free = free
     if episode.charged and free:
         episode.charged = False
@@ -283,7 +294,6 @@ def _take_blame(state: State, member: Member, kind: str, reason: str, *, free: b
     cost = "; it costs no restart" if free else ""
     state.announce(kind, f"{reason} That explains the ends of ranks seen before{cost}.", member.id,
                    warning=True)  # fmt: skip
-    status.mark(state)
     return True
 
 

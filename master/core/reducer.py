@@ -13,31 +13,41 @@ from collections.abc import Callable
 from typing import Any
 
 from master.core import (
+    bad_nodes,
     collecting,
     editing,
     ending,
+    failed_pods,
     generations,
     giving_up,
+    held,
     invariants,
     membership,
+    nodes,
     orders,
+    out_of_memory,
+    owning,
     pods,
     progress,
     rebuilding,
     recovery,
+    refusals,
     scaling,
     silence,
     spares,
     standing,
     status,
 )
-from master.core.actions import Action, CreatePod, DeletePod, SaveStatus
+from master.core.actions import Action, CreatePod, DeletePod, SaveStatus, Send
 from master.core.events import (
     ActionFailed,
     Asked,
     Began,
+    CreateRefused,
     Event,
     MemberProbed,
+    NodeSeen,
+    OwnerSized,
     PodGone,
     PodSeen,
     PodsListed,
@@ -58,6 +68,8 @@ from wire.messages import (
     Exited,
     Hello,
     Leaving,
+    Ping,
+    Pong,
     Probed,
     Ready,
     Report,
@@ -124,6 +136,7 @@ def _advance(state: State) -> None:
         state.unstaffed = False
         spares.staff(state)
         scaling.dismiss(state)
+        owning.resize(state)
     if state.stage == STOPPING and state.world is not None and not state.world.waiting and recovery.settle(state):
         _leave_world(state)
     if state.stage == GATHERING:
@@ -143,6 +156,7 @@ def _leave_world(state: State) -> None:
     editing.hold(state)
     spares.staff(state)
     scaling.dismiss(state)
+    owning.resize(state)
 
 
 # -- events -------------------------------------------------------------------------------------------------------
@@ -152,6 +166,7 @@ def _began(state: State, event: Began) -> None:
     else:
         text = f"Job {event.spec.name} begins; it wants {counted(event.spec.replicas, 'member')}."
         state.announce("JobBegan", text)
+        owning.begin(state)
     standing.note_staffing(state)
     status.mark(state)
 
@@ -177,7 +192,9 @@ def _status_saved(state: State, event: StatusSaved) -> None:
 
 def _action_failed(state: State, event: ActionFailed) -> None:
     action = event.action
-    if isinstance(action, SaveStatus):
+    if isinstance(action, owning.ASKING):
+        owning.failed(state, event.error)
+    elif isinstance(action, SaveStatus):
         text = f"The status could not be saved: {event.error}. It is tried again in {SAVE_AGAIN:.0f} s."
         state.announce("StatusNotSaved", text, warning=True)
         state.deadlines.set(("save", ""), state.now + SAVE_AGAIN)
@@ -185,6 +202,18 @@ def _action_failed(state: State, event: ActionFailed) -> None:
         spares.creation_failed(state, action, event.error)
     elif isinstance(action, DeletePod):
         giving_up.deletion_failed(state, action, event.error, SAVE_AGAIN)
+        failed_pods.deletion_failed(state, action)
+
+
+def _edited(state: State, event: SpecChanged) -> None:
+    editing.edited(state, event)
+    failed_pods.trim(state)
+
+
+def _keep_off_no_more(state: State, member_id: str) -> None:
+    member = bad_nodes.forgive(state, member_id)
+    if member is not None:
+        giving_up.delete(state, member, f"{member.id} is made anew: it finds no room off the nodes that it avoids.")
 
 
 def _save_again(state: State, _key: str) -> None:
@@ -217,10 +246,13 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     PodSeen: pods.seen,
     PodGone: pods.gone,
     PodsListed: pods.listed,
+    NodeSeen: nodes.seen,
+    CreateRefused: refusals.refused,
+    OwnerSized: owning.sized,
     MemberProbed: lambda state, event: silence.own_probe(state, event.member, event.reachable),
     StatusSaved: _status_saved,
     ScaleAsked: lambda state, event: scaling.scale(state, event.replicas),
-    SpecChanged: editing.edited,
+    SpecChanged: _edited,
     RestartAsked: lambda state, event: scaling.restart(state, event.at_checkpoint),
     StopAsked: lambda state, event: ending.stop(state, event.reason, event.hard),
     Asked: lambda state, event: collecting.ask(state, event.request, event.what),
@@ -231,9 +263,21 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
 
 
 # -- messages -----------------------------------------------------------------------------------------------------
+def _exited(state: State, member: Member, message: Exited) -> None:
+    recovery.exited(state, member, message)
+    out_of_memory.exited(state, member, message)
+
+
 def _reported(state: State, member: Member, message: Report) -> None:
     progress.note_report(state, member, message)
     membership.check_report(state, member, message)
+
+
+def _pinged(state: State, member: Member, message: Ping) -> None:
+    """It reaches none of its neighbours, and wants to know whether it is cut off."""
+    if member.session is not None:
+        reason = f"{member.id} asks whether it is heard."
+        state.act(Send(member.session, member.id, Pong(message.number), state.generation, reason))
 
 
 def _acknowledged(state: State, member: Member, message: Acknowledged) -> None:
@@ -247,7 +291,7 @@ MESSAGES: dict[type, Callable[[State, Member, Any], None]] = {
     Started: membership.started,
     StartFailed: membership.start_failed,
     Stopped: membership.stopped,
-    Exited: recovery.exited,
+    Exited: _exited,
     Report: _reported,
     Stepped: progress.stepped,
     Saved: progress.saved,
@@ -255,6 +299,7 @@ MESSAGES: dict[type, Callable[[State, Member, Any], None]] = {
     TrainerExited: recovery.trainer_exited,
     Leaving: scaling.leaving,
     Probed: silence.probed,
+    Ping: _pinged,
     Answer: collecting.answered,
     Acknowledged: _acknowledged,
 }
@@ -266,8 +311,12 @@ DEADLINES: dict[str, Callable[[State, str], None]] = {
     "hear": silence.listen,
     "replace": giving_up.consider,
     "unended": giving_up.unended,
+    "stuck": giving_up.stuck,
+    "begin": lambda state, _key: held.look(state),
     "patience": pods.patience_over,
     "absent": pods.absent,
+    "failed pod": failed_pods.lingers,
+    "no room": _keep_off_no_more,
     "confirm": membership.unconfirmed,
     "unready": membership.unready,
     "start": recovery.start_overdue,
@@ -278,6 +327,7 @@ DEADLINES: dict[str, Callable[[State, str], None]] = {
     "leave": scaling.leave_now,
     "create": spares.create_due,
     "delete": _delete_again,
+    "owner": lambda state, _key: owning.due(state),
     "save": _save_again,
     "status": lambda state, _key: status.due(state),
     "collect": collecting.overdue,

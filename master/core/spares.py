@@ -11,7 +11,7 @@ holder is lost or has never come, and the pod that was to come is the one too ma
 
 from __future__ import annotations
 
-from master.core import budgets, ending, standing, status
+from master.core import bad_nodes, budgets, ending, memory, standing, status
 from master.core.actions import CreatePod, PlacePod
 from master.core.events import PodSeen
 from master.core.state import ALIVE, SILENT, Budget, Member, State, counted
@@ -30,6 +30,7 @@ def staff(state: State) -> None:
     if state.deadlines.is_late(state.now - LATE):  # doubts from before a pause say nothing: first all that has arrived
         standing.note_staffing(state)
         return
+    bad_nodes.look(state)
     holders = {m.rank_index: m for m in sorted(state.members.values(), key=_age) if m.rank_index is not None}
     empty = [r for r in map(RankIndex, range(state.target)) if r not in holders]
     shaky = [r for r, m in sorted(holders.items()) if r < state.target and not m.is_usable]
@@ -98,7 +99,7 @@ def _why_spare(state: State, shaky: list[RankIndex], doubted: list[RankIndex], h
 
 
 def _create(state: State, rank_index: RankIndex | None, why: str) -> bool:
-    if state.spec.is_adopted or not _may_create(state, rank_index):
+    if state.spec.is_adopted or state.closed or not _may_create(state, rank_index):
         return False
     role = state.spec.role
     number = state.next_id.get(role, 0)
@@ -112,10 +113,32 @@ def _create(state: State, rank_index: RankIndex | None, why: str) -> bool:
     reason = f"{member.id} is created {what}."
     kind = "MemberCreated" if is_first else "ReplacementCreated"
     state.announce(kind, reason, member.id)
-    state.act(CreatePod(member.id, role, rank_index, state.generation, reason))
+    _ask_for(state, member, reason)
     standing.refresh(state, member)
     status.mark(state)  # its id is used up: the master that follows must know
     return True
+
+
+def _ask_for(state: State, member: Member, reason: str) -> None:
+    """What makes this pod another than its template, or than the one before it, is decided now."""
+    index, member.avoid = member.rank_index, state.avoiding
+    state.act(
+        CreatePod(
+            member.id,
+            member.role,
+            index,
+            state.generation,
+            reason,
+            wanted=state.target,
+            relaunches=state.failures.get(_key(index), 0),
+            memory_limit=memory.needed(state, index),
+            avoid=member.avoid,
+        )
+    )
+
+
+def _key(rank_index: RankIndex | None) -> int:
+    return -1 if rank_index is None else int(rank_index)
 
 
 def _is_first(state: State, rank_index: RankIndex | None) -> bool:
@@ -141,14 +164,15 @@ def _may_create(state: State, rank_index: RankIndex | None) -> bool:
     limit = state.spec.max_relaunches
     if limit is not None:
         return state.relaunches < limit
-    failures = state.failed_relaunches.get(-1 if rank_index is None else rank_index)
+    failures = state.failed_relaunches.get(_key(rank_index))
     spec = state.spec
     return failures is None or budgets.left(failures, spec.relaunch_limit, spec.restart_decay, state.now) >= 0
 
 
 def count_failure(state: State, member: Member) -> None:
     """A pod that failed by itself: its replacement is not free."""
-    key = -1 if member.rank_index is None else int(member.rank_index)
+    key = _key(member.rank_index)
+    state.failures[key] = state.failures.get(key, 0) + 1
     budget = state.failed_relaunches.setdefault(key, Budget(since=state.now))
     budgets.use(budget, state.spec.restart_decay, state.now)
 
@@ -219,9 +243,10 @@ def not_shown(state: State, member: Member) -> None:
 
 
 def create_again(state: State, member: Member) -> None:
+    if state.closed:
+        return
     member.create_asked_at = state.now
-    reason = f"{member.id} is created once more: the platform has not shown it."
-    state.act(CreatePod(member.id, member.role, member.rank_index, state.generation, reason))
+    _ask_for(state, member, f"{member.id} is created once more: the platform has not shown it.")
 
 
 def create_due(state: State, member_id: str) -> None:

@@ -43,5 +43,9 @@ class JobSpec:
     role: Role = WORKER
     is_adopted: bool = False
     """Another controller (a Job, a StatefulSet) makes the pods: a replacement is left to it."""
+    keep_failed_pods: int | None = None
+    """Failed pods a rank index that are left to be read; None: all, because the pods are not ours to delete."""
+    max_memory: int | None = None
+    """The most bytes that a container is given after it ran out of memory; None: no such end."""
     max_restarts_asked: bool = False
     """The user gave `max_restarts` to outrider: it wins over what an inner launcher (torchrun) asks for."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from master.core.actions import Action, Announce
 from master.core.deadlines import Deadlines
+from master.core.events import NodeSeen
 from master.core.spec import JobSpec
 from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
 from wire.messages import Exited, FromMaster, Ready, Report, WorkerExit
@@ -73,7 +74,23 @@ class Member:
     """Empty until the platform shows the pod."""
     pod_reason: str = ""
     unschedulable: bool = False
+    cannot_start: bool = False
+    """Its pod waits for something that does not come by itself, or may not be made: nobody waits for it."""
+    has_controller: bool = True
+    """Somebody makes another pod when this one is deleted; one without is never deleted."""
+    grace_ends: float | None = None
+    """Its pod is being deleted, and has to be gone by then."""
+    is_stuck: bool = False
+    """It was not, and that has been told."""
     node: str = ""
+    avoid: tuple[str, ...] = ()
+    """Nodes that its pod was made to keep off."""
+    memory_limit: int = 0
+    """Bytes that its trainer's container may use; 0: no limit is known."""
+    out_of_memory: bool = False
+    """Its container had too little memory, and that ended it."""
+    exit_code: int | None = None
+    """Of its trainer's container, where its pod has ended."""
     overdue: bool = False
     """It has been starting for longer than anyone waits for."""
     leaving: str = ""
@@ -101,6 +118,8 @@ class Member:
     stopped: Generation = NO_GENERATION
     running: Generation = NO_GENERATION
     """What it said to be running in its Hello: looked at by a new master."""
+    isolated: str = ""
+    """Why it has stopped `highest` by itself, or is stopping it: it was cut off. As its last Hello said."""
     finished: bool = False
     trainer_lost: bool = False
     trainer_exits: int = 0
@@ -155,6 +174,17 @@ class Fault:
     reason: str
     generation: Generation
     seconds_lost: float | None = None
+    node: str = ""
+    """The node that this speaks against; empty where it says nothing about one (`bad_nodes`)."""
+
+
+@dataclass(slots=True)
+class FailedPod:
+    """A pod that failed by itself, kept so that its log and spec can be read."""
+
+    uid: PodUid
+    rank_index: RankIndex | None
+    deleting: bool = False
 
 
 @dataclass(slots=True)
@@ -176,6 +206,7 @@ class World:
 
     generation: Generation
     places: dict[MemberId, Place]
+    """By group rank; they stay as they are."""
     address: str
     port: int
     version: int
@@ -193,6 +224,23 @@ class World:
     recovered: bool = False
     lost_from: float | None = None
     """When the highest step of the worlds before was made, while time is being lost."""
+    order: tuple[MemberId, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.order = tuple(self.places)
+
+
+@dataclass(slots=True)
+class Owner:
+    """The controller that makes the pods of an adopted job (`owning.py`)."""
+
+    size: int | None = None
+    """Pods that it wanted when it was read last."""
+    asked: int | None = None
+    """What it was asked for, until it has another size than before."""
+    led_from: int | None = None
+    """Its user has changed it, and the job, which wants so many, is to follow."""
+    failures: int = 0
 
 
 @dataclass(slots=True)
@@ -241,6 +289,12 @@ class State:
     """Of an earlier master's members, as they were last: a pod's label says what it was made with."""
     addresses: dict[MemberId, tuple[PodUid, str, int]] = field(default_factory=dict)
     """Where an earlier master's members answer probes: who has not spoken to this one can be looked for too."""
+    nodes: dict[str, NodeSeen] = field(default_factory=dict)
+    """Those that are not Ready, or gone."""
+    refusals: set[str] = field(default_factory=set)
+    """Why the platform makes no pods, as it was told."""
+    closed: str = ""
+    """Why it will never make another one, if so."""
     sessions: dict[str, MemberId] = field(default_factory=dict)
     ready: set[MemberId] = field(default_factory=set)
     coming: set[MemberId] = field(default_factory=set)
@@ -269,7 +323,18 @@ class State:
     restarts: Budget = field(default_factory=Budget)
     relaunches: int = 0
     failed_relaunches: dict[int, Budget] = field(default_factory=dict)
+    """By rank index, -1 for spares."""
+    failures: dict[int, int] = field(default_factory=dict)
+    """Failed pods by rank index, -1 for spares, however long ago."""
+    failed_pods: dict[MemberId, FailedPod] = field(default_factory=dict)
+    memory: dict[RankIndex, int] = field(default_factory=dict)
+    """Bytes that the container of a rank index needs, where its template's were too few."""
+    avoiding: tuple[str, ...] = ()
+    """Nodes that new pods keep off."""
+    forgiven_at: float = float("-inf")
+    """What speaks against a node and is older does not count: there was no room without it."""
     faults: list[Fault] = field(default_factory=list)
+    owner: Owner = field(default_factory=Owner)
     fault_counts: dict[str, int] = field(default_factory=dict)
     """By kind, of all that there ever were."""
     seconds_lost: float = 0.0

@@ -23,6 +23,7 @@ from master.core.state import (
     SILENT,
     STOPPING,
     Budget,
+    FailedPod,
     Fault,
     Member,
     State,
@@ -82,6 +83,8 @@ def document(state: State, now: float) -> dict[str, Any]:
         "exit_code": state.exit_code,
         "rungs": _rungs(state),
         "faults": [_fault(state, fault) for fault in state.faults],
+        "avoided_nodes": list(state.avoiding),
+        "memory": {str(index): needed for index, needed in sorted(state.memory.items())},
         "members": [_member(state, m) for m in sorted(_everyone(state), key=_order)],
     }
 
@@ -138,9 +141,12 @@ def _member(state: State, member: Member) -> dict[str, Any]:
         "state": member_state(state, member),
         "rung": member.rung,
         "rung_reason": member.rung_reason,
+        **({"held": member.pod_reason} if is_here and member.cannot_start else {}),
         "step": report.step if report else 0,
         "cpu": round(report.cpu, 2) if report and is_here else 0.0,
         "memory_mib": round(report.memory_mib, 1) if report and is_here else 0.0,
+        "memory_limit_mib": round(member.memory_limit / 2**20, 1),
+        "node": member.node,
         "gpus": report.gpus if report else 0,
         "pids": {
             "sidecar": report.sidecar_pid if report and is_here else 0,
@@ -203,11 +209,17 @@ def _saved(state: State) -> dict[str, object]:
         "spares_made": state.spares_made,
         "relaunches": state.relaunches,
         "failed_relaunches": {str(k): [b.used, b.since + offset] for k, b in sorted(state.failed_relaunches.items())},
+        "failures": {str(k): count for k, count in sorted(state.failures.items())},
+        "failed_pods": {str(m): [kept.uid, kept.rank_index] for m, kept in sorted(state.failed_pods.items())},
+        "memory": {str(index): needed for index, needed in sorted(state.memory.items())},
+        "avoiding": list(state.avoiding),
+        "forgiven_at": None if state.forgiven_at == float("-inf") else state.forgiven_at + offset,
         "restarts": [state.restarts.used, state.restarts.since + offset],
         "same_error": list(state.same_error),
         "port_clashes": state.port_clashes,
-        "faults": [[f.at + offset, f.kind, f.member, f.reason, f.generation.term, f.generation.number, f.seconds_lost]
-                   for f in state.faults],
+        "faults": [[f.at + offset, f.kind, f.member, f.reason, f.generation.term, f.generation.number, f.seconds_lost,
+                    f.node] for f in state.faults],
+        "owner_size": state.owner.size,
         "fault_counts": dict(sorted(state.fault_counts.items())),
         "seconds_lost": round(state.seconds_lost, 3),
         "saves": [[path, step] for path, step in state.saves.items()],
@@ -259,6 +271,7 @@ def restore(state: State, saved: Mapping[str, Any]) -> None:
     state.relaunches = int(saved.get("relaunches", 0))
     state.failed_relaunches = {int(k): Budget(int(u), float(s) - offset)
                                for k, (u, s) in saved.get("failed_relaunches", {}).items()}  # fmt: skip
+    _restore_replacements(state, saved)
     used, since = saved.get("restarts", (0, offset))
     state.restarts = Budget(int(used), float(since) - offset)
     text, count = saved.get("same_error", ("", 0))
@@ -273,13 +286,27 @@ def restore(state: State, saved: Mapping[str, Any]) -> None:
     _restore_progress(state, saved)
 
 
+def _restore_replacements(state: State, saved: Mapping[str, Any]) -> None:
+    """What makes the next pod of a rank index another than its template."""
+    state.failures = {int(key): int(count) for key, count in saved.get("failures", {}).items()}
+    state.failed_pods = {
+        MemberId(member): FailedPod(PodUid(uid), None if index is None else RankIndex(index))
+        for member, (uid, index) in saved.get("failed_pods", {}).items()
+    }
+    state.memory = {RankIndex(int(index)): int(needed) for index, needed in saved.get("memory", {}).items()}
+    state.avoiding = tuple(saved.get("avoiding", ()))
+    forgiven_at = saved.get("forgiven_at")
+    state.forgiven_at = float("-inf") if forgiven_at is None else float(forgiven_at) - state.unix_offset
+
+
 def _restore_progress(state: State, saved: Mapping[str, Any]) -> None:
     offset = state.unix_offset
     state.faults = [
         Fault(float(at) - offset, kind, None if member is None else MemberId(member), reason,
-              Generation(term, number), lost)
-        for at, kind, member, reason, term, number, lost in saved.get("faults", ())
+              Generation(term, number), lost, *node)
+        for at, kind, member, reason, term, number, lost, *node in saved.get("faults", ())
     ]  # fmt: skip
+    state.owner.size = saved.get("owner_size")
     state.fault_counts = {str(kind): int(count) for kind, count in saved.get("fault_counts", {}).items()}
     state.seconds_lost = float(saved.get("seconds_lost", 0.0))
     state.saves = {str(path): int(step) for path, step in saved.get("saves", ())}

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from master.core.cluster import quantities
 from master.core.cluster.elasticjob import mapping, roles_of, sizes
 from master.core.cluster.names import DOMAIN, GROUP_VERSION, JOB, KIND, ROLE, Document
 from master.core.cluster.pods import name_of, seen
@@ -60,6 +61,8 @@ def status_of(
         "restarts": int(document.get("restarts") or 0),
         "goodput": None if document.get("goodput") is None else round(document["goodput"], 3),
         "members": _members(document, known),
+        "memory": {index: quantities.written(n) for index, n in (document.get("memory") or {}).items()} or None,
+        "avoidedNodes": list(document.get("avoided_nodes") or ()) or None,
         "lastFault": faults[-1] if faults else None,
         "faults": faults[-FAULTS_SHOWN:],
         "message": message,
@@ -77,12 +80,30 @@ def _message(
     if problems:
         said = f"the spec cannot be run: {'; '.join(problems)}"
     elif phase in (PENDING, RUNNING, RESTARTING):
-        held = [f"{member}: {pod.reason}" for member, pod in sorted(known.items())
-                if pod.phase == "pending" and pod.reason]  # fmt: skip
-        if held:
+        held = [f"{member}: {reason}" for member, reason in _held(document, known)]
+        if held and held[0] not in said:
             more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
             said = "; ".join(part for part in (said.rstrip("."), held[0] + more) if part)
     return said[:MESSAGE]
+
+
+def _held(document: Mapping[str, Any], known: Mapping[MemberId, PodSeen]) -> list[tuple[MemberId, str]]:
+    """Why pods do not start, those first that will not by themselves. Between two attempts the kubelet says less than
+    the core was told before."""
+    told = {m["id"]: str(m.get("held") or "") for m in document.get("members") or ()}
+    waiting = ((not pod.cannot_start, member, pod.reason) for member, pod in known.items()
+               if pod.reason and (pod.phase == "pending" or pod.cannot_start))  # fmt: skip
+    return [(member, told[member] if told.get(member, "").startswith(reason) else reason)
+            for _order, member, reason in sorted(waiting)]  # fmt: skip
+
+
+def _why_not_running(phase: str, document: Mapping[str, Any], known: Mapping[MemberId, PodSeen]) -> tuple[str, str]:
+    """Reason and message of Running while it is false: what keeps a job from beginning that its users can put right."""
+    stopped = {member for member, pod in known.items() if pod.cannot_start}
+    held = [f"{member}: {reason}" for member, reason in _held(document, known) if member in stopped]
+    if phase in (PENDING, RESTARTING) and held:
+        return "PodsCannotStart", f"{len(held)} of {len(known)} pods cannot start; {held[0]}"[:MESSAGE]
+    return f"Job{phase}", ""
 
 
 def _counts(job: Document, pods: Any) -> dict[str, dict[str, int]]:
@@ -115,7 +136,8 @@ def _members(document: Mapping[str, Any], known: Mapping[MemberId, PodSeen]) -> 
         short = {"id": member["id"], "rankIndex": member.get("rank_index"), "state": member["state"],
                  "rung": member.get("rung") or None}  # fmt: skip
         if pod is not None:
-            short |= {"node": pod.node or None, "reason": pod.reason or None}
+            memory = quantities.written(pod.memory_limit) if pod.memory_limit else None
+            short |= {"node": pod.node or None, "reason": pod.reason or None, "memory": memory}
         shown.append({field: value for field, value in short.items() if value is not None})
         if len(shown) == MEMBERS_SHOWN:
             break
@@ -147,7 +169,8 @@ def _conditions(
     wanted = [("Created", True, "JobCreated", ""), _scheduled(job, phase, known, old)]
     for kind, (holds, reason, text) in is_true.items():
         if holds or kind in old or kind == RUNNING:
-            wanted.append((kind, holds, reason if holds else f"Job{phase}", text if holds else ""))
+            why_not = _why_not_running(phase, document, known) if kind == RUNNING else (f"Job{phase}", "")
+            wanted.append((kind, holds, *((reason, text) if holds else why_not)))
     if problems or "Valid" in old:
         wanted.append(
             ("Valid", not problems, "SpecRefused" if problems else "SpecTaken", "; ".join(problems)[:MESSAGE])

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from master.core.cluster import quantities
 from master.core.cluster.names import CONTAINER, HOOKS_CONTAINER, SIDECAR_CONTAINER, Document
 
 OURS = (HOOKS_CONTAINER, SIDECAR_CONTAINER)
@@ -19,6 +20,9 @@ as on the local platform (docs/contracts.md §5)."""
 SHORT_RUN = 60.0
 KILLED = (137, 143)
 """SIGKILL and SIGTERM: somebody else ended it, as a liveness probe does to begin the next generation."""
+PULLS = ("ErrImagePull", "ImagePullBackOff")
+ENDS = ("CrashLoopBackOff", "RunContainerError", "PostStartHookError")
+"""It is started again, and each attempt is an end of its own."""
 HARMLESS = ("", "ContainerCreating", "PodInitializing")
 SENTENCE = 300
 
@@ -107,15 +111,31 @@ def loops(status: Document) -> bool:
     return end.seconds < SHORT_RUN and (end.code not in KILLED or end.cause == "OOMKilled")
 
 
+def is_out_of_memory(status: Document) -> bool:
+    """The kernel ended it for want of memory, and it does not run again yet."""
+    end = end_of(status)
+    return end is not None and end.cause == "OOMKilled" and end.code != 0
+
+
+def memory_limit(pod: Document, name: str) -> int:
+    """Bytes that a container may use, as the API server has it (defaults of its namespace too); 0: no limit."""
+    found: Document = next((c for c in (pod.get("spec") or {}).get("containers") or () if c.get("name") == name), {})
+    limits = (found.get("resources") or {}).get("limits") or {}
+    return max(quantities.parsed(limits.get("memory")) or 0, 0)
+
+
 def cannot_start(status: Document) -> str:
-    """Why it waits, where that does not pass by itself; empty otherwise."""
+    """Why it waits, where that does not pass by itself; empty otherwise. `ErrImagePull` and its back-off take
+    turns: both begin alike, and the former goes on with what went wrong."""
     waiting = (status.get("state") or {}).get("waiting") or {}
     why, message = waiting.get("reason") or "", brief(waiting.get("message"))
-    if why in HARMLESS or why == "CrashLoopBackOff":
+    if why in HARMLESS or why in ENDS:
         return ""
-    if why in ("ErrImagePull", "ImagePullBackOff"):  # these two alternate
-        return f"ImagePullBackOff: the image {status.get('image') or ''} of {status.get('name')} cannot be pulled"
-    return f"{why}: {message}" if message else f"{why} in {status.get('name')}"
+    if why in PULLS:
+        said = "" if message.startswith("Back-off pulling image") and "ErrImagePull" not in message else message
+        what = f"ImagePullBackOff: the image {status.get('image') or ''} of {status.get('name')} cannot be pulled"
+        return f"{what}: {said}" if said else what
+    return f"{why} in {status.get('name')}" + (f": {message}" if message else "")
 
 
 def brief(text: object) -> str:

@@ -87,7 +87,7 @@ def spec_of(job: Document) -> JobSpec:
     if not spec.get("adopts"):
         kept = whole(spec.get("keepFailedPods"))
         asked["keep_failed_pods"] = KEEP_FAILED_PODS if kept is None else kept
-        asked["max_memory"] = _most_memory(worker)
+        asked["max_memory"] = _most_memory(job, worker)
     recovery = mapping(spec.get("recovery"))
     for field, name in RECOVERY.items():
         if (seconds := durations.parsed(recovery.get(field))) is not None:
@@ -98,17 +98,16 @@ def spec_of(job: Document) -> JobSpec:
     )  # fmt: skip
 
 
-def _most_memory(role: Document) -> int | None:
+def _most_memory(job: Document, role: Document) -> int | None:
     """Bytes; None where neither the user nor the template says any."""
     most = quantities.parsed(role.get("maxMemory"))
     if most is not None:
         return most
     template = mapping(role.get("template"))
-    trainer = containers.trainer_name(template)
-    found = (c for c in entries(mapping(template.get("spec")).get("containers")) if mapping(c).get("name") == trainer)
-    limits = mapping(mapping(next(found, {}).get("resources")).get("limits"))
-    limit = quantities.parsed(limits.get("memory"))
-    return None if limit is None else memory.DEFAULT_CAP * limit
+    notes = mapping(job["metadata"].get("annotations")) | mapping(mapping(template.get("metadata")).get("annotations"))
+    pod = {"metadata": {"annotations": notes}, "spec": mapping(template.get("spec"))}
+    limit = containers.memory_limit(pod, containers.trainer_name(pod))
+    return memory.DEFAULT_CAP * limit if limit else None
 
 
 def mapping(value: object) -> Document:

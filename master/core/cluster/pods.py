@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from datetime import datetime
 
 from master.core.actions import CreatePod
-from master.core.cluster import containers, quantities
+from master.core.cluster import containers, owners_references, quantities
 from master.core.cluster.containers import brief, end_of
 from master.core.cluster.elasticjob import key_of, mapping, roles_of, sizes
 from master.core.cluster.names import (
@@ -90,45 +91,43 @@ def owned_by(job: Document) -> Document:
 
 
 # -- making -------------------------------------------------------------------------------------------------------
-def pod_of(
-    job: Document, action: CreatePod, *, wanted: int | None = None, relaunches: int = 0, avoid: Sequence[str] = ()
-) -> Document:
-    """A new pod for this member, not yet injected. `wanted`: members of the role that the job has now (WORKER_NUM);
-    `relaunches`: those that used budget; `avoid`: names of nodes that it must not land on."""
+def pod_of(job: Document, action: CreatePod) -> Document:
+    """A new pod for this member, not yet injected."""
     role = roles_of(job)[action.role]
     template = mapping(role.get("template"))
     metadata, spec = deepcopy(mapping(template.get("metadata"))), deepcopy(mapping(template.get("spec")))
     spec["restartPolicy"] = spec.get("restartPolicy") or "Never"
-    variables = _variables(action, sizes(role)[2] if wanted is None else wanted)
+    variables = _variables(action, action.wanted or sizes(role)[2])
     for container in spec["containers"]:
         container["env"] = _with_variables(container.get("env") or [], variables)
     if (mapping(job["spec"].get("recovery"))).get("atomicSave") is False:
         for container in spec["containers"]:
             container["env"] = _with_variables(container["env"], {"OUTRIDER_ATOMIC_SAVE": "0"})
-    if avoid:
-        _keep_off(spec, avoid)
-    return {
+    if action.avoid:
+        _keep_off(spec, action.avoid)
+    pod = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
             "name": name_of(job, action.member),
             "namespace": key_of(job).partition("/")[0],
-            "labels": {**mapping(metadata.get("labels")), **_labels(job, action, relaunches)},
+            "labels": {**mapping(metadata.get("labels")), **_labels(job, action)},
             "annotations": {**_handed_on(job), **mapping(metadata.get("annotations"))},
             "ownerReferences": [owned_by(job)],
             **({"finalizers": metadata["finalizers"]} if metadata.get("finalizers") else {}),
         },
         "spec": spec,
     }
+    return with_memory(pod, action.memory_limit) if action.memory_limit else pod
 
 
-def _labels(job: Document, action: CreatePod, relaunches: int) -> dict[str, str]:
+def _labels(job: Document, action: CreatePod) -> dict[str, str]:
     labels = {
         JOB: job["metadata"]["name"],
         ROLE: str(action.role),
         MEMBER: str(action.member),
         ID: _id_of(action.member),
-        RELAUNCHES: str(relaunches),
+        RELAUNCHES: str(action.relaunches),
         INJECT: "true",
     }
     return labels if action.rank_index is None else labels | {RANK_INDEX: str(action.rank_index)}
@@ -168,22 +167,21 @@ def _keep_off(spec: Document, nodes: Sequence[str]) -> None:
                                      for term in terms]  # fmt: skip
 
 
-def with_memory(pod: Document, container: str, factor: float, cap: str | None = None) -> Document:
-    """A copy whose container (empty: the trainer's) has so many times the memory, request and limit, at most `cap` and
-    never less than it had. One that has neither is left as it is: then it was the node that had too little."""
+def with_memory(pod: Document, limit: int) -> Document:
+    """A copy whose trainer's container may use so many bytes at the least. What it asks for grows by as much, so that
+    the scheduler finds it a node where it has them."""
     pod = deepcopy(pod)
-    name, most = container or containers.trainer_name(pod), quantities.parsed(cap)
+    name = containers.trainer_name(pod)
     for found in pod["spec"]["containers"]:
-        if found.get("name") != name:
-            continue
-        for kind in ("requests", "limits"):
-            amounts = mapping(mapping(found.get("resources")).get(kind))
-            had = quantities.parsed(amounts.get("memory"))
-            if had is not None and had > 0:
-                more = int(had * factor)
-                more = more if most is None else min(more, most)
-                if more > had:
-                    amounts["memory"] = quantities.written(more)
+        if found.get("name") == name:
+            resources = found["resources"] = mapping(found.get("resources"))
+            limits = resources["limits"] = mapping(resources.get("limits"))
+            had, asked = (quantities.parsed(mapping(amounts).get("memory")) or 0
+                          for amounts in (limits, resources.get("requests")))  # fmt: skip
+            if had < limit:
+                limits["memory"] = quantities.written(limit)
+                if asked and had:
+                    resources["requests"]["memory"] = quantities.written(min(limit, asked * limit // had))
     return pod
 
 
@@ -229,7 +227,29 @@ def seen(pod: Document) -> PodSeen | None:
         phase == "pending" and _has_no_room(pod) is not None,
         code,
         mapping(pod.get("spec")).get("nodeName") or "",
+        cannot_start=phase in ("pending", "running") and any(map(containers.cannot_start, containers.statuses(pod))),
+        memory_limit=containers.memory_limit(pod, containers.trainer_name(pod)),
+        out_of_memory=containers.is_out_of_memory(containers.status_of(pod, containers.trainer_name(pod))),
+        lingers=phase == "failed" and not is_over(pod),
+        grace=_grace(metadata),
+        ends_at=_ends_at(metadata),
+        has_controller=MEMBER in labels or owners_references.controller_of(metadata) is not None,
     )
+
+
+def _grace(metadata: Document) -> float | None:
+    """As whoever deletes it gives it: `kubectl delete` may say less than the pod does."""
+    seconds = metadata.get("deletionGracePeriodSeconds")
+    is_deleted = bool(metadata.get("deletionTimestamp"))
+    return float(seconds) if is_deleted and isinstance(seconds, int | float) else None
+
+
+def _ends_at(metadata: Document) -> float | None:
+    """A pod's deletionTimestamp is the moment at which its grace has run out."""
+    try:
+        return datetime.fromisoformat(str(metadata.get("deletionTimestamp"))).timestamp()
+    except ValueError:
+        return None
 
 
 def _standing(pod: Document) -> tuple[str, str, int | None]:
@@ -284,13 +304,13 @@ def _what_is_down(pod: Document, trainer: Document) -> str:
     sidecar = containers.status_of(pod, SIDECAR_CONTAINER)
     for status, what in ((trainer, "Trainer"), (sidecar, "Sidecar")):
         end = end_of(status)
+        if why := containers.cannot_start(status):
+            return why
         if end is None:
-            if why := containers.cannot_start(status):
-                return why
-        elif containers.is_restarted(pod, status["name"], end.code):
+            continue
+        if containers.is_restarted(pod, status["name"], end.code):
             return f"Restarted{what}: its container {end.with_code}; that was {_times(status)}"
-        else:
-            return f"{what}Ended: its container {end.with_code}, and is not started again"
+        return f"{what}Ended: its container {end.with_code}, and is not started again"
     if not sidecar and mapping(pod["metadata"].get("annotations")).get(INJECTED) is None:
         return "NotInjected: the pod was made while no webhook was there, so that it has no sidecar"
     return ""
@@ -316,7 +336,10 @@ def _why_deleted(pod: Document) -> str:
     deleted = "it was deleted" if grace is None else f"it was deleted with {grace} s of grace"
     if target.get("status") == "True":
         return f"{deleted}: {target.get('reason') or 'DisruptionTarget'}: {brief(target.get('message'))}".rstrip(": ")
-    return f"{deleted}: {_said(status)}" if status.get("reason") else deleted
+    if status.get("reason"):
+        return f"{deleted}: {_said(status)}"
+    finalizers = pod["metadata"].get("finalizers")
+    return f"{deleted}, and is held by {', '.join(finalizers)}" if finalizers else deleted
 
 
 def _said(status: Document) -> str:
@@ -338,6 +361,12 @@ def is_taken(pod: Document) -> bool:
     target = _condition(pod, "DisruptionTarget")
     is_target = target.get("status") == "True" and target.get("reason") in NOT_ITS_FAULT
     return status.get("reason") in TAKEN or is_target
+
+
+def is_gone(pod: Document) -> bool:
+    """Nothing of it runs any more, and that was no failure of its own: its machine was taken, or it was deleted and a
+    finalizer keeps what is left. One that must go but has its grace still trains."""
+    return is_over(pod) and (is_taken(pod) or bool(pod["metadata"].get("deletionTimestamp")))
 
 
 def is_over(pod: Document) -> bool:

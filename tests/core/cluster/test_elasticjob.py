@@ -213,7 +213,7 @@ def test_everything_that_a_user_may_ask_for_reaches_the_core() -> None:
     assert spec_of(asked) == JobSpec(
         JobName("research/mnist"), 4, 4, 4, nproc=8, node_unit=2, spares=1, max_restarts=0, relaunch_limit=0,
         silent_after=5.0, replace_after=90.0, stop_grace=0.5, handler_grace=1.0, save_grace=120.0, grow_patience=3600.0,
-        start_patience=2.5, max_restarts_asked=True,
+        start_patience=2.5, max_restarts_asked=True, keep_failed_pods=3,
     )  # fmt: skip
 
 

@@ -23,12 +23,13 @@ STANDINGS: list[tuple[str, str, str, int | None]] = [
     ("creating", "pending", "", None),
     ("unschedulable", "pending", "0/2 nodes are available: 2 Insufficient lab/slot", None),
     ("image_never", "pending",
-     'ErrImageNeverPull: Container image "docker.io/lab/none:1" is not present with pull policy of Never', None),
-    ("image_pull", "pending", "ImagePullBackOff: the image docker.io/lab/none:1 of main cannot be pulled", None),
+     'ErrImageNeverPull in main: Container image "docker.io/lab/none:1" is not present with ...', None),
+    ("image_pull", "pending",
+     "ImagePullBackOff: the image docker.io/lab/none:1 of main cannot be pulled: rpc error: code = Unknown ...", None),
     ("image_pull_back_off", "pending",
      "ImagePullBackOff: the image docker.io/lab/none:1 of main cannot be pulled", None),
-    ("image_name", "pending", "InvalidImageName: Failed to apply default image tag ...", None),
-    ("config_error", "pending", 'CreateContainerConfigError: configmap "none" not found', None),
+    ("image_name", "pending", "InvalidImageName in main: Failed to apply default image tag ...", None),
+    ("config_error", "pending", 'CreateContainerConfigError in main: configmap "none" not found', None),
     ("init_loop", "pending", "the container outrider-hooks ended with exit code 7; that was time 5", None),
     ("init_failed", "failed", "the container outrider-hooks ended", 7),
     ("running", "running", "", None),
@@ -147,8 +148,58 @@ def test_between_two_restarts_nothing_seems_to_change() -> None:
     """The kubelet shows each as terminated first and as waiting for the back-off then."""
     first, then = recorded("trainer_just_failed_on_failure"), recorded("trainer_crash_loop")
     assert pods.seen(first) == pods.seen(then)
-    assert pods.seen(recorded("image_pull")) is not None
-    assert standing(recorded("image_pull")) == standing(recorded("image_pull_back_off"))
+    failed, waits = standing(recorded("image_pull")), standing(recorded("image_pull_back_off"))
+    assert failed[1].startswith(f"{waits[1]}: "), "the back-off says less, and nothing else"
+    newer = recorded("image_pull_back_off")
+    said = 'Back-off pulling image "docker.io/lab/none:1": ErrImagePull: not found'
+    trainer(newer)["state"]["waiting"]["message"] = said
+    assert standing(newer)[1] == f"{waits[1]}: {said}"
+
+
+def test_a_pod_cannot_start_while_a_container_waits_for_what_does_not_come_by_itself() -> None:
+    seen = {path.stem: pods.seen(recorded(path.stem)) for path in SEEN.glob("*.json")}
+    held = [name for name, pod in sorted(seen.items()) if pod is not None and pod.cannot_start]
+    assert held == ["config_error", "image_name", "image_never", "image_pull", "image_pull_back_off"]
+
+
+def test_a_trainer_that_ended_and_whose_image_is_gone_is_not_being_restarted() -> None:
+    pod = recorded("trainer_crash_loop")
+    trainer(pod)["state"] = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+    found = pods.seen(pod)
+    assert found is not None
+    assert (found.phase, found.cannot_start, found.reason[:16]) == ("running", True, "ImagePullBackOff")
+
+
+def test_a_pod_that_is_deleted_says_how_long_it_has() -> None:
+    pod = recorded("terminating")
+    pod["metadata"] |= {"deletionTimestamp": "2026-11-21T07:33:24Z", "deletionGracePeriodSeconds": 5}
+    found = pods.seen(pod)
+    assert found is not None
+    assert (found.grace, found.ends_at) == (5.0, 1795246404.0)
+    running = pods.seen(recorded("running"))
+    assert running is not None
+    assert (running.grace, running.ends_at) == (None, None)
+
+
+def test_a_pod_without_a_controller_is_known_as_one() -> None:
+    pod = recorded("running")
+    del pod["metadata"]["labels"]["outrider.dev/member"]
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "u", "controller": True}
+    made = {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}}
+    told = [found.has_controller for found in map(pods.seen, (pod, made, recorded("running"))) if found is not None]
+    assert told == [False, True, True]
+
+
+def test_what_is_deleted_and_over_is_gone_and_what_has_its_grace_is_not() -> None:
+    deleted = {"deletionTimestamp": "2026-11-21T07:00:00Z", "deletionGracePeriodSeconds": 30, "finalizers": ["x/keep"]}
+    ended, trains = recorded("all_failed"), recorded("running")
+    assert not pods.is_gone(ended)
+    for pod in (ended, trains):
+        pod["metadata"] |= deleted
+    assert (pods.is_gone(ended), pods.is_gone(trains)) == (True, False)
+    assert standing(ended)[1] == "it was deleted with 30 s of grace, and is held by x/keep"
+    assert not pods.is_gone(disrupted("EvictionByEvictionAPI")), "it is told to go, and trains"
+    assert pods.is_gone(taken(message="The node was low on resource: memory."))
 
 
 def test_a_native_sidecar_is_found_among_the_init_containers() -> None:
@@ -293,10 +344,10 @@ def test_every_pod_is_in_one_of_the_five_phases(
 
 
 # -- making -------------------------------------------------------------------------------------------------------
-def creation(member: str, rank_index: int | None = 0) -> CreatePod:
+def creation(member: str, rank_index: int | None = 0, **more: Any) -> CreatePod:
     role = Role(member.rpartition("-")[0])
     index = None if rank_index is None else RankIndex(rank_index)
-    return CreatePod(MemberId(member), role, index, NO_GENERATION, "")
+    return CreatePod(MemberId(member), role, index, NO_GENERATION, "", **more)
 
 
 def variables(pod: Document, container: int = 0) -> dict[str, Any]:
@@ -306,7 +357,7 @@ def variables(pod: Document, container: int = 0) -> dict[str, Any]:
 def test_a_pod_is_its_roles_template_with_a_name_an_owner_and_who_it_is() -> None:
     asked = job()
     kept = deepcopy(asked)
-    pod = pods.pod_of(asked, creation("worker-4", 1), relaunches=2)
+    pod = pods.pod_of(asked, creation("worker-4", 1, relaunches=2))
     assert asked == kept
     assert pod["metadata"] == {
         "name": "mnist-worker-4",
@@ -351,7 +402,8 @@ def test_a_spare_has_no_rank() -> None:
 def test_what_the_user_has_set_stays_and_may_be_written_with_our_variables() -> None:
     own = [{"name": "WORKER_NUM", "value": "7"}, {"name": "LOG", "value": "/logs/$(WORKER_ID)"}]
     containers_ = [{"name": "main", "image": "i", "env": own}, {"name": "logs", "image": "i"}]
-    made = pods.pod_of(job({"worker": {"template": template(containers=containers_)}}), creation("worker-0"), wanted=9)
+    asked = job({"worker": {"template": template(containers=containers_)}})
+    made = pods.pod_of(asked, creation("worker-0", wanted=9))
     assert variables(made)["WORKER_NUM"] == "7"
     assert variables(made, 1)["WORKER_NUM"] == "9"
     names = [entry["name"] for entry in made["spec"]["containers"][0]["env"]]
@@ -413,7 +465,7 @@ def terms(pod: Document) -> Any:
 
 
 def test_a_pod_keeps_off_the_nodes_that_are_named() -> None:
-    pod = pods.pod_of(job(), creation("worker-0"), avoid=["n2", "n1", "n2"])
+    pod = pods.pod_of(job(), creation("worker-0", avoid=("n2", "n1", "n2")))
     assert terms(pod) == [{"matchFields": [
         {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]},
         {"key": "metadata.name", "operator": "NotIn", "values": ["n2"]},
@@ -426,50 +478,41 @@ def test_a_pod_keeps_off_a_node_in_each_of_the_users_own_terms() -> None:
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": own}},
                 "podAffinity": {"x": 1}}  # fmt: skip
     asked = job({"worker": {"template": template(affinity=affinity)}})
-    pod = pods.pod_of(asked, creation("worker-0"), avoid=["n1"])
+    pod = pods.pod_of(asked, creation("worker-0", avoid=("n1",)))
     assert [term["matchExpressions"][0]["key"] for term in terms(pod)] == ["gpu", "tpu"]
     assert all(term["matchFields"][0]["values"] == ["n1"] for term in terms(pod))
     assert pod["spec"]["affinity"]["podAffinity"] == {"x": 1}
 
 
 @pytest.mark.parametrize(
-    ("request_", "limit", "factor", "cap", "now_request", "now_limit"),
+    ("request_", "limit", "needed", "now_request", "now_limit"),
     [
-        ("4Gi", "4Gi", 2.0, None, "8Gi", "8Gi"),
-        ("1Gi", "4Gi", 2.0, "6Gi", "2Gi", "6Gi"),
-        (None, "4Gi", 2.0, None, None, "8Gi"),
-        ("4Gi", None, 1.5, None, "6Gi", None),
-        ("4Gi", "4Gi", 2.0, "2Gi", "4Gi", "4Gi"),
-        (None, None, 2.0, None, None, None),
-        ("500M", "1G", 2.0, None, "1000000000", "1953125Ki"),
+        ("4Gi", "4Gi", 8 << 30, "8Gi", "8Gi"),
+        ("1Gi", "4Gi", 6 << 30, "1536Mi", "6Gi"),
+        (None, "4Gi", 8 << 30, None, "8Gi"),
+        ("500M", "1G", 2_000_000_000, "1000000000", "1953125Ki"),
+        ("4Gi", "8Gi", 4 << 30, "4Gi", "8Gi"),
+        (None, None, 1 << 30, None, "1Gi"),
     ],
 )
-def test_memory_grows_up_to_its_cap_and_never_shrinks(
-    request_: str | None,
-    limit: str | None,
-    factor: float,
-    cap: str | None,
-    now_request: str | None,
-    now_limit: str | None,
+def test_memory_grows_to_what_is_needed_and_never_shrinks(
+    request_: str | None, limit: str | None, needed: int, now_request: str | None, now_limit: str
 ) -> None:
     resources = {
         "requests": {"cpu": "1"} | ({"memory": request_} if request_ else {}),
         "limits": {"memory": limit} if limit else {},
     }
     others = {"name": "logs", "image": "i", "resources": {"limits": {"memory": "1Gi"}}}
-    spec = template(containers=[{"name": "main", "image": "i", "resources": resources}, others])
-    before = pods.pod_of(job({"worker": {"template": spec}}), creation("worker-0"))
-    after = pods.with_memory(before, "", factor, cap)
+    asked = job({"worker": {"template": template(containers=[{"name": "main", "image": "i", "resources": resources},
+                                                             others])}})  # fmt: skip
+    kept = deepcopy(asked)
+    before = pods.pod_of(asked, creation("worker-0"))
+    after = pods.pod_of(asked, creation("worker-0", memory_limit=needed))
     found = after["spec"]["containers"][0]["resources"]
     assert (found["requests"].get("memory"), found["limits"].get("memory")) == (now_request, now_limit)
     assert found["requests"]["cpu"] == "1"
     assert after["spec"]["containers"][1] == before["spec"]["containers"][1]
-    assert before["spec"]["containers"][0]["resources"] == resources
-
-
-def test_memory_of_a_container_without_resources_is_left_alone() -> None:
-    pod = pods.pod_of(job(), creation("worker-0"))
-    assert pods.with_memory(pod, "main", 2.0) == pod
+    assert asked == kept
 
 
 @pytest.mark.parametrize(("role", "port"), [("ps", 2222), ("worker", 3333), ("chief", 3333)])

@@ -95,6 +95,10 @@ class Actor:
     has_trainer: bool = True
     stubborn: bool = False
     """It never says Stopped."""
+    node: str = ""
+    memory_limit: int = 0
+    failed: int | None = None
+    """Its pod has failed with this code, and is still there."""
     inbox: list[FromMaster] = dataclasses.field(default_factory=list)
 
     def step_at(self, now: float) -> int:
@@ -116,7 +120,13 @@ class Play:
         self.term = term
         self.master = master
         self.creates_pods = True
+        self.stuck: set[str] = set()
+        """Members whose pods go by force alone: their node is frozen, or something holds them."""
         self.saves_status = True
+        self.memory_limit = 0
+        """Of each member's container, where no more was asked for."""
+        self.nodes: dict[str, str] = {}
+        """Where a member's pod lands."""
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._sessions = count()
@@ -215,11 +225,12 @@ class Play:
 
     # -- what happens to members ------------------------------------------------------------------------------------
     def crash(self, member: str, *, signal: int | None = 9, code: int | None = None, error: str = "", message: str = "",
-              at_import: bool = False, step: int | None = None, local_rank: int = 0) -> list[Action]:  # fmt: skip
+              at_import: bool = False, step: int | None = None, local_rank: int = 0,
+              out_of_memory: bool = False) -> list[Action]:  # fmt: skip
         """One worker process ends badly."""
         actor = self[member]
         made = actor.step_at(self.now) if step is None else step
-        end = WorkerExit(local_rank, 5, code, None if code is not None else signal, False, 0.0, made,
+        end = WorkerExit(local_rank, 5, code, None if code is not None else signal, out_of_memory, 0.0, made,
                          error, message, "train.py:7 main" if error else "", "Traceback …" if error else "",
                          at_import)  # fmt: skip
         return self.say(actor, Exited(actor.running, (end,), actor.nproc - 1))
@@ -230,6 +241,14 @@ class Play:
         actor.running = NO_GENERATION
         ends = tuple(WorkerExit(i, 5 + i, 0) for i in range(actor.nproc))
         return self.say(actor, Exited(generation, ends, 0))
+
+    def fail(self, member: str, exit_code: int = 137, reason: str = "the trainer's container ended", *,
+             out_of_memory: bool = False, lingers: bool = False) -> list[Action]:  # fmt: skip
+        """Its pod fails, and is shown for as long as nobody deletes it."""
+        actor = self[member]
+        actor.running, actor.unheard, actor.failed = NO_GENERATION, True, exit_code
+        shown = dataclasses.replace(self._pod(actor), reason=reason, out_of_memory=out_of_memory, lingers=lingers)
+        return self.tell(shown)
 
     def lose(self, member: str, reason: str = "killed", exit_code: int | None = None) -> list[Action]:
         """The whole pod is gone."""
@@ -319,6 +338,8 @@ class Play:
                 self._stop(actor, message)
             case Finish():
                 self.say(actor, Acknowledged(message.order))
+                if message.exit_code and not self.state.is_over:
+                    self.after(0.1, lambda: (self.fail(actor.id, message.exit_code), None)[1])
             case Probe():
                 self._probe(actor, message)
             case Ask():
@@ -361,6 +382,10 @@ class Play:
         delay = LATENCY if reachable else probe.seconds
         self.after(delay, lambda: (self.say(actor, Probed(probe.order, probe.member, reachable)), None)[1])
 
+    def appears(self, member: str, rank_index: int) -> None:
+        """Another controller makes a pod."""
+        self._create(CreatePod(MemberId(member), Role("worker"), RankIndex(rank_index), NO_GENERATION, ""))
+
     # -- the platform and the disk ----------------------------------------------------------------------------------
     def _perform(self, action: Action) -> None:
         match action:
@@ -381,14 +406,17 @@ class Play:
                 pass
 
     def _pod(self, actor: Actor) -> PodSeen:
-        return PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, "running")
+        phase = "running" if actor.failed is None else "failed"
+        return PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, phase, exit_code=actor.failed,
+                       node=actor.node, memory_limit=actor.memory_limit)  # fmt: skip
 
     def _create(self, action: CreatePod) -> None:
         if action.member in self.actors:
             return
         uid = PodUid(f"uid-{next(self._uids)}")
         actor = Actor(action.member, uid, action.rank_index, nproc=self.spec.nproc,
-                      port=30000 + 100 * len(self.actors))  # fmt: skip
+                      port=30000 + 100 * len(self.actors), node=self.nodes.get(action.member, ""),
+                      memory_limit=action.memory_limit or self.memory_limit)  # fmt: skip
         self.actors[actor.id] = actor
         self.tell(self._pod(actor))
         self.after(START_SECONDS - 2 * LATENCY, lambda: self.connect(actor))
@@ -396,7 +424,8 @@ class Play:
 
     def _delete(self, action: DeletePod) -> None:
         actor = self.actors.get(action.member)
-        if actor is not None and not actor.gone and actor.uid == action.uid:
+        is_stuck = action.member in self.stuck and action.grace > 0
+        if actor is not None and not actor.gone and actor.uid == action.uid and not is_stuck:
             actor.gone = True
             self.tell(PodGone(actor.id, actor.uid, "deleted"))
 

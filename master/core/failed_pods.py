@@ -1,0 +1,102 @@
+"""Failed pods are kept, so that their logs and specs can be read: the newest `keepFailedPods` of each rank index.
+
+A kept pod must hold nothing: where something in it still runs some time after it has failed, because its sidecar was
+never reached or the platform starts its containers again, it is deleted. Whoever would train on in it trains alone.
+What was kept is in the saved status, and the platform's list shows it to a new master anyway.
+
+Pods of other controllers are theirs to keep.
+"""
+
+from __future__ import annotations
+
+from master.core.actions import DeletePod
+from master.core.events import PodSeen
+from master.core.state import FailedPod, Member, State, counted
+from wire.ids import MemberId, PodUid, RankIndex
+
+LINGERS = 15.0
+"""Seconds that the rest of a pod has to end after its trainer: a sidecar that was told to finish needs one."""
+FINISHES = 100.0
+"""Seconds for one that failed by our word, and whose trainer has yet to end: its sidecar allows it 90 (a save)."""
+GRACE = 10.0
+DELETE_AGAIN = 5.0
+
+
+def keep(state: State, member: Member) -> None:
+    """It has failed, as the platform shows or by our word; the oldest of its rank index may be one too many now."""
+    if member.uid is None or state.spec.is_adopted or state.is_over or member.id in state.failed_pods:
+        return
+    state.failed_pods[member.id] = FailedPod(member.uid, member.rank_index)
+    state.deadlines.set(("failed pod", member.id), state.now + FINISHES)
+    trim(state)
+
+
+def seen(state: State, pod: PodSeen) -> None:
+    """A kept pod is shown once more."""
+    kept = state.failed_pods.get(pod.member)
+    if kept is None or kept.uid != pod.uid or pod.phase == "terminating":
+        return
+    key = ("failed pod", pod.member)
+    if pod.phase in ("failed", "succeeded") and not pod.lingers:
+        state.deadlines.cancel(key)
+    elif pod.phase == "failed":
+        state.deadlines.set(key, min(state.now + LINGERS, state.deadlines.at(key) or float("inf")))
+    elif pod.reason.startswith("Restarted"):
+        _delete(state, pod.member, kept, "the platform starts it again, and it would train alone")
+
+
+def lingers(state: State, member_id: str) -> None:
+    """It has had its time to end, or the last attempt to delete it failed."""
+    kept = state.failed_pods.get(MemberId(member_id))
+    if kept is not None:
+        kept.deleting = False
+        _delete(state, MemberId(member_id), kept, "something in it still runs, and holds what it has")
+
+
+def gone(state: State, member: MemberId, uid: PodUid) -> None:
+    kept = state.failed_pods.get(member)
+    if kept is not None and kept.uid == uid:
+        del state.failed_pods[member]
+        state.deadlines.cancel(("failed pod", member))
+
+
+def listed(state: State, shown: set[MemberId]) -> None:
+    """Everything that there is: what is not in it was deleted while nobody watched."""
+    for member in [m for m in state.failed_pods if m not in shown]:
+        gone(state, member, state.failed_pods[member].uid)
+
+
+def deletion_failed(state: State, action: DeletePod) -> None:
+    kept = state.failed_pods.get(action.member)
+    if kept is not None and kept.deleting:
+        state.deadlines.set(("failed pod", action.member), state.now + DELETE_AGAIN)
+
+
+def trim(state: State) -> None:
+    """O(failed pods), when one more has failed or the user wants fewer."""
+    most = state.spec.keep_failed_pods
+    if most is None:
+        return
+    of_rank: dict[RankIndex | None, list[MemberId]] = {}
+    for member in sorted(state.failed_pods, key=_age):
+        of_rank.setdefault(state.failed_pods[member].rank_index, []).append(member)
+    for members in of_rank.values():
+        for member in members[: max(len(members) - most, 0)]:
+            kept = state.failed_pods[member]
+            _delete(state, member, kept, f"only {counted(most, 'failed pod')} a rank index are kept (keepFailedPods)")
+
+
+def _age(member: MemberId) -> tuple[int, str]:
+    """Ids only grow."""
+    number = member.rpartition("-")[2]
+    return (int(number) if number.isdigit() else 0, member)
+
+
+def _delete(state: State, member: MemberId, kept: FailedPod, why: str) -> None:
+    if kept.deleting:
+        return
+    kept.deleting = True
+    state.deadlines.cancel(("failed pod", member))
+    reason = f"The pod of {member}, which has failed, is deleted: {why}."
+    state.announce("FailedPodDeleted", reason, member)
+    state.act(DeletePod(member, kept.uid, GRACE, state.generation, reason))

@@ -1,0 +1,135 @@
+"""Failed pods stay to be read, the newest of each rank index, and hold nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from master.core.actions import CreatePod, DeletePod
+from master.core.events import ActionFailed, PodGone, PodSeen, SpecChanged
+from tests.core.master.play import Play, running
+from tests.core.master.test_masters import successor
+from wire.ids import RankIndex, Role
+
+
+def fail_again_and_again(play: Play, times: int, rank_index: int = 1) -> list[str]:
+    """The holder of this rank index fails, and so do its replacements."""
+    failed = []
+    for _ in range(times):
+        holder = next(m.id for m in play.state.members.values() if m.rank_index == rank_index)
+        play.fail(holder)
+        failed.append(str(holder))
+        play.until_next()
+        play.run(1)
+    return failed
+
+
+def test_the_newest_of_a_rank_index_are_kept() -> None:
+    play = running(3, keep_failed_pods=2, relaunch_limit=9)
+    assert fail_again_and_again(play, 4) == ["worker-1", "worker-3", "worker-4", "worker-5"]
+    assert play.deleted() == ["worker-1", "worker-3"]
+    assert play.announced("FailedPodDeleted")[0].reason == (
+        "The pod of worker-1, which has failed, is deleted: only 2 failed pods a rank index are kept (keepFailedPods)."
+    )
+    fail_again_and_again(play, 2, rank_index=0)
+    assert len(play.deleted()) == 2, "another rank index has its own"
+
+
+def test_none_is_kept_where_the_user_wants_none() -> None:
+    play = running(2, keep_failed_pods=0)
+    assert fail_again_and_again(play, 1) == play.deleted()
+
+
+def test_fewer_are_kept_as_soon_as_the_user_wants_fewer() -> None:
+    play = running(2, keep_failed_pods=3)
+    fail_again_and_again(play, 3)
+    assert not play.deleted()
+    play.tell(SpecChanged(dataclasses.replace(play.spec, keep_failed_pods=1)))
+    assert play.deleted() == ["worker-1", "worker-2"]
+
+
+def test_a_new_master_counts_those_that_it_finds() -> None:
+    play = running(2, keep_failed_pods=2, relaunch_limit=9)
+    fail_again_and_again(play, 2)
+    after = successor(play)
+    after.until_running(2)
+    after.run(3)
+    fail_again_and_again(after, 1)
+    assert after.deleted() == ["worker-1"]
+
+
+def test_a_pod_that_was_deleted_while_no_master_watched_is_not_counted() -> None:
+    play = running(2, keep_failed_pods=2, relaunch_limit=9)
+    fail_again_and_again(play, 2)
+    play["worker-1"].gone = True
+    after = successor(play)
+    after.until_running(2)
+    after.run(3)
+    fail_again_and_again(after, 1)
+    assert not after.deleted()
+
+
+def test_one_whose_sidecar_runs_on_is_deleted_because_it_holds_what_it_has() -> None:
+    play = running(2, keep_failed_pods=3)
+    play.fail("worker-1", lingers=True)
+    play.run(10)
+    assert not play.deleted()
+    play.run(10)
+    assert play.deleted() == ["worker-1"]
+    assert "something in it still runs" in play.announced("FailedPodDeleted")[0].reason
+
+
+def test_one_that_ends_in_time_is_kept() -> None:
+    play = running(2, keep_failed_pods=3)
+    play.fail("worker-1", lingers=True)
+    play.run(5)
+    play.fail("worker-1")
+    play.run(200)
+    assert not play.deleted()
+
+
+def test_one_that_the_platform_starts_again_is_deleted_at_once() -> None:
+    play = running(2, keep_failed_pods=3)
+    play.fail("worker-1", lingers=True)
+    actor = play["worker-1"]
+    play.tell(PodSeen(actor.id, actor.uid, Role("worker"), RankIndex(1), "running", "RestartedTrainer: again"))
+    assert play.deleted() == ["worker-1"]
+
+
+def test_a_deletion_that_was_refused_is_tried_again() -> None:
+    play = running(2, keep_failed_pods=0)
+    play.fail("worker-1")
+    play["worker-1"].gone = True  # whoever would delete it
+    (action,) = (a for a in play.actions if isinstance(a, DeletePod))
+    play.tell(ActionFailed(action, "the API server does not answer"))
+    play.run(6)
+    assert play.deleted() == ["worker-1", "worker-1"]
+    play.tell(PodGone(action.member, action.uid, "deleted"))
+    play.run(60)
+    assert len(play.deleted()) == 2
+
+
+def test_the_pods_of_another_controller_are_its_own_to_keep() -> None:
+    play = running(2, keep_failed_pods=0)
+    play.state.spec = dataclasses.replace(play.spec, is_adopted=True)
+    play.fail("worker-1", lingers=True)
+    play.run(60)
+    assert not play.deleted()
+
+
+def test_a_replacement_is_told_how_many_failed_before_it_and_how_many_members_are_wanted_now() -> None:
+    play = running(3, 2, relaunch_limit=9, grow_patience=1.0)
+    for member in ("worker-1", "worker-3"):
+        play.fail(member)
+        play.until_next(3)
+    play.lose("worker-4")
+    play.until_next(3)
+    made = [a for a in play.actions if isinstance(a, CreatePod)]
+    assert [(a.member, a.relaunches, a.wanted) for a in made] == [
+        ("worker-3", 1, 3), ("worker-4", 2, 3), ("worker-5", 2, 3)
+    ], "a deletion uses no budget"  # fmt: skip
+    play.tell(SpecChanged(dataclasses.replace(play.spec, replicas=2)))
+    play.until_next(2)
+    play.lose("worker-0")
+    play.until_next(2)
+    newest = [a for a in play.actions if isinstance(a, CreatePod)][-1]
+    assert (newest.rank_index, newest.wanted) == (0, 2)
