@@ -172,11 +172,17 @@ class ClusterJob(Pods):
         most: int | None = None,
         restart_limit: int | None = None,
         container: Document | None = None,
+        max_memory: str | None = None,
+        pod: Document | None = None,
         **spec: object,
     ) -> None:
         super().__init__(namespace, name, folder)
-        worker: Document = {"replicas": replicas, "template": {"spec": pod_spec(folder, **(container or {}))}}
-        for field, value in (("minReplicas", least), ("maxReplicas", most), ("restartLimit", restart_limit)):
+        worker: Document = {
+            "replicas": replicas,
+            "template": {"spec": {**pod_spec(folder, **(container or {})), **(pod or {})}},
+        }
+        for field, value in (("minReplicas", least), ("maxReplicas", most), ("restartLimit", restart_limit),
+                             ("maxMemory", max_memory)):  # fmt: skip
             if value is not None:
                 worker[field] = value
         self.create(

@@ -55,15 +55,6 @@ def test_an_evicted_pod_leaves_when_a_checkpoint_is_written(make: Make) -> None:
     job.training(6, after=restart + 1)
 
 
-def test_a_rank_that_the_kernel_kills_for_its_memory_is_told_as_such(make: Make) -> None:
-    limits = {"requests": {"cpu": "50m", "memory": "700Mi"}, "limits": {"memory": "700Mi"}}
-    job = make(replicas=1, container={"resources": limits})
-    restart, _ = job.training(2)
-    job.order(1, "x = bytearray(2_000_000_000)")
-    job.training(2, after=restart)
-    job.event("WorkerExited", "out of memory")
-
-
 def test_the_leader_is_killed_and_nobody_notices(make: Make) -> None:
     job = make()
     restart, _world = job.training(4)
