@@ -156,7 +156,8 @@ def _resize(state: State, reason: str) -> None:
 
 
 def dismiss(state: State) -> None:
-    """Members that the job no longer wants and that are in no world: told to finish, then deleted."""
+    """Members that the job no longer wants and that are in no world: told to finish, then deleted. Whom an adopted
+    job's owner has too many, the owner is asked to take."""
     if state.stage not in (GATHERING, RUNNING):
         return
     in_world = state.world.places if state.world is not None else {}
@@ -164,7 +165,7 @@ def dismiss(state: State) -> None:
         if (
             member.id not in in_world
             and not member.deleting
-            and (state.suspended or member.leaving or _is_beyond(state, member))
+            and (state.suspended or member.leaving or (_is_beyond(state, member) and not state.spec.is_adopted))
         ):
             _dismiss(state, member)
 

@@ -17,8 +17,10 @@ from master.core.actions import (
     DeletePod,
     Deliver,
     EndJob,
+    FollowOwner,
     PlacePod,
     ProbeMember,
+    ResizeOwner,
     SaveStatus,
     Send,
 )
@@ -58,6 +60,10 @@ class MasterEffects:
                 return self.platform.delete(action)
             case PlacePod():
                 return self.platform.place(action)
+            case ResizeOwner():
+                return self.platform.resize_owner(action)
+            case FollowOwner():
+                return self.platform.follow_owner(action)
             case ProbeMember():
                 return self._probe(action)
             case SaveStatus(version, status):

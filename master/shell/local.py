@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from master.core.actions import CreatePod, DeletePod, PlacePod
+from master.core.actions import CreatePod, DeletePod, FollowOwner, PlacePod, ResizeOwner
 from master.core.events import Event, PodGone, PodSeen, PodsListed
 from runtime.lines import LineConnection
 from runtime.unix import checked_path
@@ -51,6 +51,12 @@ class LocalPlatform:
 
     async def place(self, pod: PlacePod) -> None:
         """Nobody looks for it here: the status says which member has which rank index."""
+
+    async def resize_owner(self, action: ResizeOwner) -> None:
+        raise NotImplementedError("the members of a local job have no other owner")
+
+    async def follow_owner(self, action: FollowOwner) -> None:
+        raise NotImplementedError("the members of a local job have no other owner")
 
     def _send(self, line: dict[str, object]) -> None:
         if self._connection is None:

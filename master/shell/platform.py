@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol
 
-from master.core.actions import CreatePod, DeletePod, PlacePod
+from master.core.actions import CreatePod, DeletePod, FollowOwner, PlacePod, ResizeOwner
 
 
 class Platform(Protocol):
@@ -19,6 +19,10 @@ class Platform(Protocol):
     async def delete(self, pod: DeletePod) -> None: ...
 
     async def place(self, pod: PlacePod) -> None: ...
+
+    async def resize_owner(self, action: ResizeOwner) -> None: ...
+
+    async def follow_owner(self, action: FollowOwner) -> None: ...
 
 
 class Keeper(Protocol):

@@ -10,15 +10,17 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 from master.core.actions import Action
-from master.core.cluster import elasticjob
+from master.core.cluster import elasticjob, owners_resizing
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import Document
 from master.core.events import Began, Event, PodGone, PodSeen, PodsListed, SpecChanged
+from master.core.spec import WORKER
 from master.core.state import State
 from master.shell.core import CORE
 from master.shell.effects import MasterEffects
 from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.belongings import Belongings
 from master.shell.kubernetes.platform import KubernetesPlatform
 from master.shell.kubernetes.record import JobRecord
 from master.shell.sidecars import Sidecars
@@ -60,6 +62,7 @@ class RunningJob:
         self._pump: Pump[State, Event, Action] = Pump(CORE, State(next_order=1 + attempt * ORDERS), journal)
         self._platform = KubernetesPlatform(api, self._record, policy, self._pump.put)
         self.effects = MasterEffects(self._pump.put, self._pump.stop, sidecars, self._platform, self._record)
+        self._belongings = Belongings(api, self._record, lambda: list(self._pods.values()), (WORKER,), is_master)
         self._pump.drain_before_judging(sidecars.drain)
         self._seen = job["metadata"].get("generation")
         self._listed = self.has_begun = self._forgotten = False
@@ -80,14 +83,18 @@ class RunningJob:
         saved = await self._record.claim()
         self._seen = self._record.job["metadata"].get("generation")
         self._tell_spec(first=saved)
-        posting = asyncio.ensure_future(self._record.post_events())
+        keeping = [self._record.post_events(), self._belongings.keep(), self._platform.owner.keep()]
+        beside = [asyncio.ensure_future(each) for each in keeping]
+        for each in beside:
+            each.add_done_callback(_tell_bug)
         try:
             code = await self._pump.run(_Fenced(self.effects, self._is_master))
             if code == 0 and not self._forgotten:
                 await self._see_pods_out()
             return code
         finally:
-            posting.cancel()
+            for each in beside:
+                each.cancel()
 
     async def _see_pods_out(self) -> None:
         """The core is done; its pods end a moment later, and the status says so. One of ours that goes on (its restart
@@ -122,13 +129,15 @@ class RunningJob:
         if generation == self._seen or not self.has_begun:
             return
         self._seen = generation
-        self._record.problems = elasticjob.validate(job)
+        wrong = owners_resizing.refusal(job, self._platform.owner.document, self.state.target)
+        self._record.problems = elasticjob.validate(job) + ([wrong] if wrong else [])
         if self._record.problems:
             reason = f"The job is run as it was: {'; '.join(self._record.problems)}"
             self._record.add("SpecRefused", reason, "warning", None, "", {})
             return
         job = elasticjob.with_defaults(job)
         self._pump.put(SpecChanged(elasticjob.spec_of(job), bool(job["spec"].get("suspend"))))
+        self._belongings.stir()
 
     def list_pods(self, pods: list[Document]) -> None:
         self._pods = {pod["metadata"]["name"]: pod for pod in pods}
@@ -150,6 +159,9 @@ class RunningJob:
         else:
             self._pods[name] = pod
         self._moved.set()
+        self._belongings.stir()
+        if kind != "MODIFIED" or pod["metadata"].get("deletionTimestamp"):
+            self._platform.owner.stir()
         if seen is None or not self.has_begun:
             return
         if kind == "DELETED" or pod_documents.is_taken(pod):
@@ -164,6 +176,12 @@ class RunningJob:
         self._forgotten = True
         self._moved.set()
         self._pump.stop(0)
+
+
+def _tell_bug(task: asyncio.Future[None]) -> None:
+    """No job depends on its Events, its budget or its owner's size."""
+    if not task.cancelled() and task.exception() is not None:
+        log.error("what is done beside a job has failed: %r", task.exception(), exc_info=task.exception())
 
 
 class _Fenced:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from master.core.actions import CreatePod, DeletePod, PlacePod
+from master.core.actions import CreatePod, DeletePod, FollowOwner, PlacePod, ResizeOwner
 from master.core.cluster import injection, owners
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import RANK_INDEX, Document
 from master.core.events import Event, PodGone
 from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.owner import Owner
 from master.shell.kubernetes.record import JobRecord
 
 
@@ -25,6 +26,7 @@ class CannotInject(Exception):
 class KubernetesPlatform:
     def __init__(self, api: Api, record: JobRecord, policy: Policy, put: Callable[[Event], None]) -> None:
         self._api, self._record, self._policy, self._put = api, record, policy, put
+        self.owner = Owner(api, record, put)
 
     @property
     def _folder(self) -> str:
@@ -66,6 +68,12 @@ class KubernetesPlatform:
         except ApiError as error:
             if not (error.is_absent or error.is_conflict):
                 raise
+
+    async def resize_owner(self, action: ResizeOwner) -> None:
+        await self.owner.resize(action)
+
+    async def follow_owner(self, action: FollowOwner) -> None:
+        await self.owner.follow(action)
 
     async def remove(self, pod: Document) -> None:
         """With the pod's own grace."""

@@ -1,0 +1,84 @@
+"""Another size for the owner of adopted pods: which of its fields says it, and whose size cannot be changed.
+
+A StatefulSet, Deployment or ReplicaSet has `replicas`. Of a training operator's job the workers are changed, the other
+roles stay. A Job runs `parallelism` pods; where it has completions too these bound it, and only those of an Indexed Job
+may be changed with it (an elastic Job, Kubernetes 1.27). The pods of a JobSet are fixed when it is made, and lone pods
+have no owner that could make another.
+"""
+
+from __future__ import annotations
+
+from master.core.cluster.elasticjob import mapping, sizes, whole
+from master.core.cluster.elasticjob import roles_of as roles_of_job
+from master.core.cluster.names import Document
+from master.core.cluster.owners_sizes import members_by_role, size_of
+from master.core.cluster.owners_templates import replica_specs
+from master.core.spec import WORKER
+
+BY_REPLICAS = ("StatefulSet", "Deployment", "ReplicaSet")
+
+
+class CannotResize(Exception):
+    """The sentence says why."""
+
+
+def replicas_of(owner: Document) -> int:
+    """Pods that it asks for now."""
+    return size_of(owner, {}).replicas
+
+
+def patch_of(owner: Document, replicas: int) -> Document:
+    """The merge patch for so many pods. Raises CannotResize."""
+    kind, name, spec = str(owner.get("kind")), mapping(owner.get("metadata")).get("name"), mapping(owner.get("spec"))
+    if kind in BY_REPLICAS:
+        return {"spec": {"replicas": replicas}}
+    if kind == "Job":
+        return {"spec": _of_job(name, spec, replicas)}
+    if replica_specs(spec):
+        return {"spec": _of_operator(kind, name, spec, replicas)}
+    raise CannotResize(f"the pods of {kind} {name} cannot be made more or fewer while it runs")
+
+
+def _of_job(name: object, spec: Document, replicas: int) -> Document:
+    completions = whole(spec.get("completions"))
+    if completions is None:
+        return {"parallelism": replicas}
+    if spec.get("completionMode") == "Indexed" and completions == whole(spec.get("parallelism")):
+        return {"parallelism": replicas, "completions": replicas}
+    raise CannotResize(
+        f"Job {name} has {completions} completions, which cannot be changed; only a Job without completions, or an "
+        f"Indexed one with as many as its parallelism, can be resized"
+    )
+
+
+def _of_operator(kind: str, name: object, spec: Document, replicas: int) -> Document:
+    field, by_role = next((field, value) for field, value in spec.items() if value == replica_specs(spec))
+    worker = next((role for role in by_role if str(role).lower() == WORKER), None)
+    others = sum(count for role, count in members_by_role(spec).items() if role != WORKER)
+    if worker is None:
+        raise CannotResize(f"{kind} {name} has no workers")
+    if replicas < others + 1:
+        raise CannotResize(f"{kind} {name} has {others} pods that are no workers, and one worker is the least")
+    return {field: {worker: {"replicas": replicas - others}}}
+
+
+def following(job: Document, replicas: int) -> Document:
+    """The merge patch with which the adopting ElasticJob takes its owner's size; its bounds give way if they must."""
+    least, most, _ = sizes(roles_of_job(job).get(WORKER, {}))
+    bounds = {"minReplicas": min(least, replicas), "maxReplicas": max(most, replicas)}
+    return {"spec": {"replicaSpecs": {str(WORKER): {"replicas": replicas, **bounds}}}}
+
+
+def refusal(job: Document, owner: Document | None, target: int) -> str:
+    """Why this size of an adopting ElasticJob cannot be had, as a sentence that begins with the field; empty where it
+    can. `owner`: as it was read last; `target`: what the job runs with."""
+    wanted, adopts = sizes(roles_of_job(job).get(WORKER, {}))[2], mapping(job["spec"].get("adopts"))
+    if not adopts or wanted == target or (owner is not None and wanted == replicas_of(owner)):
+        return ""
+    known = {"spec": {}, **adopts, "metadata": {"name": adopts.get("name")}} if owner is None else owner
+    try:
+        if owner is not None or known.get("kind") in ("Pod", "JobSet"):
+            patch_of(known, wanted)
+    except CannotResize as error:
+        return f"spec.replicaSpecs.{WORKER}.replicas: {error}"
+    return ""

@@ -1,0 +1,138 @@
+"""What a job has besides its pods: its PodDisruptionBudget, and Services where a role needs an address.
+
+Looked at when the job begins, and when it or its pods change; the API server is asked only where what should be there
+differs from what was last written. All of it goes with the ElasticJob, by its owner references. What is there under the
+name and is not ours is left alone, and its user is told. Nothing of a training depends on any of it: what is refused is
+told once and tried again later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from master.core.cluster import addresses, disruption
+from master.core.cluster.names import Document
+from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.record import JobRecord
+from wire.ids import Role
+
+LEAST_APART = 1.0
+"""Seconds between two looks: pods come in crowds."""
+AT_REST = 10.0
+"""A look this often while somebody is missing, because the budget counts for how long."""
+AGAIN = 60.0
+"""Seconds after which what was refused is tried again."""
+
+log = logging.getLogger("belongings")
+
+
+class Belongings:
+    """`pods`: those that the watch shows; `made`: roles whose pods there are."""
+
+    def __init__(
+        self,
+        api: Api,
+        record: JobRecord,
+        pods: Callable[[], Sequence[Document]],
+        made: Collection[Role],
+        is_master: Callable[[], bool],
+    ) -> None:
+        self._api, self._record, self._pods, self._made, self._is_master = api, record, pods, made, is_master
+        self._news = asyncio.Event()
+        self._patience = disruption.Patience()
+        self._written: dict[str, Any] = {}
+        """By path, the spec that the API server has."""
+        self._version: str | None = None
+        self._left: set[str] = set()
+        """Paths that are somebody else's business."""
+        self._told: set[str] = set()
+
+    def stir(self) -> None:
+        """The job or its pods have changed."""
+        self._news.set()
+
+    async def keep(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            self._news.clear()
+            pause = None if self._patience.is_settled else AT_REST
+            if self._is_master() and not await self._look():
+                pause = AGAIN
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), pause)
+            await asyncio.sleep(LEAST_APART)
+
+    async def _look(self) -> bool:
+        """False where something is not as it should be yet."""
+        job = self._record.job
+        lacking = self._patience.look(disruption.lacking(job, self._pods()), time.monotonic())
+        try:
+            services = [await self._have("services", service) for service in addresses.services_of(job, self._made)]
+            return await self._have_budget(job, lacking) and all(services)
+        except ApiError as error:
+            self._tell("BelongingsRefused", f"A Service or PodDisruptionBudget of the job was refused: {error}.")
+            return False
+
+    # -- the budget -------------------------------------------------------------------------------------------------
+    async def _have_budget(self, job: Document, lacking: int) -> bool:
+        if self._version is None:
+            self._version = disruption.api_version(await self._api.get(f"/apis/{disruption.GROUP}")) or ""
+        if not self._version:
+            self._tell("NoBudget", "The API server has no PodDisruptionBudgets: a drain takes all members of a node.")
+            return True
+        budget = disruption.budget_of(job, self._version, lacking)
+        path = self._path(disruption.PLURAL, budget)
+        if path not in self._written and path not in self._left:
+            listed = (await self._api.get(path.rpartition("/")[0]))["items"]
+            there = [{"apiVersion": self._version, **each} for each in listed]
+            if others := disruption.others(there, job, self._pods()):
+                text = f"The pods have a PodDisruptionBudget already ({', '.join(others)}), and it is left at that."
+                self._left.add(path)
+                self._tell("BudgetLeft", text)
+        return path in self._left or await self._have(disruption.PLURAL, budget)
+
+    # -- any of them ------------------------------------------------------------------------------------------------
+    async def _have(self, plural: str, document: Document) -> bool:
+        """It is there, and as it should be."""
+        path = self._path(plural, document)
+        if self._written.get(path) == document["spec"]:
+            return True
+        if path in self._written:
+            await self._api.patch(path, {"spec": document["spec"]})
+        elif not await self._create(path, document):
+            return False
+        self._written[path] = document["spec"]
+        return True
+
+    async def _create(self, path: str, document: Document) -> bool:
+        kind, name = document["kind"], document["metadata"]["name"]
+        try:
+            await self._api.create(path.rpartition("/")[0], document)
+            return True
+        except ApiError as error:
+            if not error.is_conflict:
+                raise
+        there = await self._api.get(path)
+        if disruption.is_of(there, self._record.job):
+            await self._api.patch(path, {"spec": document["spec"]})
+            return True
+        if not disruption.is_of_an_earlier(there, self._record.job):
+            self._tell(f"{kind}Left", f"There is a {kind} {name} that is not this job's; it is left as it is.")
+        return False
+
+    def _path(self, plural: str, document: Document) -> str:
+        version, name = document["apiVersion"], document["metadata"]["name"]
+        prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        return f"{prefix}/namespaces/{self._record.namespace}/{plural}/{name}"
+
+    def _tell(self, kind: str, reason: str) -> None:
+        """Once."""
+        if reason not in self._told:
+            self._told.add(reason)
+            log.warning("%s: %s", self._record.name, reason)
+            self._record.add(kind, reason, "warning", None, "", {})

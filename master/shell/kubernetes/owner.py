@@ -1,0 +1,89 @@
+"""The controller whose pods a job has adopted: its size, read when pods come or go, and changed when the core says so.
+
+A user who scales it is seen by what follows: a pod more, or one that is deleted. So it costs a request when pods
+change, and none while they do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from master.core.actions import FollowOwner, ResizeOwner
+from master.core.cluster import owners_resizing
+from master.core.cluster.elasticjob import mapping
+from master.core.cluster.names import Document
+from master.core.events import Event, OwnerSized
+from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.ownership import NAME, PLURALS
+from master.shell.kubernetes.record import JobRecord, path_of
+
+LEAST_APART = 1.0
+"""Seconds between two reads."""
+
+log = logging.getLogger("owner")
+
+
+class Owner:
+    """`document` is what was read last, None before and where it is nothing that we can read."""
+
+    def __init__(self, api: Api, record: JobRecord, put: Callable[[Event], None]) -> None:
+        self._api, self._record, self._put = api, record, put
+        self._path = _path_of(record.job)
+        self._news = asyncio.Event()
+        self._news.set()
+        self._asking = asyncio.Lock()
+        self.document: Document | None = None
+
+    def stir(self) -> None:
+        """A pod came or goes: it may have another size by now."""
+        self._news.set()
+
+    async def keep(self) -> None:
+        """Until it is cancelled."""
+        while self._path is not None:
+            await self._news.wait()
+            self._news.clear()
+            try:
+                async with self._asking:
+                    self._seen(await self._read(self._path))
+            except ApiError as error:
+                if not error.is_absent:  # it was deleted: the ElasticJob goes with it
+                    log.warning("%s", error)
+            await asyncio.sleep(LEAST_APART)
+
+    async def resize(self, action: ResizeOwner) -> None:
+        if self._path is None:
+            adopts = self._record.job["spec"]["adopts"]
+            raise owners_resizing.CannotResize(f"{adopts['kind']} {adopts['name']} has no size that we can read")
+        async with self._asking:
+            owner = await self._read(self._path)
+            if owners_resizing.replicas_of(owner) != action.replicas:
+                patch = owners_resizing.patch_of(owner, action.replicas)
+                owner = {"kind": owner["kind"], **await self._api.patch(self._path, patch)}
+            self._seen(owner)
+
+    async def follow(self, action: FollowOwner) -> None:
+        patch = owners_resizing.following(self._record.job, action.replicas)
+        await self._api.patch(path_of(self._record.namespace, self._record.name), patch)
+
+    async def _read(self, path: str) -> Document:
+        found = await self._api.get(path)
+        return {"kind": self._record.job["spec"]["adopts"]["kind"], **found}
+
+    def _seen(self, owner: Document) -> None:
+        """Not another one of its name."""
+        uids = {mapping(each).get("uid") for each in self._record.job["metadata"].get("ownerReferences") or ()}
+        if not uids or owner["metadata"]["uid"] in uids:
+            self.document = owner
+            self._put(OwnerSized(owners_resizing.replicas_of(owner)))
+
+
+def _path_of(job: Document) -> str | None:
+    adopts = mapping(job["spec"].get("adopts"))
+    group, _, version = str(adopts.get("apiVersion")).rpartition("/")
+    plural, name = PLURALS.get((group, str(adopts.get("kind")))), str(adopts.get("name"))
+    if plural is None or not NAME.fullmatch(name):
+        return None
+    return f"/apis/{group}/{version}/namespaces/{job['metadata']['namespace']}/{plural}/{name}"

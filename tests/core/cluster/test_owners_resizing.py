@@ -1,0 +1,86 @@
+"""Which field of an owner says how many pods it has."""
+
+from __future__ import annotations
+
+import pytest
+
+from master.core.cluster import owners_resizing
+from master.core.cluster.names import Document
+from master.core.cluster.owners_resizing import CannotResize
+
+
+def owner(kind: str, **spec: object) -> Document:
+    return {"kind": kind, "metadata": {"name": "train"}, "spec": spec}
+
+
+def adopting(kind: str, replicas: int, least: int = 1, most: int = 8) -> Document:
+    worker = {"replicas": replicas, "minReplicas": least, "maxReplicas": most}
+    return {
+        "metadata": {"name": "train"},
+        "spec": {"adopts": {"apiVersion": "x/v1", "kind": kind, "name": "train"}, "replicaSpecs": {"worker": worker}},
+    }
+
+
+def pytorch(master: int, workers: int) -> Document:
+    return owner("PyTorchJob", pytorchReplicaSpecs={"Master": {"replicas": master}, "Worker": {"replicas": workers}})
+
+
+@pytest.mark.parametrize(
+    ("given", "patch"),
+    [
+        (owner("StatefulSet", replicas=2), {"replicas": 5}),
+        (owner("Job", parallelism=2), {"parallelism": 5}),
+        (owner("Job", parallelism=2, completions=2, completionMode="Indexed"), {"parallelism": 5, "completions": 5}),
+        (pytorch(1, 2), {"pytorchReplicaSpecs": {"Worker": {"replicas": 4}}}),
+        (pytorch(0, 2), {"pytorchReplicaSpecs": {"Worker": {"replicas": 5}}}),
+    ],
+)
+def test_five_pods_are_asked_for_where_the_kind_says_how_many(given: Document, patch: Document) -> None:
+    assert owners_resizing.patch_of(given, 5) == {"spec": patch}
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (owner("Job", parallelism=2, completions=2), "has 2 completions, which cannot be changed"),
+        (owner("Job", parallelism=2, completions=9, completionMode="Indexed"), "as many as its parallelism"),
+        (owner("JobSet"), "the pods of JobSet train cannot be made more or fewer"),
+        (owner("Pod"), "the pods of Pod train cannot"),
+        (pytorch(6, 2), "has 6 pods that are no workers, and one worker is the least"),
+        (owner("MPIJob", mpiReplicaSpecs={"Launcher": {"replicas": 1}}), "has no workers"),
+    ],
+)
+def test_what_cannot_be_resized_says_why(given: Document, why: str) -> None:
+    with pytest.raises(CannotResize, match=why):
+        owners_resizing.patch_of(given, 5)
+
+
+def test_the_size_is_read_where_it_is_written() -> None:
+    for given in (owner("StatefulSet", replicas=3), owner("Job", parallelism=3, completions=9), pytorch(1, 2)):
+        assert owners_resizing.replicas_of(given) == 3
+
+
+def test_an_elastic_job_that_follows_its_owner_moves_its_bounds_only_where_it_must() -> None:
+    def worker(replicas: int) -> Document:
+        patch: Document = owners_resizing.following(adopting("StatefulSet", 3, 2, 4), replicas)
+        return dict(patch["spec"]["replicaSpecs"]["worker"])
+
+    assert worker(4) == {"replicas": 4, "minReplicas": 2, "maxReplicas": 4}
+    assert worker(6) == {"replicas": 6, "minReplicas": 2, "maxReplicas": 6}
+    assert worker(1) == {"replicas": 1, "minReplicas": 1, "maxReplicas": 4}
+
+
+@pytest.mark.parametrize("kind", ["Pod", "JobSet"])
+def test_a_size_that_cannot_be_had_is_refused_with_its_field(kind: str) -> None:
+    said = owners_resizing.refusal(adopting(kind, 3), None, 2)
+    assert said.startswith("spec.replicaSpecs.worker.replicas: the pods of")
+
+
+def test_a_size_that_can_be_had_is_not_refused() -> None:
+    stuck = owner("Job", parallelism=2, completions=2)
+    assert owners_resizing.refusal(adopting("Job", 3), stuck, 2)
+    assert not owners_resizing.refusal(adopting("Job", 2), stuck, 2), "it is the one that it runs with"
+    assert not owners_resizing.refusal(adopting("Job", 2), stuck, 3), "its owner has it already"
+    assert not owners_resizing.refusal(adopting("StatefulSet", 3), None, 2)
+    assert not owners_resizing.refusal(adopting("StatefulSet", 3), owner("StatefulSet", replicas=2), 2)
+    assert not owners_resizing.refusal({"metadata": {"name": "own"}, "spec": {"replicaSpecs": {}}}, None, 2)

@@ -1,0 +1,145 @@
+"""A job whose pods another controller makes, scaled from either side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from master.core.actions import Action, DeletePod, FollowOwner, ResizeOwner
+from master.core.events import ActionFailed, OwnerSized, PodGone, SpecChanged
+from tests.core.master.play import Play, job
+from wire.messages import Finish
+
+KINDS = (ResizeOwner, FollowOwner)
+
+
+def adopted(members: int, least: int = 1) -> Play:
+    """It trains, its owner was read, and as many again are allowed."""
+    play = Play(replace(job(members, least), is_adopted=True, max_members=2 * members))
+    play.run(0.1)
+    for index in range(members):
+        play.appears(f"train-{index}", index)
+    play.tell(OwnerSized(members))
+    play.until_running(members)
+    play.run(2.0)
+    play.actions.clear()
+    return play
+
+
+def scale(play: Play, replicas: int) -> None:
+    play.tell(SpecChanged(replace(play.state.spec, replicas=replicas)))
+
+
+def asked(play: Play) -> list[tuple[type[Action], int]]:
+    return [(type(action), action.replicas) for action in play.actions if isinstance(action, KINDS)]
+
+
+def test_more_members_are_asked_of_the_owner_at_once() -> None:
+    play = adopted(2)
+    scale(play, 3)
+    assert asked(play) == [(ResizeOwner, 3)]
+    assert play.announced("OwnerAsked")[0].reason == "The owner of the pods is asked for 3 pods instead of 2."
+    play.tell(OwnerSized(3))
+    play.appears("train-2", 2)
+    play.until(lambda: bool(play.announced("ResizePending")))
+    play.save("train-0")
+    play.save("train-0")
+    play.until_running(3)
+    assert asked(play) == [(ResizeOwner, 3)]
+
+
+def test_the_owner_is_asked_for_fewer_when_the_world_needs_no_more_of_them() -> None:
+    play = adopted(3)
+    scale(play, 2)
+    play.run(2.0)
+    assert asked(play) == []
+    play.save("train-0")
+    play.save("train-0")
+    play.until_running(2)
+    assert asked(play) == [(ResizeOwner, 2)]
+    play.run(5.0)
+    assert asked(play) == [(ResizeOwner, 2)]
+    assert not [action for action in play.actions if isinstance(action, DeletePod)]
+    assert not play.sent(Finish), "it is the owner's pod"
+
+
+def test_the_owners_own_user_is_followed_and_nothing_is_asked_back() -> None:
+    play = adopted(2)
+    play.appears("train-2", 2)
+    play.tell(OwnerSized(3))
+    assert asked(play) == [(FollowOwner, 3)]
+    play.run(5.0)
+    scale(play, 3)
+    play.run(5.0)
+    assert asked(play) == [(FollowOwner, 3)]
+    assert play.state.target == 3
+
+
+def test_a_pod_of_an_owner_that_grows_is_not_sent_away_before_the_job_follows() -> None:
+    play = adopted(2)
+    play.appears("train-2", 2)
+    play.run(10.0)
+    assert not play.deleted()
+
+
+def test_an_owner_that_is_read_again_at_the_same_size_says_nothing() -> None:
+    play = adopted(2)
+    scale(play, 3)
+    play.tell(OwnerSized(2))
+    assert asked(play) == [(ResizeOwner, 3)]
+    assert play.state.target == 3
+
+
+def test_a_wish_that_waits_for_a_checkpoint_outlives_the_master() -> None:
+    play = adopted(3)
+    scale(play, 2)
+    play.run(2.0)
+    after = Play(play.state.spec, term=2, saved=play.saved, actors=play.actors, now=play.now, master="m2")
+    after.tell(OwnerSized(3))
+    after.run(5.0)
+    assert asked(after) == []
+    after.save("train-0")
+    after.save("train-0")
+    after.until_running(2)
+    assert asked(after) == [(ResizeOwner, 2)]
+
+
+def test_an_owner_that_cannot_be_changed_is_told_of_and_asked_again_ever_more_slowly() -> None:
+    play = adopted(2)
+    scale(play, 3)
+    for tries, seconds in ((1, 30), (2, 60), (3, 120)):
+        (*_, last) = [action for action in play.actions if isinstance(action, ResizeOwner)]
+        assert len(asked(play)) == tries
+        play.tell(ActionFailed(last, "422 Invalid: completions are immutable"))
+        play.run(seconds - 1.0)
+        assert len(asked(play)) == tries
+        play.run(2.0)
+    told = play.announced("OwnerNotResized")
+    assert "completions are immutable. It is tried again in 30 s." in told[0].reason
+    assert play.is_running(2)
+
+
+def test_a_job_that_cannot_be_written_follows_later() -> None:
+    play = adopted(2)
+    play.tell(OwnerSized(3))
+    (follow,) = [action for action in play.actions if isinstance(action, FollowOwner)]
+    play.tell(ActionFailed(follow, "the API server was not reached"))
+    play.run(31.0)
+    assert asked(play) == [(FollowOwner, 3), (FollowOwner, 3)]
+
+
+def test_an_owner_of_no_pods_is_waited_for() -> None:
+    play = adopted(2)
+    play.tell(OwnerSized(0))
+    for actor in list(play.actors.values()):
+        play.tell(PodGone(actor.id, actor.uid, "deleted"))
+    play.run(60.0)
+    assert asked(play) == []
+    assert play.ended() is None
+
+
+def test_a_job_that_makes_its_own_pods_has_no_owner_to_ask() -> None:
+    play = Play(job(2))
+    play.until_running(2)
+    play.tell(OwnerSized(5))
+    scale(play, 2)
+    assert asked(play) == []
