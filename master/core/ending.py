@@ -79,7 +79,8 @@ def tell(state: State, member: Member) -> None:
         return
     state.ending[member.id] = True
     if not member.greeted:
-        state.act(DeletePod(member.id, member.uid, 0.0, state.generation, reason))
+        if member.has_controller:
+            state.act(DeletePod(member.id, member.uid, 0.0, state.generation, reason))
         return
     orders.drop_starts(state, member, state.generation)
     orders.give(state, member, lambda order: Finish(order, code, reason), reason)
@@ -135,7 +136,8 @@ def _hurry(state: State, reason: str) -> None:
     if state.stage != FINISHING:
         return
     for member in state.members.values():
-        if member.uid is not None and (member.orders or not state.ending.get(member.id, True)):
+        is_awaited = member.orders or not state.ending.get(member.id, True)
+        if member.uid is not None and member.has_controller and is_awaited:
             why = f"{member.id} is deleted: {reason}."
             state.act(DeletePod(member.id, member.uid, 0.0, state.generation, why))
         if member.uid is not None:
@@ -148,7 +150,7 @@ def _hurry(state: State, reason: str) -> None:
 def _end(state: State) -> None:
     state.stage = ENDED
     for member in state.members.values():
-        if member.life == SILENT and member.uid is not None:
+        if member.life == SILENT and member.uid is not None and member.has_controller:
             why = f"{member.id} is deleted: it is silent, so it cannot be told that the job is over."
             state.act(DeletePod(member.id, member.uid, 0.0, state.generation, why))
     for key in (("finish", ""), ("status", "")):

@@ -3,6 +3,11 @@
 The verdict that left it out is `replace_after` old by then, and leaving out is reversible where deleting is not. So its
 peers are asked once more, or the master itself tries where there is nobody to ask, and only what nobody reaches is
 deleted. A deletion that the platform refused has not happened: the member may still speak and come back.
+
+A pod that is being deleted may stay: its kubelet is frozen, a finalizer holds it, a process is stuck in the kernel. Its
+place is another's long before that. When its grace has run out it is removed from the platform by force, but only where
+its node is not Ready or gone: elsewhere the kubelet still works on it. A pod that no controller would make again is
+never deleted.
 """
 
 from __future__ import annotations
@@ -13,6 +18,9 @@ from master.core.state import SILENT, Doubt, Member, State, seconds
 from wire.ids import MemberId
 
 DELETE_GRACE = 5.0
+STUCK_AFTER = 10.0
+"""Seconds beyond a pod's grace: a kubelet that is well needs some to tell that all of it has ended."""
+STUCK_AGAIN = 30.0
 
 
 def consider(state: State, member_id: str) -> None:
@@ -20,15 +28,19 @@ def consider(state: State, member_id: str) -> None:
     member = state.members.get(MemberId(member_id))
     if member is None or member.life != SILENT or member.uid is None or member.deleting or state.is_over:
         return
-    if member.doubt is None:
+    if silence.is_on_a_lost_node(state, member):
+        if member.doubt is not None:
+            silence.end_doubt(state, member)
+        _give_up(state, member)
+    elif member.doubt is None:
         member.doubt = Doubt()
         state.doubted.add(member.id)
         silence.ask(state, member, f"{member.id} is about to be given up.")
         _look_in(state, member, silence.LOOK_AGAIN)
-    elif _is_reached(member) or _is_our_own_silence(state, member):
+    elif _is_reached(member) or (not silence.witness(state, member) and _is_our_own_silence(state, member)):
         silence.end_doubt(state, member)
         _look_in(state, member, state.spec.silent_after)
-    elif silence.has_enough_witnesses(state, member):
+    elif silence.witness(state, member) or silence.has_enough_witnesses(state, member):
         silence.end_doubt(state, member)
         _give_up(state, member)
     else:
@@ -53,7 +65,30 @@ def _is_our_own_silence(state: State, member: Member) -> bool:
 
 
 def _give_up(state: State, member: Member) -> None:
-    reason = f"{member.id} has been silent for {seconds(state.now - member.heard_at)}; its pod is deleted."
+    witness = silence.witness(state, member)
+    silent = f"{member.id} has been silent for {seconds(state.now - member.heard_at)}"
+    if not member.has_controller:
+        _keep(state, member, silent)
+        return
+    silent += f", and {witness}" if witness else ""
+    is_forced = silence.is_on_a_lost_node(state, member)
+    reason = f"{silent}; its pod is deleted{' by force' if is_forced else ''}."
+    state.announce("MemberGivenUp", reason, member.id, warning=True)
+    delete(state, member, reason, 0.0 if is_forced else DELETE_GRACE)
+
+
+def _keep(state: State, member: Member, why: str) -> None:
+    if not member.is_stuck:
+        member.is_stuck = True
+        text = f"{why}; its pod is not deleted, because no controller would make another one: delete it yourself."
+        state.announce("PodKept", text, member.id, warning=True)
+
+
+def will_not_start(state: State, member: Member, why: str) -> None:
+    """It waits for a kubelet that is not heard: another one may start elsewhere."""
+    if member.uid is None or member.deleting or not member.has_controller:
+        return
+    reason = f"{member.id} has not started, and {why}; its pod is deleted."
     state.announce("MemberGivenUp", reason, member.id, warning=True)
     delete(state, member, reason)
 
@@ -70,17 +105,47 @@ def unended(state: State, member_id: str) -> None:
     if member.doubt is not None:
         state.deadlines.set(("unended", member.id), state.now + orders.UNENDED)
         return
+    if not member.has_controller:
+        _keep(state, member, f"{member.id} cannot end the processes of generation {member.told}")
+        return
     reason = f"{member.id} cannot end the processes of generation {member.told}; its pod is deleted."
     state.announce("MemberGivenUp", reason, member.id, warning=True)
     delete(state, member, reason)
 
 
-def delete(state: State, member: Member, reason: str) -> None:
+def delete(state: State, member: Member, reason: str, grace: float = DELETE_GRACE) -> None:
     assert member.uid is not None
     member.deleting = True
-    state.act(DeletePod(member.id, member.uid, DELETE_GRACE, state.generation, reason))
+    state.act(DeletePod(member.id, member.uid, grace, state.generation, reason))
     standing.refresh(state, member)
     standing.note_staffing(state)
+
+
+# -- pods that stay -----------------------------------------------------------------------------------------------
+def is_to_go(state: State, member: Member, ends: float) -> None:
+    """Its pod is being deleted and has to be gone by then, in the core's time."""
+    if member.grace_ends is None or ends < member.grace_ends:
+        member.grace_ends = ends
+        state.deadlines.set(("stuck", member.id), max(ends + STUCK_AFTER, state.now))
+
+
+def stuck(state: State, member_id: str) -> None:
+    """Its grace ran out a while ago, and the platform still shows it."""
+    member = state.members.get(MemberId(member_id))
+    if member is None or member.uid is None or member.grace_ends is None or state.is_over:
+        return
+    over = f"its grace ran out {seconds(max(state.now - member.grace_ends, 0.0))} ago"
+    witness = silence.witness(state, member)
+    state.deadlines.set(("stuck", member.id), state.now + STUCK_AGAIN)
+    if witness and member.has_controller:
+        reason = f"The pod of {member.id} is deleted by force: {over}, and {witness}."
+        state.announce("PodForced", reason, member.id, warning=True)
+        delete(state, member, reason, 0.0)
+    elif not member.is_stuck:
+        member.is_stuck = True
+        held = "" if witness else ": a finalizer holds it, its kubelet is not well, or a process of it cannot be ended"
+        text = f"The pod of {member.id} is still there, though {over}{held}. Nothing waits for it."
+        state.announce("PodStuck", text, member.id, warning=True)
 
 
 def deletion_failed(state: State, action: DeletePod, error: str, again_in: float) -> None:
@@ -88,7 +153,7 @@ def deletion_failed(state: State, action: DeletePod, error: str, again_in: float
     member = state.members.get(action.member)
     text = f"{action.member} could not be deleted: {error}."
     state.announce("DeleteFailed", text, action.member, warning=True)
-    if member is None or not member.deleting:
+    if member is None or not member.deleting or member.grace_ends is not None:  # `stuck` looks at it again
         return
     if member.leaving:
         state.deadlines.set(("delete", member.id), state.now + again_in)

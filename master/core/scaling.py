@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from master.core import assignment, generations, orders, standing, status
 from master.core.actions import DeletePod
-from master.core.state import GATHERING, RUNNING, Member, State, counted
+from master.core.state import GATHERING, REBUILDING, RUNNING, Member, State, counted
 from wire.ids import MemberId
 from wire.messages import Finish, Leaving
 
 LEAVE_EARLY = 5.0
 """Seconds before the end of a leaving member's grace at which the world goes on without it."""
+SOONER = 1.0
+"""Seconds by which another word on the same end must differ to be told."""
+LEAVE_AGAIN = 1.0
 REMOVE_GRACE = 10.0
 
 
@@ -52,13 +55,23 @@ def restart(state: State, at_checkpoint: bool) -> None:
 
 
 def leaving(state: State, member: Member, message: Leaving) -> None:
-    """Make before break: it trains on while its replacement comes."""
+    """Its sidecar says so, and knows of the pod's own grace alone."""
+    must_leave(state, member, message.reason or "it was told to go", message.grace)
+
+
+def must_leave(state: State, member: Member, why: str, grace: float) -> None:
+    """Make before break: it trains on while its replacement comes. Who says the least grace is believed."""
+    due = state.now + max(0.0, grace - LEAVE_EARLY)
     if member.leaving:
+        before = state.deadlines.at(("leave", member.id))
+        if before is not None and due < before - SOONER:
+            state.deadlines.set(("leave", member.id), due)
+            text = f"{member.id} has to leave ({why}) and has only {grace:.0f} s."
+            state.announce("MemberLeaving", text, member.id, warning=True)
         return
-    member.leaving = message.reason or "it was told to go"
-    delay = max(0.0, message.grace - LEAVE_EARLY)
-    state.deadlines.set(("leave", member.id), state.now + delay)
-    text = f"{member.id} has to leave ({member.leaving}) and has {message.grace:.0f} s; a replacement is started."
+    member.leaving = why
+    state.deadlines.set(("leave", member.id), due)
+    text = f"{member.id} has to leave ({why}) and has {grace:.0f} s; a replacement is started."
     state.announce("MemberLeaving", text, member.id, warning=True)
     standing.refresh(state, member)
     standing.note_staffing(state)
@@ -68,7 +81,9 @@ def leaving(state: State, member: Member, message: Leaving) -> None:
 def leave_now(state: State, member_id: str) -> None:
     """The grace of a leaving member has nearly run out."""
     member = state.members.get(MemberId(member_id))
-    if member is not None and state.stage == RUNNING and state.world is not None and member.id in state.world.places:
+    if member is not None and state.stage == REBUILDING:
+        state.deadlines.set(("leave", member.id), state.now + LEAVE_AGAIN)
+    elif member is not None and state.world is not None and member.id in state.world.places:
         generations.stop(state, f"{member.id} has to leave now ({member.leaving}); the others go on without it.")
 
 
@@ -179,6 +194,6 @@ def _dismiss(state: State, member: Member) -> None:
     if member.session is not None:
         orders.drop_all(state, member)
         orders.give(state, member, lambda order: Finish(order, 0, reason), reason)
-    if member.uid is not None:
+    if member.uid is not None and member.has_controller:
         state.act(DeletePod(member.id, member.uid, REMOVE_GRACE, state.generation, reason))
     standing.refresh(state, member)

@@ -6,6 +6,7 @@ which stays as a spare if it was not needed. At `silent_after` a second witness 
 
 * a peer reaches it: it is left alone, and the user is told that only the master does not hear it;
 * enough peers do not: it is left out of the next generation. That is reversible, its next word brings it back;
+* its node is not Ready: so it is left out too, unless a peer reaches it;
 * there is no peer: the master itself tries to reach it;
 * so many are silent at once that the master may be the one that is cut off: nobody is judged for a long time, because
   those that are silent may well train on together.
@@ -21,6 +22,7 @@ from itertools import islice
 
 from master.core import ending, orders, recovery, standing
 from master.core.actions import ProbeMember
+from master.core.events import NodeSeen
 from master.core.state import ALIVE, SILENT, STOPPING, Doubt, Member, State, seconds
 from wire.ids import MemberId, OrderId
 from wire.messages import Probe, Probed
@@ -31,7 +33,8 @@ MOST_PROBERS = 8
 LOOK_AGAIN = 0.25
 CUT_OFF_PATIENCE = 10.0
 """Times `replace_after`: how long silence of half of the job is put down to the master's own network."""
-PATIENCES = ("replace", "stop", "unended", "start", "unready", "confirm", "absent", "patience", "rebuild", "finish")
+PATIENCES = ("replace", "stop", "unended", "start", "unready", "confirm", "absent", "patience", "rebuild", "finish",
+             "stuck")  # fmt: skip
 """Deadlines that judge others by the time that they take."""
 RECONNECT_PATIENCE = 2.0
 """Times `silent_after`: after a pause of the master a silent member has so long to connect and speak at the least."""
@@ -171,6 +174,8 @@ def _judge(state: State, member: Member, quiet: float) -> None:
     peers, others_silent = count_others(state, member)
     if doubt.reached_by:
         _leave_alone(state, member, quiet)
+    elif doubt.own is not True and (why := witness(state, member)):
+        _silence(state, member, quiet, why)
     elif peers == 0:
         _judge_alone(state, member, quiet)
     elif 2 * others_silent >= peers and quiet < CUT_OFF_PATIENCE * state.spec.replace_after:
@@ -198,6 +203,23 @@ def has_enough_witnesses(state: State, member: Member) -> bool:
     if pending or unasked:
         return False
     return bool(doubt.missed_by) or doubt.own is False
+
+
+def witness(state: State, member: Member) -> str:
+    """What the platform says of the node against a member that is not heard; empty where it says nothing."""
+    node = state.nodes.get(member.node)
+    return "" if node is None else not_ready(node)
+
+
+def is_on_a_lost_node(state: State, member: Member) -> bool:
+    node = state.nodes.get(member.node)
+    return node is not None and node.is_gone
+
+
+def not_ready(node: NodeSeen) -> str:
+    """Without a full stop: it stands within others."""
+    what = "is no longer part of the cluster" if node.is_gone else "is not Ready"
+    return f"node {node.node} {what}" + (f" ({node.reason})" if node.reason else "")
 
 
 def _is_healthy(peer: Member | None) -> bool:

@@ -10,7 +10,8 @@ from wire.ids import MemberId
 def refresh(state: State, member: Member) -> None:
     """Puts the member into the sets where it belongs now, and notes that something may have become possible."""
     is_ready = can_start(member)
-    is_coming = member.is_usable and not is_ready and not member.unschedulable and not member.overdue
+    is_held = member.unschedulable or member.cannot_start or member.overdue
+    is_coming = member.is_usable and not is_ready and not is_held
     _put(state.ready, member, is_ready)
     _put(state.coming, member, is_coming)
     world = state.world

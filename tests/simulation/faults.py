@@ -26,7 +26,7 @@ class Faults:
             (3, self.pause_master), (2, self.supersede), (2, self.cut_member), (2, self.cut_pair), (2, self.cut_split),
             (2, self.stall_link), (3, self.reset_link), (1, self.evict), (1, self.no_room), (1, self.scale),
             (1, self.restart), (1, self.jump), (1, self.platform_fails), (1, self.cut_platform), (1, self.port_clash),
-            (2, self.silent_then_deaf),
+            (2, self.silent_then_deaf), (3, self.freeze_node), (1, self.hold_pod),
         ]  # fmt: skip
         world.time.after(self.rng.uniform(0, 15), self._next)
 
@@ -98,6 +98,27 @@ class Faults:
         if pod is not None:
             self.world.platform.terminate(pod, self.rng.choice((2.0, 10.0, 30.0)), "Evicted")
             self._lasts(30.0)
+
+    def freeze_node(self, seconds: float) -> None:
+        """Its kubelet alone, or the machine; the cluster may forget it, or somebody delete a pod there."""
+        pod, nodes = self._pod(), self.world.platform.nodes
+        if pod is None or nodes.is_frozen(pod.node):
+            return
+        there, kind = nodes.pods(pod.node), self.rng.random()
+        nodes.freeze(pod.node, seconds, is_deleted=self.rng.random() < 0.25)
+        for each in there if kind < 0.5 else ():
+            each.freeze(seconds, whole=True)
+        if kind > 0.6:
+            self.world.platform.terminate(pod, self.rng.choice((2.0, 10.0, 30.0)), "Evicted")
+        self._lasts(seconds + 30.0)
+
+    def hold_pod(self, seconds: float) -> None:
+        """It is deleted, and a finalizer keeps it for a while."""
+        pod = self._pod()
+        if pod is not None:
+            pod.held_until = self.world.time.now + seconds
+            self.world.platform.terminate(pod, self.rng.choice((2.0, 10.0)), "Evicted")
+            self._lasts(max(seconds, 10.0))
 
     # -- masters
     def kill_master(self, _seconds: float) -> None:

@@ -11,6 +11,7 @@ from master.core import events as told
 from master.core import invariants, reducer
 from master.core.state import State
 from tests.simulation.network import Link
+from tests.simulation.pods import UNIX
 from tests.simulation.processes import Process
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Master(Process):
         self.links: dict[str, Link] = {}
         self.saved_generation: Any = None
         saved = world.masters.store
-        self.post(told.Began(term, world.scenario.spec, json.loads(saved) if saved else None, 1e9 + world.time.now))
+        self.post(told.Began(term, world.scenario.spec, json.loads(saved) if saved else None, UNIX + world.time.now))
         world.time.after(0.05, world.platform.list_for, self)
         self._look_at_watch()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,16 @@ from sidecar.core import events as told
 from sidecar.core import invariants, reducer
 from sidecar.core.state import State
 from tests.simulation.network import Link
+from tests.simulation.nodes import Nodes
 from tests.simulation.processes import Process
 from tests.simulation.trainer import Trainer
 from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+UNIX = 1e9
+"""The wall clock when the simulation begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,11 @@ class Pod:
         self.trainer: Trainer | None = None
         self.trainer_paused = False
         self.there = True
+        self.node = ""
         self.deleting = False
+        self.grace, self.ends_at = 0.0, 0.0
+        self.held_until = 0.0
+        """A finalizer keeps it until then, whatever has ended in it."""
         self.finishing = False
         self.ran_since = 0.0
         self.restarts: list[float] = []
@@ -152,8 +160,15 @@ class Pod:
         """So made under a name that was used already, or too late for the master that ended the job to know of it."""
 
     def seen(self) -> PodSeen:
-        return PodSeen(self.member, self.uid, self.role, self.rank_index, self.phase, self.reason, self.unschedulable,
-                       self.exit_code)  # fmt: skip
+        pod = PodSeen(self.member, self.uid, self.role, self.rank_index, self.phase, self.reason, self.unschedulable,
+                      self.exit_code, self.node)  # fmt: skip
+        if self.deleting:
+            pod = replace(pod, phase="terminating", reason="Deleted", grace=self.grace, ends_at=UNIX + self.ends_at)
+        return pod
+
+    @property
+    def nodes(self) -> Nodes:
+        return self.world.platform.nodes
 
     @property
     def is_up(self) -> bool:
@@ -162,6 +177,8 @@ class Pod:
 
     # -- life
     def run(self) -> None:
+        if self.nodes.when_it_runs(self.node, self.run):
+            return
         if self.there and self.phase == "pending":
             self.phase = "running"
             self.ran_since = self.world.time.now
@@ -170,11 +187,15 @@ class Pod:
             self.world.platform.changed(self)
 
     def start_sidecar(self, restarted: bool) -> None:
+        if self.nodes.when_it_runs(self.node, self.start_sidecar, restarted):
+            return
         if self.there and self.phase == "running" and (self.sidecar is None or not self.sidecar.alive):
             self.sidecar = Sidecar(self, restarted)
             self.world.time.after(self.world.rng.uniform(0.05, 2.0), self.connect_trainer)
 
     def start_trainer(self) -> None:
+        if self.nodes.when_it_runs(self.node, self.start_trainer):
+            return
         if self.there and self.phase == "running" and (self.trainer is None or not self.trainer.alive):
             self.trainer = Trainer(self)
             self.connect_trainer()
@@ -226,7 +247,8 @@ class Pod:
     def end(self, phase: str) -> None:
         self.kill_all()
         self.phase = phase
-        self.world.platform.changed(self)
+        if self.there:
+            self.world.platform.changed(self)
 
     def kill_all(self) -> None:
         if self.sidecar is not None:
@@ -271,6 +293,7 @@ class Platform:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.nodes = Nodes(world)
         self.pods: dict[MemberId, Pod] = {}
         self.ever: set[MemberId] = set()
         self.shown: set[MemberId] = set()
@@ -323,9 +346,8 @@ class Platform:
                 self.changed(pod)
             self.world.time.at(self.full_until + 0.01, self._schedule, pod)
             return
-        if pod.unschedulable:
-            pod.unschedulable = False
-            self.changed(pod)
+        pod.unschedulable, pod.node = False, self.nodes.next()
+        self.changed(pod)
         self.world.time.after(self.world.rng.uniform(*self.world.scenario.pod_seconds), pod.run)
 
     def _delete(self, master: Any, action: wanted.DeletePod) -> None:
@@ -338,33 +360,42 @@ class Platform:
     def terminate(self, pod: Pod, grace: float, reason: str) -> None:
         time = self.world.time
         if pod.phase != "running" or grace <= 0:
-            time.after(0.05, self.remove, pod, reason)
+            time.after(0.05, self.remove, pod, reason, 0.05, grace <= 0)
             return
-        if not pod.deleting:
+        if not pod.deleting or time.now + grace < pod.ends_at:
             pod.deleting = True
-            pod.told_to_go(reason, grace)
+            pod.grace, pod.ends_at = grace, time.now + grace
             self.changed(pod)
-        time.after(grace, self.remove, pod, reason)
+        self._end_in(pod, reason, grace)
 
-    def remove(self, pod: Pod, reason: str, told_after: float = 0.05) -> None:
+    def _end_in(self, pod: Pod, reason: str, grace: float) -> None:
+        """What the kubelet does when it sees that a pod is deleted."""
+        if pod.there and not self.nodes.when_it_runs(pod.node, self._end_in, pod, reason, grace):
+            pod.told_to_go(reason, grace)
+            self.world.time.after(grace, self.remove, pod, reason)
+
+    def remove(self, pod: Pod, reason: str, told_after: float = 0.05, by_force: bool = False) -> None:
+        """By force: from the platform's memory at once, and by the kubelet when it runs."""
         if self.pods.get(pod.member) is not pod or not pod.there:
+            return
+        if not by_force and pod.held_until > self.world.time.now:
+            pod.kill_all()
+            self.world.time.at(pod.held_until + 0.01, self.remove, pod, reason)
             return
         code = pod.exit_code
         pod.there = False
-        pod.kill_all()
+        if not by_force or not self.nodes.when_it_runs(pod.node, pod.kill_all):
+            pod.kill_all()
         del self.pods[pod.member]
         self.gone_at[pod.member] = self.world.time.now
         gone = PodGone(pod.member, pod.uid, reason, code)
-        self.world.time.after(told_after, self._tell_all, gone)
+        self.world.time.after(told_after, self.tell_all, gone)
 
     # -- the watch
     def changed(self, pod: Pod) -> None:
-        seen = pod.seen()
-        if pod.deleting and pod.phase == "running":
-            seen = PodSeen(pod.member, pod.uid, pod.role, pod.rank_index, "terminating", "Deleted")
-        self._tell_all(seen)
+        self.tell_all(pod.seen())
 
-    def _tell_all(self, event: Any) -> None:
+    def tell_all(self, event: Any) -> None:
         for master in self.world.masters.all:
             self.tell(master, event)
 
@@ -387,6 +418,8 @@ class Platform:
         master.watching = True
         self.shown.update(self.pods)
         self.world.time.after(0.02, master.post, PodsListed(tuple(pod.seen() for pod in self.pods.values())))
+        for node in self.nodes.not_ready():
+            self.world.time.after(0.02, master.post, node)
 
 
 JOB = JobName("sim")

@@ -14,7 +14,7 @@ from master.core.cluster import elasticjob, owners_resizing
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import Document
-from master.core.events import Began, Event, PodGone, PodSeen, PodsListed, SpecChanged
+from master.core.events import Began, Event, NodeSeen, PodGone, PodSeen, PodsListed, SpecChanged
 from master.core.spec import WORKER
 from master.core.state import State
 from master.shell.core import CORE
@@ -49,14 +49,19 @@ class RunningJob:
         journals: Path,
         is_master: Callable[[], bool],
         attempt: int = 0,
+        node_of: Callable[[str], NodeSeen | None] = lambda _name: None,
     ) -> None:
-        """`attempt`: how often this process has begun the job before; orders get other numbers each time."""
+        """`attempt`: how often this process has begun the job before; orders get other numbers each time. `node_of`:
+        what is known of a node."""
         self.attempt = attempt
         self.key = elasticjob.key_of(job)
         self.uid = job["metadata"]["uid"]
         self._term, self._is_master = term, is_master
         self._pods: dict[str, Document] = {}
         self._told: dict[MemberId, PodSeen] = {}
+        self._node_of = node_of
+        self._told_nodes: dict[str, NodeSeen] = {}
+        """Those that are not Ready: that a node is well need not be told."""
         self._record = JobRecord(api, job, term, lambda: list(self._pods.values()))
         journal = Journal(journals / f"{self.key.replace('/', '.')}.txt")
         self._pump: Pump[State, Event, Action] = Pump(CORE, State(next_order=1 + attempt * ORDERS), journal)
@@ -146,11 +151,13 @@ class RunningJob:
             self._put_list()
 
     def _put_list(self) -> None:
-        """Without those that were taken: they are gone, whatever is left to be read of them."""
-        seen = (pod_documents.seen(pod) for pod in self._pods.values() if not pod_documents.is_taken(pod))
+        """Without those of which nothing runs any more: they are gone, whatever is left to be read of them."""
+        seen = (pod_documents.seen(pod) for pod in self._pods.values() if not pod_documents.is_gone(pod))
         found = tuple(pod for pod in seen if pod is not None)
         self._told = {pod.member: pod for pod in found}
         self._pump.put(PodsListed(found))
+        for name in sorted({pod.node for pod in found}):
+            self._tell_node(self._node_of(name))
 
     def pod_changed(self, kind: str, pod: Document) -> None:
         name, seen = pod["metadata"]["name"], pod_documents.seen(pod)
@@ -164,12 +171,27 @@ class RunningJob:
             self._platform.owner.stir()
         if seen is None or not self.has_begun:
             return
-        if kind == "DELETED" or pod_documents.is_taken(pod):
+        if kind == "DELETED" or pod_documents.is_gone(pod):
             self._told.pop(seen.member, None)
             self._pump.put(PodGone(seen.member, seen.uid, seen.reason or "its pod was deleted", seen.exit_code))
         elif self._told.get(seen.member) != seen:
             self._told[seen.member] = seen
             self._pump.put(seen)
+            self._tell_node(self._node_of(seen.node))
+
+    def node_changed(self, node: NodeSeen) -> None:
+        """One that none of its pods is on is nothing to it."""
+        if node.node in self._told_nodes or any(pod.node == node.node for pod in self._told.values()):
+            self._tell_node(node)
+
+    def _tell_node(self, node: NodeSeen | None) -> None:
+        if node is None or not self.has_begun:
+            return
+        before = self._told_nodes.pop(node.node, None)
+        if not node.is_ready:
+            self._told_nodes[node.node] = node
+        if node != before and (before is not None or not node.is_ready):
+            self._pump.put(node)
 
     def forget(self) -> None:
         """The ElasticJob was deleted: its pods go with it, by their owner references."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from master.core.actions import CreatePod, DeletePod, FollowOwner, PlacePod, ResizeOwner
-from master.core.cluster import injection, owners
+from master.core.cluster import injection, owners, refusals
 from master.core.cluster import pods as pod_documents
+from master.core.cluster.containers import brief
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import RANK_INDEX, Document
-from master.core.events import Event, PodGone
+from master.core.events import CreateRefused, Event, PodGone
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.owner import Owner
 from master.shell.kubernetes.record import JobRecord
@@ -33,6 +34,18 @@ class KubernetesPlatform:
         return f"/api/v1/namespaces/{self._record.namespace}/pods"
 
     async def create(self, pod: CreatePod) -> None:
+        """What stands until somebody changes something is no failure of the request: it is told as what it is."""
+        try:
+            await self._create(pod)
+        except CannotInject as error:
+            self._put(CreateRefused(pod, brief(error)))
+        except ApiError as error:
+            if not refusals.is_refusal(error.status):
+                raise
+            is_final = refusals.is_final(error.status, error.message)
+            self._put(CreateRefused(pod, refusals.sentence(error.message), is_final))
+
+    async def _create(self, pod: CreatePod) -> None:
         document = self._injected(pod_documents.pod_of(self._record.job, pod))
         name = document["metadata"]["name"]
         try:

@@ -33,10 +33,12 @@ class Watch:
         path: str,
         listed: Callable[[list[Document]], None],
         changed: Callable[[str, Document], None],
+        kept: Callable[[Document], Document] | None = None,
         **query: str,
     ) -> None:
+        """`kept`: what is wanted of each document; of a list of thousands the rest is dropped page by page."""
         self._api, self._path, self._query = api, path, query
-        self._listed, self._changed = listed, changed
+        self._listed, self._changed, self._kept = listed, changed, kept
 
     async def run(self) -> NoReturn:
         pause = AGAIN[0]
@@ -58,7 +60,7 @@ class Watch:
         query = {**self._query, "limit": PAGE}
         while True:
             page = await self._api.get(self._path, **query)
-            found += page["items"]
+            found += page["items"] if self._kept is None else map(self._kept, page["items"])
             token = page["metadata"].get("continue")
             if not token:
                 self._listed(found)

@@ -167,10 +167,22 @@ def test_a_job_is_scheduled_when_enough_workers_for_a_world_have_a_node() -> Non
 def test_a_job_that_waits_says_for_whom_and_why() -> None:
     shown = [pod("image_pull", "worker-0"), pod("config_error", "worker-1"), pod("running", "worker-2")]
     status = status_of(job(), core("pending", message="waiting for members"), shown, NOW)
-    assert status["message"] == (
-        "waiting for members; worker-0: ImagePullBackOff: the image docker.io/lab/none:1 of main cannot be pulled "
-        "(and 1 more)"
-    )
+    held = "worker-0: ImagePullBackOff: the image docker.io/lab/none:1 of main cannot be pulled: rpc error: "
+    assert status["message"].startswith(f"waiting for members; {held}")
+    assert status["message"].endswith(" (and 1 more)")
+    running = condition(status, "Running")
+    assert (running["status"], running["reason"]) == ("False", "PodsCannotStart")
+    assert running["message"].startswith(f"2 of 3 pods cannot start; {held}")
+
+
+def test_what_the_kubelet_said_first_is_kept_while_it_backs_off() -> None:
+    first = "ImagePullBackOff: the image docker.io/lab/none:1 of main cannot be pulled: no such host"
+    waiting = core("pending", {"worker-0": "starting"}, message="waiting for members")
+    waiting["members"][0]["held"] = first
+    status = status_of(job(), waiting, [pod("image_pull_back_off", "worker-0")], NOW)
+    assert status["message"] == f"waiting for members; worker-0: {first}"
+    said = waiting | {"message": f"no world can form; worker-0: {first}"}
+    assert status_of(job(), said, [pod("image_pull_back_off", "worker-0")], NOW)["message"] == said["message"]
 
 
 def test_members_of_the_past_are_shown_while_their_pods_are_there() -> None:

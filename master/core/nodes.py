@@ -1,0 +1,76 @@
+"""Nodes that are not Ready, or gone: a witness, never a verdict.
+
+The platform says of a node only that its kubelet is heard. So what is done depends on the members there:
+
+* one that reports is left alone, and the users are told so once;
+* one that has not started is replaced: nobody knows when its kubelet will begin with it;
+* one that is silent is judged at once: for a node that is not Ready no peer needs to be asked, and silence of half of
+  the job is not put down to the master's own network, because the platform does not hear that machine either;
+* one on a node that the cluster has deleted has no future: if it reports it leaves as one that was told to go, before
+  its pod is taken away; if it is silent it is given up at once, by force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from master.core import giving_up, scaling, silence
+from master.core.events import NodeSeen
+from master.core.state import ALIVE, SILENT, Member, State
+
+GONE_GRACE = 40.0
+"""Seconds until the cluster removes the pods of a node that it has deleted (kube-controller-manager: podgc)."""
+NAMED = 5
+
+
+def seen(state: State, event: NodeSeen) -> None:
+    before = state.nodes.pop(event.node, None)
+    if not event.is_ready:
+        state.nodes[event.node] = event
+    there = [m for _id, m in sorted(state.members.items()) if m.node == event.node]
+    if not there or state.is_over:
+        return
+    if event.is_ready:
+        if before is not None:
+            state.announce("NodeReady", f"Node {event.node} is Ready again.")
+        return
+    if before is None or before.is_gone != event.is_gone:
+        _tell(state, event, there)
+    for member in there:
+        _look_at(state, member, event)
+
+
+def _tell(state: State, event: NodeSeen, there: Sequence[Member]) -> None:
+    what = f"N{silence.not_ready(event)[1:]}."
+    heard = [m for m in there if is_heard(m)]
+    if not heard:
+        text = f"{what} Nothing is heard of what runs there: {_names(there)}."
+    elif event.is_gone:
+        text = f"{what} Until replacements are ready training goes on with what reports from there: {_names(heard)}."
+    else:
+        text = f"{what} What reports from there is left alone, and training goes on: {_names(heard)}."
+    state.announce("NodeGone" if event.is_gone else "NodeNotReady", text, warning=True)
+
+
+def _look_at(state: State, member: Member, event: NodeSeen) -> None:
+    """What waited for a witness is looked at now."""
+    if member.life == SILENT and event.is_gone:
+        state.deadlines.set(("replace", member.id), state.now)
+    elif member.doubt is not None:
+        state.deadlines.set(("hear", member.id), state.now)
+    elif member.pod_phase == "pending" and not member.greeted:
+        giving_up.will_not_start(state, member, silence.not_ready(event))
+    elif event.is_gone and is_heard(member) and not member.deleting:
+        scaling.must_leave(state, member, silence.not_ready(event), GONE_GRACE)
+    if member.is_stuck:
+        state.deadlines.set(("stuck", member.id), state.now)
+
+
+def is_heard(member: Member) -> bool:
+    return member.life == ALIVE and member.greeted and member.doubt is None
+
+
+def _names(members: Sequence[Member]) -> str:
+    names = [str(m.id) for m in members]
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,65 @@
+"""What Kubernetes says of nodes, and why it makes no pods."""
+
+from __future__ import annotations
+
+import pytest
+
+from master.core.cluster import nodes, refusals
+from master.core.cluster.names import Document
+from master.core.events import NodeSeen
+
+
+def node(**ready: str) -> Document:
+    conditions = [{"type": "MemoryPressure", "status": "False"}, *([{"type": "Ready", **ready}] if ready else [])]
+    status = {"conditions": conditions, "images": [{"names": ["a"] * 50}]}
+    return {"metadata": {"name": "node-1", "resourceVersion": "7", "labels": {"x": "y"}}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("document", "seen"),
+    [
+        (node(status="True", reason="KubeletReady", message="kubelet is posting ready status"),
+         NodeSeen("node-1", True)),
+        (node(status="Unknown", reason="NodeStatusUnknown", message="Kubelet stopped posting node status."),
+         NodeSeen("node-1", False, "Kubelet stopped posting node status")),
+        (node(status="False", reason="KubeletNotReady"), NodeSeen("node-1", False, "KubeletNotReady")),
+        (node(), NodeSeen("node-1", False, "it has not reported yet")),
+    ],
+)  # fmt: skip
+def test_a_node_is_ready_or_says_why_not(document: Document, seen: NodeSeen) -> None:
+    assert nodes.seen(document) == seen
+    assert nodes.seen(nodes.trimmed(document)) == seen
+
+
+def test_of_a_node_little_is_kept() -> None:
+    kept = nodes.trimmed(node(status="True"))
+    assert kept["metadata"] == {"name": "node-1", "resourceVersion": "7"}
+    assert "images" not in kept["status"]
+
+
+PODS = "POST /api/v1/namespaces/t/pods: "
+QUOTA = 'pods "train-worker-1" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2'
+CLOSED = 'pods "x-worker-1" is forbidden: unable to create new content in namespace t because it is being terminated'
+DENIED = 'admission webhook "policy.example" denied the request: no GPUs on Sundays'
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "is_refusal", "is_final"),
+    [
+        (403, QUOTA, True, False),
+        (403, CLOSED, True, True),
+        (400, DENIED, True, False),
+        (422, 'Pod "train-worker-1" is invalid: spec.containers: Required value', True, False),
+        (404, 'namespaces "t" not found', True, True),
+        (409, 'pods "train-worker-1" already exists', False, False),
+        (429, "too many requests", False, False),
+        (500, 'Internal error occurred: failed calling webhook "policy.example"', False, False),
+        (0, "the API server was not reached", False, False),
+    ],
+)
+def test_a_refusal_that_stands_is_told_from_a_request_that_failed(
+    status: int, message: str, is_refusal: bool, is_final: bool
+) -> None:
+    assert refusals.is_refusal(status) is is_refusal
+    assert refusals.is_final(status, PODS + message) is is_final
+    assert refusals.sentence(PODS + message) == message
