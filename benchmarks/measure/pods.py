@@ -36,7 +36,7 @@ class PodTrace(Trace):
     """Traces of processes that count their pids each in a pod of its own: here each file is one process."""
 
     def read(self) -> None:
-        for number, path in enumerate(sorted(self.folder.glob("*.jsonl"), key=lambda path: path.stat().st_ino)):
+        for path in sorted(self.folder.glob("*.jsonl")):
             process = self._numbers.setdefault(path, len(self._numbers) + 1)
             for line in self._new_lines(path):
                 step = dataclasses.replace(Step(**json.loads(line)), pid=process)
