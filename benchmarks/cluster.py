@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -60,7 +61,7 @@ def evict(job: PodJob, rank: int) -> float:
 def cut(job: PodJob, rank: int) -> float:
     """With the lab's own command; another cluster would need a NetworkPolicy that its network enforces."""
     pod = f"{job.namespace}/{job.pod_of(rank)}"
-    subprocess.run(["bash", os.environ["OUTRIDER_LAB"], "cut", pod], check=True, capture_output=True)
+    subprocess.run([*shlex.split(os.environ["OUTRIDER_LAB"]), "cut", pod], check=True, capture_output=True)
     return time.time()
 
 

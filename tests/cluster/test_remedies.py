@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.cluster.cluster import SYSTEM, kubectl, kubectl_json, until
+from tests.cluster.cluster import kubectl, until
 from tests.cluster.conftest import Make
 from tests.local.training import members
 
@@ -53,18 +53,3 @@ def test_an_evicted_pod_leaves_when_a_checkpoint_is_written(make: Make) -> None:
     last = max(step.step for step in job.worlds()[restart][0])
     assert smaller[0][0].loaded == last, "the world changed right behind a checkpoint: no step was repeated"
     job.training(6, after=restart + 1)
-
-
-def test_the_leader_is_killed_and_nobody_notices(make: Make) -> None:
-    job = make()
-    restart, _world = job.training(4)
-    before = job.uids()
-    leader = kubectl_json("-n", SYSTEM, "get", "pods", "-l", "outrider.dev/leader=true")["items"][0]["metadata"]["name"]
-    kubectl("-n", SYSTEM, "delete", "pod", leader, "--grace-period=0", "--force")
-    job.event("GenerationAdopted")
-    steps = len(job.worlds()[restart][0])
-    same, _on = job.training(4, more=steps + 20)
-    assert same == restart
-    assert job.uids() == before
-    job.execute(job.pod("worker-0"), f"kill -9 {job.pid_of(job.pod('worker-0'), 'rank 0')}")
-    job.training(4, after=restart)

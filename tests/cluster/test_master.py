@@ -1,0 +1,88 @@
+"""The master is killed, or frozen and thawed: training does not notice, and another one does what it did not live to do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import SYSTEM, ClusterJob, Document, kubectl, kubectl_json, until
+from tests.cluster.conftest import Make
+
+
+def leaders() -> list[Document]:
+    found: list[Document] = kubectl_json("-n", SYSTEM, "get", "pods", "-l", "outrider.dev/leader=true")["items"]
+    return found
+
+
+def master_pod(name: str) -> Document:
+    return kubectl_json("-n", SYSTEM, "get", "pod", name)
+
+
+def kill(job: ClusterJob, rank: int) -> None:
+    pod = job.pod(f"worker-{rank // 2}")
+    job.execute(pod, f"kill -9 {job.pid_of(pod, f'rank {rank}')}")
+
+
+def test_the_leader_is_killed_and_nobody_notices(make: Make) -> None:
+    job = make()
+    restart, _world = job.training(4)
+    before = job.uids()
+    kubectl("-n", SYSTEM, "delete", "pod", leaders()[0]["metadata"]["name"], "--grace-period=0", "--force")
+    job.event("GenerationAdopted")
+    steps = len(job.worlds()[restart][0])
+    same, _on = job.training(4, more=steps + 20)
+    assert same == restart
+    assert job.uids() == before
+    kill(job, 0)
+    job.training(4, after=restart)
+
+
+def processes_of(pod: Document) -> list[int]:
+    """On a machine that is a node: those whose cgroup is the pod's, but for the one that only holds its namespaces."""
+    uid, found = pod["metadata"]["uid"], []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            is_its = uid in (folder / "cgroup").read_text().replace("_", "-")
+            if is_its and "python" in (folder / "cmdline").read_text():
+                found.append(int(folder.name))
+    return found
+
+
+@pytest.fixture
+def frozen() -> Iterator[list[int]]:
+    """Processes that a test stops; they go on at its end at the latest."""
+    pids: list[int] = []
+    yield pids
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_a_leader_that_was_frozen_gives_no_order_when_it_thaws(make: Make, frozen: list[int]) -> None:
+    old = leaders()[0]
+    frozen += processes_of(old)
+    if not frozen:
+        pytest.skip("the nodes of this cluster are other machines, whose processes cannot be stopped from here")
+    job = make()
+    restart, _world = job.training(4)
+    before = job.uids()
+    restarts = old["status"]["containerStatuses"][0]["restartCount"]
+    name = old["metadata"]["name"]
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    until(lambda: name not in [pod["metadata"]["name"] for pod in leaders()] and leaders(), "another leader")
+    job.event("GenerationAdopted")
+    kill(job, 3)
+    newer, world = job.training(4, after=restart)
+    for pid in frozen:
+        os.kill(pid, signal.SIGCONT)
+    until(lambda: master_pod(name)["status"]["containerStatuses"][0]["restartCount"] > restarts, "the old one to end")
+    same, _on = job.training(4, more=len(world[0]) + 30)
+    assert same == newer
+    assert job.uids() == before
+    assert [pod["metadata"]["name"] for pod in leaders()] != [name]
