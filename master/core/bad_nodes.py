@@ -19,8 +19,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from master.core import errors, status
+from master.core import status
 from master.core.events import PodSeen
+from master.core.spec import RETRYABLE_CODES
 from master.core.state import Member, State, seconds
 from wire.ids import MemberId
 from wire.messages import WorkerExit
@@ -47,7 +48,7 @@ def blamed(kind: str, member: Member | None, exit: WorkerExit | None = None) -> 
     if kind == "WorkerExited":
         return member.node if exit is not None and _is_of_the_machine(exit) else ""
     if kind == "MemberFailed":
-        by_code = member.exit_code is None or member.exit_code in errors.RETRYABLE_CODES
+        by_code = member.exit_code is None or member.exit_code in RETRYABLE_CODES
         return member.node if by_code and not member.out_of_memory else ""
     return member.node if kind in ("TrainerLost", "MemberSilent") else ""
 
@@ -55,7 +56,7 @@ def blamed(kind: str, member: Member | None, exit: WorkerExit | None = None) -> 
 def _is_of_the_machine(exit: WorkerExit) -> bool:
     if exit.out_of_memory:
         return False
-    if exit.signal is not None or exit.code in errors.RETRYABLE_CODES:
+    if exit.signal is not None or exit.code in RETRYABLE_CODES:
         return True
     return OF_THE_MACHINE.search(exit.error_message) is not None
 
@@ -63,11 +64,19 @@ def _is_of_the_machine(exit: WorkerExit) -> bool:
 # -- what follows -------------------------------------------------------------------------------------------------
 def avoided(state: State) -> tuple[str, ...]:
     """Nodes that a pod which is made now keeps off. O(faults + members)."""
-    incidents = _incidents(state)
-    if not incidents or max(incidents.values()) < INCIDENTS:
+    incidents, condemned = _incidents(state), {n for n, at in state.condemned.items() if at > state.now - WINDOW}
+    if not condemned and max(incidents.values(), default=0) < INCIDENTS:
         return ()
-    used = len(_used(state) | set(incidents))
-    return tuple(node for node in sorted(incidents) if _stands_out(node, incidents, used))
+    used = len(_used(state) | set(incidents) | condemned)
+    bad = {node for node in incidents if _stands_out(node, incidents, used)}
+    return tuple(sorted(bad | condemned)) if 2 * len(bad | condemned) <= used else tuple(sorted(bad))
+
+
+def condemn(state: State, node: str, why: str) -> None:
+    """The user's rule says so of this node. More than half of the nodes are never condemned."""
+    if node:
+        state.condemned[node] = state.now
+        look(state, why)
 
 
 def _incidents(state: State) -> Counter[str]:
@@ -93,13 +102,13 @@ def _stands_out(node: str, incidents: Counter[str], used: int) -> bool:
     return incidents[node] >= TIMES_THE_OTHERS * (incidents.total() - incidents[node]) / others
 
 
-def look(state: State) -> None:
+def look(state: State, why: str = "") -> None:
     """A fault was noted, or a pod is to be made: says which nodes are avoided from now on, and which not any more."""
     found = avoided(state)
     if found == state.avoiding:
         return
     for node in sorted(set(found) - set(state.avoiding)):
-        state.announce("NodeAvoided", f"New pods keep off node {node}: {_why(state, node)}.", warning=True)
+        state.announce("NodeAvoided", f"New pods keep off node {node}: {why or _why(state, node)}.", warning=True)
     for node in sorted(set(state.avoiding) - set(found)):
         state.announce("NodeTrusted", f"New pods may land on node {node} again: too little speaks against it now.")
     state.avoiding = found
@@ -127,6 +136,7 @@ def forgive(state: State, member_id: str) -> Member | None:
     if member is None or not member.unschedulable or not member.avoid or member.deleting or state.is_over:
         return None
     state.forgiven_at, state.avoiding = state.now, ()
+    state.condemned.clear()
     nodes = ", ".join(member.avoid)
     text = f"{member.id} finds no room off {nodes}: a bad node is better than none, so it is made anew without that."
     state.announce("NodeTrusted", text, member.id, warning=True)

@@ -24,8 +24,6 @@ SIGNALS = {
     1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
     10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 15: "SIGTERM",
 }  # fmt: skip
-RETRYABLE_CODES = frozenset({130, 134, 135, 137, 138, 139, 143})
-"""Ends from outside, or by a signal that a wrapper turned into a code: no statement about the script."""
 
 
 def is_effect(exit: WorkerExit) -> bool:
@@ -47,9 +45,8 @@ def is_port_clash_text(text: str) -> bool:
 
 
 def signature(exit: WorkerExit) -> str:
-    """Equal for equal errors; empty where the end says nothing about the script: a signal, or a code that stands for
-    one."""
-    if exit.signal is not None or exit.code in RETRYABLE_CODES:
+    """Equal for equal errors; empty for a signal."""
+    if exit.signal is not None:
         return ""
     if not exit.error_type:
         return f"exit code {exit.code}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from master.core import generations, out_of_memory, recovery, silence, standing, status
+from master.core import generations, recovery, replacing, silence, standing, status
 from master.core.state import GATHERING, REBUILDING, RUNNING, Member, Place, State, World, counted
 from wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
 
@@ -102,7 +102,7 @@ def _replay(state: State) -> None:
         member = state.members.get(member_id)
         if member is not None and not member.finished:
             recovery.exited(state, member, message)
-            out_of_memory.exited(state, member, message)
+            replacing.exited(state, member, message)
 
 
 def _adopt_member(state: State, world: World, member: Member) -> bool:

@@ -14,7 +14,8 @@ crash loop cannot hide there, because each generation has one term: it takes ano
 
 from __future__ import annotations
 
-from master.core import bad_nodes, budgets, ending, errors, generations, progress, standing, status
+from master.core import bad_nodes, budgets, ending, errors, generations, progress, rules, standing, status
+from master.core.spec import FAIL
 from master.core.state import (
     COMMITTING,
     REBUILDING,
@@ -167,7 +168,7 @@ def _failed(state: State, member: Member, generation: Generation, bad: list[Work
     first_rank = world.places[member.id].first_rank
     failures = [
         Failure(member.id, first_rank + end.local_rank, state.now - end.age, end, errors.is_effect(end),
-                errors.signature(end))
+                rules.signature(state.spec, end))
         for end in bad
     ]  # fmt: skip
     if any(not progress.made_no_step(state, end) for end in bad):
@@ -216,7 +217,11 @@ def _add(state: State, world: World, episode: Episode, failures: list[Failure]) 
 
 def _first(failures: list[Failure]) -> Failure:
     """The cause: the earliest that is no effect, else the earliest."""
-    return min(failures, key=lambda f: (f.is_effect, f.at, f.rank))
+    return min(failures, key=_earliest_cause)
+
+
+def _earliest_cause(failure: Failure) -> tuple[bool, float, int]:
+    return (failure.is_effect, failure.at, failure.rank)
 
 
 def _sentence(failure: Failure) -> str:
@@ -320,6 +325,10 @@ def settle(state: State) -> bool:
 def _judge(state: State, world: World, episode: Episode) -> bool:
     allowed = generations.max_restarts(state)
     cause = _first(episode.failures) if episode.failures else None
+    for failure in sorted(episode.failures, key=_earliest_cause):
+        action, why = rules.verdict(state.spec, failure.exit)
+        if action == FAIL:
+            return _fail_unless_explained(state, episode, failure, why)
     if cause is not None and _is_crash_loop(state, world, cause):
         count = state.same_error[1]
         _fail_with(state, cause, f"the same error ended {count} generations running, and none of them made a step")

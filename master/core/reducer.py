@@ -25,13 +25,13 @@ from master.core import (
     membership,
     nodes,
     orders,
-    out_of_memory,
     owning,
     pods,
     progress,
     rebuilding,
     recovery,
     refusals,
+    replacing,
     scaling,
     silence,
     spares,
@@ -265,7 +265,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
 # -- messages -----------------------------------------------------------------------------------------------------
 def _exited(state: State, member: Member, message: Exited) -> None:
     recovery.exited(state, member, message)
-    out_of_memory.exited(state, member, message)
+    replacing.exited(state, member, message)
 
 
 def _reported(state: State, member: Member, message: Report) -> None:

@@ -7,6 +7,18 @@ from dataclasses import dataclass
 from wire.ids import JobName, Role
 
 WORKER = Role("worker")
+RETRYABLE_CODES = frozenset({130, 134, 135, 137, 138, 139, 143})
+"""Ends from outside, or by a signal that a wrapper turned into a code: no statement about the script."""
+FAIL, RESTART, REPLACE, REPLACE_NODE = "fail", "restart", "replace", "replaceNode"
+"""What a rule may want done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rank that ends with one of these codes, as a shell says them: what is done about it."""
+
+    exit_codes: frozenset[int]
+    action: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,5 +59,8 @@ class JobSpec:
     """Failed pods a rank index that are left to be read; None: all, because the pods are not ours to delete."""
     max_memory: int | None = None
     """The most bytes that a container is given after it ran out of memory; None: no such end."""
+    retryable_codes: frozenset[int] = RETRYABLE_CODES
+    permanent_codes: frozenset[int] = frozenset()
+    rules: tuple[Rule, ...] = ()
     max_restarts_asked: bool = False
     """The user gave `max_restarts` to outrider: it wins over what an inner launcher (torchrun) asks for."""

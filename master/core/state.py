@@ -331,6 +331,8 @@ class State:
     """Bytes that the container of a rank index needs, where its template's were too few."""
     avoiding: tuple[str, ...] = ()
     """Nodes that new pods keep off."""
+    condemned: dict[str, float] = field(default_factory=dict)
+    """Nodes of which a rule of the user's said so, and when."""
     forgiven_at: float = float("-inf")
     """What speaks against a node and is older does not count: there was no room without it."""
     faults: list[Fault] = field(default_factory=list)

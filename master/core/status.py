@@ -213,6 +213,7 @@ def _saved(state: State) -> dict[str, object]:
         "failed_pods": {str(m): [kept.uid, kept.rank_index] for m, kept in sorted(state.failed_pods.items())},
         "memory": {str(index): needed for index, needed in sorted(state.memory.items())},
         "avoiding": list(state.avoiding),
+        "condemned": {node: at + offset for node, at in sorted(state.condemned.items())},
         "forgiven_at": None if state.forgiven_at == float("-inf") else state.forgiven_at + offset,
         "restarts": [state.restarts.used, state.restarts.since + offset],
         "same_error": list(state.same_error),
@@ -295,6 +296,7 @@ def _restore_replacements(state: State, saved: Mapping[str, Any]) -> None:
     }
     state.memory = {RankIndex(int(index)): int(needed) for index, needed in saved.get("memory", {}).items()}
     state.avoiding = tuple(saved.get("avoiding", ()))
+    state.condemned = {str(n): float(at) - state.unix_offset for n, at in saved.get("condemned", {}).items()}
     forgiven_at = saved.get("forgiven_at")
     state.forgiven_at = float("-inf") if forgiven_at is None else float(forgiven_at) - state.unix_offset
 

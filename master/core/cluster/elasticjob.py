@@ -25,7 +25,7 @@ from master.core.cluster.names import (
     SPARES,
     Document,
 )
-from master.core.spec import WORKER, JobSpec
+from master.core.spec import FAIL, REPLACE, REPLACE_NODE, RESTART, WORKER, JobSpec, Rule
 from wire.ids import JobName
 
 ROLES = ("worker", "chief", "ps", "evaluator", "master")
@@ -44,6 +44,8 @@ RECOVERY = {
 """Durations of `spec.recovery`, and what they are called in a JobSpec."""
 KEEP_FAILED_PODS = 3
 """As the definition of ElasticJob says: where no webhook and no default was there, it holds all the same."""
+NOT_FOLLOWED = {"logPattern": "a rule by log line", "nodeCondition": "a rule by a node's condition"}
+ACTIONS = (FAIL, RESTART, REPLACE, REPLACE_NODE)
 HANG = ("step", "init", "checkpoint", "eval")
 _COUNTS = {"nprocPerNode": 1, "nodeUnit": 1, "spares": 0, "maxRestarts": 0, "keepFailedPods": 0}
 _SIZES = ("replicas", "minReplicas", "maxReplicas")
@@ -92,10 +94,29 @@ def spec_of(job: Document) -> JobSpec:
     for field, name in RECOVERY.items():
         if (seconds := durations.parsed(recovery.get(field))) is not None:
             asked[name] = seconds
+    asked |= _of_exit_codes(recovery)
     return JobSpec(
         key_of(job), least, most, wanted,
         is_adopted=bool(spec.get("adopts")), max_restarts_asked="max_restarts" in asked, **asked,
     )  # fmt: skip
+
+
+def _of_exit_codes(recovery: Document) -> dict[str, Any]:
+    """What the core is told of `exitCodes`, and of those rules that it can follow."""
+    asked: dict[str, Any] = {}
+    codes = mapping(recovery.get("exitCodes"))
+    for field, name in (("retryable", "retryable_codes"), ("permanent", "permanent_codes")):
+        if codes.get(field) is not None:
+            asked[name] = _codes(codes[field])
+    rules = [mapping(rule) for rule in entries(recovery.get("rules"))]
+    if rules:
+        asked["rules"] = tuple(Rule(_codes(rule.get("exitCodes")), str(rule.get("action"))) for rule in rules
+                               if not any(rule.get(condition) for condition in NOT_FOLLOWED))  # fmt: skip
+    return asked
+
+
+def _codes(value: object) -> frozenset[int]:
+    return frozenset(code for code in map(whole, entries(value)) if code is not None)
 
 
 def _most_memory(job: Document, role: Document) -> int | None:
@@ -311,21 +332,22 @@ def _duration(path: str, value: object) -> Iterator[str]:
 
 
 def _verdicts(recovery: Document) -> Iterator[str]:
-    """What is to follow from exit codes and from log lines must say one thing, and be readable."""
+    """What is to follow from exit codes must say one thing."""
     codes = mapping(recovery.get("exitCodes"))
-    retryable, permanent = ({c for c in map(whole, entries(codes.get(k))) if c is not None} for k in
-                            ("retryable", "permanent"))  # fmt: skip
-    for code in sorted(retryable & permanent):
+    for code in sorted(_codes(codes.get("retryable")) & _codes(codes.get("permanent"))):
         yield f"spec.recovery.exitCodes.permanent: {code} is in retryable as well"
     for number, rule in enumerate(entries(recovery.get("rules"))):
-        path, conditions = f"spec.recovery.rules[{number}]", {"exitCodes", "logPattern", "nodeCondition"}
-        if not any(mapping(rule).get(condition) for condition in conditions):
-            yield f"{path}: it has no condition; give exitCodes, logPattern or nodeCondition"
-        if isinstance(pattern := mapping(rule).get("logPattern"), str):
-            try:
-                re.compile(pattern)
-            except (re.error, OverflowError, RecursionError) as error:
-                yield f"{path}.logPattern: {shown(pattern)} is no regular expression: {error}"
+        yield from _rule(f"spec.recovery.rules[{number}]", mapping(rule))
+
+
+def _rule(path: str, rule: Document) -> Iterator[str]:
+    if rule.get("action") not in ACTIONS:
+        yield f"{path}.action: {shown(rule.get('action'))} is none; there are {', '.join(ACTIONS)}"
+    conditions = [field for field in NOT_FOLLOWED if rule.get(field)]
+    for field in conditions:
+        yield f"{path}.{field}: {NOT_FOLLOWED[field]} is not followed yet; a rule may have exitCodes alone"
+    if not conditions and not rule.get("exitCodes"):
+        yield f"{path}: it has no condition; give exitCodes"
 
 
 def _scaling(spec: Document) -> Iterator[str]:

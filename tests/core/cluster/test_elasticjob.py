@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from master.core.cluster import durations, quantities
 from master.core.cluster.elasticjob import adopting, key_of, spec_of, validate, with_defaults
 from master.core.cluster.names import Document
-from master.core.spec import JobSpec
+from master.core.spec import JobSpec, Rule
 from tests.core.cluster.documents import job, template, worker
 from wire.ids import JobName
 
@@ -79,8 +79,12 @@ def test_a_plain_job_is_right() -> None:
         (job(recovery={"exitCodes": {"retryable": [1, 2], "permanent": [2]}}),
          "spec.recovery.exitCodes.permanent: 2 is in retryable as well"),
         (job(recovery={"rules": [{"action": "fail"}]}), "spec.recovery.rules[0]: it has no condition"),
-        (job(recovery={"rules": [{"action": "fail", "logPattern": "("}]}),
-         "spec.recovery.rules[0].logPattern: ( is no regular expression"),
+        (job(recovery={"rules": [{"action": "fail", "logPattern": "Xid"}]}),
+         "spec.recovery.rules[0].logPattern: a rule by log line is not followed yet; a rule may have exitCodes alone"),
+        (job(recovery={"rules": [{"action": "replace", "exitCodes": [3], "nodeCondition": "GpuLost"}]}),
+         "spec.recovery.rules[0].nodeCondition: a rule by a node's condition is not followed yet"),
+        (job(recovery={"rules": [{"action": "reboot", "exitCodes": [3]}]}),
+         "spec.recovery.rules[0].action: reboot is none; there are fail, restart, replace, replaceNode"),
         (job({"worker": worker(maxReplicas=4)}, scaling={"schedule": [{"cron": "0 8 * * *", "replicas": 8}]}),
          "spec.scaling.schedule[0].replicas: 8 is more than maxReplicas 4"),
         (job(name="a" * 52), "metadata.name: with '-worker-' and an id of up to 5 digits it has 65 characters"),
@@ -169,7 +173,31 @@ def test_defaults_are_made_once() -> None:
 
 # -- meaning ------------------------------------------------------------------------------------------------------
 def test_a_job_with_nothing_but_replicas_has_that_size() -> None:
-    assert spec_of(job()) == JobSpec(JobName("research/mnist"), 4, 4, 4)
+    assert spec_of(job()) == JobSpec(JobName("research/mnist"), 4, 4, 4, keep_failed_pods=3)
+
+
+def test_the_most_memory_is_the_users_else_a_multiple_of_the_templates() -> None:
+    asked = with_memory("1Gi", "2Gi")
+    assert spec_of(asked).max_memory == 32 * 2 * 2**30
+    assert spec_of(with_memory("1Gi")).max_memory is None
+    asked["spec"]["replicaSpecs"]["worker"]["maxMemory"] = "16Gi"
+    assert spec_of(asked).max_memory == 16 * 2**30
+
+
+def test_the_pods_of_another_owner_are_not_ours_to_delete_or_to_make_larger() -> None:
+    asked = with_memory("1Gi", "2Gi")
+    asked["spec"] |= {"adopts": {"apiVersion": "batch/v1", "kind": "Job", "name": "x"}, "keepFailedPods": 1}
+    assert (spec_of(asked).keep_failed_pods, spec_of(asked).max_memory) == (None, None)
+
+
+def test_exit_codes_and_rules_reach_the_core() -> None:
+    rules = [{"exitCodes": [3, 4], "action": "replace"}, {"exitCodes": [5], "action": "fail"}]
+    asked = job(recovery={"exitCodes": {"retryable": [7], "permanent": [2]}, "rules": rules})
+    assert validate(asked) == []
+    spec = spec_of(asked)
+    assert (spec.retryable_codes, spec.permanent_codes) == ({7}, {2})
+    assert spec.rules == (Rule(frozenset({3, 4}), "replace"), Rule(frozenset({5}), "fail"))
+    assert spec_of(job()).retryable_codes == {130, 134, 135, 137, 138, 139, 143}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,74 @@
+"""Ends of ranks that call for another pod, though theirs is well: the kernel killed one for its container's memory, or
+a rule of the user's says so.
+
+The template or launcher goes on, so nobody but its hooks can tell that a container was too small, and the same one
+would only run out again. Its member fails by our word: its container ends with 137, its pod stays to be read, and its
+replacement gets more memory (`memory`). Where the pod is another controller's, or has no limit of its own, the ranks
+begin again in place.
+"""
+
+from __future__ import annotations
+
+from master.core import bad_nodes, errors, giving_up, memory, pods, rules
+from master.core.spec import REPLACE, REPLACE_NODE
+from master.core.state import Member, State, World
+from wire.messages import Exited, WorkerExit
+
+
+def exited(state: State, member: Member, message: Exited) -> None:
+    """After `recovery` has made a fault of it."""
+    world = state.world
+    if state.is_over or world is None or world.generation != message.generation or member.id not in world.places:
+        return
+    for end in message.exits:
+        if member.id not in state.members or member.deleting:
+            return
+        action, why = rules.verdict(state.spec, end)
+        if action in (REPLACE, REPLACE_NODE):
+            _follow(state, member, action, f"{_sentence(world, member, end)}: {why}", errors.exit_code(end))
+        elif not action and end.out_of_memory:
+            _ran_out(state, member, _sentence(world, member, end))
+
+
+def _sentence(world: World, member: Member, end: WorkerExit) -> str:
+    rank = world.places[member.id].first_rank + end.local_rank
+    return f"Rank {rank} on {member.id} {errors.describe(end)}"
+
+
+# -- a rule of the user's -----------------------------------------------------------------------------------------
+def _follow(state: State, member: Member, action: str, reason: str, code: int) -> None:
+    if action == REPLACE_NODE:
+        bad_nodes.condemn(state, member.node, reason)
+    if state.spec.is_adopted:
+        giving_up.delete(state, member, f"{reason}; its controller makes another.")
+    else:
+        pods.fail(state, member, f"{reason}.", code)
+
+
+# -- memory -------------------------------------------------------------------------------------------------------
+def _ran_out(state: State, member: Member, what: str) -> None:
+    if memory.may_have_more(state, member):
+        member.out_of_memory = True
+        pods.fail(state, member, f"{what}; {memory.raised(state, member)}.", pods.KILLED)
+    elif memory.has_own_limit(member):
+        _advise(state, member)
+    else:
+        _begin_in_place(state, member)
+
+
+def _begin_in_place(state: State, member: Member) -> None:
+    if not member.node:
+        return  # a local job's: the sentence that the process was killed for memory says all there is
+    text = (
+        f"{member.id} has no memory limit (resources.limits.memory), so that its node {member.node} was short: its "
+        f"ranks begin again in place. With a limit it would be replaced by a pod with more."
+    )
+    state.announce("OutOfMemory", text, member.id, warning=True)
+
+
+def _advise(state: State, member: Member) -> None:
+    text = (
+        f"{member.id} has run out of {memory.shown(member)}: its ranks begin again in place. To give it more, "
+        f"{memory.raised(state, member)}."
+    )
+    state.announce("OutOfMemory", text, member.id, warning=True)
