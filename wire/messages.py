@@ -54,6 +54,15 @@ class RankProgress:
     samples: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """Another member of the same world, where its sidecar answers probes (UDP)."""
+
+    member: MemberId
+    address: str
+    port: int
+
+
 # -- sidecar to master ------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Hello:
@@ -83,6 +92,8 @@ class Hello:
     trainer_pid: int = 0
     ticket: str = ""
     """What the last Welcome brought."""
+    isolated: str = ""
+    """Why this member itself has stopped, or is stopping, the worker processes of `highest`: it was cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +235,13 @@ class Probed:
 
 
 @dataclass(frozen=True, slots=True)
+class Ping:
+    """Asks the master for a sign of life: no neighbour answers, and the link may be up and dead."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Answer to Ask, one of a kind per member. `body` is JSON."""
 
@@ -250,6 +268,12 @@ class Welcome:
     silent_after: float = 3.0
     ticket: str = ""
     """For the next Hello, in place of the token (a cluster): it costs the API server no question."""
+    neighbours: tuple[Neighbour, ...] = ()
+    """As in Start, for a sidecar that is younger than the generation that runs here; empty: nothing is said of them."""
+    stop_grace: float = 0.2
+    """This and the next two: as in Stop, for a member that is cut off and stops by itself."""
+    handler_grace: float = 10.0
+    save_grace: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +312,8 @@ class Start:
     saves: tuple[tuple[str, int], ...] = ()
     """The newest checkpoints (path, absolute step), at most 16: they tell the hooks which step a load resumes."""
     reason: str = ""
+    neighbours: tuple[Neighbour, ...] = ()
+    """At most 3 other members of this world: who reaches neither the master nor any of them is cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +360,13 @@ class Ask:
     what: str
 
 
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """Answer to Ping."""
+
+    number: int
+
+
 FromSidecar = (
     Hello
     | Ready
@@ -348,8 +381,9 @@ FromSidecar = (
     | TrainerExited
     | Leaving
     | Probed
+    | Ping
     | Answer
     | Acknowledged
 )
-FromMaster = Welcome | Refused | Start | Stop | Finish | Probe | Ask
+FromMaster = Welcome | Refused | Start | Stop | Finish | Probe | Ask | Pong
 Message = FromSidecar | FromMaster

@@ -7,7 +7,7 @@ very step in which the last survivor has stopped and is ready again: no timer st
 
 from __future__ import annotations
 
-from master.core import assignment, orders, standing, status
+from master.core import assignment, neighbours, orders, standing, status
 from master.core.state import COMMITTING, GATHERING, RUNNING, STOPPING, Member, Place, State, World, counted
 from wire.ids import NO_GENERATION, Generation, OrderId
 from wire.messages import Start, Stop
@@ -104,6 +104,7 @@ def _start(
             high_step=state.high_step,
             saves=saves,
             reason=reason,
+            neighbours=neighbours.of(state, world, member.id),
         )
 
     orders.give(state, member, make, reason)

@@ -8,13 +8,14 @@ without it, comes out at once.
 
 from __future__ import annotations
 
-from master.core import ending, generations, orders, recovery, silence, standing, status
+from master.core import ending, generations, neighbours, orders, recovery, silence, standing, status
 from master.core.actions import CloseSession, Send
 from master.core.state import GONE, REBUILDING, RUNNING, STOPPING, Member, State, World
 from wire.ids import NO_GENERATION, MemberId
 from wire.messages import (
     PROTOCOL_VERSION,
     Hello,
+    Neighbour,
     Ready,
     Refused,
     Report,
@@ -49,6 +50,7 @@ def greet(state: State, session: str, hello: Hello) -> None:
         ending.appeared(state, member)
         return
     _compare(state, member, hello)
+    member.isolated = hello.isolated
     orders.resend(state, member)
     standing.refresh(state, member)
 
@@ -96,15 +98,39 @@ def _bind(state: State, session: str, member: Member, hello: Hello) -> None:
     silence.heard(state, member)
     if first:
         silence.watch(state, member)
-    welcome = Welcome(state.term, report_every=REPORT_EVERY, silent_after=state.spec.silent_after)
-    state.act(Send(session, member.id, welcome, state.generation, f"{member.id} is connected."))
+    welcome(state, member, f"{member.id} is connected.")
+
+
+def welcome(state: State, member: Member, reason: str) -> None:
+    """What a sidecar must know of the job's policy, and again when that was edited."""
+    if member.session is None:
+        return
+    spec = state.spec
+    message = Welcome(
+        state.term,
+        report_every=REPORT_EVERY,
+        silent_after=spec.silent_after,
+        neighbours=_neighbours(state, member),
+        stop_grace=spec.stop_grace,
+        handler_grace=spec.handler_grace,
+        save_grace=spec.save_grace,
+    )
+    state.act(Send(member.session, member.id, message, state.generation, reason))
+
+
+def _neighbours(state: State, member: Member) -> tuple[Neighbour, ...]:
+    """For a sidecar that was restarted; the world's port and members are those that its Start named."""
+    world = _running_world(state, member)
+    return neighbours.of(state, world, member.id) if world is not None else ()
 
 
 def _compare(state: State, member: Member, hello: Hello) -> None:
     """Does the member run what it ought to?"""
     world = state.world
     own = world if world is not None and member.id in world.places and state.stage == RUNNING else None
-    if own is not None and hello.running == own.generation:
+    if hello.isolated and state.stage != REBUILDING:
+        _was_isolated(state, member, hello, own)
+    elif own is not None and hello.running == own.generation:
         own.started.add(member.id)
         state.deadlines.cancel(("confirm", member.id))
         orders.drop_starts(state, member, own.generation)
@@ -120,6 +146,20 @@ def _compare(state: State, member: Member, hello: Hello) -> None:
     elif own is None and hello.finished and state.stage != REBUILDING:
         reason = f"{member.id} had finished generation {hello.highest}, which is over."
         generations.stop_member(state, member, hello.highest, reason)
+    elif own is None and hello.highest >= member.told:
+        member.stopped = max(member.stopped, member.told)
+
+
+def _was_isolated(state: State, member: Member, hello: Hello, own: World | None) -> None:
+    """It had to take itself for lost. Where nobody else did, its world is over now, and at no cost: no rank failed."""
+    reason = f"{member.id} says: {hello.isolated}."
+    if own is not None and own.generation in (hello.running, hello.highest):
+        recovery.begin(state, "MemberIsolated", reason, member, free=True)
+        return
+    if hello.isolated != member.isolated:
+        state.announce("MemberIsolated", reason, member.id, warning=True)
+    if hello.running != NO_GENERATION:
+        stop_leftover(state, member)
     elif own is None and hello.highest >= member.told:
         member.stopped = max(member.stopped, member.told)
 

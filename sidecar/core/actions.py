@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wire.ids import NO_GENERATION, Generation, MemberId
-from wire.messages import FromSidecar, Start
+from wire.messages import FromSidecar, Neighbour, Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,16 @@ class ProbePeer:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeNeighbour:
+    """Look whether a neighbour answers within so many seconds; NeighbourProbed comes back."""
+
+    neighbour: Neighbour
+    seconds: float
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SweepProcesses:
     """Kill what is left of the member's processes (local: by the marker in their environment; in a pod the kubelet
     does it)."""
@@ -147,6 +157,7 @@ Action = (
     | ReadPages
     | SampleUsage
     | ProbePeer
+    | ProbeNeighbour
     | SweepProcesses
     | RefuseHook
     | Announce

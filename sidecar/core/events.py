@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sidecar.core.actions import Action
 from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
-from wire.messages import FromMaster, RankProgress, WorkerExit
+from wire.messages import FromMaster, Neighbour, RankProgress, WorkerExit
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +149,22 @@ class PeerProbed:
 
 
 @dataclass(frozen=True, slots=True)
+class NeighbourProbed:
+    """Answer to ProbeNeighbour."""
+
+    neighbour: Neighbour
+    reachable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourLeft:
+    """The sidecar that answered there has said that it goes: its silence means nothing from now on."""
+
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class Collected:
     """Answer to CollectFromWorkers, as JSON."""
 
@@ -203,6 +219,8 @@ Event = (
     | UsageSampled
     | PortFound
     | PeerProbed
+    | NeighbourProbed
+    | NeighbourLeft
     | Collected
     | TerminationAsked
     | LifelineLost

@@ -3,13 +3,12 @@
 Losing the master costs nothing: training goes on, and what was missed is said after the next Welcome. A master whose
 term is lower than one that has welcomed this member was paused and does not know that it is history: it is not obeyed.
 
-What a member does that reaches neither the master nor any peer is decided here, from `Link.down_since` and the peers'
-probes; a single machine has no such member, because master and peers are reached over its own loopback.
+A member that reaches no neighbour either is another matter: `isolation.py`.
 """
 
 from __future__ import annotations
 
-from sidecar.core import ending, telling
+from sidecar.core import ending, neighbourhood, telling
 from sidecar.core.actions import Action, Announce
 from sidecar.core.state import State
 from wire.messages import Refused, Welcome
@@ -51,6 +50,10 @@ def welcomed(state: State, welcome: Welcome, now: float) -> list[Action]:
     link.term, link.welcomed, link.hello_at = welcome.term, True, None
     link.ticket = welcome.ticket
     link.report_every = max(0.1, welcome.report_every)
+    link.silent_after = welcome.silent_after
+    link.graces = (welcome.stop_grace, welcome.handler_grace, welcome.save_grace)
+    if welcome.neighbours:
+        neighbourhood.told(state, welcome.neighbours, now)
     return telling.everything(state, now)
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from sidecar.core import ending, link, supervision, telling, trainer
+from sidecar.core import ending, isolation, link, neighbourhood, supervision, telling, trainer
 from sidecar.core.actions import (
     Action,
     Announce,
     CollectFromWorkers,
     FindPort,
+    ProbeNeighbour,
     ProbePeer,
     ReadPages,
     SampleUsage,
@@ -34,6 +35,8 @@ from sidecar.core.events import (
     MasterConnected,
     MasterDisconnected,
     MasterSaid,
+    NeighbourLeft,
+    NeighbourProbed,
     PagesRead,
     PeerProbed,
     PortFound,
@@ -49,7 +52,7 @@ from sidecar.core.events import (
 )
 from sidecar.core.state import State
 from wire.ids import MemberId, OrderId
-from wire.messages import Answer, Ask, Finish, FromMaster, Probe, Probed, Refused, Saved, Start, Stop, Welcome
+from wire.messages import Answer, Ask, Finish, FromMaster, Pong, Probe, Probed, Refused, Saved, Start, Stop, Welcome
 
 UNSURE = 10.0
 """Seconds after which a member that an earlier sidecar served, and where no hook speaks, is taken to hold no worker."""
@@ -63,8 +66,10 @@ def step(state: State, event: Event, now: float) -> list[Action]:
         case Began():
             return _began(state, event, now)
         case MasterSaid(message):
+            neighbourhood.heard(state, now)
             return _master_said(state, message, now)
         case MasterConnected():
+            neighbourhood.heard(state, now)
             return link.connected(state, now)
         case MasterDisconnected():
             return link.disconnected(state, now)
@@ -83,7 +88,8 @@ def step(state: State, event: Event, now: float) -> list[Action]:
         case Woke():
             return _woke(state, now)
         case Stalled():
-            return []  # nothing here is judged by the silence of others
+            neighbourhood.look_anew(state, now)
+            return []
         case _:
             return _trainer_said(state, event, now)
 
@@ -99,6 +105,8 @@ TrainerEvent = (
     | UsageSampled
     | PortFound
     | PeerProbed
+    | NeighbourProbed
+    | NeighbourLeft
     | Collected
 )
 
@@ -127,6 +135,10 @@ def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]
             return supervision.port_found(state, port)
         case PeerProbed(order, member, reachable):
             return _probed(state, order, member, reachable)
+        case NeighbourProbed(neighbour, reachable):
+            return neighbourhood.probed(state, neighbour, reachable, now)
+        case NeighbourLeft(address, port):
+            return neighbourhood.left(state, (address, port))
         case Collected(order, body):
             return telling.say(state, Answer(OrderId(order), body), "what was asked for was collected")
         case _:
@@ -159,6 +171,8 @@ def _master_said(state: State, message: FromMaster, now: float) -> list[Action]:
             return [ProbePeer(order, member, address, port, seconds, state.generation, reason)]
         case Ask():
             return _asked(state, message)
+        case Pong():
+            return []  # that it came is all that it says
         case _:
             assert_never(message)
 
@@ -189,6 +203,8 @@ def _action_failed(state: State, action: Action, error: str, now: float) -> list
             return supervision.workers_not_started(state, action.generation, error) if _is_ours(error) else []
         case ProbePeer():
             return _probed(state, action.order, action.member, False)
+        case ProbeNeighbour(neighbour):
+            return neighbourhood.probed(state, neighbour, False, now)
         case ReadPages():
             return []  # no page yet: the next look comes by itself
         case _:
@@ -228,6 +244,7 @@ def _deadlines(state: State) -> list[Deadline]:
         (state.link.report_at, telling.begin_report),
         (state.unsure_until, _sure),
         (state.port_at, _port_again),
+        (isolation.due(state), isolation.look),
         (work.start_by if work else None, supervision.start_took_too_long),
         (work.doubt_until if work else None, supervision.doubt_ended),
         (work.poll_at if work else None, _poll),

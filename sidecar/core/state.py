@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from sidecar.core.events import Began
 from wire.ids import NO_GENERATION, Generation, OrderId
-from wire.messages import RankProgress, Start, WorkerExit
+from wire.messages import Neighbour, RankProgress, Start, WorkerExit
 
 
 class Phase(StrEnum):
@@ -57,6 +57,10 @@ class Link:
     ticket: str = ""
     """From the last Welcome: any master takes it for some time instead of the token."""
     report_every: float = 1.0
+    silent_after: float = 3.0
+    """Seconds after which the master may take a member that it does not hear for lost."""
+    graces: tuple[float, float, float] = (0.2, 10.0, 60.0)
+    """Of a stop without the master's word: `grace`, `handler_grace` and `save_grace` of Stop."""
     hello_at: float | None = None
     report_at: float | None = None
     report_due: bool = False
@@ -131,6 +135,28 @@ class Ending:
     announced_grace_until: float = 0.0
 
 
+Place = tuple[str, int]
+"""Address and port of a sidecar's probes."""
+
+
+@dataclass(slots=True)
+class Neighbourhood:
+    """Who of the world is within reach, as far as this member has looked (`isolation.py`)."""
+
+    neighbours: tuple[Neighbour, ...] = ()
+    answered_at: dict[Place, float] = field(default_factory=dict)
+    left: set[Place] = field(default_factory=set)
+    """Those that said that they go."""
+    sign_at: float = 0.0
+    """The last sign of life of anybody: the master or a neighbour."""
+    unanswered: int = 0
+    """Looks around since then."""
+    looked_at: float = 0.0
+    look_at: float | None = None
+    turn: int = 0
+    """Whose turn it is to be asked."""
+
+
 @dataclass(slots=True)
 class State:
     """Before `Began` everything has its default."""
@@ -150,6 +176,9 @@ class State:
     """The highest generation ever heard of: lower ones are refused."""
     stopped: Generation = NO_GENERATION
     """The last generation of which everything is gone here: it cannot be started again."""
+    neighbourhood: Neighbourhood = field(default_factory=Neighbourhood)
+    isolated: str = ""
+    """Why this member has stopped its newest generation by itself."""
     stopped_step: int = 0
     stopped_at: float = 0.0
     stopped_killed: int = 0

@@ -7,7 +7,7 @@ told at once.
 
 from __future__ import annotations
 
-from sidecar.core import telling
+from sidecar.core import neighbourhood, telling
 from sidecar.core.actions import Action, Announce, FindPort, StartWorkers, StopWorkers, SweepProcesses
 from sidecar.core.state import NO_ORDER, Phase, State, Stopping, Work
 from sidecar.core.transitions import move
@@ -39,10 +39,11 @@ def start(state: State, order: Start, now: float) -> list[Action]:
     if refusal:
         return _refuse(state, order.order, order.generation, refusal)
     state.highest = order.generation
-    state.not_started = None
+    state.not_started, state.isolated = None, ""
     state.work = Work(order.generation, order, order.order, start_by=now + START_PATIENCE)
     move(state, "start ordered")
     state.port = 0  # a port that was offered once is not offered again
+    neighbourhood.told(state, order.neighbours, now)
     return [_rendezvous_line(order), *_order_start(state)]
 
 
@@ -130,7 +131,7 @@ def start_took_too_long(state: State, now: float) -> list[Action]:
     why = f"the template or launcher did not start generation {work.generation} within {START_PATIENCE:g} s"
     state.not_started = (work.generation, why)
     refusal = _refuse(state, work.start_order, work.generation, why)
-    return [*refusal, *_begin_stop(state, Stop(NO_ORDER, work.generation, reason=why), now)]
+    return [*refusal, *begin_stop(state, Stop(NO_ORDER, work.generation, reason=why), now)]
 
 
 # -- while it runs
@@ -226,10 +227,10 @@ def stop(state: State, order: Stop, now: float) -> list[Action]:
         state.stopped = max(state.stopped, order.generation)
         # the master takes a member that it told to stop for ready only when it says so again
         return [*answer, *find_port(state, "the next generation needs a port")]
-    return _begin_stop(state, order, now)
+    return begin_stop(state, order, now)
 
 
-def _begin_stop(state: State, order: Stop, now: float) -> list[Action]:
+def begin_stop(state: State, order: Stop, now: float) -> list[Action]:
     going_on = state.stopping
     orders = [] if going_on is None else going_on.orders
     if order.order and order.order not in orders:
@@ -250,7 +251,7 @@ def _begin_stop(state: State, order: Stop, now: float) -> list[Action]:
 
 def stop_what_should_be_gone(state: State, generation: Generation, now: float) -> list[Action]:
     why = f"worker processes of generation {state.generation} live, and {generation} was stopped here"
-    return _begin_stop(state, Stop(NO_ORDER, generation, reason=why), now)
+    return begin_stop(state, Stop(NO_ORDER, generation, reason=why), now)
 
 
 def order_stop(state: State, reason: str) -> list[Action]:

@@ -59,6 +59,7 @@ def hello(state: State, now: float) -> list[Action]:
         rung_reason=state.trainer.rung_reason if state.trainer else "",
         trainer_pid=state.trainer.pid if state.trainer else 0,
         ticket=state.link.ticket,
+        isolated=state.isolated,
     )
     return [Send(message, state.generation, f"{me.member} introduces itself")]
 

@@ -18,6 +18,7 @@ from sidecar.core.actions import (
     Exit,
     FindPort,
     FinishTrainer,
+    ProbeNeighbour,
     ProbePeer,
     ReadPages,
     RefuseHook,
@@ -27,7 +28,7 @@ from sidecar.core.actions import (
     StopWorkers,
     SweepProcesses,
 )
-from sidecar.core.events import Event, PagesRead, PeerProbed, PortFound, WorkerExited, WorkersStopped
+from sidecar.core.events import Event, NeighbourProbed, PagesRead, PeerProbed, PortFound, WorkerExited, WorkersStopped
 from sidecar.shell.hook_lines import Line
 from sidecar.shell.hooks_link import HooksLink
 from sidecar.shell.master_link import MasterLink
@@ -81,6 +82,8 @@ class SidecarEffects:
                 self.put(self.usage.sample(pids))
             case ProbePeer():
                 return self._probe(action)
+            case ProbeNeighbour():
+                return self._probe_neighbour(action)
             case SweepProcesses():
                 self._sweep(action)
             case Announce(kind, reason, generation, severity, detail):
@@ -88,6 +91,7 @@ class SidecarEffects:
                 announce(log, kind, reason, severity, shown)
             case Exit(exit_code, _, reason):
                 announce(log, "Exit", reason)
+                self.probes.say_farewell()
                 self.stop(exit_code)
             case _:
                 assert_never(action)
@@ -96,6 +100,10 @@ class SidecarEffects:
     async def _probe(self, probe: ProbePeer) -> None:
         reachable = await self.probes.reach(probe.address, probe.port, probe.seconds)
         self.put(PeerProbed(probe.order, probe.member, reachable))
+
+    async def _probe_neighbour(self, probe: ProbeNeighbour) -> None:
+        reachable = await self.probes.reach(probe.neighbour.address, probe.neighbour.port, probe.seconds)
+        self.put(NeighbourProbed(probe.neighbour, reachable))
 
     def _sweep(self, action: SweepProcesses) -> None:
         killed = self.trainers.sweep_trainer(action.trainer) if action.trainer else self.trainers.sweep_all()

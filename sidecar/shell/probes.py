@@ -1,38 +1,57 @@
 """Can members reach each other? A datagram and its echo, from sidecar to sidecar.
 
 It answers what the master cannot know from its own link: whether a silent member is gone, or only cut off from the
-master. The answer comes from the same loop that does all the rest, so a frozen sidecar does not answer. An answer is as
-long as its question, and carries its nonce: nobody can use it to send more than they sent, or answer for another.
+master; and to a member itself, whether it is cut off. The answer comes from the same loop that does all the rest, so a
+frozen sidecar does not answer. An answer is as long as its question, and carries its nonce: nobody can use it to send
+more than they sent, or answer for another. A sidecar that ends as it was told to says so to those that asked it last,
+with the nonce of their question: its silence then alarms nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
+from collections.abc import Callable
+from pathlib import Path
 from typing import cast
 
 QUESTION = b"outrider?"
 ANSWER = b"outrider!"
+FAREWELL = b"outrider."
 NONCE = 16
 ATTEMPTS = 3
+MOST_REMEMBERED = 64
+"""Askers, and places that were asked, each with the newest nonce."""
+
+Address = tuple[str, int]
 
 
 class Probes(asyncio.DatagramProtocol):
     """One UDP socket that answers and asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_farewell: Callable[[str, int], None]) -> None:
+        self._on_farewell = on_farewell
         self._transport: asyncio.DatagramTransport | None = None
         self._waiting: dict[bytes, asyncio.Future[None]] = {}
+        self._asked: dict[Address, bytes] = {}
+        self._askers: dict[Address, bytes] = {}
 
     @classmethod
-    async def open(cls, address: str) -> Probes:
-        """On any free port of this address, or of all where it is not an address of this machine."""
+    async def open(cls, address: str, memory: Path, on_farewell: Callable[[str, int], None]) -> Probes:
+        """On the port that `memory` names, where an earlier sidecar of this member had it: that is where others look
+        for it. Else on any free one, of all addresses where this is not one of this machine."""
         loop = asyncio.get_running_loop()
-        probes = cls()
-        try:
-            await loop.create_datagram_endpoint(lambda: probes, local_addr=(address, 0))
-        except OSError:
-            await loop.create_datagram_endpoint(lambda: probes, local_addr=("0.0.0.0", 0))
+        probes = cls(on_farewell)
+        for place in ((address, _remembered(memory)), (address, 0), ("0.0.0.0", 0)):
+            try:
+                await loop.create_datagram_endpoint(lambda: probes, local_addr=place)
+                break
+            except OSError:
+                if place == ("0.0.0.0", 0):
+                    raise
+        with contextlib.suppress(OSError):  # the next sidecar has another port then, which its Hello says
+            memory.write_text(str(probes.port))
         return probes
 
     @property
@@ -45,6 +64,7 @@ class Probes(asyncio.DatagramProtocol):
         assert self._transport is not None
         nonce = secrets.token_bytes(NONCE)
         answered = self._waiting[nonce] = asyncio.get_running_loop().create_future()
+        _remember(self._asked, (address, port), nonce)
         try:
             for _ in range(ATTEMPTS):
                 self._transport.sendto(QUESTION + nonce, (address, port))
@@ -54,6 +74,11 @@ class Probes(asyncio.DatagramProtocol):
             return False
         finally:
             del self._waiting[nonce]
+
+    def say_farewell(self) -> None:
+        if self._transport is not None:
+            for asker, nonce in self._askers.items():
+                self._transport.sendto(FAREWELL + nonce, asker)
 
     def close(self) -> None:
         if self._transport is not None:
@@ -66,11 +91,30 @@ class Probes(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: tuple[str | object, int]) -> None:
         if len(data) != len(QUESTION) + NONCE or self._transport is None:
             return
-        word, nonce = data[: len(QUESTION)], data[len(QUESTION) :]
+        word, nonce, sender = data[: len(QUESTION)], data[len(QUESTION) :], (str(addr[0]), addr[1])
         if word == QUESTION:
             self._transport.sendto(ANSWER + nonce, addr)
+            _remember(self._askers, sender, nonce)
         elif word == ANSWER and (waiting := self._waiting.get(nonce)) and not waiting.done():
             waiting.set_result(None)
+        elif word == FAREWELL and self._asked.get(sender) == nonce:
+            self._on_farewell(*sender)
 
     def error_received(self, exc: Exception) -> None:
         """A refused datagram is no answer, and is noticed by its absence."""
+
+
+def _remember(memory: dict[Address, bytes], address: Address, nonce: bytes) -> None:
+    memory.pop(address, None)
+    memory[address] = nonce
+    if len(memory) > MOST_REMEMBERED:
+        del memory[next(iter(memory))]
+
+
+def _remembered(memory: Path) -> int:
+    """0 where there is no port to be read."""
+    try:
+        port = int(memory.read_text())
+    except (OSError, ValueError):
+        return 0
+    return port if 0 < port < 65536 else 0

@@ -25,6 +25,7 @@ from sidecar.core.events import (
     Event,
     HookConnected,
     LifelineLost,
+    NeighbourLeft,
     Stalled,
     TerminationAsked,
     TrainerEnded,
@@ -85,7 +86,9 @@ async def serve(settings: Settings) -> int:
             trainers.watch(event.pid)
 
     hooks = HooksLink(settings.folder, settings.grace, put, lambda event: effects.enrich(event))
-    probes = await Probes.open(settings.address)
+    probes = await Probes.open(
+        settings.address, settings.folder / "probe-port", lambda address, port: put(NeighbourLeft(address, port))
+    )
     pump.put(_began(settings, probes.port, hooks.found_a_socket))
     master = MasterLink(settings.master, settings.master_key, put)
     pump.drain_before_judging(master.drain)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from master.core import assignment, generations, orders, recovery, scaling, status
+from master.core import assignment, generations, giving_up, orders, recovery, scaling, status
 from master.core import events as master_events
 from master.core import reducer as master
 from master.core.actions import DeletePod
@@ -114,7 +114,7 @@ def start_before_all_have_stopped() -> list[Swap]:
 
 def forget_to_reap() -> list[Swap]:
     """The sidecar says Stopped as soon as it has ordered the stop."""
-    real = supervision._begin_stop
+    real = supervision.begin_stop
 
     def begin_stop(state: Any, order: Any, now: float) -> Any:
         actions = real(state, order, now)
@@ -122,7 +122,7 @@ def forget_to_reap() -> list[Swap]:
             actions = [*actions, *supervision.workers_stopped(state, state.stopping.generation, 0, now)]
         return actions
 
-    return [(supervision, "_begin_stop", begin_stop)]
+    return [(supervision, "begin_stop", begin_stop)]
 
 
 def evict_on_disconnect_alone() -> list[Swap]:
@@ -137,6 +137,19 @@ def evict_on_disconnect_alone() -> list[Swap]:
             state.act(DeletePod(member.id, member.uid, 5.0, state.generation, "its connection broke"))
 
     return [(master.HANDLERS, master_events.SidecarDisconnected, disconnected)]
+
+
+def take_a_node_for_its_members() -> list[Swap]:
+    """What runs on a node that is not Ready is given up, whether it reports or not."""
+    real = master.HANDLERS[master_events.NodeSeen]
+
+    def seen(state: Any, event: Any) -> None:
+        real(state, event)
+        for member in [m for m in state.members.values() if m.node == event.node and not event.is_ready]:
+            if member.uid is not None and not member.deleting:
+                giving_up.delete(state, member, "its node is not Ready")
+
+    return [(master.HANDLERS, master_events.NodeSeen, seen)]
 
 
 def ignore_stalled() -> list[Swap]:
@@ -188,7 +201,8 @@ MUTANTS: dict[str, Callable[[], list[Swap]]] = {
     plant.__name__: plant
     for plant in (
         accept_a_stale_generation, forget_an_acknowledgement, double_a_rank, judge_before_draining,
-        do_not_repeat_an_order, start_before_all_have_stopped, forget_to_reap, evict_on_disconnect_alone,
+        take_a_node_for_its_members, do_not_repeat_an_order, start_before_all_have_stopped, forget_to_reap,
+        evict_on_disconnect_alone,
         ignore_stalled, reuse_the_old_port, charge_deletions, never_regrow, lose_the_saved_number,
     )
 }  # fmt: skip

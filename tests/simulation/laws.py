@@ -145,6 +145,10 @@ class Laws:
         reached = [p for p in peers if p not in cut_from and p in world.platform.pods]
         return bool(peers) and 2 * len(reached) >= len(peers)
 
+    # -- members that are cut off
+    def gave_up_by_itself(self, pod: Pod) -> None:
+        """No member that reaches the master or a neighbour ever stops for want of them."""
+
     # -- the member's processes
     def obeyed(self, sidecar: Sidecar, heard: Heard, action: Any) -> None:
         """Who has been welcomed by a master does nothing that an older one orders."""

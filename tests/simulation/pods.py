@@ -111,6 +111,11 @@ class Sidecar(Process):
                 self.post(told.UsageSampled(1.0, 100.0))
             case do.ProbePeer(order, member, address, _, seconds):
                 self._probe(order, member, address, seconds)
+            case do.ProbeNeighbour(neighbour, seconds):
+                reached = self.world.platform.answers(neighbour.address, self.pod.member)
+                time.after(0.002 if reached else seconds, self.post, told.NeighbourProbed(neighbour, reached))
+            case do.Announce(kind="Isolated"):
+                self.world.laws.gave_up_by_itself(self.pod)
             case do.SweepProcesses(trainer=pid):
                 if trainer is not None and pid in (0, trainer.pid):
                     time.after(0.01, trainer.die, 137)

@@ -11,7 +11,7 @@ from sidecar.core.invariants import check
 from sidecar.core.reducer import describe, next_deadline, step
 from sidecar.core.state import State
 from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
-from wire.messages import FromMaster, FromSidecar, Start, Stop, Welcome, WorkerExit
+from wire.messages import FromMaster, FromSidecar, Neighbour, Start, Stop, Welcome, WorkerExit
 
 FIRST, SECOND, THIRD = Generation(1, 1), Generation(1, 2), Generation(1, 3)
 A = TypeVar("A")
@@ -36,12 +36,22 @@ def template(
     return HookConnected(connection, what, pid, "T0", "all imports are done", 2, None, running, workers, can_start)
 
 
-def start(order: int, generation: Generation, high_step: int = 0) -> MasterSaid:
+def start(order: int, generation: Generation, high_step: int = 0, neighbours: tuple[Neighbour, ...] = ()) -> MasterSaid:
     world = {"group_rank": 0, "group_world_size": 2, "first_rank": 0, "nproc": 2, "world_size": 4}
     role = {"role": Role("worker"), "role_first_rank": 0, "role_world_size": 4, "rank_index": RankIndex(0)}
     count = generation.number - 1
     return MasterSaid(
-        Start(OrderId(order), generation, count, "10.0.0.1", 2000, **world, **role, high_step=high_step)  # type: ignore[arg-type]
+        Start(
+            OrderId(order),
+            generation,
+            count,
+            "10.0.0.1",
+            2000,
+            **world,
+            **role,
+            high_step=high_step,
+            neighbours=neighbours,
+        )  # type: ignore[arg-type]
     )
 
 
