@@ -1,4 +1,4 @@
-"""The master is killed, or frozen and thawed: training does not notice, and another one does what it did not live to do."""
+"""The master is killed, or frozen and thawed: training does not notice, and another one does what that could not."""
 
 from __future__ import annotations
 
