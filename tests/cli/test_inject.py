@@ -125,7 +125,7 @@ def test_explain_says_why_and_prints_no_yaml() -> None:
         "at /outrider",
         "  - added to the pod: init container outrider-hooks, container outrider-sidecar, volumes outrider and "
         "outrider-token, shareProcessNamespace",
-        "  - the pod stays BestEffort: our containers ask for nothing",
+        "  - the pod stays BestEffort: our containers have no requests and no limits",
         "  - what would stop it: no /bin/sh in the image train:1: then the container cannot start",
         "  - what would stop it: no Python from 3.8 on in the image train:1: then the command runs as without us",
         '  - the webhook does so only with the label outrider.dev/inject: "true" on the pod, or enabled on its '

@@ -17,14 +17,11 @@ from dataclasses import dataclass
 from master.core.cluster import injection_trainer as trainers
 from master.core.cluster.elasticjob import entries, mapping
 from master.core.cluster.injection_containers import (
-    BEST_EFFORT,
-    CPU,
-    GUARANTEED,
-    MEMORY,
     Place,
     Policy,
     hooks_container,
     quality_of,
+    resources_of,
     sidecar_container,
     volumes,
 )
@@ -45,6 +42,9 @@ from master.core.cluster.names import (
 
 __all__ = ["Injection", "Place", "Policy", "inject"]
 
+ANNOTATION_BYTES = 256 * 1024
+"""Of all names and values together: the API server stores no pod with more."""
+STATIC_POD = "kubernetes.io/config.mirror"
 _PID_1 = re.compile(r"\bkill\b[^;&|]*[ \"]1\b|/proc/1/")
 DEFAULT_LOGS_CONTAINER = "kubectl.kubernetes.io/default-logs-container"
 
@@ -62,18 +62,36 @@ class Injection:
 
 def inject(pod: Document, place: Place, policy: Policy) -> Injection:
     """`pod` may be the template of one too; it is not changed."""
-    if mapping(mapping(pod.get("metadata")).get("annotations")).get(INJECTED) is not None:
+    if _is_injected(pod):
         return Injection(pod, False, "", (f"annotation {INJECTED} is there: the pod is injected already",))
     refused = next(_reasons_against(pod, place), "")
     if refused:
-        return Injection(pod, False, refused, (f"the pod is passed through untouched: {refused}",))
+        return _passed_through(pod, refused)
     spec, annotations = pod["spec"], mapping(mapping(pod.get("metadata")).get("annotations"))
     chosen = trainers.chosen(spec["containers"], place, annotations)
     rung = trainers.rung_of(spec["containers"][chosen.index], place)
     new = deepcopy(pod)
     new["metadata"] = _metadata(mapping(new.get("metadata")), place, spec["containers"], chosen.index, rung)
+    if (size := _bytes(new["metadata"]["annotations"])) > ANNOTATION_BYTES:
+        return _passed_through(pod, f"with ours its annotations have {size} bytes, and {ANNOTATION_BYTES} are allowed")
     new["spec"] = _spec(new["spec"], place, policy, chosen.index)
     return Injection(new, True, "", tuple(_explained(spec, place, policy, chosen, rung)))
+
+
+def _is_injected(pod: Document) -> bool:
+    """By this version or another. The annotation alone, copied from a pod that was, is none."""
+    spec, notes = mapping(pod.get("spec")), mapping(mapping(pod.get("metadata")).get("annotations"))
+    containers = (*entries(spec.get("initContainers")), *entries(spec.get("containers")))
+    there = any(mapping(container).get("name") == SIDECAR_CONTAINER for container in containers)
+    return there and notes.get(INJECTED) is not None
+
+
+def _passed_through(pod: Document, refused: str) -> Injection:
+    return Injection(pod, False, refused, (f"the pod is passed through untouched: {refused}",))
+
+
+def _bytes(annotations: Document) -> int:
+    return sum(len(str(text).encode()) for entry in annotations.items() for text in entry)
 
 
 # -- what speaks against it ---------------------------------------------------------------------------------------
@@ -84,7 +102,9 @@ def _reasons_against(pod: Document, place: Place) -> Iterator[str]:
         yield "spec.containers: there is none"
         return
     yield from _malformed(spec)
-    if mapping(spec.get("os")).get("name") == "windows" or _selects_windows(spec):
+    if STATIC_POD in mapping(mapping(pod.get("metadata")).get("annotations")):
+        yield "it is a static pod: its kubelet runs it as a file says, whatever the API server is told"
+    if _is_windows(spec):
         yield "it is a Windows pod, and the hooks and the sidecar are for Linux"
     if spec.get("hostPID"):
         yield "spec.hostPID is true, and with the processes of the node in sight those of the pod cannot be shared"
@@ -110,22 +130,29 @@ def _malformed(spec: Document) -> Iterator[str]:
             path = f"spec.{kind}[{index}]"
             if not isinstance(container, dict):
                 yield f"{path}: it must be an object with name and image"
-                return
-            for field in ("command", "args", "env", "volumeMounts"):
-                if not isinstance(container.get(field) or [], list):
-                    yield f"{path}.{field}: it must be a list"
-                    return
-            for field in ("env", "volumeMounts"):
-                if not all(isinstance(entry, dict) for entry in entries(container.get(field))):
-                    yield f"{path}.{field}: each entry must be an object"
-                    return
+            elif not isinstance(container.get("name", ""), str):
+                yield f"{path}.name: it must be text"
+            else:
+                yield from _lists(path, container)
     if not all(isinstance(volume, dict) for volume in entries(spec.get("volumes"))):
         yield "spec.volumes: each entry must be an object"
 
 
-def _selects_windows(spec: Document) -> bool:
+def _lists(path: str, container: Document) -> Iterator[str]:
+    for field in ("command", "args", "env", "volumeMounts"):
+        if not isinstance(container.get(field) or [], list):
+            yield f"{path}.{field}: it must be a list"
+    for field, key in (("env", "name"), ("volumeMounts", "mountPath")):
+        for entry in entries(container.get(field)):
+            if not isinstance(entry, dict) or not isinstance(entry.get(key), str):
+                yield f"{path}.{field}: each entry must be an object with a {key} that is text"
+
+
+def _is_windows(spec: Document) -> bool:
     selector = mapping(spec.get("nodeSelector"))
-    return "windows" in (selector.get("kubernetes.io/os"), selector.get("beta.kubernetes.io/os"))
+    named = (mapping(spec.get("os")).get("name"), selector.get("kubernetes.io/os"),
+             selector.get("beta.kubernetes.io/os"))  # fmt: skip
+    return "windows" in named or bool(mapping(spec.get("securityContext")).get("windowsOptions"))
 
 
 def _taken(trainer: Document) -> Iterator[str]:
@@ -203,13 +230,10 @@ def _asked(place: Place) -> Iterator[str]:
 
 
 def _about_quality(spec: Document) -> str:
-    quality = quality_of(spec)
-    if quality == BEST_EFFORT or mapping(spec.get("resources")):
-        what = "ask for nothing"
-    else:
-        limit = "limits equal to them" if quality == GUARANTEED else "a memory limit equal to it"
-        what = f"request {CPU} of CPU and {MEMORY} of memory, with {limit}"
-    return f"the pod stays {quality}: our containers {what}"
+    quality, amounts = quality_of(spec), mapping(resources_of(spec).get("resources"))
+    said = [f"{what} {', '.join(f'{amount} of {name}' for name, amount in amounts[what].items())}"
+            for what in ("requests", "limits") if amounts.get(what)]  # fmt: skip
+    return f"the pod stays {quality}: our containers have {' and '.join(said) or 'no requests and no limits'}"
 
 
 def _what_would_stop_it(spec: Document, trainer: Document) -> Iterator[str]:

@@ -27,6 +27,13 @@ from master.core.cluster.names import (
 HOOKS = f"{MOUNT}/hooks"
 CPU, MEMORY = "100m", "96Mi"
 """Of the sidecar, and of the copy before it."""
+AS_ALL_OTHERS = (
+    ("cpu", "limits", "500m"),
+    ("ephemeral-storage", "requests", "16Mi"),
+    ("ephemeral-storage", "limits", "128Mi"),
+)
+"""A namespace may have a quota of these, and then takes no pod with a container that does not say them. Nothing of ours
+is written to a disk but its log, of which the kubelet keeps 50 MiB."""
 VOLUME_SIZE = "16Mi"
 """Memory of the pod: hooks 1 MB, stacks and logs are rings."""
 TOKEN_SECONDS = 3600
@@ -84,7 +91,7 @@ def hooks_container(spec: Document, policy: Policy) -> Document:
         "imagePullPolicy": policy.pull_policy,
         "command": ["cp", "-r", "/opt/outrider/hooks", f"{MOUNT}/"],
         "securityContext": _security(),
-        **_resources(spec),
+        **resources_of(spec),
         "volumeMounts": [mount()],
     }
 
@@ -98,7 +105,7 @@ def sidecar_container(spec: Document, place: Place, policy: Policy) -> Document:
         "command": ["outrider-sidecar"],
         "env": list(_variables(spec, place, policy)),
         "securityContext": _security(),
-        **_resources(spec),
+        **resources_of(spec),
         "volumeMounts": [mount(), {"name": TOKEN_VOLUME, "mountPath": TOKEN_MOUNT, "readOnly": True}],
     }
 
@@ -156,16 +163,29 @@ def _security() -> Document:
 
 
 # -- QoS ----------------------------------------------------------------------------------------------------------
-def _resources(spec: Document) -> Document:
-    """A CPU limit only where the class asks for one: it makes a restarted sidecar's start 1 s longer (docs/adr/0001).
-    Resources of the whole pod decide its class alone, and what its containers ask for must fit into them."""
+def resources_of(spec: Document) -> Document:
+    """Of each container of ours. A CPU limit only where the class asks for one, or all of the user's have one: it makes
+    a restarted sidecar's start 1 s longer (docs/adr/0001). Resources of the whole pod decide its class alone, and what
+    its containers ask for must fit into them."""
     quality = quality_of(spec)
-    if quality == BEST_EFFORT or mapping(spec.get("resources")):
+    if mapping(spec.get("resources")):
         return {}
-    amounts = {"cpu": CPU, "memory": MEMORY}
-    return {
-        "resources": {"requests": amounts, "limits": dict(amounts) if quality == GUARANTEED else {"memory": MEMORY}}
-    }
+    requests, limits = {"cpu": CPU, "memory": MEMORY}, {"memory": MEMORY}
+    if quality == BEST_EFFORT:
+        requests, limits = {}, {}
+    if quality == GUARANTEED:
+        limits = dict(requests)
+    found = {"requests": requests, "limits": limits}
+    for name, kind, amount in AS_ALL_OTHERS:
+        may_have = name not in COUNTED or quality == BURSTABLE
+        if may_have and _all_have(spec, kind, name):
+            found[kind][name] = amount
+    return {"resources": {kind: amounts for kind, amounts in found.items() if amounts}} if requests or limits else {}
+
+
+def _all_have(spec: Document, kind: str, name: str) -> bool:
+    containers = (*entries(spec.get("initContainers")), *entries(spec.get("containers")))
+    return all(name in mapping(mapping(mapping(each).get("resources")).get(kind)) for each in containers)
 
 
 def quality_of(spec: Document) -> str:

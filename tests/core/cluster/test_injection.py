@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cli import pod_yaml
 from master.core.cluster import owners
@@ -45,6 +42,10 @@ def place_of(pod: Document) -> Place:
 def pod_of(*containers: Document, **spec: Any) -> Document:
     main = {"name": "main", "image": "train:1", "command": ["python", "train.py"]}
     return {"metadata": {"name": "gpt-0"}, "spec": {"containers": list(containers) or [main], **spec}}
+
+
+def annotated(notes: Document) -> Document:
+    return {**pod_of(), "metadata": {"name": "gpt-0", "annotations": notes}}
 
 
 def main(**container: Any) -> Document:
@@ -123,6 +124,16 @@ def test_twice_is_once(name: str) -> None:
     assert inject(new, place_of(new), POLICY) == Injection(
         new, False, "", ("annotation outrider.dev/injected is there: the pod is injected already",)
     )
+
+
+def test_a_pod_that_another_version_has_injected_is_left_as_it_is() -> None:
+    new = injected(recorded("plain"))
+    new["metadata"]["annotations"]["outrider.dev/injected"] = "0.3"
+    assert inject(new, PLACE, replace(NATIVE, image="outrider/sidecar:9")).pod is new
+
+
+def test_an_annotation_that_was_copied_from_an_injected_pod_keeps_nobody_from_being_injected() -> None:
+    assert sidecar(injected(annotated({"outrider.dev/injected": "1"})))
 
 
 def test_the_launcher_is_put_before_the_users_command_as_it_stands() -> None:
@@ -293,9 +304,22 @@ def test_the_quality_of_a_pod_is_kept(containers: list[Document], quality: str) 
         new = injected(pod, PLACE, policy)
         assert quality_of(new["spec"]) == quality
         ours = [each.get("resources", {}) for each in (new["spec"]["initContainers"][0], sidecar(new))]
-        limits = [{**mine.get("limits", {})} for mine in ours]
-        assert all(("cpu" in limit) == (quality == "Guaranteed") for limit in limits)
-        assert all(("memory" in limit) == (quality != "BestEffort") for limit in limits)
+        all_limited = all("cpu" in each.get("limits", {}) for each in containers) and quality != "BestEffort"
+        assert all(("cpu" in mine.get("limits", {})) is all_limited for mine in ours)
+        assert all(("memory" in mine.get("limits", {})) is (quality != "BestEffort") for mine in ours)
+
+
+def test_what_a_quota_asks_of_every_container_ours_have_too() -> None:
+    asked = {"requests": {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi"},
+             "limits": {"cpu": "2", "memory": "1Gi", "ephemeral-storage": "1Gi"}}  # fmt: skip
+    new = injected(pod_of(main(command=["a"], resources=asked), initContainers=[main(resources=asked)]))
+    for mine in (new["spec"]["initContainers"][0], sidecar(new)):
+        assert {kind: set(amounts) for kind, amounts in mine["resources"].items()} == {
+            kind: set(amounts) for kind, amounts in asked.items()
+        }
+    assert quality_of(new["spec"]) == "Burstable"
+    new = injected(pod_of(main(command=["a"], resources=asked), initContainers=[main()]))
+    assert "cpu" not in sidecar(new)["resources"]["limits"]
 
 
 def test_what_is_asked_for_the_whole_pod_is_not_exceeded_by_our_containers() -> None:
@@ -314,6 +338,10 @@ def test_what_is_asked_for_the_whole_pod_is_not_exceeded_by_our_containers() -> 
         (pod_of(shareProcessNamespace=False), "spec.shareProcessNamespace is false"),
         (pod_of(os={"name": "windows"}), "it is a Windows pod"),
         (pod_of(nodeSelector={"kubernetes.io/os": "windows"}), "it is a Windows pod"),
+        (pod_of(securityContext={"windowsOptions": {"hostProcess": True}}), "it is a Windows pod"),
+        (annotated({"kubernetes.io/config.mirror": "x"}), "it is a static pod"),
+        (annotated({"notes": "x" * (256 * 1024 - 100)}), "bytes, and 262144 are allowed"),
+        (annotated({"notes": "é" * (128 * 1024 - 100)}), "bytes, and 262144 are allowed"),
         (pod_of(main(), {"name": "outrider-sidecar"}), "it has a container outrider-sidecar of its own"),
         (pod_of(initContainers=[{"name": "outrider-hooks"}]), "it has a container outrider-hooks of its own"),
         (pod_of(volumes=[{"name": "outrider"}]), "it has a volume outrider of its own"),
@@ -415,7 +443,8 @@ def test_the_explanation_of_an_indexed_job() -> None:
         "PYTHONPATH is the hooks and then what annotation outrider.dev/pythonpath says",
         "added to the pod: init container outrider-hooks, container outrider-sidecar, volumes outrider and "
         "outrider-token, shareProcessNamespace",
-        "the pod stays Guaranteed: our containers request 100m of CPU and 96Mi of memory, with limits equal to them",
+        "the pod stays Guaranteed: our containers have requests 100m of cpu, 96Mi of memory and limits 100m of cpu, "
+        "96Mi of memory",
         "what would stop it: an entrypoint of the image train:1 that is no Python, or one with -I, -E, -S",
         "restartPolicy is Never: where the template or launcher dies, the whole pod has failed and is replaced",
     )
@@ -429,62 +458,3 @@ def test_who_names_pid_1_is_told_whose_it_is(words: str, says: bool) -> None:
         hook = {"preStop": {"exec": {"command": exec_words}}}
         found = inject(pod_of(main(command=["python", "t.py"], lifecycle=hook)), PLACE, POLICY)
         assert any("pid 1" in sentence for sentence in found.explanation) is says
-
-
-# -- any pod ------------------------------------------------------------------------------------------------------
-TEXT = st.text("abc/:$() =1\n", max_size=6)
-NAMES = st.sampled_from(["A", "PYTHONPATH", "RANK", "OUTRIDER_NPROC", "OUTRIDER_ATOMIC_SAVE"])
-ENV = st.lists(
-    st.builds(lambda name, value: {"name": name, "value": value}, NAMES, TEXT)
-    | st.builds(lambda name: {"name": name, "valueFrom": SECRET}, NAMES),
-    max_size=4,
-)
-QUANTITIES = st.sampled_from(["1", "500m", "0", "1Gi", 1, 0.5])
-RESOURCES = st.dictionaries(
-    st.sampled_from(["limits", "requests"]), st.dictionaries(st.sampled_from(["cpu", "memory", "gpu"]), QUANTITIES)
-)
-CONTAINER = st.fixed_dictionaries(
-    {"image": st.just("i")},
-    optional={
-        "command": st.lists(st.sampled_from(["bash", "-c", "python", "torchrun x.py", "-m", "env"]), max_size=4),
-        "args": st.lists(TEXT, max_size=2),
-        "env": ENV,
-        "envFrom": st.just([{"secretRef": {"name": "s"}}]),
-        "resources": RESOURCES,
-        "volumeMounts": st.just([{"name": "data", "mountPath": "/data"}]),
-        "securityContext": st.just({"runAsUser": 0}),
-        "livenessProbe": st.just({"tcpSocket": {"port": 1}}),
-    },
-)
-
-
-@st.composite
-def pods(draw: st.DrawFn) -> Document:
-    containers = [{"name": f"c{n}", **each} for n, each in enumerate(draw(st.lists(CONTAINER, min_size=1, max_size=3)))]
-    init = [{"name": f"i{n}", **each} for n, each in enumerate(draw(st.lists(CONTAINER, max_size=2)))]
-    optional = {"initContainers": init} if init else {}
-    return {"metadata": {"name": "p"}, "spec": {"containers": containers, **optional}}
-
-
-@given(pods(), st.booleans(), st.sampled_from(["", "c0"]))
-def test_any_pod(pod: Document, native: bool, container: str) -> None:
-    before = json.dumps(pod)
-    place, policy = replace(PLACE, container=container, nproc=2), replace(POLICY, native_sidecar=native)
-    found = inject(pod, place, policy)
-    assert json.dumps(pod) == before
-    assert found.changed
-    again = inject(found.pod, place, policy)
-    assert (again.pod, again.changed, again.refused) == (found.pod, False, "")
-    old, new = pod["spec"]["containers"][0], trainer(found.pod)
-    untouched = set(old) - {"command", "env", "volumeMounts"}
-    assert {field: new[field] for field in untouched} == {field: old[field] for field in untouched}
-    assert set(new) - set(old) <= {"env", "volumeMounts"}
-    assert found.pod["spec"]["containers"][1 : len(pod["spec"]["containers"])] == pod["spec"]["containers"][1:]
-    assert quality_of(found.pod["spec"]) == quality_of(pod["spec"])
-    if old.get("command"):
-        assert new["command"] == [LAUNCH, *old["command"]]
-        assert new["env"][: len(old.get("env", []))] == old.get("env", [])
-    else:
-        assert [entry for entry in new["env"] if entry["name"] == "PYTHONPATH"][-1]["value"].startswith(
-            "/outrider/hooks"
-        )
