@@ -28,11 +28,9 @@ def seen(state: State, event: NodeSeen) -> None:
     if not event.is_ready:
         state.nodes[event.node] = event
     there = [m for _id, m in sorted(state.members.items()) if m.node == event.node]
-    if not there or state.is_over:
-        return
-    if event.is_ready:
-        if before is not None:
-            state.announce("NodeReady", f"Node {event.node} is Ready again.")
+    if event.is_ready and before is not None and not state.is_over:
+        state.announce("NodeReady", f"Node {event.node} is Ready again.")
+    if event.is_ready or not there or state.is_over:
         return
     if before is None or before.is_gone != event.is_gone:
         _tell(state, event, there)

@@ -74,8 +74,8 @@ def test_a_member_that_reports_from_a_node_that_is_not_ready_is_left_alone() -> 
 
 def test_a_node_without_members_of_the_job_is_nothing_to_it() -> None:
     play = running(2)
-    assert play.tell(NOT_READY) == []
     assert play.tell(READY) == []
+    assert play.tell(NOT_READY) == []
 
 
 def test_half_of_the_job_that_is_silent_on_a_node_that_is_not_ready_is_not_the_masters_own_silence() -> None:

@@ -6,12 +6,14 @@ Each file opens with the sentence that says what it proves. `pytest --rewrite` w
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from master.core.events import ScaleAsked
+from master.core.events import NodeSeen, PodSeen, ScaleAsked
 from tests.core.master.play import Play, job, running
+from wire.ids import Role
 from wire.messages import Leaving
 
 FOLDER = Path(__file__).parent / "transcripts"
@@ -102,6 +104,24 @@ def drained() -> Play:
     return play
 
 
+def stuck_on_a_frozen_node() -> Play:
+    play = running(2)
+    actor = play["worker-1"]
+    seen = PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, "running", node="node-2")
+    play.tell(seen)
+    _fresh(play)
+    play.stuck = {"worker-1"}
+    play.tell(NodeSeen("node-2", False, "Kubelet stopped posting node status"))
+    play.run(1)
+    ends_at = play.now + play.state.unix_offset + 10
+    why = "it was deleted with 10 s of grace"
+    play.tell(replace(seen, phase="terminating", reason=why, grace=10.0, ends_at=ends_at))
+    play.until_next(2)
+    play.until(lambda: actor.gone, 30)
+    play.tell(NodeSeen("node-2", True))
+    return play
+
+
 def crash_loop() -> Play:
     play = Play(job(2))
     play.until_running()
@@ -154,6 +174,8 @@ STORIES: dict[str, tuple[str, Callable[[], Play]]] = {
     "scaled_down": ("A job gets smaller at a checkpoint, and who is not needed is dismissed without a fault.",
                     scaled_down),
     "drained": ("A member that has to leave trains on until its replacement is ready.", drained),
+    "stuck_on_a_frozen_node": ("A pod that cannot go is replaced while it trains, and removed by force past its grace.",
+                               stuck_on_a_frozen_node),
     "crash_loop": ("The same error three generations running without a step ends the job with that error.", crash_loop),
     "import_error": ("All ranks failing at import the same way end the job at once.", import_error),
     "new_master": ("A new master adopts what runs; the next generation has its term and the next number.", new_master),
