@@ -20,6 +20,9 @@ _DOUBTFUL = re.compile(
 _ENDLESS = 1 << 20
 """Characters of a line: a command stays on one."""
 
+MOST_VALUES = 1_000_000
+"""In a document: far more than the API server stores of any object."""
+
 
 class _Loader(yaml.SafeLoader):
     pass
@@ -47,7 +50,28 @@ _Dumper.add_representer(str, _text)
 
 def read(stream: IO[str]) -> list[Any]:
     """All documents of a stream that are not empty. Raises yaml.YAMLError."""
-    return [document for document in yaml.load_all(stream, _Loader) if document is not None]
+    try:
+        documents = [document for document in yaml.load_all(stream, _Loader) if document is not None]
+        for document in documents:
+            if _count(document, {}) > MOST_VALUES:
+                raise yaml.YAMLError(f"with its anchors written out it has more than {MOST_VALUES} values")
+    except RecursionError as error:
+        raise yaml.YAMLError("it is nested too deeply") from error
+    return documents
+
+
+def _count(value: Any, counts: dict[int, int]) -> int:
+    """Values in it with every anchor written out, as they will be. `counts`: of what was counted before; 0 while it is
+    being counted."""
+    if not isinstance(value, dict | list):
+        return 1
+    if counts.setdefault(id(value), -1) == 0:
+        raise yaml.YAMLError("an anchor holds itself")
+    if counts[id(value)] < 0:
+        counts[id(value)] = 0
+        inner = value.values() if isinstance(value, dict) else value
+        counts[id(value)] = 1 + sum(_count(each, counts) for each in inner)
+    return counts[id(value)]
 
 
 def written(documents: Iterable[Any]) -> str:

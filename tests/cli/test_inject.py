@@ -25,6 +25,12 @@ POD = {
 }
 TEMPLATE = {"metadata": {"labels": {"app": "gpt"}}, "spec": POD["spec"]}
 KEY = "k" * 40
+BOMB = "".join(f"{name}: &{name} [{', '.join(['*' + before if before else 'x'] * 9)}]\n"
+               for before, name in zip(("", *"abcdefgh"), "abcdefghi", strict=True)) + "kind: Pod"  # fmt: skip
+COMMAND = (
+    "(sleep 1 &) && torchrun --nnodes=3:$WORKER_NUM --nproc_per_node=2 --max_restarts=3 --rdzv_conf pend_timeout=600 "
+    "train.py --epochs 5"
+)
 
 
 def outrider(*arguments: str, document: Any = None) -> Result:
@@ -68,6 +74,8 @@ def test_a_namespace_and_how_the_sidecar_comes_can_be_given() -> None:
         (owner("Job", template=TEMPLATE), ["template"], "research/gpt", "worker"),
         (owner("StatefulSet", template=TEMPLATE), ["template"], "research/gpt", "worker"),
         (owner("Deployment", template=TEMPLATE), ["template"], "research/gpt", "worker"),
+        (owner("DaemonSet", template=TEMPLATE), ["template"], "research/gpt", "worker"),
+        (owner("Rollout", template=TEMPLATE), ["template"], "research/gpt", "worker"),
         (owner("PyTorchJob", pytorchReplicaSpecs={"Master": {"template": TEMPLATE}}),
          ["pytorchReplicaSpecs", "Master", "template"], "research/gpt", "master"),
         (owner("ElasticJob", replicaSpecs={"Worker": {"template": TEMPLATE}}),
@@ -75,7 +83,7 @@ def test_a_namespace_and_how_the_sidecar_comes_can_be_given() -> None:
         (owner("JobSet", replicatedJobs=[{"name": "w", "template": {"spec": {"template": TEMPLATE}}}]),
          ["replicatedJobs", 0, "template", "spec", "template"], "research/gpt", "worker"),
     ],
-    ids=["Job", "StatefulSet", "Deployment", "PyTorchJob", "ElasticJob", "JobSet"],
+    ids=["Job", "StatefulSet", "Deployment", "DaemonSet", "Rollout", "PyTorchJob", "ElasticJob", "JobSet"],
 )  # fmt: skip
 def test_the_pod_templates_of_a_job_are_injected(document: Any, path: list[Any], job: str, role: str) -> None:
     made = read(outrider("-f", "-", document=document))[0]
@@ -93,6 +101,24 @@ def test_a_member_of_an_elasticjob_has_the_id_that_the_master_gives_it() -> None
     spec = read(outrider("-f", "-", document=document))[0]["spec"]["replicaSpecs"]["worker"]["template"]["spec"]
     path = {"fieldRef": {"fieldPath": "metadata.labels['outrider.dev/member']"}}
     assert told(spec["containers"][1])["OUTRIDER_MEMBER"] == path
+
+
+def test_a_torchrun_inside_bash_is_seen_as_one_and_kept_as_it_stands() -> None:
+    container = {"name": "main", "image": "train:1", "command": ["bash", "-c", COMMAND]}
+    template = {"spec": {"containers": [container]}}
+    document = owner("ElasticJob", replicaSpecs={"worker": {"replicas": 4, "minReplicas": 3, "template": template}})
+    made = read(outrider("-f", "-", document=document))[0]["spec"]["replicaSpecs"]["worker"]["template"]
+    assert made["spec"]["containers"][0]["command"] == ["/outrider/hooks/outrider-launch", "bash", "-c", COMMAND]
+    explained = outrider("-f", "-", "--explain", document=document)
+    assert (
+        "  - the rung aimed at is T0: torchrun inside bash -c is taken over, and its script becomes the template\n"
+    ) in explained.stdout
+
+
+def test_lines_that_end_as_on_windows_are_read_as_kubectl_reads_them() -> None:
+    text = pod_yaml.written([POD])
+    assert read(outrider("-f", "-", document=text.replace("\n", "\r\n"))) == read(outrider("-f", "-", document=text))
+    assert read(outrider("-f", "-", document="\ufeff" + text)) == read(outrider("-f", "-", document=text))
 
 
 def test_what_has_no_pods_is_printed_as_it_is() -> None:
@@ -145,6 +171,9 @@ def test_who_asks_by_a_label_needs_none() -> None:
         ({"spec": {**POD["spec"], "hostPID": True}}, "spec.hostPID is true"),
         ({"metadata": {"name": "gpt-0", "labels": {"outrider.dev/inject": "false"}}},
          'its label outrider.dev/inject is "false"'),
+        ({"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": TEMPLATE}}}},
+         "each Job that it makes is a job of its own"),
+        ({"kind": "PodTemplate", "template": TEMPLATE, "spec": None}, "whoever makes pods of it names their job"),
     ],
 )  # fmt: skip
 def test_a_pod_that_is_passed_through_comes_out_as_it_went_in(changes: dict[str, Any], reason: str) -> None:
@@ -152,7 +181,7 @@ def test_a_pod_that_is_passed_through_comes_out_as_it_went_in(changes: dict[str,
     result = outrider("-f", "-", document=document)
     assert result.exit_code == 1
     assert pod_yaml.read(io.StringIO(result.stdout)) == [document]
-    assert result.stderr.startswith(f"outrider: Pod gpt-0 is passed through: {reason}")
+    assert result.stderr.startswith(f"outrider: {document['kind']} gpt-0 is passed through: {reason}")
     explained = outrider("-f", "-", "--explain", document=document)
     assert explained.exit_code == 1
     assert f"  - the pod is passed through untouched: {reason}" in explained.stdout
@@ -169,6 +198,15 @@ def test_a_pod_that_is_passed_through_comes_out_as_it_went_in(changes: dict[str,
         ({"kind": "CronJob", "spec": {}}, "there is no pod and no pod template in it, only CronJob"),
         ({**POD, "metadata": {"name": "gpt-0", "annotations": {"outrider.dev/min": "two"}}},
          "Pod gpt-0: annotation outrider.dev/min: 'two' must be a whole number from 1"),
+        ({**POD, "metadata": {"name": "gpt-0", "labels": {"outrider.dev/inject": True}}},
+         "Pod gpt-0: metadata.labels: outrider.dev/inject is true, and must be text, in quotes"),
+        (owner("Job", template={"metadata": {"annotations": {"outrider.dev/min": 2}}, "spec": POD["spec"]}),
+         "Job gpt: metadata.annotations: outrider.dev/min is 2, and must be text, in quotes"),
+        ("[" * 10_000, "<stdin> is no YAML: it is nested too deeply"),
+        ("{kind: Pod, metadata: &m {name: p, x: *m}}", "<stdin> is no YAML: an anchor holds itself"),
+        (BOMB, "<stdin> is no YAML: with its anchors written out it has more than 1000000 values"),
+        ("a\0b", "<stdin> is no YAML: unacceptable character #x0000"),
+        ("kind: Pod\nspec:\n\tcontainers: []", "<stdin> is no YAML: while scanning for the next token found character"),
         ({**owner("Job", template=TEMPLATE), "metadata": {"generateName": "gpt-"}},
          "Job: metadata.name is missing, and what generateName makes of it is not known"),
     ],

@@ -40,7 +40,7 @@ from master.core.cluster.names import (
     Document,
 )
 
-__all__ = ["Injection", "Place", "Policy", "inject"]
+__all__ = ["Injection", "Place", "Policy", "inject", "passed_through"]
 
 ANNOTATION_BYTES = 256 * 1024
 """Of all names and values together: the API server stores no pod with more."""
@@ -66,14 +66,14 @@ def inject(pod: Document, place: Place, policy: Policy) -> Injection:
         return Injection(pod, False, "", (f"annotation {INJECTED} is there: the pod is injected already",))
     refused = next(_reasons_against(pod, place), "")
     if refused:
-        return _passed_through(pod, refused)
+        return passed_through(pod, refused)
     spec, annotations = pod["spec"], mapping(mapping(pod.get("metadata")).get("annotations"))
     chosen = trainers.chosen(spec["containers"], place, annotations)
     rung = trainers.rung_of(spec["containers"][chosen.index], place)
     new = deepcopy(pod)
     new["metadata"] = _metadata(mapping(new.get("metadata")), place, spec["containers"], chosen.index, rung)
     if (size := _bytes(new["metadata"]["annotations"])) > ANNOTATION_BYTES:
-        return _passed_through(pod, f"with ours its annotations have {size} bytes, and {ANNOTATION_BYTES} are allowed")
+        return passed_through(pod, f"with ours its annotations have {size} bytes, and {ANNOTATION_BYTES} are allowed")
     new["spec"] = _spec(new["spec"], place, policy, chosen.index)
     return Injection(new, True, "", tuple(_explained(spec, place, policy, chosen, rung)))
 
@@ -86,7 +86,8 @@ def _is_injected(pod: Document) -> bool:
     return there and notes.get(INJECTED) is not None
 
 
-def _passed_through(pod: Document, refused: str) -> Injection:
+def passed_through(pod: Document, refused: str) -> Injection:
+    """Untouched, with the reason."""
     return Injection(pod, False, refused, (f"the pod is passed through untouched: {refused}",))
 
 

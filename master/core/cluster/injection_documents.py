@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
 from master.core.cluster import owners
 from master.core.cluster.elasticjob import entries, mapping
-from master.core.cluster.injection import Injection, Policy, inject
+from master.core.cluster.injection import Injection, Policy, inject, passed_through
 from master.core.cluster.names import INJECT, Document
 from master.core.cluster.owners_templates import Template, templates_of
 
@@ -38,16 +39,29 @@ def inject_all(document: Document, namespace: str, policy: Policy) -> tuple[Docu
 
 def _injected(template: Template, namespace: str, policy: Policy) -> Injected:
     pod = template.stand_in()
+    _check_texts(template.where, mapping(pod.get("metadata")))
     labels = mapping(mapping(pod.get("metadata")).get("labels"))
     asks = owners.is_asked_for(labels, {}) or template.is_ours
+    refused, place = template.unknown, None
     try:
-        place = owners.place_of(pod, namespace, ASKED)
+        if not refused:
+            place = owners.place_of(pod, namespace, ASKED)
     except ValueError as error:
         raise ValueError(f"{template.where}: {error}") from error
     if place is None:
-        refused = f'its label {INJECT} is "false"'
-        untouched = Injection(template.holder, False, refused, (f"the pod is passed through untouched: {refused}",))
-        return Injected(template.where, untouched, asks)
+        return Injected(
+            template.where, passed_through(template.holder, refused or f'its label {INJECT} is "false"'), asks
+        )
     injection = inject(template.holder, replace(place, member_path=template.member_path), policy)
     template.holder.update(injection.pod)
     return Injected(template.where, injection, asks)
+
+
+def _check_texts(where: str, metadata: Document) -> None:
+    """The API server refuses a label that is written true where "true" is meant. Raises ValueError."""
+    for kind in ("labels", "annotations"):
+        for name, value in mapping(metadata.get(kind)).items():
+            if value is not None and not (isinstance(name, str) and isinstance(value, str)):
+                raise ValueError(
+                    f"{where}: metadata.{kind}: {name} is {json.dumps(value)}, and must be text, in quotes"
+                )

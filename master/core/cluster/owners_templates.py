@@ -10,7 +10,12 @@ from master.core.cluster.names import JOB, KIND, MEMBER, ROLE, Document
 
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 REPLICA_TYPE = "training.kubeflow.org/replica-type"
-WITH_TEMPLATE = ("Job", "StatefulSet", "Deployment", "ReplicaSet")
+WITH_TEMPLATE = ("Job", "StatefulSet", "Deployment", "ReplicaSet", "DaemonSet", "ReplicationController")
+NAMED_LATER = {
+    "CronJob": "each Job that it makes is a job of its own, named when it is made: only the webhook can inject them",
+    "PodTemplate": "whoever makes pods of it names their job: only the webhook can inject them",
+}
+"""Kinds whose pods' job has no name yet, and why nothing can be written into their templates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,8 @@ class Template:
     owner: Document | None = None
     member_path: str = "metadata.name"
     """Of a pod: where its member's id stands."""
+    unknown: str = ""
+    """Why its pods cannot be injected before they are made; empty where they can."""
 
     @property
     def is_ours(self) -> bool:
@@ -64,8 +71,9 @@ def templates_of(document: Document) -> Iterator[Template]:
 
 
 def _found(kind: str, name: str, spec: Document, where: str, owner: Document) -> Iterator[Template]:
-    if kind in WITH_TEMPLATE:
-        yield Template(where, mapping(spec.get("template")), owner=owner)
+    if kind in NAMED_LATER:
+        of_job = mapping(mapping(mapping(spec.get("jobTemplate")).get("spec")).get("template"))
+        yield Template(where, of_job or mapping(owner.get("template")), owner=owner, unknown=NAMED_LATER[kind])
     elif kind == "JobSet":
         for job in map(mapping, entries(spec.get("replicatedJobs"))):
             template = mapping(mapping(mapping(job.get("template")).get("spec")).get("template"))
@@ -75,10 +83,14 @@ def _found(kind: str, name: str, spec: Document, where: str, owner: Document) ->
             labels = {JOB: name, ROLE: str(role).lower()}
             path = f"metadata.labels['{MEMBER}']"
             yield Template(f"{where}, {role}", mapping(mapping(value).get("template")), labels, owner, path)
-    else:
-        for role, value in replica_specs(spec).items():
+    elif by_role := replica_specs(spec):
+        for role, value in by_role.items():
             labels = {REPLICA_TYPE: str(role).lower()}
             yield Template(f"{where}, {role}", mapping(mapping(value).get("template")), labels, owner)
+    else:  # a Job, a StatefulSet, a DaemonSet, or any other controller that keeps its template where they do
+        template = mapping(spec.get("template"))
+        if kind in WITH_TEMPLATE or entries(mapping(template.get("spec")).get("containers")):
+            yield Template(where, template, owner=owner)
 
 
 def replica_specs(spec: Document) -> Document:
