@@ -14,7 +14,7 @@ from master.core import assignment, generations, giving_up, orders, recovery, sc
 from master.core import events as master_events
 from master.core import reducer as master
 from master.core.actions import DeletePod
-from sidecar.core import link, supervision
+from sidecar.core import link, neighbourhood, supervision
 
 Swap = tuple[Any, str | type, Any]
 
@@ -197,6 +197,25 @@ def lose_the_saved_number() -> list[Swap]:
     return [(status, "restore", restore)]
 
 
+def train_on_when_cut_off() -> list[Swap]:
+    """A member that reaches nobody never stops."""
+    return [(neighbourhood, "is_cut_off", lambda _state, _now: False)]
+
+
+def stop_when_the_master_is_gone() -> list[Swap]:
+    """A neighbour that answers is no sign of life."""
+    real = neighbourhood.probed
+
+    def probed(state: Any, neighbour: Any, reachable: bool, now: float) -> Any:
+        around = state.neighbourhood
+        kept = around.sign_at, around.unanswered
+        found = real(state, neighbour, reachable, now)
+        around.sign_at, around.unanswered = kept
+        return found
+
+    return [(neighbourhood, "probed", probed)]
+
+
 MUTANTS: dict[str, Callable[[], list[Swap]]] = {
     plant.__name__: plant
     for plant in (
@@ -204,6 +223,7 @@ MUTANTS: dict[str, Callable[[], list[Swap]]] = {
         take_a_node_for_its_members, do_not_repeat_an_order, start_before_all_have_stopped, forget_to_reap,
         evict_on_disconnect_alone,
         ignore_stalled, reuse_the_old_port, charge_deletions, never_regrow, lose_the_saved_number,
+        train_on_when_cut_off, stop_when_the_master_is_gone,
     )
 }  # fmt: skip
 QUICK = ("double_a_rank", "forget_to_reap", "reuse_the_old_port")

@@ -26,7 +26,7 @@ class Faults:
             (3, self.pause_master), (2, self.supersede), (2, self.cut_member), (2, self.cut_pair), (2, self.cut_split),
             (2, self.stall_link), (3, self.reset_link), (1, self.evict), (1, self.no_room), (1, self.scale),
             (1, self.restart), (1, self.jump), (1, self.platform_fails), (1, self.cut_platform), (1, self.port_clash),
-            (2, self.silent_then_deaf), (3, self.freeze_node), (1, self.hold_pod),
+            (2, self.silent_then_deaf), (3, self.freeze_node), (1, self.hold_pod), (1, self.run_out_of_memory),
         ]  # fmt: skip
         world.time.after(self.rng.uniform(0, 15), self._next)
 
@@ -56,6 +56,13 @@ class Faults:
                 pod.trainer.kill(worker, self.rng.choice((6, 9, 11)))
             else:
                 pod.trainer.fail(worker, 1, "RuntimeError", f"bad luck {self.rng.randint(1, 9)}")
+
+    def run_out_of_memory(self, _seconds: float) -> None:
+        pod = self._pod()
+        workers = [w for w in pod.trainer.workers.values() if w.alive] if pod is not None and pod.trainer else []
+        if pod is not None and pod.trainer is not None and workers:
+            self.world.out_of_memory += 1
+            pod.trainer.kill(self.rng.choice(workers), 9, out_of_memory=True)
 
     def kill_two(self, seconds: float) -> None:
         self.kill_worker(seconds)

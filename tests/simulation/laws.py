@@ -69,6 +69,8 @@ class Laws:
         pod = world.platform.pods.get(action.member)
         if pod is None or pod.uid != action.uid or pod.deleting or pod.is_stray:
             return
+        if action.member in master.state.failed_pods:  # it ran out of memory, and its place is another's
+            return
         world.pods_given_up += 1
         if world.stop_asked or world.ended_with is not None or world.script_done or master.state.is_over:
             return
@@ -144,10 +146,6 @@ class Laws:
         peers += [m for m, at in world.platform.gone_at.items() if at > world.time.now - window]
         reached = [p for p in peers if p not in cut_from and p in world.platform.pods]
         return bool(peers) and 2 * len(reached) >= len(peers)
-
-    # -- members that are cut off
-    def gave_up_by_itself(self, pod: Pod) -> None:
-        """No member that reaches the master or a neighbour ever stops for want of them."""
 
     # -- the member's processes
     def obeyed(self, sidecar: Sidecar, heard: Heard, action: Any) -> None:

@@ -19,6 +19,7 @@ from tests.simulation.nodes import Nodes
 from tests.simulation.processes import Process
 from tests.simulation.trainer import Trainer
 from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
+from wire.messages import Welcome
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -50,6 +51,7 @@ class Sidecar(Process):
         self.pod = pod
         self.link: Link | None = None
         self.newest_term = 0
+        self.neighbours: tuple[Any, ...] = ()
         spec = self.world.scenario.spec
         self.post(
             told.Began(spec.name, pod.member, pod.uid, pod.role, pod.rank_index, "token", pod.address, 4000, spec.nproc,
@@ -73,6 +75,8 @@ class Sidecar(Process):
 
     def hear(self, link: Link, message: Any) -> None:
         if link is self.link:
+            if isinstance(message, Welcome) and message.neighbours and message.term >= self.newest_term:
+                self.world.isolation.told(self, message.neighbours)
             self.post(Heard(message, link.master.term))
 
     def lost_link(self, link: Link) -> None:
@@ -93,6 +97,7 @@ class Sidecar(Process):
                     self.link.send(True, message)
             case do.StartWorkers(connection, start):
                 self.world.laws.start_ordered(self.pod, start)
+                self.world.isolation.told(self, start.neighbours)
                 if self._reach(trainer, connection, action):
                     trainer.order("start", start)
             case do.StopWorkers(connection, generation, grace, handler_grace, save_grace):
@@ -115,7 +120,7 @@ class Sidecar(Process):
                 reached = self.world.platform.answers(neighbour.address, self.pod.member)
                 time.after(0.002 if reached else seconds, self.post, told.NeighbourProbed(neighbour, reached))
             case do.Announce(kind="Isolated"):
-                self.world.laws.gave_up_by_itself(self.pod)
+                self.world.isolation.stopped(self.pod, self)
             case do.SweepProcesses(trainer=pid):
                 if trainer is not None and pid in (0, trainer.pid):
                     time.after(0.01, trainer.die, 137)
@@ -147,6 +152,7 @@ class Pod:
         self.phase, self.reason = "pending", ""
         self.unschedulable = False
         self.exit_code: int | None = None
+        self.memory_limit = 0
         self.sidecar: Sidecar | None = None
         self.trainer: Trainer | None = None
         self.trainer_paused = False
@@ -166,7 +172,7 @@ class Pod:
 
     def seen(self) -> PodSeen:
         pod = PodSeen(self.member, self.uid, self.role, self.rank_index, self.phase, self.reason, self.unschedulable,
-                      self.exit_code, self.node)  # fmt: skip
+                      self.exit_code, self.node, memory_limit=self.memory_limit)  # fmt: skip
         if self.deleting:
             pod = replace(pod, phase="terminating", reason="Deleted", grace=self.grace, ends_at=UNIX + self.ends_at)
         return pod
@@ -335,6 +341,7 @@ class Platform:
             self.tell(master, self.pods[action.member].seen())
             return
         pod = Pod(self.world, action.member, action.role, action.rank_index)
+        pod.memory_limit = max(action.memory_limit, self.world.scenario.memory_limit)
         self.world.laws.created(master, pod, action)
         self.ever.add(action.member)
         self.pods[action.member] = pod

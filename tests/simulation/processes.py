@@ -27,6 +27,7 @@ class Process:
         self.event: Any = None
         """What the actions that are performed now follow from."""
         self.paused_at: float | None = None
+        self.stalled_at = 0.0
         self._pauses = 0
         self._inbox: deque[Any] = deque()
         self._busy = False
@@ -66,6 +67,7 @@ class Process:
         """For shells that look around after a pause."""
 
     def _judge(self, lost: float) -> None:
+        self.stalled_at = self.world.time.now
         self.post(self.stalled(lost))
         self._armed = None
         self._arm()

@@ -28,6 +28,8 @@ class Scenario:
     stop_at: float | None
     """When the user ends the job."""
     stop_hard: bool
+    memory_limit: int
+    """Bytes of each container; 0: none has a limit, and who runs out of memory begins again in place."""
 
     @property
     def recovery_seconds(self) -> float:
@@ -39,6 +41,8 @@ class Scenario:
     @staticmethod
     def of(seed: int) -> Scenario:
         rng = random.Random(f"scenario {seed}")
+        of_memory = random.Random(f"memory {seed}")
+        memory = of_memory.choice((0, 700 << 20))
         size = rng.choice(SIZES)
         kind = rng.random()
         spec = JobSpec(
@@ -55,6 +59,8 @@ class Scenario:
             handler_grace=5.0,
             save_grace=20.0,
             start_patience=20.0,
+            keep_failed_pods=of_memory.choice((None, 0, 1, 3)),
+            max_memory=of_memory.choice((None, 2000 << 20)),
         )
         return Scenario(
             spec=spec,
@@ -71,4 +77,5 @@ class Scenario:
             fork_fails=rng.choice((0.0, 0.0, 0.02)),
             stop_at=rng.uniform(1, 60) if rng.random() < 0.08 else None,
             stop_hard=rng.random() < 0.3,
+            memory_limit=memory,
         )

@@ -236,11 +236,11 @@ class Trainer:
     ) -> None:
         self.ended(worker, code, None, kind, text, in_import, effect)
 
-    def kill(self, worker: Worker, signal: int) -> None:
-        self.ended(worker, None, signal)
+    def kill(self, worker: Worker, signal: int, *, out_of_memory: bool = False) -> None:
+        self.ended(worker, None, signal, out_of_memory=out_of_memory)
 
     def ended(self, worker: Worker, code: int | None, signal: int | None = None, kind: str = "", text: str = "",
-              in_import: bool = False, effect: bool = False) -> None:  # fmt: skip
+              in_import: bool = False, effect: bool = False, out_of_memory: bool = False) -> None:  # fmt: skip
         if not worker.alive:
             return
         step = worker.run.step()
@@ -252,7 +252,7 @@ class Trainer:
             self.world.charge(worker.start.generation)
         frame = "train.py:9 main" if kind else ""
         exit = WorkerExit(
-            worker.local_rank, worker.pid, code, signal, False, 0.0, step, kind, text, frame, "", in_import
+            worker.local_rank, worker.pid, code, signal, out_of_memory, 0.0, step, kind, text, frame, "", in_import
         )
         line = told.WorkerExited(worker.start.generation, exit)
         self._exits.append(line)

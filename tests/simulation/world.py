@@ -10,6 +10,7 @@ from typing import Any
 from master.core.events import StopAsked
 from runtime.journal import line
 from tests.simulation.faults import Faults
+from tests.simulation.isolation import Isolation
 from tests.simulation.laws import Laws
 from tests.simulation.masters import Masters
 from tests.simulation.network import Network
@@ -39,13 +40,14 @@ class World:
         self.platform = Platform(self)
         self.masters = Masters(self)
         self.laws = Laws(self)
+        self.isolation = Isolation(self)
         self.runs: dict[tuple[str, int], Run] = {}
         self.troubles: list[tuple[str, float, str | None]] = []
         self.checkpoint = 0
         self.ports, self._pids, self.port_clashes = 20000, 100, 0
         self.charged: set[Generation] = set()
         self.fault_of_network: set[Generation] = set()
-        self.pod_failures = self.pods_given_up = 0
+        self.pod_failures = self.pods_given_up = self.out_of_memory = 0
         self.replicas = self.scenario.spec.replicas
         self.script_done = self.stop_asked = self.over = False
         self.ended_with: tuple[int, str] | None = None
@@ -160,9 +162,10 @@ class World:
             return
         script = self.scenario.import_error or self.scenario.crash_at is not None
         legit = script or len(self.charged | self.fault_of_network) > spec.max_restarts
-        is_short = bool(self.platform.gone_at) or self.pods_given_up > 0
+        is_short = bool(self.platform.gone_at) or self.pods_given_up > 0 or self.out_of_memory > 0
         is_short = is_short or any(pod.deleting for pod in self.platform.pods.values())
         legit = legit or (spec.max_relaunches is not None and is_short) or self.pod_failures > 0
+        legit = legit or self.out_of_memory > spec.relaunch_limit
         if not legit:
             self.broken(
                 f"the job failed though only {len(self.charged)} of {spec.max_restarts} restarts were used: {reason}"
