@@ -23,12 +23,11 @@ DELETE_AGAIN = 5.0
 
 
 def keep(state: State, member: Member) -> None:
-    """It has failed, as the platform shows or by our word; the oldest of its rank index may be one too many now."""
+    """It has failed, as the platform shows or by our word; when it is over, an older one may be one too many."""
     if member.uid is None or state.spec.is_adopted or state.is_over or member.id in state.failed_pods:
         return
     state.failed_pods[member.id] = FailedPod(member.uid, member.rank_index)
     state.deadlines.set(("failed pod", member.id), state.now + FINISHES)
-    trim(state)
 
 
 def seen(state: State, pod: PodSeen) -> None:
@@ -39,6 +38,9 @@ def seen(state: State, pod: PodSeen) -> None:
     key = ("failed pod", pod.member)
     if pod.phase in ("failed", "succeeded") and not pod.lingers:
         state.deadlines.cancel(key)
+        if not kept.is_over:
+            kept.is_over = True
+            trim(state)
     elif pod.phase == "failed":
         state.deadlines.set(key, min(state.now + LINGERS, state.deadlines.at(key) or float("inf")))
     elif pod.reason.startswith("Restarted"):
@@ -73,7 +75,7 @@ def deletion_failed(state: State, action: DeletePod) -> None:
 
 
 def trim(state: State) -> None:
-    """O(failed pods), when one more has failed or the user wants fewer."""
+    """O(failed pods), when one more is over or the user wants fewer."""
     most = state.spec.keep_failed_pods
     if most is None:
         return
@@ -82,8 +84,9 @@ def trim(state: State) -> None:
         of_rank.setdefault(state.failed_pods[member].rank_index, []).append(member)
     for members in of_rank.values():
         for member in members[: max(len(members) - most, 0)]:
-            kept = state.failed_pods[member]
-            _delete(state, member, kept, f"only {counted(most, 'failed pod')} a rank index are kept (keepFailedPods)")
+            kept, text = state.failed_pods[member], f"only {counted(most, 'failed pod')} a rank index are kept"
+            if kept.is_over:
+                _delete(state, member, kept, f"{text} (keepFailedPods)")
 
 
 def _age(member: MemberId) -> tuple[int, str]:

@@ -184,6 +184,8 @@ class FailedPod:
 
     uid: PodUid
     rank_index: RankIndex | None
+    is_over: bool = False
+    """Nothing of it runs any more."""
     deleting: bool = False
 
 
