@@ -22,6 +22,7 @@ from master.core.events import Event, NodeSeen
 from master.shell.kubernetes import adoption
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.jobs import RunningJob
+from master.shell.kubernetes.nodes import Nodes
 from master.shell.kubernetes.record import JobRecord, Superseded
 from master.shell.kubernetes.watching import Watch
 from master.shell.sidecars import Sidecars
@@ -30,7 +31,6 @@ from wire.ids import JobName, MemberId
 from wire.messages import Hello
 
 SLOWEST = 300.0
-LOST_NODES_KEPT = 1000
 ATTEMPTS = 15
 """So often a core is begun again in one process; then all jobs get another one."""
 BEGIN_AGAIN = 5.0
@@ -57,9 +57,7 @@ class Fleet:
         self._refused: dict[JobName, list[str]] = {}
         self._pods: dict[JobName, dict[str, Document]] = {}
         self._pods_listed = False
-        self._nodes: dict[str, NodeSeen] = {}
-        self._lost_nodes: dict[str, NodeSeen] = {}
-        """The newest that are no more: their pods outlive them by a minute."""
+        self._nodes = Nodes(self._node_changed)
         self._jobs: set[JobName] = set()
         """Every ElasticJob that there is, also those that are over."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -80,46 +78,15 @@ class Fleet:
         """Watches until it is cancelled."""
         jobs = Watch(self._api, f"/apis/{GROUP_VERSION}/{PLURAL}", self._jobs_listed, self._job_changed)
         pods = Watch(self._api, "/api/v1/pods", self._list_pods, self._pod_changed, labelSelector=JOB)
-        nodes = Watch(self._api, "/api/v1/nodes", self._list_nodes, self._node_changed, node_documents.trimmed)
+        nodes = Watch(self._api, "/api/v1/nodes", self._nodes.listed, self._nodes.shown, node_documents.trimmed)
         async with asyncio.TaskGroup() as group:
             group.create_task(nodes.run())
             group.create_task(jobs.run())
             group.create_task(pods.run())
 
-    # -- nodes ------------------------------------------------------------------------------------------------------
-    def _list_nodes(self, nodes: list[Document]) -> None:
-        there = {node_documents.name_of(node) for node in nodes}
-        for name in sorted(set(self._nodes) - there):
-            self._lose_node(name)
-        for node in nodes:
-            self._see_node(node_documents.seen(node))
-
-    def _node_changed(self, kind: str, node: Document) -> None:
-        if kind == "DELETED":
-            self._lose_node(node_documents.name_of(node))
-        else:
-            self._see_node(node_documents.seen(node))
-
-    def _lose_node(self, name: str) -> None:
-        self._nodes.pop(name, None)
-        gone = self._lost_nodes[name] = node_documents.gone(name)
-        while len(self._lost_nodes) > LOST_NODES_KEPT:
-            del self._lost_nodes[next(iter(self._lost_nodes))]
+    def _node_changed(self, node: NodeSeen) -> None:
         for running in self.running.values():
-            running.node_changed(gone)
-
-    def _see_node(self, node: NodeSeen) -> None:
-        """Kubelets write their nodes every few minutes, and mostly nothing has changed."""
-        self._lost_nodes.pop(node.node, None)
-        before = self._nodes.get(node.node)
-        self._nodes[node.node] = node
-        if before != node:
-            for running in self.running.values():
-                running.node_changed(node)
-
-    def _node_of(self, name: str) -> NodeSeen | None:
-        """None for one that has not been shown: the watch of the pods may be ahead of that of the nodes."""
-        return self._nodes.get(name) or self._lost_nodes.get(name)
+            running.node_changed(node)
 
     # -- jobs -------------------------------------------------------------------------------------------------------
     def _jobs_listed(self, jobs: list[Document]) -> None:
@@ -151,7 +118,7 @@ class Fleet:
         assert self.sidecars is not None
         running = RunningJob(
             self._api, job, self._term, self._policy, self.sidecars, self._journals, self._is_master, attempt,
-            self._node_of,
+            self._nodes.of,
         )  # fmt: skip
         self.running[key] = running
         if self._pods_listed:
