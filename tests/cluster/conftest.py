@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import FOLDERS, SYSTEM, ClusterJob, kubectl, kubectl_json, until
+from tests.cluster.cluster import FOLDERS, SYSTEM, ClusterJob, Pods, kubectl, kubectl_json, until
 
 ROOT = Path(__file__).resolve().parents[2]
 _numbers = count()
@@ -57,5 +57,26 @@ def make(namespace: str) -> Iterator[Make]:
         return ClusterJob(namespace, name, folder, **spec)  # type: ignore[arg-type]
 
     yield job
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+MakePods = Callable[[str], Pods]
+
+
+@pytest.fixture
+def pods(namespace: str) -> Iterator[MakePods]:
+    """Of another owner, which the test makes."""
+    folders: list[Path] = []
+
+    def made(name: str) -> Pods:
+        folder = FOLDERS / namespace / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        folder.chmod(0o777)
+        folders.append(folder)
+        return Pods(namespace, name, folder)
+
+    yield made
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)

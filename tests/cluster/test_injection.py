@@ -2,32 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
-import pytest
-
-from tests.cluster.cluster import FOLDERS, Document, Pods, kubectl_json, pod_spec, until
+from tests.cluster.cluster import Document, Pods, kubectl_json, pod_spec, until
+from tests.cluster.conftest import MakePods
 
 LABEL = {"outrider.dev/inject": "true"}
-
-
-@pytest.fixture
-def pods(namespace: str) -> Iterator[Callable[[str], Pods]]:
-    folders: list[Path] = []
-
-    def made(name: str) -> Pods:
-        folder = FOLDERS / namespace / name
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        folder.chmod(0o777)
-        folders.append(folder)
-        return Pods(namespace, name, folder)
-
-    yield made
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def template(pods: Pods, restart: str, **annotations: str) -> Document:
@@ -36,7 +14,7 @@ def template(pods: Pods, restart: str, **annotations: str) -> Document:
     return {"metadata": {"labels": {"app": pods.name, **LABEL}, "annotations": notes}, "spec": spec}
 
 
-def test_a_job_of_two_pods_trains_as_one_world_and_completes(pods: Callable[[str], Pods]) -> None:
+def test_a_job_of_two_pods_trains_as_one_world_and_completes(pods: MakePods) -> None:
     job = pods("plain-job")
     spec = {"completions": 2, "parallelism": 2, "template": template(job, "Never")}
     job.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job.name}, "spec": spec})
@@ -49,7 +27,7 @@ def test_a_job_of_two_pods_trains_as_one_world_and_completes(pods: Callable[[str
     until(lambda: kubectl_json("-n", job.namespace, "get", "job", job.name)["status"].get("succeeded") == 2, job.story)
 
 
-def test_a_stateful_set_gives_its_ordinals_as_rank_indexes(pods: Callable[[str], Pods]) -> None:
+def test_a_stateful_set_gives_its_ordinals_as_rank_indexes(pods: MakePods) -> None:
     job = pods("ordinals")
     spec = {
         "replicas": 2,
@@ -66,10 +44,50 @@ def test_a_stateful_set_gives_its_ordinals_as_rank_indexes(pods: Callable[[str],
     assert [steps[0].member for steps in new.values()] == [f"{job.name}-{i}" for i in (0, 0, 1, 1)]
 
 
-def test_a_pod_without_the_label_is_left_alone(pods: Callable[[str], Pods]) -> None:
+def test_a_pod_without_the_label_is_left_alone(pods: MakePods) -> None:
     job = pods("untouched")
     spec = {**pod_spec(job.folder, "true"), "restartPolicy": "Never"}
     job.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "untouched"}, "spec": spec})
     pod = until(lambda: job.pods().get("untouched"), "the pod")
     assert [container["name"] for container in pod["spec"]["containers"]] == ["trainer"]
     assert "shareProcessNamespace" not in pod["spec"]
+
+
+SECURITY = {
+    "runAsNonRoot": True,
+    "runAsUser": 1000,
+    "readOnlyRootFilesystem": True,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def test_a_guaranteed_pod_stays_one_and_keeps_its_hook_its_probe_and_its_security_context(pods: MakePods) -> None:
+    job = pods("kept")
+    amounts = {"cpu": "200m", "memory": "400Mi"}
+    probe = {"exec": {"command": ["test", "-f", "/work/is-ready"]}, "periodSeconds": 1}
+    hook = {"preStop": {"exec": {"command": ["touch", "/work/was-stopped"]}}}
+    asked = {"resources": {"requests": amounts, "limits": amounts}, "readinessProbe": probe, "lifecycle": hook,
+             "securityContext": SECURITY}  # fmt: skip
+    spec = {**pod_spec(job.folder, **asked), "restartPolicy": "Never"}
+    spec["containers"][0]["volumeMounts"] += [{"name": "tmp", "mountPath": "/tmp"}]  # torch finds none without it
+    spec["volumes"] += [{"name": "tmp", "emptyDir": {}}]
+    job.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": job.name, "labels": LABEL}, "spec": spec})
+    job.training(1)
+    pod = job.pods()[job.name]
+    assert pod["status"]["qosClass"] == "Guaranteed"
+    trainer = pod["spec"]["containers"][0]
+    assert trainer["name"] == "trainer"
+    for field, value in asked.items():
+        assert trainer[field].items() >= value.items()  # and the API server's defaults
+    assert not is_ready(job)
+    (job.folder / "is-ready").touch()
+    until(lambda: is_ready(job), job.story)
+    job.kubectl("delete", "pod", job.name, "--wait=false")
+    until((job.folder / "was-stopped").exists, job.story)
+
+
+def is_ready(job: Pods) -> bool:
+    statuses = job.pods()[job.name]["status"]["containerStatuses"]
+    return next(bool(status["ready"]) for status in statuses if status["name"] == "trainer")

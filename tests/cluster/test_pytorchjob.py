@@ -1,0 +1,103 @@
+"""A PyTorchJob: pods as Kubeflow's training operator makes them, with a label of ours on each and nothing else.
+
+The operator itself is not here. This test stands in for it: it makes the pods of a PyTorchJob with the labels, the
+variables and the owner that the operator gives them, and makes one anew that was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.cluster import Document, Pods, kubectl_json, pod_spec, until
+from tests.cluster.conftest import MakePods
+from tests.cluster.definitions import defined
+from tests.local.training import members
+
+GROUP, PLURAL, KIND = "kubeflow.org", "pytorchjobs", "PyTorchJob"
+PORT = "23456"
+
+
+@pytest.fixture(scope="module")
+def definition(installed: None) -> Iterator[None]:
+    with defined(GROUP, "v1", KIND):
+        yield
+
+
+class Operator:
+    """Of one PyTorchJob with a Master and some Workers, of two processes each."""
+
+    def __init__(self, job: Pods, workers: int) -> None:
+        self.job, self.workers = job, workers
+        replicas = {"Master": 1, "Worker": workers}
+        specs = {role: {"replicas": count, "template": self._template()} for role, count in replicas.items()}
+        metadata = {"name": job.name, "namespace": job.namespace}
+        document = {"apiVersion": f"{GROUP}/v1", "kind": KIND, "metadata": metadata}
+        job.create({**document, "spec": {"pytorchReplicaSpecs": specs}})
+        self._uid = kubectl_json("-n", job.namespace, "get", PLURAL, job.name)["metadata"]["uid"]
+
+    def _template(self) -> Document:
+        """The user's: his command, and the label."""
+        metadata = {"labels": {"outrider.dev/inject": "true"}, "annotations": {"outrider.dev/nproc-per-node": "2"}}
+        return {"metadata": metadata, "spec": pod_spec(self.job.folder, name="pytorch")}
+
+    def make(self, role: str, index: int) -> None:
+        job, template = self.job, self._template()
+        labels = {"job-name": job.name, "operator-name": "pytorchjob-controller", "replica-type": role,
+                  "replica-index": str(index), **({"job-role": "master"} if role == "master" else {})}  # fmt: skip
+        labels = {f"training.kubeflow.org/{name}": value for name, value in labels.items()}
+        told = {"PYTHONUNBUFFERED": "1", "MASTER_PORT": PORT, "MASTER_ADDR": f"{job.name}-master-0",
+                "WORLD_SIZE": str(1 + self.workers), "RANK": str(index + (role == "worker"))}  # fmt: skip
+        spec = {**template["spec"], "restartPolicy": "OnFailure"}
+        (trainer,) = spec["containers"]
+        trainer["env"] = [*trainer["env"], *({"name": name, "value": value} for name, value in told.items())]
+        trainer["ports"] = [{"name": "pytorchjob-port", "containerPort": int(PORT), "protocol": "TCP"}]
+        if role == "worker":
+            spec["initContainers"] = [{"name": "init-pytorch", "image": trainer["image"], "command": ["true"]}]
+        owner = {"apiVersion": f"{GROUP}/v1", "kind": KIND, "name": job.name, "uid": self._uid, "controller": True,
+                 "blockOwnerDeletion": True}  # fmt: skip
+        metadata = {
+            "name": f"{job.name}-{role}-{index}",
+            "labels": {**template["metadata"]["labels"], **labels},
+            "annotations": template["metadata"]["annotations"],
+            "ownerReferences": [owner],
+        }
+        job.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+    def kill(self, pod: str, title: str) -> None:
+        """One process of its trainer."""
+        script = f'for d in /proc/[0-9]*; do [ "$(cat $d/comm)" = "{title}" ] && kill -9 ${{d#/proc/}}; done; true'
+        self.job.kubectl("exec", pod, "-c", "pytorch", "--", "sh", "-c", script)
+
+
+def test_a_pytorchjob_becomes_one_world_that_goes_on_and_completes(pods: MakePods, definition: None) -> None:
+    job = pods("mnist")
+    operator = Operator(job, workers=2)
+    for role, index in (("worker", 1), ("worker", 0), ("master", 0)):  # the operator waits for nothing in between
+        operator.make(role, index)
+    restart, world = job.training(6)  # the operator had said: a world of 3
+    names = [f"mnist-{each}" for each in ("master-0", "worker-0", "worker-1")]
+    assert members(world) == [name for name in names for _ in range(2)]
+    assert [rank_index(job, name) for name in names] == ["0", "1", "2"]
+    assert job.job()["spec"]["adopts"] == {"apiVersion": f"{GROUP}/v1", "kind": KIND, "name": "mnist"}
+    assert job.status()["phase"] == "Running"
+
+    before = job.uids()
+    operator.kill("mnist-worker-0", "rank 2")
+    restart, world = job.training(6, after=restart)
+    job.event("WorkerExited", "Rank 2 on mnist-worker-0 was killed by SIGKILL")
+    assert job.uids() == before
+
+    job.kubectl("delete", "pod", "mnist-worker-0", "--grace-period=0", "--force")
+    operator.make("worker", 0)
+    _, world = job.training(6, after=restart)
+    assert members(world) == [name for name in names for _ in range(2)]
+
+    job.end_well()
+    job.phase("Succeeded")
+    until(lambda: {pod["status"]["phase"] for pod in job.pods().values()} == {"Succeeded"}, job.story)
+
+
+def rank_index(job: Pods, pod: str) -> object:
+    return job.pods()[pod]["metadata"]["labels"].get("outrider.dev/rank-index")
