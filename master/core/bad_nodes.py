@@ -108,7 +108,10 @@ def look(state: State, why: str = "") -> None:
     if found == state.avoiding:
         return
     for node in sorted(set(found) - set(state.avoiding)):
-        state.announce("NodeAvoided", f"New pods keep off node {node}: {why or _why(state, node)}.", warning=True)
+        what = f"New pods keep off node {node}"
+        if state.spec.is_adopted:
+            what = f"Node {node} is bad, and another controller's pods go there until it is cordoned"
+        state.announce("NodeAvoided", f"{what}: {why or _why(state, node)}.", warning=True)
     for node in sorted(set(state.avoiding) - set(found)):
         state.announce("NodeTrusted", f"New pods may land on node {node} again: too little speaks against it now.")
     state.avoiding = found

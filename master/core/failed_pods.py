@@ -45,6 +45,8 @@ def seen(state: State, pod: PodSeen) -> None:
         state.deadlines.set(key, min(state.now + LINGERS, state.deadlines.at(key) or float("inf")))
     elif pod.reason.startswith("Restarted"):
         _delete(state, pod.member, kept, "the platform starts it again, and it would train alone")
+    elif state.deadlines.at(key) is None and not kept.deleting:  # an earlier master has failed it
+        state.deadlines.set(key, state.now + FINISHES)
 
 
 def lingers(state: State, member_id: str) -> None:

@@ -27,10 +27,6 @@ def may_have_more(state: State, member: Member) -> bool:
     return has_own_limit(member) and not state.spec.is_adopted
 
 
-def shown(member: Member) -> str:
-    return f"its {quantities.written(member.memory_limit)} of memory"
-
-
 def raised(state: State, member: Member) -> str:
     """Its container has run out of memory: what its replacement gets, as the end of a sentence."""
     index, had = member.rank_index, member.memory_limit
@@ -50,6 +46,19 @@ def raised(state: State, member: Member) -> str:
                                    f"ran out of it.", member.id, warning=True)  # fmt: skip
     status.mark(state)
     return f"its replacement gets {text}"
+
+
+def explain(state: State, member: Member) -> None:
+    """It has run out of memory, and no larger pod is made: why not, and what its user can do."""
+    if has_own_limit(member):
+        why = f"{member.id} has run out of its {quantities.written(member.memory_limit)} of memory"
+        hint = f"To give it more, {raised(state, member)}."
+    elif member.node:
+        why = f"{member.id} has no memory limit (resources.limits.memory), so that its node {member.node} was short"
+        hint = "With a limit it would be replaced by a pod with more."
+    else:
+        return  # a local job's: that it was killed for memory says all there is
+    state.announce("OutOfMemory", f"{why}: its ranks begin again in place. {hint}", member.id, warning=True)
 
 
 def needed(state: State, rank_index: RankIndex | None) -> int:

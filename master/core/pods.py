@@ -81,6 +81,8 @@ def seen(state: State, pod: PodSeen) -> None:
         fail(state, member, f"{member.id} ran out of memory: {pod.reason}; {memory.raised(state, member)}.", KILLED)
         failed_pods.seen(state, pod)
         return
+    if pod.phase == "running" and pod.out_of_memory and not state.is_over:
+        memory.explain(state, member)
     if pod.reason.startswith("Restarted") and member.greeted:
         silence.heard(state, member)
         state.announce("PodRestarted", f"The platform has restarted a part of {member.id}: {pod.reason}.", member.id)

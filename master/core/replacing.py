@@ -50,25 +50,5 @@ def _ran_out(state: State, member: Member, what: str) -> None:
     if memory.may_have_more(state, member):
         member.out_of_memory = True
         pods.fail(state, member, f"{what}; {memory.raised(state, member)}.", pods.KILLED)
-    elif memory.has_own_limit(member):
-        _advise(state, member)
     else:
-        _begin_in_place(state, member)
-
-
-def _begin_in_place(state: State, member: Member) -> None:
-    if not member.node:
-        return  # a local job's: the sentence that the process was killed for memory says all there is
-    text = (
-        f"{member.id} has no memory limit (resources.limits.memory), so that its node {member.node} was short: its "
-        f"ranks begin again in place. With a limit it would be replaced by a pod with more."
-    )
-    state.announce("OutOfMemory", text, member.id, warning=True)
-
-
-def _advise(state: State, member: Member) -> None:
-    text = (
-        f"{member.id} has run out of {memory.shown(member)}: its ranks begin again in place. To give it more, "
-        f"{memory.raised(state, member)}."
-    )
-    state.announce("OutOfMemory", text, member.id, warning=True)
+        memory.explain(state, member)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -149,6 +151,17 @@ def test_a_new_master_keeps_off_too_and_says_it_only_once() -> None:
     after.until_next(3)
     assert made(after)[-1].avoid == ("b",)
     assert not after.announced("NodeAvoided")
+
+
+def test_the_user_of_another_controllers_pods_is_told_to_cordon_the_node() -> None:
+    play = on_two_nodes()
+    play.state.spec = replace(play.spec, is_adopted=True)
+    for _ in range(2):
+        play.run(100)
+        play.crash("worker-1", signal=11)
+        play.until_next(3)
+    (told,) = play.announced("NodeAvoided")
+    assert told.reason.startswith("Node b is bad, and another controller's pods go there until it is cordoned: 2 inc")
 
 
 def test_a_pod_that_runs_out_of_its_own_memory_speaks_against_no_node() -> None:

@@ -6,6 +6,7 @@ import dataclasses
 
 from master.core.actions import CreatePod, DeletePod
 from master.core.events import ActionFailed, PodGone, PodSeen, SpecChanged
+from master.core.spec import Rule
 from tests.core.master.play import Play, running
 from tests.core.master.test_masters import successor
 from wire.ids import RankIndex, Role
@@ -93,6 +94,19 @@ def test_one_that_the_platform_starts_again_is_deleted_at_once() -> None:
     actor = play["worker-1"]
     play.tell(PodSeen(actor.id, actor.uid, Role("worker"), RankIndex(1), "running", "RestartedTrainer: again"))
     assert play.deleted() == ["worker-1"]
+
+
+def test_a_new_master_waits_for_the_end_of_one_that_failed_by_the_word_of_the_last() -> None:
+    play = running(2, keep_failed_pods=3, rules=(Rule(frozenset({13}), "replace"),))
+    play.crash("worker-1", code=13)
+    play.until_next(2)
+    play["worker-1"].failed = None  # it has not ended, and never will
+    after = successor(play)
+    after.until_running(2)
+    after.run(90)
+    assert not after.deleted()
+    after.run(20)
+    assert after.deleted() == ["worker-1"]
 
 
 def test_a_deletion_that_was_refused_is_tried_again() -> None:

@@ -183,6 +183,16 @@ def test_the_pod_of_another_controller_goes_on_and_the_user_is_told_what_to_rais
     )
 
 
+def test_a_container_that_its_controllers_kubelet_starts_again_after_it_is_told_too() -> None:
+    pod = Actor(MemberId("train-0"), PodUid("u0"), RankIndex(0), memory_limit=700 * MIB)
+    play = Play(job(1, is_adopted=True), actors={"train-0": pod})
+    play.until_running(1)
+    play.tell(PodSeen(pod.id, pod.uid, Role("worker"), RankIndex(0), "running",
+                      "RestartedTrainer: its container ended (OOMKilled) with exit code 137",
+                      memory_limit=700 * MIB, out_of_memory=True))  # fmt: skip
+    assert "raise resources.limits.memory" in play.announced("OutOfMemory")[0].reason
+
+
 def test_the_status_shows_what_each_container_has_and_what_each_rank_index_needs() -> None:
     play = limited()
     run_out(play, "worker-1")
