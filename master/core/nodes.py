@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.core import giving_up, scaling, silence
+from master.core import giving_up, scaling, silence, standing
 from master.core.events import NodeSeen
 from master.core.state import ALIVE, SILENT, Member, State
 
@@ -30,6 +30,7 @@ def seen(state: State, event: NodeSeen) -> None:
     there = [m for _id, m in sorted(state.members.items()) if m.node == event.node]
     if event.is_ready and before is not None and not state.is_over:
         state.announce("NodeReady", f"Node {event.node} is Ready again.")
+        standing.note_staffing(state)
     if event.is_ready or not there or state.is_over:
         return
     if before is None or before.is_gone != event.is_gone:

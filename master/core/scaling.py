@@ -180,9 +180,16 @@ def dismiss(state: State) -> None:
         if (
             member.id not in in_world
             and not member.deleting
+            and not _is_taken_soon(state, member)
             and (state.suspended or member.leaving or (_is_beyond(state, member) and not state.spec.is_adopted))
         ):
             _dismiss(state, member)
+
+
+def _is_taken_soon(state: State, member: Member) -> bool:
+    """Its node is deleted, and the platform takes its pod with that: to delete it too would gain nothing."""
+    node = state.nodes.get(member.node)
+    return node is not None and node.is_gone and bool(member.leaving) and member.grace_ends is None
 
 
 def _dismiss(state: State, member: Member) -> None:

@@ -119,6 +119,10 @@ def test_a_member_on_a_node_that_was_deleted_trains_on_until_its_replacement_is_
     play.until_next(4, 10)
     assert play.world == ["worker-0", "worker-4", "worker-2", "worker-3"]
     assert not play.state.faults
+    play.run(60)
+    assert not play.deleted(), "the platform takes the pods of a node that it has deleted"
+    play.tell(READY)
+    assert play.deleted() == ["worker-1"], "and this one came back"
 
 
 def test_a_silent_member_on_a_node_that_was_deleted_is_given_up_at_once_and_by_force() -> None:
