@@ -48,7 +48,7 @@ bench: $(INSTALLED)  ## recovery times of torchrun and Outrider, side by side, i
 
 cluster-test: $(INSTALLED)  ## tests on the cluster that KUBECONFIG names; ARGS="-k preempted"
 	@test -n "$$KUBECONFIG" || { echo "KUBECONFIG must name a cluster whose nodes have the images (tests/cluster)"; exit 1; }
-	@$(BIN)/python -m pytest -m cluster tests/cluster $(ARGS)
+	@$(BIN)/python -m pytest -m cluster $(if $(filter tests/%,$(ARGS)),,tests/cluster) $(ARGS)
 
 clean:  ## remove what the targets made
 	@rm -rf .venv build dist *.egg-info demo-out benchmarks/out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

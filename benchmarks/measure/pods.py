@@ -100,11 +100,10 @@ class PodJob:
         return moment
 
     def evict(self, pod: str) -> float:
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
         version = "policy/v1" if "policy/v1\n" in kubectl("api-versions") else "policy/v1beta1"
         body = {"apiVersion": version, "kind": "Eviction", "metadata": {"name": pod, "namespace": self.namespace}}
         moment = time.time()
-        self.core.api_client.call_api(path, "POST", body=body, auth_settings=["BearerToken"])
+        self.core.create_namespaced_pod_eviction(pod, self.namespace, body)
         return moment
 
     def close(self) -> None:
