@@ -84,6 +84,11 @@ def _yaml() -> Any:
 
 def _explanation(found: Injected) -> str:
     lines = [found.where, *(f"  - {sentence}" for sentence in found.injection.explanation)]
+    if found.counted_by:
+        lines.append(
+            f"  - the webhook gives each pod its rank index by {found.counted_by}; in what is printed here, which is "
+            f"one template for all, it is left to the master"
+        )
     if not found.asks and not found.injection.refused:
         lines.append(
             f'  - the webhook does so only with the label {INJECT}: "true" on the pod, or enabled on its namespace'

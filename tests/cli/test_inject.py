@@ -159,6 +159,22 @@ def test_explain_says_why_and_prints_no_yaml() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("document", "what"),
+    [
+        (owner("StatefulSet", template=TEMPLATE), "its ordinal"),
+        (owner("Job", template=TEMPLATE, completionMode="Indexed"), "its completion index"),
+        (owner("Job", template=TEMPLATE), ""),
+        (owner("PyTorchJob", pytorchReplicaSpecs={"Worker": {"template": TEMPLATE}}), "its role and replica index"),
+        (owner("JobSet", replicatedJobs=[{"name": "w", "template": {"spec": {"template": TEMPLATE}}}]),
+         "its Job and completion index"),
+    ],
+)  # fmt: skip
+def test_where_a_rank_index_will_come_from_is_told(document: Any, what: str) -> None:
+    said = outrider("-f", "-", "--explain", document=document).stdout
+    assert (f"  - the webhook gives each pod its rank index by {what};" in said) is bool(what)
+
+
 def test_who_asks_by_a_label_needs_none() -> None:
     labelled = {**POD, "metadata": {"name": "gpt-0", "labels": {"outrider.dev/inject": "true"}}}
     for document in (labelled, owner("ElasticJob", replicaSpecs={"worker": {"template": TEMPLATE}})):

@@ -83,3 +83,33 @@ async def test_a_pod_that_asks_for_nothing_is_not_looked_at() -> None:
     async with unwell() as (server, api):
         assert await injected(api, {**POD, "metadata": no}, "research", POLICY) == (None, [])
     assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"hostPID": True}, "spec.hostPID is true"),
+        ({"os": {"name": "windows"}}, "it is a Windows pod"),
+        ({"initContainers": [{"name": "outrider-hooks", "image": "mine"}]}, "it has a container outrider-hooks"),
+        ({"containers": None}, "spec.containers: there is none"),
+    ],
+)
+async def test_a_pod_that_cannot_be_supervised_is_let_through_with_the_reason(spec: Document, why: str) -> None:
+    (plain,) = recorded("pods/plain")
+    async with unwell() as (_, api):
+        new, warnings = await injected(api, {**plain, "spec": {**plain["spec"], **spec}}, "research", POLICY)
+    assert new is None
+    (warning,) = warnings
+    assert warning.startswith(f"outrider: {why}")
+
+
+async def test_a_pod_of_nobody_is_a_job_of_its_own_and_one_that_cannot_be_named_is_let_through() -> None:
+    (plain,) = recorded("pods/plain")
+    labels, _ = await labels_of({**plain, "metadata": {"generateName": "try-", "labels": plain["metadata"]["labels"]}})
+    assert labels["outrider.dev/job"] == "try"
+    async with unwell() as (_, api):
+        new, warnings = await injected(
+            api, {**plain, "metadata": {**plain["metadata"], "name": "x" * 64}}, "research", POLICY
+        )
+    assert new is None
+    assert "cannot be a job's name" in warnings[0]

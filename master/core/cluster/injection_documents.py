@@ -23,6 +23,8 @@ class Injected:
     injection: Injection
     asks: bool
     """Its own label asks for it, or its controller does, so that the webhook needs no label on the namespace."""
+    counted_by: str = ""
+    """What of each pod the webhook will read its rank index from, which is not known here."""
 
 
 def inject_all(document: Document, namespace: str, policy: Policy) -> tuple[Document, list[Injected]]:
@@ -54,7 +56,7 @@ def _injected(template: Template, namespace: str, policy: Policy) -> Injected:
         )
     injection = inject(template.holder, replace(place, member_path=template.member_path), policy)
     template.holder.update(injection.pod)
-    return Injected(template.where, injection, asks)
+    return Injected(template.where, injection, asks, template.counted_by if injection.changed else "")
 
 
 def _check_texts(where: str, metadata: Document) -> None:

@@ -29,6 +29,8 @@ class Template:
     owner: Document | None = None
     member_path: str = "metadata.name"
     """Of a pod: where its member's id stands."""
+    counted_by: str = ""
+    """What of each pod its rank index is read from, which the template has not; empty where nothing says it."""
     unknown: str = ""
     """Why its pods cannot be injected before they are made; empty where they can."""
 
@@ -77,7 +79,8 @@ def _found(kind: str, name: str, spec: Document, where: str, owner: Document) ->
     elif kind == "JobSet":
         for job in map(mapping, entries(spec.get("replicatedJobs"))):
             template = mapping(mapping(mapping(job.get("template")).get("spec")).get("template"))
-            yield Template(f"{where}, {job.get('name')}", template, {JOBSET_NAME: name}, owner)
+            counted = "its Job and completion index"
+            yield Template(f"{where}, {job.get('name')}", template, {JOBSET_NAME: name}, owner, counted_by=counted)
     elif kind == KIND:
         for role, value in mapping(spec.get("replicaSpecs")).items():
             labels = {JOB: name, ROLE: str(role).lower()}
@@ -86,11 +89,15 @@ def _found(kind: str, name: str, spec: Document, where: str, owner: Document) ->
     elif by_role := replica_specs(spec):
         for role, value in by_role.items():
             labels = {REPLICA_TYPE: str(role).lower()}
-            yield Template(f"{where}, {role}", mapping(mapping(value).get("template")), labels, owner)
+            counted = "its role and replica index"
+            template = mapping(mapping(value).get("template"))
+            yield Template(f"{where}, {role}", template, labels, owner, counted_by=counted)
     else:  # a Job, a StatefulSet, a DaemonSet, or any other controller that keeps its template where they do
         template = mapping(spec.get("template"))
         if kind in WITH_TEMPLATE or entries(mapping(template.get("spec")).get("containers")):
-            yield Template(where, template, owner=owner)
+            indexed = kind == "Job" and spec.get("completionMode") == "Indexed"
+            counted = "its ordinal" if kind == "StatefulSet" else "its completion index" if indexed else ""
+            yield Template(where, template, owner=owner, counted_by=counted)
 
 
 def replica_specs(spec: Document) -> Document:
