@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from master.core import assignment, generations, giving_up, orders, recovery, scaling, status
+from master.core import assignment, generations, giving_up, memory, orders, recovery, scaling, status
 from master.core import events as master_events
 from master.core import reducer as master
 from master.core.actions import DeletePod
@@ -216,6 +216,11 @@ def stop_when_the_master_is_gone() -> list[Swap]:
     return [(neighbourhood, "probed", probed)]
 
 
+def forget_what_a_place_needs() -> list[Swap]:
+    """A replacement is as small as the container that ran out of memory."""
+    return [(memory, "needed", lambda _state, _rank_index: 0)]
+
+
 MUTANTS: dict[str, Callable[[], list[Swap]]] = {
     plant.__name__: plant
     for plant in (
@@ -223,7 +228,7 @@ MUTANTS: dict[str, Callable[[], list[Swap]]] = {
         take_a_node_for_its_members, do_not_repeat_an_order, start_before_all_have_stopped, forget_to_reap,
         evict_on_disconnect_alone,
         ignore_stalled, reuse_the_old_port, charge_deletions, never_regrow, lose_the_saved_number,
-        train_on_when_cut_off, stop_when_the_master_is_gone,
+        train_on_when_cut_off, stop_when_the_master_is_gone, forget_what_a_place_needs,
     )
 }  # fmt: skip
 QUICK = ("double_a_rank", "forget_to_reap", "reuse_the_old_port")

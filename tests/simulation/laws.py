@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from master.core.pods import KILLED
 from master.core.state import ALIVE
-from wire.ids import NO_GENERATION, Generation
+from wire.ids import NO_GENERATION, Generation, MemberId
 from wire.messages import Finish, Start, Stop, TrainerLost, Welcome
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class Laws:
         self._ports: dict[tuple[str, int], Generation] = {}
         self._numbers: dict[int, Generation] = {}
         self._told: dict[str, Generation] = {}
+        self._needs: dict[tuple[int, int], int] = {}
+        """Bytes, by term and rank index: twice what a member had that this master has ended for want of memory."""
 
     def _hold(self, claim: bool, sentence: str) -> None:
         if not claim:
@@ -36,6 +39,8 @@ class Laws:
 
     # -- the master's actions
     def sent(self, master: Master, member: str, message: Any) -> None:
+        if isinstance(message, Finish) and message.exit_code == KILLED:
+            self._ran_out(master, MemberId(member))
         if not isinstance(message, Start):
             return
         generation = message.generation
@@ -56,6 +61,12 @@ class Laws:
             if worker is not None and worker.start.generation < generation and is_known:
                 self._hold(not self.is_healthy(pod, reach_master=True),
                            f"{generation} starts while {pod.member} still runs {worker.start.generation}")  # fmt: skip
+
+    def _ran_out(self, master: Master, member: MemberId) -> None:
+        pod, past = self.world.platform.pods.get(member), master.state.past.get(member)
+        if pod is not None and past is not None and past.rank_index is not None:
+            most = self.world.scenario.spec.max_memory or 32 * pod.memory_limit
+            self._needs[master.term, past.rank_index] = min(2 * pod.memory_limit, most)
 
     def saved(self, master: Master) -> None:
         """Only what costs a restart is charged: a rank that ended by itself, or that lost its peers."""
@@ -104,6 +115,9 @@ class Laws:
         pod.is_stray = (is_used or is_late) and pod.is_of_history
         is_known = is_used and action.member in self.world.platform.shown
         self._hold(not is_known or pod.is_stray, f"the id {action.member} is used twice")
+        need = 0 if action.rank_index is None else self._needs.get((master.term, action.rank_index), 0)
+        had = pod.memory_limit
+        self._hold(had >= need, f"{action.member} has {had} bytes, and its place needs {need}")
 
     def ended(self, master: Master) -> None:
         """What one that is history made moments before, and this one was not shown in time, is as late as `created`
@@ -178,13 +192,20 @@ class Laws:
         highest = self._told.get(pod.uid, NO_GENERATION)
         self._hold(start.generation > highest, f"{pod.member} starts {start.generation} after {highest}: it is old")
         self._told[pod.uid] = start.generation
-        self._hold(not pod.is_stray, f"{pod.member}, which no master of this term has made, starts {start.generation}")
+        is_stray = pod.is_stray and not self._is_adopted(pod)
+        self._hold(not is_stray, f"{pod.member}, which no master of this term has made, starts {start.generation}")
         ranks = self._ranks.setdefault(start.generation, {})
         for worker in workers:
             other = ranks.get(worker.rank)
             self._hold(other is None, f"rank {worker.rank} of {start.generation} is given twice")
             self._hold(0 <= worker.rank < start.world_size, f"rank {worker.rank} of {start.world_size}")
             ranks[worker.rank] = (pod, worker)
+
+    def _is_adopted(self, pod: Pod) -> bool:
+        """The present master never knew the pod before it of that name, and has taken this one for what it is."""
+        master = self.world.masters.current
+        member = None if master is None else master.state.members.get(pod.member)
+        return member is not None and member.uid == pod.uid
 
     def _living(self, pod: Pod) -> Worker | None:
         if pod.trainer is None:

@@ -40,6 +40,17 @@ def crash() -> Play:
     return play
 
 
+def out_of_memory() -> Play:
+    play = Play(job(2, keep_failed_pods=0))
+    play.memory_limit = 700 << 20
+    play.until_running(2)
+    play.run(2)
+    _fresh(play)
+    play.crash("worker-1", signal=9, out_of_memory=True)
+    play.until_next(2)
+    return play
+
+
 def effect_before_cause() -> Play:
     play = _fresh(running(3, 3, max_restarts=0))
     play.crash("worker-0", code=1, signal=None, error="RuntimeError", message="Connection closed by peer")
@@ -164,6 +175,7 @@ def success() -> Play:
 STORIES: dict[str, tuple[str, Callable[[], Play]]] = {
     "first_world": ("The first generation is started only when it is saved, in the step that learns so.", first_world),
     "crash": ("A crash stops everyone in its own step, and the next generation forms without a timer.", crash),
+    "out_of_memory": ("A container that was too small is ended, and its place gets twice the memory.", out_of_memory),
     "effect_before_cause": ("A broken connection seen before the loss that caused it costs no restart.",
                             effect_before_cause),
     "frozen_with_spare": ("A frozen member is left out after witnesses agree, and thaws into a spare.",
