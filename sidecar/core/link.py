@@ -64,5 +64,5 @@ def refused(state: State, refusal: Refused, now: float) -> list[Action]:
     if refusal.retry_after < 0:
         link.hello_at = None
         return [line, *ending.refused_for_good(state, refusal.reason, now)]
-    link.hello_at = now + refusal.retry_after
+    link.hello_at = now + refusal.retry_after if link.up else None  # a new link says Hello by itself
     return [line]

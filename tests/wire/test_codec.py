@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, get_args
 
 import msgpack
@@ -20,6 +20,9 @@ from wire.messages import (
     Exited,
     Hello,
     Message,
+    Neighbour,
+    Ping,
+    Pong,
     RankProgress,
     Report,
     Start,
@@ -84,6 +87,26 @@ def test_a_stop_is_these_bytes() -> None:
     assert decode_from_master(expected) == Stop(OrderId(9), Generation(2, 5), reason="no")
 
 
+def test_a_start_with_a_neighbour_is_these_bytes() -> None:
+    start = replace(START, saves=(), neighbours=(Neighbour(MemberId("worker-2"), "10.0.0.2", 9000),))
+    expected = (
+        b"\xde\x00\x15\xa7message\xa5Start\xa5order\x07\xaageneration\x92\x02\x05\xadrestart_count\x04"
+        b"\xabmaster_addr\xa810.0.0.3\xabmaster_port\xcd\x08\xae\xaagroup_rank\x01\xb0group_world_size\x04"
+        b"\xaafirst_rank\x02\xa5nproc\x02\xaaworld_size\x08\xa4role\xa6worker\xafrole_first_rank\x02"
+        b"\xafrole_world_size\x08\xaarank_index\x01\xacmax_restarts\x0a\xa3job\xa0\xa9high_step\x00\xa5saves\x90"
+        b"\xa6reason\xa0\xaaneighbours\x91\x83\xa6member\xa8worker-2\xa7address\xa810.0.0.2\xa4port\xcd#\x28"
+    )
+    assert encode(start) == expected
+    assert decode_from_master(expected) == start
+
+
+def test_a_ping_and_its_answer_are_these_bytes() -> None:
+    assert encode(Ping(5)) == b"\x82\xa7message\xa4Ping\xa6number\x05"
+    assert decode_from_sidecar(b"\x82\xa7message\xa4Ping\xa6number\x05") == Ping(5)
+    assert encode(Pong(5)) == b"\x82\xa7message\xa4Pong\xa6number\x05"
+    assert decode_from_master(b"\x82\xa7message\xa4Pong\xa6number\x05") == Pong(5)
+
+
 def test_parts_are_maps_and_a_generation_is_a_pair() -> None:
     exited = Exited(Generation(1, 3), (WorkerExit(0, 77, None, signal=9),), alive=1)
     body = raw(exited)
@@ -110,11 +133,11 @@ def test_a_generation_and_a_part_may_have_grown() -> None:
 
 def test_fields_that_an_older_version_does_not_send_take_their_defaults() -> None:
     body = raw(START)
-    for name in ("max_restarts", "job", "high_step", "saves", "reason"):
+    for name in ("max_restarts", "job", "high_step", "saves", "reason", "neighbours"):
         del body[name]
     found = decode_from_master(msgpack.packb(body))
     assert isinstance(found, Start)
-    assert (found.max_restarts, found.saves, found.high_step) == (10, (), 0)
+    assert (found.max_restarts, found.saves, found.high_step, found.neighbours) == (10, (), 0, ())
 
 
 def test_an_integer_is_a_number_of_seconds_too() -> None:

@@ -14,8 +14,11 @@ from sidecar.core.events import (
     MasterConnected,
     MasterDisconnected,
     MasterSaid,
+    NeighbourLeft,
+    NeighbourProbed,
     PagesRead,
     PortFound,
+    Stalled,
     TerminationAsked,
     TrainerEnded,
     UsageSampled,
@@ -26,9 +29,10 @@ from sidecar.core.events import (
 )
 from sidecar.core.reducer import next_deadline
 from tests.core.sidecar.play import BEGAN, RESTARTED, Play, start, stop, template
-from wire.ids import NO_GENERATION, Generation, OrderId
-from wire.messages import Ask, Finish, RankProgress, Refused, Welcome, WorkerExit
+from wire.ids import NO_GENERATION, Generation, MemberId, OrderId
+from wire.messages import Ask, Finish, Neighbour, Pong, RankProgress, Refused, Welcome, WorkerExit
 
+NEIGHBOUR = Neighbour(MemberId("worker-1"), "10.0.0.2", 9000)
 generations = some.builds(Generation, some.integers(1, 2), some.integers(1, 3))
 orders = some.integers(1, 9)
 pids = some.sampled_from([50, 60, 70])
@@ -59,7 +63,11 @@ events: some.SearchStrategy[Event] = some.one_of(
     some.builds(MasterSaid, some.sampled_from([Finish(OrderId(1), 0, "x"), Ask(OrderId(2), "stacks")])),
     some.builds(MasterSaid, some.sampled_from([Refused("no", 1.0), Refused("never", -1.0)])),
     some.sampled_from([MasterConnected(), MasterDisconnected(), UsageSampled(1.0, 2.0), CommandEnded(1, "x")]),
-    some.sampled_from([TerminationAsked("x", 20.0), LifelineLost()]),
+    some.sampled_from([TerminationAsked("x", 20.0), LifelineLost(), Stalled(5.0)]),
+    some.builds(MasterSaid, some.builds(Welcome, some.integers(1, 2), neighbours=some.just((NEIGHBOUR,)))),
+    some.builds(start, orders, generations, some.just(0), some.just((NEIGHBOUR,))),
+    some.builds(NeighbourProbed, some.just(NEIGHBOUR), some.booleans()),
+    some.sampled_from([NeighbourLeft(NEIGHBOUR.address, NEIGHBOUR.port), MasterSaid(Pong(1))]),
 )
 
 

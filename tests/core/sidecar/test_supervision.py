@@ -26,6 +26,7 @@ from sidecar.core.events import (
     WorkersStarted,
     WorkersStopped,
 )
+from sidecar.core.reducer import next_deadline
 from sidecar.core.state import Phase
 from tests.core.sidecar.play import (
     BEGAN,
@@ -288,6 +289,13 @@ def test_a_refused_member_tries_again_when_it_was_told_to() -> None:
     play.said(Refused("the job is not known here yet", retry_after=2.0))
     assert none(play.pass_time(1.5), Hello)
     assert only(play.pass_time(1.0), Hello)
+
+
+def test_a_refusal_that_was_on_its_way_when_the_link_broke_wants_no_hello_without_a_link() -> None:
+    play = Play()
+    play.tell(BEGAN, MasterConnected(), MasterDisconnected())
+    play.said(Refused("the job is not known here yet", retry_after=2.0))
+    assert next_deadline(play.state) is None
 
 
 def test_a_member_that_is_refused_for_good_ends_what_runs_and_itself() -> None:

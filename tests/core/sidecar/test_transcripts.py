@@ -14,6 +14,7 @@ from sidecar.core.events import (
     MasterConnected,
     MasterDisconnected,
     MasterSaid,
+    NeighbourProbed,
     PagesRead,
     PortFound,
     TerminationAsked,
@@ -35,9 +36,10 @@ from tests.core.sidecar.play import (
     stop,
     template,
 )
-from wire.ids import OrderId
-from wire.messages import Finish, RankProgress, Welcome
+from wire.ids import MemberId, OrderId
+from wire.messages import Finish, Neighbour, RankProgress, Welcome
 
+NEIGHBOURS = tuple(Neighbour(MemberId(f"worker-{each}"), f"10.0.0.{each + 1}", 9000) for each in (1, 2))
 FOLDER = Path(__file__).parent / "transcripts"
 
 
@@ -98,7 +100,22 @@ def the_owner_is_gone(play: Play) -> None:
     play.tell(BEGAN, template(), LifelineLost(), MasterConnected())
 
 
+def a_member_is_cut_off(play: Play) -> None:
+    """Its neighbours answer in turn; then nobody does, and the link to the master is up and dead: it asks all of them
+    and the master, stops its worker processes when the master would give it up, and says why when it is heard again."""
+    play.ready()
+    play.tell(start(1, FIRST, neighbours=NEIGHBOURS), WorkersStarted(FIRST, (101, 102)))
+    play.state.work.poll_at = play.state.link.report_at = None  # type: ignore[union-attr]  # another story
+    play.pass_time(0.1)
+    play.tell(*(NeighbourProbed(each, True) for each in NEIGHBOURS))
+    play.pass_time(1.0)
+    play.tell(NeighbourProbed(NEIGHBOURS[1], True))
+    play.pass_time(4.0)
+    play.tell(WorkersStopped(FIRST), PortFound(2001), MasterDisconnected(), MasterConnected(), MasterSaid(Welcome(1)))
+
+
 STORIES = [
+    a_member_is_cut_off,
     a_crash_and_the_next_generation,
     a_sidecar_reattaches,
     the_template_dies,
