@@ -174,9 +174,8 @@ def _metadata(metadata: Document, place: Place, containers: list[Document], inde
         labels[RANK_INDEX] = str(place.rank_index)
     notes = mapping(metadata.get("annotations"))
     name = containers[index].get("name")
-    notes = {trainers.DEFAULT_CONTAINER: name, DEFAULT_LOGS_CONTAINER: name} | notes | {INJECTED: "1", RUNG: rung}
-    if index > 0:
-        notes[CONTAINER] = name  # whoever reads the pod's status takes the first one else
+    defaults = {trainers.DEFAULT_CONTAINER: name, DEFAULT_LOGS_CONTAINER: name}
+    notes = defaults | notes | {INJECTED: "1", RUNG: rung, CONTAINER: name}  # others may put theirs before it
     return metadata | {"labels": labels, "annotations": notes}
 
 

@@ -74,6 +74,8 @@ class Place:
     pythonpath: str = ""
     per_rank: bool = False
     container: str = ""
+    of_operator: bool = False
+    """Its pods are the training operator's, which runs a job in a container of a fixed name."""
     max_restarts: int | None = None
     member_path: str = "metadata.name"
 

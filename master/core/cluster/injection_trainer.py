@@ -20,6 +20,8 @@ USERS_PYTHONPATH = "OUTRIDER_USERS_PYTHONPATH"
 """Where a PYTHONPATH that is known only when the container starts is kept: $(…) refers to it."""
 RESERVED = ("OUTRIDER_DIR", "OUTRIDER_HOOKS", "OUTRIDER_POD_UID", "OUTRIDER_JOB", USERS_PYTHONPATH)
 
+OPERATORS_CONTAINERS = ("pytorch", "tensorflow", "xgboost", "paddle", "mpi", "jax")
+"""Of its PyTorchJob, TFJob …: the one that the operator itself takes for the job's."""
 SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh", "busybox")
 WRAPPERS = (
     "env", "nice", "ionice", "numactl", "taskset", "tini", "dumb-init", "time", "stdbuf", "setpriv", "gosu", "su-exec",
@@ -43,7 +45,7 @@ class Chosen:
 
 
 def chosen(containers: Sequence[Document], place: Place, annotations: Document) -> Chosen:
-    """What was said to us, else what kubectl was told, else the first."""
+    """What was said to us, else what kubectl was told, else the operator's, else the first."""
     names = [container.get("name") for container in containers]
     if place.container:
         if place.container not in names:
@@ -55,6 +57,9 @@ def chosen(containers: Sequence[Document], place: Place, annotations: Document) 
     default = annotations.get(DEFAULT_CONTAINER)
     if default in names:
         return Chosen(names.index(default), f"annotation {DEFAULT_CONTAINER} names it")
+    named = next((name for name in names if name in OPERATORS_CONTAINERS), None) if place.of_operator else None
+    if named is not None:
+        return Chosen(names.index(named), "the training operator runs a job in the container of this name")
     return Chosen(0, "it is the first container" if len(names) > 1 else "it is the only container")
 
 

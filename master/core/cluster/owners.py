@@ -48,6 +48,7 @@ def place_of(
         pythonpath=asked.pythonpath,
         per_rank=asked.per_rank,
         container=asked.container,
+        of_operator=bool(labels.get(REPLICA_TYPE)),
         max_restarts=asked.max_restarts,
     )
 

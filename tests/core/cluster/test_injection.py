@@ -222,6 +222,17 @@ def test_which_container_is_the_trainer(pod: Document, container: str, chosen: s
     assert trainer_name(found.pod) == chosen  # as its status will be read
 
 
+def test_the_training_operators_trainer_has_the_name_that_it_gives_it() -> None:
+    pod = pod_of({"name": "metrics", "image": "m:1"}, {"name": "pytorch", "image": "train:1"})
+    found = inject(pod, replace(PLACE, of_operator=True), POLICY)
+    assert trainer_name(found.pod) == "pytorch"
+    assert (
+        "the trainer is the container pytorch: the training operator runs a job in the container of this name"
+    ) in found.explanation
+    assert trainer_name(injected(pod)) == "metrics"
+    assert trainer_name(injected(two(default_container="main"), replace(PLACE, of_operator=True))) == "main"
+
+
 def test_kubectl_looks_into_the_trainer_unless_the_user_wants_another() -> None:
     notes = injected(two(default_container="main"))["metadata"]["annotations"]
     assert notes["kubectl.kubernetes.io/default-logs-container"] == "main"

@@ -73,7 +73,7 @@ def test_a_pod_asks_by_its_label_or_its_namespaces_and_by_nothing_else(
         ("deployment", Place("llama", "research", "worker")),
         ("jobset", Place("llm", "research", "worker")),
         ("jobset_of_two", Place("llm", "research", "worker")),
-        ("pytorchjob", Place("mnist", "research", "worker", rank_index=2)),
+        ("pytorchjob", Place("mnist", "research", "worker", rank_index=2, of_operator=True)),
     ],
 )  # fmt: skip
 def test_a_pod_of_another_controller(name: str, place: Place) -> None:
@@ -147,7 +147,7 @@ def test_a_role_is_lower_case() -> None:
 def test_what_annotations_ask_for() -> None:
     place = found(noted(nproc_per_node="8", script="train.py", pythonpath="/a:/b", per_rank="true", container="main",
                         max_restarts="3", min="1", max="4", spares="0", node_check="true"))  # fmt: skip
-    assert place == Place("gpt-7", "research", "worker", "", None, 8, "train.py", "/a:/b", True, "main", 3)
+    assert place == Place("gpt-7", "research", "worker", "", None, 8, "train.py", "/a:/b", True, "main", max_restarts=3)
 
 
 @pytest.mark.parametrize(
