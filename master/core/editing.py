@@ -6,8 +6,9 @@ with all graces, lets every member go and keeps what it has achieved; the member
 
 from __future__ import annotations
 
-from master.core import generations, standing, status
+from master.core import generations, membership, standing, status
 from master.core.events import SpecChanged
+from master.core.spec import JobSpec
 from master.core.state import COMMITTING, GATHERING, RUNNING, State, counted
 
 SUSPENDED = "The job is suspended."
@@ -16,7 +17,10 @@ SUSPENDED = "The job is suspended."
 def edited(state: State, event: SpecChanged) -> None:
     if state.is_over:
         return
-    state.spec = event.spec
+    before, state.spec = state.spec, event.spec
+    if _patience(before) != _patience(event.spec):
+        for member in [member for _id, member in sorted(state.members.items())]:
+            membership.welcome(state, member, "The job's patience was edited.")
     if event.spec.replicas != state.target:
         wanted = counted(event.spec.replicas, "member")
         state.announce("ScaleAsked", f"{wanted} are wanted instead of {state.target}.")
@@ -28,6 +32,11 @@ def edited(state: State, event: SpecChanged) -> None:
     standing.note_staffing(state)
     standing.note_resize(state)
     status.mark(state)
+
+
+def _patience(spec: JobSpec) -> tuple[float, ...]:
+    """What a sidecar acts on by itself, when it is cut off."""
+    return (spec.silent_after, spec.stop_grace, spec.handler_grace, spec.save_grace)
 
 
 def _suspend(state: State) -> None:

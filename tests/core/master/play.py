@@ -92,6 +92,8 @@ class Actor:
     """The master does not hear it, and it does not hear the master; its peers reach it."""
     gone: bool = False
     finished: bool = False
+    isolated: str = ""
+    """Why it stopped by itself, or is about to."""
     has_trainer: bool = True
     stubborn: bool = False
     """It never says Stopped."""
@@ -298,7 +300,7 @@ class Play:
         actor.session = f"{self.master}-{next(self._sessions)}"
         hello = Hello(self.spec.name, actor.id, actor.uid, Role("worker"), actor.rank_index, "token", probe_port=9000,
                       running=actor.running, highest=actor.highest if highest is None else highest,
-                      finished=actor.finished)  # fmt: skip
+                      finished=actor.finished, isolated=actor.isolated)  # fmt: skip
         self.tell(SidecarSaid(actor.session, hello))
         if actor.running == NO_GENERATION and not actor.finished:
             self.say_ready(actor)
@@ -353,6 +355,7 @@ class Play:
         assert actor.running in (NO_GENERATION, start.generation), "the old workers live"
         if actor.running == NO_GENERATION:
             actor.running = actor.highest = start.generation
+            actor.isolated = ""
             actor.start, actor.started_at = start, self.now
             actor.base = max((made for _path, made in start.saves), default=0)
             if start.high_step:
