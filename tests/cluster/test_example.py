@@ -1,0 +1,30 @@
+"""The job that the guide begins with, exactly as it lies in examples/."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import yaml
+
+from tests.cluster.cluster import Pods, kubectl_json, until
+
+FILE = Path(__file__).parents[2] / "examples" / "elasticjob" / "digits.yaml"
+
+
+def test_the_example_trains_to_its_end(namespace: str, tmp_path: Path) -> None:
+    document = yaml.safe_load(FILE.read_text())
+    (volume,) = document["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["volumes"]
+    folder = Path(volume["hostPath"]["path"])
+    shutil.rmtree(folder, ignore_errors=True)
+    job = Pods(namespace, "digits", tmp_path)
+    job.kubectl("apply", "-f", str(FILE))
+    status = job.phase("Succeeded")
+    assert status["exitCode"] == 0
+    result = json.loads((folder / "out" / "result.json").read_text())
+    assert result["accuracy"] > 0.9
+    assert result["epochs"] == 60
+    pods = kubectl_json("-n", namespace, "get", "pods")["items"]
+    assert len(pods) == 4
+    until(lambda: {pod["status"]["phase"] for pod in job.pods().values()} == {"Succeeded"}, job.story)
