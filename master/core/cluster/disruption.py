@@ -129,6 +129,10 @@ def is_of(document: Document, job: Document) -> bool:
     return any(reference.get("uid") == uid for reference in entries(document["metadata"].get("ownerReferences")))
 
 
+def is_as_wanted(there: Document, wanted: Document) -> bool:
+    return all(there["spec"].get(field) == value for field, value in wanted["spec"].items())
+
+
 def is_of_an_earlier(document: Document, job: Document) -> bool:
     """It was made for a job of this name that is deleted, and goes in a moment."""
     name = job["metadata"]["name"]

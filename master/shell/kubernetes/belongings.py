@@ -103,10 +103,22 @@ class Belongings:
         if self._written.get(path) == document["spec"]:
             return True
         if path in self._written:
-            await self._api.patch(path, {"spec": document["spec"]})
+            if not await self._update(path, document):
+                return False
         elif not await self._create(path, document):
             return False
         self._written[path] = document["spec"]
+        return True
+
+    async def _update(self, path: str, document: Document) -> bool:
+        """False where somebody has deleted it: the next look finds out whether it is still wanted."""
+        try:
+            await self._api.patch(path, {"spec": document["spec"]})
+        except ApiError as error:
+            if not error.is_absent:
+                raise
+            del self._written[path]
+            return False
         return True
 
     async def _create(self, path: str, document: Document) -> bool:
@@ -119,8 +131,9 @@ class Belongings:
                 raise
         there = await self._api.get(path)
         if disruption.is_of(there, self._record.job):
-            await self._api.patch(path, {"spec": document["spec"]})
-            return True
+            if kind == disruption.KIND and not disruption.is_as_wanted(there, document):
+                await self._api.patch(path, {"spec": document["spec"]})
+            return True  # a Service is the same for ever
         if not disruption.is_of_an_earlier(there, self._record.job):
             self._tell(f"{kind}Left", f"There is a {kind} {name} that is not this job's; it is left as it is.")
         return False

@@ -1,0 +1,182 @@
+"""A job's budget and its owner, with an API server that answers what a test has written down."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from master.core.actions import FollowOwner, ResizeOwner
+from master.core.cluster.names import Document
+from master.core.cluster.owners_resizing import CannotResize
+from master.core.events import Event, OwnerSized
+from master.core.spec import WORKER
+from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.belongings import Belongings
+from master.shell.kubernetes.owner import Owner
+from master.shell.kubernetes.record import JobRecord
+from tests.kubernetes.unwell_server import Answer, UnwellServer, refuses, says, unwell
+from wire.ids import Generation
+
+POLICY = says({"versions": [{"version": "v1beta1"}]})
+NOBODYS = says({"items": []})
+BUDGETS = "/apis/policy/v1beta1/namespaces/a/poddisruptionbudgets"
+STATEFUL_SET = "/apis/apps/v1/namespaces/a/statefulsets/train"
+
+
+def job(kind: str = "", **roles: int) -> Document:
+    specs = {role: {"replicas": count} for role, count in (roles or {"worker": 2}).items()}
+    adopts = {"adopts": {"apiVersion": "apps/v1", "kind": kind, "name": "train"}} if kind else {}
+    owner = {"kind": kind, "name": "train", "uid": "the-owners"}
+    return {
+        "metadata": {"name": "train", "namespace": "a", "uid": "u", "resourceVersion": "1", "ownerReferences": [owner]},
+        "spec": {"replicaSpecs": specs, **adopts},
+    }
+
+
+@asynccontextmanager
+async def doing(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    task = asyncio.ensure_future(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def asked(server: UnwellServer, count: int) -> list[tuple[str, str]]:
+    async with asyncio.timeout(20):
+        while len(server.asked) < count:
+            await asyncio.sleep(0.005)
+    return server.asked
+
+
+def belongings(api: Api, document: Document) -> Belongings:
+    return Belongings(api, JobRecord(api, document, 1, list), list, (WORKER,), lambda: True)
+
+
+@asynccontextmanager
+async def kept(document: Document, *answers: Answer) -> AsyncIterator[UnwellServer]:
+    async with unwell(*answers) as (server, api), doing(belongings(api, document).keep()):
+        yield server
+
+
+# -- what a job has -------------------------------------------------------------------------------------------------
+async def test_a_budget_is_made_in_the_version_that_the_server_has() -> None:
+    async with kept(job(), POLICY, NOBODYS, says({}, 201)) as server:
+        assert await asked(server, 3) == [("GET", "/apis/policy"), ("GET", BUDGETS), ("POST", BUDGETS)]
+
+
+async def test_our_own_of_an_earlier_master_is_brought_up_to_date() -> None:
+    async with kept(job(), POLICY, NOBODYS, refuses(409), says(ours(maxUnavailable=2)), says({})) as server:
+        assert (await asked(server, 5))[3:] == [("GET", f"{BUDGETS}/train"), ("PATCH", f"{BUDGETS}/train")]
+
+
+async def test_our_own_that_is_as_it_should_be_is_not_written_again() -> None:
+    api_server = (POLICY, NOBODYS, refuses(409), says(ours(maxUnavailable=1)))
+    async with unwell(*api_server) as (server, api):
+        kept = belongings(api, job())
+        async with doing(kept.keep()):
+            await asked(server, 4)
+            kept.stir()
+        assert [method for method, _ in server.asked] == ["GET", "GET", "POST", "GET"]
+
+
+def ours(**spec: object) -> Document:
+    selector = {"matchLabels": {"outrider.dev/job": "train", "outrider.dev/role": "worker"}}
+    owner = {"kind": "ElasticJob", "name": "train", "uid": "u"}
+    return {"metadata": {"name": "train", "ownerReferences": [owner]}, "spec": {"selector": selector, **spec}}
+
+
+async def test_one_of_the_name_that_is_not_ours_is_left_alone_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    theirs = {"metadata": {"name": "train"}, "spec": {"selector": {"matchLabels": {"app": "other"}}}}
+    async with kept(job(), POLICY, says({"items": [theirs]}), refuses(409), says(theirs)) as server:
+        await asked(server, 4)
+        await asyncio.wait_for(told(caplog, "There is a PodDisruptionBudget train that is not this job's"), 20)
+        assert {method for method, _ in server.asked} == {"GET", "POST"}
+
+
+async def test_a_refusal_is_told_in_the_servers_words(caplog: pytest.LogCaptureFixture) -> None:
+    async with kept(job(), POLICY, NOBODYS, refuses(403, "Forbidden", "cannot create resource")):
+        await asyncio.wait_for(told(caplog, "cannot create resource"), 20)
+
+
+async def test_services_come_before_the_budget() -> None:
+    services = "/api/v1/namespaces/a/services"
+    async with kept(job(worker=2, ps=1), says({}, 201), says({}, 201), POLICY, NOBODYS, says({}, 201)) as server:
+        assert (await asked(server, 5))[:3] == [("POST", services), ("POST", services), ("GET", "/apis/policy")]
+
+
+async def told(caplog: pytest.LogCaptureFixture, words: str) -> None:
+    while not any(words in record.getMessage() for record in caplog.records):
+        await asyncio.sleep(0.005)
+
+
+# -- its owner ------------------------------------------------------------------------------------------------------
+def owner(replicas: int, uid: str = "the-owners") -> Document:
+    return {"metadata": {"name": "train", "uid": uid}, "spec": {"replicas": replicas}}
+
+
+def resize(replicas: int) -> ResizeOwner:
+    return ResizeOwner(replicas, Generation(1, 1), "The user wants it.")
+
+
+@asynccontextmanager
+async def owned(document: Document, *answers: Answer) -> AsyncIterator[tuple[UnwellServer, Owner, list[Event]]]:
+    events: list[Event] = []
+    async with unwell(*answers) as (server, api):
+        yield server, Owner(api, JobRecord(api, document, 1, list), events.append), events
+
+
+async def test_an_owner_is_read_at_the_beginning_and_when_its_pods_change() -> None:
+    async with (
+        owned(job("StatefulSet"), says(owner(2)), says(owner(3))) as (server, of_job, events),
+        doing(of_job.keep()),
+    ):
+        await asked(server, 1)
+        of_job.stir()
+        assert await asked(server, 2) == [("GET", STATEFUL_SET)] * 2
+        async with asyncio.timeout(20):
+            while len(events) < 2:
+                await asyncio.sleep(0.005)
+        assert events == [OwnerSized(2), OwnerSized(3)]
+
+
+async def test_an_owner_is_asked_for_another_size() -> None:
+    async with owned(job("StatefulSet"), says(owner(2)), says(owner(3))) as (server, of_job, events):
+        await of_job.resize(resize(3))
+        assert [method for method, _ in server.asked] == ["GET", "PATCH"]
+        assert events == [OwnerSized(3)]
+
+
+async def test_an_owner_that_has_the_size_is_left_as_it_is() -> None:
+    async with owned(job("StatefulSet"), says(owner(3))) as (server, of_job, events):
+        await of_job.resize(resize(3))
+        assert ([method for method, _ in server.asked], events) == (["GET"], [OwnerSized(3)])
+
+
+async def test_another_owner_of_the_name_is_not_this_jobs() -> None:
+    async with owned(job("StatefulSet"), says(owner(3, uid="another"))) as (_, of_job, events):
+        await of_job.resize(resize(3))
+        assert (events, of_job.document) == ([], None)
+
+
+async def test_what_cannot_be_resized_and_what_is_refused_is_an_error() -> None:
+    async with owned(job("Pod")) as (_, of_job, _events):
+        with pytest.raises(CannotResize, match="Pod train has no size that we can read"):
+            await of_job.resize(resize(3))
+    async with owned(job("StatefulSet"), says(owner(2)), refuses(422, "Invalid", "immutable")) as (_, of_job, events):
+        with pytest.raises(ApiError, match="immutable"):
+            await of_job.resize(resize(3))
+        assert events == []
+
+
+async def test_the_elastic_job_follows_in_its_own_spec() -> None:
+    async with owned(job("StatefulSet"), says({})) as (server, of_job, _):
+        await of_job.follow(FollowOwner(3, Generation(1, 1), "Its owner wants it."))
+        assert server.asked == [("PATCH", "/apis/outrider.dev/v1alpha1/namespaces/a/elasticjobs/train")]
