@@ -151,13 +151,10 @@ def _compare(state: State, member: Member, hello: Hello) -> None:
 
 
 def _was_isolated(state: State, member: Member, hello: Hello, own: World | None) -> None:
-    """It had to take itself for lost. Where nobody else did, its world is over now, and at no cost: no rank failed."""
-    reason = f"{member.id} says: {hello.isolated}."
-    if own is not None and own.generation in (hello.running, hello.highest):
-        recovery.begin(state, "MemberIsolated", reason, member, free=True)
-        return
-    if hello.isolated != member.isolated:
-        state.announce("MemberIsolated", reason, member.id, warning=True)
+    """It had to take itself for lost; it says so on each connection until it starts something newer."""
+    generation = max(hello.running, hello.highest)
+    if hello.isolated != member.isolated or (own is not None and own.generation == generation):
+        recovery.member_isolated(state, member, f"{member.id} says: {hello.isolated}.", generation)
     if hello.running != NO_GENERATION:
         stop_leftover(state, member)
     elif own is None and hello.highest >= member.told:

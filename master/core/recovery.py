@@ -277,6 +277,16 @@ def member_lost(state: State, member: Member, kind: str, reason: str) -> None:
     standing.note_staffing(state)
 
 
+def member_isolated(state: State, member: Member, reason: str, generation: Generation) -> None:
+    """It was cut off and stopped this generation by itself. Where nobody had noticed, the world is over now, and at no
+    cost: no rank failed. That its ranks were gone explains what others saw of it."""
+    world = state.world
+    if world is not None and state.stage == RUNNING and world.generation == generation and member.id in world.places:
+        begin(state, "MemberIsolated", reason, member, free=True)
+    elif not _take_blame(state, member, "MemberIsolated", reason):
+        state.announce("MemberIsolated", reason, member.id, warning=True)
+
+
 def _take_blame(state: State, member: Member, kind: str, reason: str, *, free: bool = True) -> bool:
     """Is this loss what the newest episode was about?"""
     episode = state.episode

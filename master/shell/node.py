@@ -158,7 +158,10 @@ class Node:
         self._folder.close()
 
     def _spec(self) -> str:
-        return json.dumps(dataclasses.asdict(self.config.spec))
+        """What differs from the defaults: among those are sets, which JSON does not know and no flag here changes."""
+        spec = self.config.spec
+        values = ((each, getattr(spec, each.name)) for each in dataclasses.fields(spec))
+        return json.dumps({each.name: value for each, value in values if value != each.default})
 
     # -- the master -------------------------------------------------------------------------------------------------
     def _start_master(self) -> None:

@@ -106,6 +106,18 @@ def test_one_that_was_left_out_meanwhile_says_why_it_stopped_and_comes_back() ->
     assert play.state.restarts.used == 0
 
 
+def test_what_its_peers_saw_of_it_is_explained_and_costs_no_restart() -> None:
+    play = running(3, 2)
+    play.run(2)
+    play.crash("worker-0", signal=None, code=1, error="torch.distributed.DistBackendError", message="closed by peer")
+    isolate(play, "worker-1")
+    play.reconnect("worker-1")
+    play.until_next(3)
+    (fault,) = play.state.faults
+    assert (fault.kind, fault.member) == ("MemberIsolated", "worker-1")
+    assert play.state.restarts.used == 0
+
+
 def test_a_new_master_hears_that_a_member_was_cut_off_and_forms_a_new_world() -> None:
     old = running(3, 2)
     old.run(2)
