@@ -72,6 +72,8 @@ class PlacePod:
     rank_index: RankIndex | None
     generation: Generation
     reason: str
+    relaunches: int = 0
+    """Failed pods that this rank index has had."""
 
 
 @dataclass(frozen=True, slots=True)

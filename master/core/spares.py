@@ -88,7 +88,8 @@ def _promote(state: State, spare: Member, hole: RankIndex, before: Member | None
 
 def _place(state: State, member: Member, reason: str) -> None:
     if member.uid is not None:
-        state.act(PlacePod(member.id, member.uid, member.rank_index, state.generation, reason))
+        failures = state.failures.get(_key(member.rank_index), 0)
+        state.act(PlacePod(member.id, member.uid, member.rank_index, state.generation, reason, failures))
 
 
 def _why_spare(state: State, shaky: list[RankIndex], doubted: list[RankIndex], have: int) -> str:
@@ -213,7 +214,8 @@ def adopt(state: State, pod: PodSeen) -> Member:
     state.members[member.id] = member
     if rank_index != pod.rank_index:
         reason = f"{member.id} has another rank index than its pod says."
-        state.act(PlacePod(member.id, pod.uid, rank_index, state.generation, reason))
+        failures = state.failures.get(_key(rank_index), 0)
+        state.act(PlacePod(member.id, pod.uid, rank_index, state.generation, reason, failures))
     if rank_index is not None:
         state.held.add(rank_index)
     else:

@@ -13,7 +13,7 @@ from master.core.cluster import injection, owners, refusals
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.containers import brief
 from master.core.cluster.injection import Policy
-from master.core.cluster.names import RANK_INDEX, Document
+from master.core.cluster.names import RANK_INDEX, RELAUNCHES, Document
 from master.core.events import CreateRefused, Event, PodGone
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.owner import Owner
@@ -77,7 +77,8 @@ class KubernetesPlatform:
         path = f"{self._folder}/{pod_documents.name_of(self._record.job, pod.member)}"
         index = None if pod.rank_index is None else str(pod.rank_index)
         try:
-            await self._api.patch(path, {"metadata": {"uid": pod.uid, "labels": {RANK_INDEX: index}}})
+            labels = {RANK_INDEX: index, RELAUNCHES: str(pod.relaunches)}
+            await self._api.patch(path, {"metadata": {"uid": pod.uid, "labels": labels}})
         except ApiError as error:
             if not (error.is_absent or error.is_conflict):
                 raise

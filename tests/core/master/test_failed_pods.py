@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from master.core.actions import CreatePod, DeletePod
+from master.core.actions import CreatePod, DeletePod, PlacePod
 from master.core.events import ActionFailed, PodGone, PodSeen, SpecChanged
 from master.core.spec import Rule
 from tests.core.master.play import Play, running
@@ -147,3 +147,12 @@ def test_a_replacement_is_told_how_many_failed_before_it_and_how_many_members_ar
     play.until_next(2)
     newest = [a for a in play.actions if isinstance(a, CreatePod)][-1]
     assert (newest.rank_index, newest.wanted) == (0, 2)
+
+
+def test_a_spare_that_takes_the_place_of_failed_pods_says_so_too() -> None:
+    play = running(2, spares=1)
+    play.run(3)
+    play.fail("worker-1")
+    play.until_next()
+    (placed,) = [a for a in play.actions if isinstance(a, PlacePod)]
+    assert (placed.member, placed.rank_index, placed.relaunches) == ("worker-2", 1, 1)
