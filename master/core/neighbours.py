@@ -7,7 +7,7 @@ it would tell each other that all is well. O(1) a member, or ten thousand Starts
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from master.core.state import Member, State, World
 from wire.ids import MemberId
@@ -32,23 +32,30 @@ def _others(state: State, order: Sequence[MemberId], index: int) -> list[Member]
 
 def _spread(state: State, order: Sequence[MemberId], index: int) -> list[Member]:
     own = state.members.get(order[index])
-    nodes = {own.node if own is not None else ""} - {""}
+    taken, nodes = {order[index]}, {own.node if own is not None else ""} - {""}
     chosen: list[Member] = []
     for part in range(1, MOST + 1):
-        offset = part * len(order) // (MOST + 1)
-        found = [each for each in _from(state, order, index, offset) if each not in chosen]
-        if found:
-            chosen.append(next((each for each in found if each.node not in nodes), found[0]))
-            nodes |= {chosen[-1].node} - {""}
+        found = _nearest(state, order, index + part * len(order) // (MOST + 1), taken, nodes)
+        if found is not None:
+            chosen.append(found)
+            taken.add(found.id)
+            nodes |= {found.node} - {""}
     return chosen
 
 
-def _from(state: State, order: Sequence[MemberId], index: int, offset: int) -> Iterator[Member]:
+def _nearest(
+    state: State, order: Sequence[MemberId], start: int, taken: set[MemberId], nodes: set[str]
+) -> Member | None:
+    """From this place on: the first on another node, else the first."""
+    first: Member | None = None
     for step in range(STEPS):
-        place = (index + offset + step) % len(order)
-        member = _asked(state, order[place])
-        if place != index and member is not None:
-            yield member
+        member = _asked(state, order[(start + step) % len(order)])
+        if member is None or member.id in taken:
+            continue
+        if member.node not in nodes:
+            return member
+        first = first or member
+    return first
 
 
 def _asked(state: State, member: MemberId) -> Member | None:
