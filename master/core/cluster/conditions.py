@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from master.core.cluster import quantities
@@ -44,7 +45,7 @@ def status_of(
     """`document`: what a SaveStatus action carries, empty where the core has said nothing yet; `now`: RFC 3339;
     `problems`: what `elasticjob.validate` has against the newest spec, which is then not followed."""
     old = mapping(job.get("status"))
-    known = {pod.member: pod for pod in map(seen, pods) if pod is not None}
+    known = _known(job, pods)
     phase = str(document.get("phase") or "").capitalize() or (PENDING if problems else CREATED)
     message = _message(document, phase, known, problems)
     faults = [_fault(fault) for fault in document.get("faults") or ()]
@@ -56,7 +57,7 @@ def status_of(
         "generation": str(document.get("generation") or ""),
         "observedGeneration": int(job["metadata"].get("generation") or 0),
         "workers": counts[WORKER]["active"] + counts[WORKER]["pending"],
-        "selector": f"{JOB}={job['metadata']['name']},{ROLE}={WORKER}",
+        "selector": f"{JOB}={job['metadata']['name']}" + ("" if _adopts(job) else f",{ROLE}={WORKER}"),
         "step": int(document.get("step") or 0),
         "restarts": int(document.get("restarts") or 0),
         "goodput": None if document.get("goodput") is None else round(document["goodput"], 3),
@@ -70,6 +71,16 @@ def status_of(
         "saved": document.get("saved") or old.get("saved"),
     }
     return {field: value for field, value in status.items() if value is not None}
+
+
+def _known(job: Document, pods: Sequence[Document]) -> dict[MemberId, PodSeen]:
+    """Of a job that adopts, all are its workers, whatever role its owner calls them by: it counts them as one."""
+    known = {pod.member: pod for pod in map(seen, pods) if pod is not None}
+    return {member: replace(pod, role=WORKER) for member, pod in known.items()} if _adopts(job) else known
+
+
+def _adopts(job: Document) -> bool:
+    return bool(mapping(job.get("spec")).get("adopts"))
 
 
 def _message(

@@ -103,6 +103,15 @@ def test_pods_are_counted_by_role_and_one_that_goes_counts_nowhere() -> None:
     assert status["workers"] == 2
 
 
+def test_an_adopted_job_counts_its_pods_whatever_its_owner_calls_them() -> None:
+    adopts = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "mnist"}
+    shown = [pod("running", "master-0", "master"), pod("running", "worker-0"), pod("running", "worker-1")]
+    status = status_of(job({"worker": {"replicas": 3}}, adopts=adopts), core(), shown, NOW)
+    assert status["replicaStatuses"] == {"worker": {"active": 3, "succeeded": 0, "failed": 0, "pending": 0}}
+    assert conditions(status)["Scheduled"] == "True"
+    assert status["selector"] == "outrider.dev/job=mnist"
+
+
 def test_a_condition_keeps_its_time_until_it_changes() -> None:
     asked = job()
     first = status_of(asked, core("pending"), [], BEFORE)
