@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.cluster.cluster import ClusterJob, Document, until
-from tests.cluster.conftest import Make
+from tests.cluster.cluster import ClusterJob, Document, pod_spec, until
+from tests.cluster.conftest import Make, MakePods
 from tests.local.training import members
 
 SMALL = {"requests": {"cpu": "50m", "memory": "350Mi"}, "limits": {"memory": "700Mi"}}
@@ -64,6 +64,36 @@ def test_there_is_a_most_and_it_is_said_that_it_is_reached(make: Make) -> None:
     status = job.phase("Failed")
     assert "it had 900Mi, and that is all that it may have" in status["message"]
     assert again > restart
+
+
+def test_the_pod_of_another_controller_begins_again_in_place_and_its_user_is_told_what_to_raise(
+    pods: MakePods,
+) -> None:
+    job = pods("plain-job")
+    labels = {"app": job.name, "outrider.dev/inject": "true"}
+    spec = {**pod_spec(job.folder, resources=SMALL), "restartPolicy": "Never"}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    job.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job.name},
+                "spec": {"completions": 2, "parallelism": 2, "template": template}})  # fmt: skip
+    restart, _ = job.training(2)
+    before = job.uids()
+    job.order(1, EAT)
+    job.training(2, after=restart)
+    job.event("OutOfMemory", "700Mi", "raise resources.limits.memory in the pod template of the controller")
+    assert job.uids() == before
+
+
+def test_a_rule_replaces_a_member_whose_rank_ends_with_its_code(make: Make) -> None:
+    rule = {"exitCodes": [13], "action": "replaceNode"}
+    job = make(recovery={"silentAfter": "10s", "rules": [rule]})
+    restart, _ = job.training(4)
+    old = job.pods()[job.pod("worker-1")]["spec"]["nodeName"]
+    job.order(3, "os._exit(13)")
+    job.training(4, after=restart)
+    assert trainer_end(failed(job, "worker-1"))["exitCode"] == 13
+    assert job.pods()[job.pod("worker-2")]["spec"]["nodeName"] != old
+    job.event("MemberFailed", "rule 1 of recovery.rules says replaceNode for exit code 13")
+    until(lambda: job.status().get("avoidedNodes") == [old], job.story)
 
 
 def test_failed_pods_are_kept_as_many_as_wanted_and_hold_nothing(make: Make) -> None:
