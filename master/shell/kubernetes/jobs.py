@@ -96,6 +96,7 @@ class RunningJob:
             code = await self._pump.run(_Fenced(self.effects, self._is_master))
             if code == 0 and not self._forgotten:
                 await self._see_pods_out()
+                await self._record.post_last_events()
             return code
         finally:
             for each in beside:

@@ -8,6 +8,7 @@ One write is on its way at a time; of those that wait meanwhile only the newest 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -15,9 +16,11 @@ from typing import Any
 
 from master.core.cluster import conditions
 from master.core.cluster.names import GROUP_VERSION, PLURAL, Document
+from master.core.cluster.pacing import Allowance
 from master.shell.kubernetes.api import MERGE_PATCH, Api, ApiError
 
 CLAIMS = 8
+LAST_EVENTS = 5.0
 EVENTS_WAITING = 500
 """Beyond so many that the API server has not taken yet, further Events are in the log alone."""
 
@@ -123,11 +126,25 @@ class JobRecord:
             log.warning("the API server is slow to take Events: %s is in the log alone", kind)
 
     async def post_events(self) -> None:
-        """Until it is cancelled. An Event that is refused is in the log; nothing depends on it."""
+        """Until it is cancelled."""
+        allowance, pause = Allowance(), 0.0
         while True:
+            await asyncio.sleep(pause)
             event = await self._events.get()
-            try:
-                await self._api.create(f"/api/v1/namespaces/{self.namespace}/events", event)
-            except ApiError as error:
-                if not error.is_conflict:
-                    log.warning("an Event was not taken: %s", error)
+            pause = allowance.take(asyncio.get_running_loop().time())
+            await self._post(event)
+
+    async def post_last_events(self) -> None:
+        """Of a job that is over: those that still wait, in a bounded time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_EVENTS):
+                while not self._events.empty():
+                    await self._post(self._events.get_nowait())
+
+    async def _post(self, event: Document) -> None:
+        """One that is refused is in the log; nothing depends on it."""
+        try:
+            await self._api.create(f"/api/v1/namespaces/{self.namespace}/events", event)
+        except ApiError as error:
+            if not error.is_conflict:
+                log.warning("an Event was not taken: %s", error)
