@@ -1,10 +1,10 @@
 """Nodes on which members fail again and again: new pods keep off them.
 
 What speaks against a node is a fault of a member there that was the first of its incident and that a machine can cause:
-a pod that failed, a template or launcher that died, silence that others confirm, a rank that a signal ended, an
-exception that names a device, a driver or a file system. Not the script's own exceptions and exit codes, not a deleted
-or evicted pod, not a container that ran out of its own memory: those go with the job wherever it runs. Faults of one
-node within a minute are one incident, because a machine that dies takes all its members with it.
+a pod that a signal ended or its node refused, a template or launcher that died, silence that others confirm, a rank that
+a signal ended, an exception that names a device, a driver or a file system. Not the script's own exceptions and exit
+codes, not a deleted or evicted pod, not a container that ran out of its own memory: those go with the job wherever it
+runs. Faults of one node within a minute are one incident, because a machine that dies takes all its members with it.
 
 A node is bad with two incidents within a day, if that is at least three times what the other nodes of the job have on
 average: a script that crashes everywhere speaks against none. It follows that of n nodes at most (n + 2) / 3 can be
@@ -38,6 +38,9 @@ OF_THE_MACHINE = re.compile(
     r"Input/output error|Stale file handle|No space left on device|Read-only file system",
     re.IGNORECASE,
 )
+REFUSED_BY_NODE = ("UnexpectedAdmissionError", "OutOf", "NodeAffinity", "ContainerStatusUnknown")
+"""Words of a pod's status.reason with which a kubelet does not run what the scheduler gave it: a device that its plugin
+cannot hand out, resources that it does not have. A deadline or a full volume is the pod's own."""
 
 
 # -- what speaks against a node -----------------------------------------------------------------------------------
@@ -48,8 +51,9 @@ def blamed(kind: str, member: Member | None, exit: WorkerExit | None = None) -> 
     if kind == "WorkerExited":
         return member.node if exit is not None and _is_of_the_machine(exit) else ""
     if kind == "MemberFailed":
-        by_code = member.exit_code is None or member.exit_code in RETRYABLE_CODES
-        return member.node if by_code and not member.out_of_memory else ""
+        by_node = member.exit_code is None and member.pod_reason.startswith(REFUSED_BY_NODE)
+        by_signal = member.exit_code in RETRYABLE_CODES and not member.out_of_memory
+        return member.node if by_node or by_signal else ""
     return member.node if kind in ("TrainerLost", "MemberSilent") else ""
 
 

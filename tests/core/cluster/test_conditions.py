@@ -271,3 +271,17 @@ def test_an_announcement_that_is_told_twice_is_one_event_and_what_happens_again_
 @pytest.mark.parametrize("kind", sorted(QUIET))
 def test_what_is_told_once_a_member_or_once_a_save_is_no_event(kind: str) -> None:
     assert event_of(job(), kind, "x", "normal", "worker-0", NOW) is None
+
+
+def test_memory_and_nodes_are_shown_where_replacements_differ_for_them() -> None:
+    told = core(members={"worker-0": "running"}, memory={"1": 1400 << 20}, avoided_nodes=["node-2"])
+    status = status_of(job(), told, [pod("running", "worker-0")], NOW)
+    assert (status["memory"], status["avoidedNodes"]) == ({"1": "1400Mi"}, ["node-2"])
+    status = status_of(job(), core(memory={}, avoided_nodes=[]), [], NOW)
+    assert not {"memory", "avoidedNodes"} & status.keys()
+
+
+def test_a_member_is_shown_with_the_memory_that_its_container_may_use() -> None:
+    told = core(members={"worker-0": "failed"})
+    (member,) = status_of(job(), told, [pod("out_of_memory", "worker-0")], NOW)["members"]
+    assert member["memory"] == "20Mi"

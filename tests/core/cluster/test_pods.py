@@ -91,6 +91,19 @@ def test_the_core_is_told_who_the_pod_is_and_where() -> None:
     assert pods.job_of(pod) == "research/mnist"
 
 
+def test_a_container_that_the_kernel_ended_for_its_memory_is_told_with_its_limit() -> None:
+    seen = {path.stem: pods.seen(recorded(path.stem)) for path in SEEN.glob("*.json")}
+    found = {name: pod.memory_limit for name, pod in seen.items() if pod is not None and pod.out_of_memory}
+    assert found == {"out_of_memory": 20 * 2**20, "out_of_memory_loop": 20 * 2**20}
+
+
+def test_a_failed_pod_lingers_while_something_in_it_runs_or_will_again() -> None:
+    seen = {path.stem: pods.seen(recorded(path.stem)) for path in SEEN.glob("*.json")}
+    lingering = {name for name, pod in seen.items() if pod is not None and pod.lingers}
+    assert {"trainer_failed", "trainer_crash_loop_at_last", "out_of_memory"} <= lingering
+    assert not lingering & {"all_failed", "init_failed", "deadline", "running", "trainer_done"}
+
+
 def test_only_a_pod_for_which_there_is_no_room_is_unschedulable() -> None:
     seen = {path.stem: pods.seen(recorded(path.stem)) for path in SEEN.glob("*.json")}
     assert [name for name, pod in sorted(seen.items()) if pod is not None and pod.unschedulable] == ["unschedulable"]

@@ -86,24 +86,27 @@ def test_a_rank_speaks_against_its_node_where_a_machine_can_have_ended_it(end: W
 
 
 @pytest.mark.parametrize(
-    ("kind", "code", "out_of_memory", "speaks"),
+    ("kind", "code", "reason", "out_of_memory", "speaks"),
     [
-        ("TrainerLost", None, False, True),
-        ("MemberSilent", None, False, True),
-        ("MemberFailed", None, False, True),
-        ("MemberFailed", 139, False, True),
-        ("MemberFailed", 1, False, False),
-        ("MemberFailed", 137, True, False),
-        ("MemberLost", None, False, False),
-        ("WorkersGone", None, False, False),
-        ("StartFailed", None, False, False),
+        ("TrainerLost", None, "", False, True),
+        ("MemberSilent", None, "", False, True),
+        ("MemberFailed", None, "UnexpectedAdmissionError: no healthy devices", False, True),
+        ("MemberFailed", None, "OutOfcpu: Pod Node didn't have enough resource", False, True),
+        ("MemberFailed", None, "DeadlineExceeded: Pod was active longer than specified", False, False),
+        ("MemberFailed", None, "", False, False),
+        ("MemberFailed", 139, "the trainer's container ended", False, True),
+        ("MemberFailed", 1, "the trainer's container ended", False, False),
+        ("MemberFailed", 137, "the trainer's container ended (OOMKilled)", True, False),
+        ("MemberLost", None, "", False, False),
+        ("WorkersGone", None, "", False, False),
+        ("StartFailed", None, "", False, False),
     ],
 )
 def test_a_member_speaks_against_its_node_where_a_machine_can_have_failed_it(
-    kind: str, code: int | None, out_of_memory: bool, speaks: bool
+    kind: str, code: int | None, reason: str, out_of_memory: bool, speaks: bool
 ) -> None:
     member = Member(MemberId("worker-0"), Role("worker"), None, 0.0, node="a")
-    member.exit_code, member.out_of_memory = code, out_of_memory
+    member.exit_code, member.pod_reason, member.out_of_memory = code, reason, out_of_memory
     assert bad_nodes.blamed(kind, member) == ("a" if speaks else "")
 
 
