@@ -71,7 +71,8 @@ def must_leave(state: State, member: Member, why: str, grace: float) -> None:
         return
     member.leaving = why
     state.deadlines.set(("leave", member.id), due)
-    text = f"{member.id} has to leave ({why}) and has {grace:.0f} s; a replacement is started."
+    coming = "its owner makes another one" if state.spec.is_adopted else "a replacement is started"
+    text = f"{member.id} has to leave ({why}) and has {grace:.0f} s; {coming}."
     state.announce("MemberLeaving", text, member.id, warning=True)
     standing.refresh(state, member)
     standing.note_staffing(state)
