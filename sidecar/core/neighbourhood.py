@@ -6,7 +6,8 @@ nothing, and then it asks the master as well. Whoever answers, and whatever the 
 
 The laws: one sign of anybody is enough; only who has answered before can be missed, because datagrams between pods may
 be forbidden altogether, and not when its last answer is long past, nor after it has said that it goes; a pause of this
-process says nothing about others, so after it everybody is looked for anew, for the whole time.
+process says nothing about others, so after it everybody is looked for anew, for the whole time. A short one,
+as a busy machine has every few seconds, only does not count.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ LOOK_EVERY = 1.0
 LEAST_LOOKS = 3
 LEAST_PATIENCE = 2.0
 """Seconds: whatever `silentAfter` is, a network that stops for one second does nothing."""
+LONG_PAUSE = 1.0
 LATELY = 300.0
 """Seconds between a neighbour's last answer and the last sign of anybody, above which it is not missed: that it cannot
 be reached is then older than what happens now, as where a network policy came while the job ran."""
@@ -44,6 +46,15 @@ def look_anew(state: State, now: float) -> None:
     """Nothing of what was seen so far counts against anybody."""
     heard(state, now)
     state.neighbourhood.look_at = now
+
+
+def paused(state: State, seconds: float, now: float) -> None:
+    """This process did not run for so long: what was asked then may have been answered in vain."""
+    around = state.neighbourhood
+    if seconds >= LONG_PAUSE:
+        look_anew(state, now)
+    else:
+        around.sign_at, around.unanswered = min(now, around.sign_at + seconds), max(0, around.unanswered - 1)
 
 
 def probed(state: State, neighbour: Neighbour, reachable: bool, now: float) -> list[Action]:

@@ -87,8 +87,8 @@ def step(state: State, event: Event, now: float) -> list[Action]:
             return _action_failed(state, action, error, now)
         case Woke():
             return _woke(state, now)
-        case Stalled():
-            neighbourhood.look_anew(state, now)
+        case Stalled(seconds):
+            neighbourhood.paused(state, seconds, now)
             return []
         case _:
             return _trainer_said(state, event, now)

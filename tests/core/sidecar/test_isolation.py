@@ -208,6 +208,18 @@ def test_a_pause_of_the_sidecar_is_no_isolation() -> None:
     assert not play.stopped()
 
 
+def test_a_busy_machine_that_pauses_the_sidecar_again_and_again_does_not_hide_that_it_is_cut_off() -> None:
+    play = Among()
+    play.trains()
+    play.pass_time(5)
+    play.is_cut_off()
+    for _ in range(5):
+        play.pass_time(1.2)
+        play.now += 0.3
+        play.tell(Stalled(0.3))
+    assert play.stopped()
+
+
 def test_after_a_pause_a_member_that_is_cut_off_looks_for_the_whole_time_again() -> None:
     play = Among()
     play.trains()
