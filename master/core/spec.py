@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from wire.ids import JobName, Role
 
 WORKER = Role("worker")
-RETRYABLE_CODES = frozenset({130, 134, 135, 137, 138, 139, 143})
+RETRYABLE_CODES = (130, 134, 135, 137, 138, 139, 143)
 """Ends from outside, or by a signal that a wrapper turned into a code: no statement about the script."""
 FAIL, RESTART, REPLACE, REPLACE_NODE = "fail", "restart", "replace", "replaceNode"
 """What a rule may want done."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """A rank that ends with one of these codes, as a shell says them: what is done about it."""
 
-    exit_codes: frozenset[int]
+    exit_codes: tuple[int, ...]
     action: str
 
 
@@ -59,8 +59,8 @@ class JobSpec:
     """Failed pods a rank index that are left to be read; None: all, because the pods are not ours to delete."""
     max_memory: int | None = None
     """The most bytes that a container is given after it ran out of memory; None: no such end."""
-    retryable_codes: frozenset[int] = RETRYABLE_CODES
-    permanent_codes: frozenset[int] = frozenset()
+    retryable_codes: tuple[int, ...] = RETRYABLE_CODES
+    permanent_codes: tuple[int, ...] = ()
     rules: tuple[Rule, ...] = ()
     max_restarts_asked: bool = False
     """The user gave `max_restarts` to outrider: it wins over what an inner launcher (torchrun) asks for."""

@@ -6,9 +6,9 @@ import dataclasses
 import types
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
-from master.core.spec import JobSpec
+from master.core.spec import JobSpec, Rule
 from runtime.settings import Environment, WrongSetting
 from runtime.sockets import KeyPair, key_pair_of
 from wire.ids import JobName
@@ -63,7 +63,7 @@ def spec_of(document: dict[str, object]) -> JobSpec:
     missing = [field.name for field in dataclasses.fields(JobSpec) if _is_missing(field, document)]
     if missing:
         raise WrongSetting(f"OUTRIDER_SPEC: {', '.join(missing)} must be given")
-    made: dict[str, Any] = dict(document)
+    made: dict[str, Any] = {name: _of_json(value) for name, value in document.items()}
     spec = JobSpec(**made)
     if not 1 <= spec.min_members <= spec.replicas <= spec.max_members:
         raise WrongSetting(
@@ -73,12 +73,26 @@ def spec_of(document: dict[str, object]) -> JobSpec:
     return spec
 
 
+def _of_json(value: object) -> object:
+    """A list is a tuple here; one of a list and a word is a rule."""
+    if not isinstance(value, list):
+        return value
+    return Rule(tuple(value[0]), value[1]) if _is_rule(value) else tuple(map(_of_json, value))
+
+
+def _is_rule(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], list) and isinstance(value[1], str)
+
+
 def _is_missing(field: dataclasses.Field[object], document: dict[str, object]) -> bool:
     return field.default is dataclasses.MISSING and field.name not in document
 
 
 def _may_be(value: object, hint: Any) -> bool:
     hint = getattr(hint, "__supertype__", hint)
+    if get_origin(hint) is tuple:
+        inner = get_args(hint)[0]
+        return isinstance(value, list) and all(_is_rule(v) if inner is Rule else _may_be(v, inner) for v in value)
     options = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if isinstance(value, bool):
         return bool in options

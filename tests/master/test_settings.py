@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from master.core.spec import JobSpec
+from master.core.spec import JobSpec, Rule
 from master.shell import settings
 from runtime.settings import Environment, WrongSetting
 from runtime.sockets import new_key_pair
@@ -37,6 +37,12 @@ def test_a_spec_comes_through_as_it_was_given(tmp_path: Path) -> None:
     assert (found.spec, found.job, found.token) == (SPEC, "digits", "right")
 
 
+def test_rules_come_through_as_they_were_given(tmp_path: Path) -> None:
+    spec = dataclasses.replace(SPEC, permanent_codes=(2, 3), rules=(Rule((13, 14), "replace"), Rule((), "fail")))
+    found = settings.read(environment(tmp_path, OUTRIDER_SPEC=json.dumps(dataclasses.asdict(spec))))
+    assert found.spec == spec
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "sentence"),
     [
@@ -52,6 +58,16 @@ def test_a_spec_comes_through_as_it_was_given(tmp_path: Path) -> None:
             "OUTRIDER_SPEC",
             '{"name": "a", "min_members": 5, "max_members": 4, "replicas": 3}',
             "they must be at least 1 and in this order",
+        ),
+        (
+            "OUTRIDER_SPEC",
+            '{"name": "a", "min_members": 2, "max_members": 4, "replicas": 3, "rules": [[13, "fail"]]}',
+            "rules=[[13, 'fail']] has the wrong type",
+        ),
+        (
+            "OUTRIDER_SPEC",
+            '{"name": "a", "min_members": 2, "max_members": 4, "replicas": 3, "permanent_codes": ["2"]}',
+            "permanent_codes=['2'] has the wrong type",
         ),
         ("OUTRIDER_JOB_DIR", "/nonexistent", "OUTRIDER_JOB_DIR='/nonexistent'"),
         ("OUTRIDER_TOKEN_FILE", "/nonexistent", "OUTRIDER_TOKEN_FILE='/nonexistent'"),

@@ -115,8 +115,8 @@ def _of_exit_codes(recovery: Document) -> dict[str, Any]:
     return asked
 
 
-def _codes(value: object) -> frozenset[int]:
-    return frozenset(code for code in map(whole, entries(value)) if code is not None)
+def _codes(value: object) -> tuple[int, ...]:
+    return tuple(code for code in map(whole, entries(value)) if code is not None)
 
 
 def _most_memory(job: Document, role: Document) -> int | None:
@@ -334,7 +334,7 @@ def _duration(path: str, value: object) -> Iterator[str]:
 def _verdicts(recovery: Document) -> Iterator[str]:
     """What is to follow from exit codes must say one thing."""
     codes = mapping(recovery.get("exitCodes"))
-    for code in sorted(_codes(codes.get("retryable")) & _codes(codes.get("permanent"))):
+    for code in sorted({*_codes(codes.get("retryable"))} & {*_codes(codes.get("permanent"))}):
         yield f"spec.recovery.exitCodes.permanent: {code} is in retryable as well"
     for number, rule in enumerate(entries(recovery.get("rules"))):
         yield from _rule(f"spec.recovery.rules[{number}]", mapping(rule))

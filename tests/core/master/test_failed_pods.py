@@ -97,7 +97,7 @@ def test_one_that_the_platform_starts_again_is_deleted_at_once() -> None:
 
 
 def test_a_new_master_waits_for_the_end_of_one_that_failed_by_the_word_of_the_last() -> None:
-    play = running(2, keep_failed_pods=3, rules=(Rule(frozenset({13}), "replace"),))
+    play = running(2, keep_failed_pods=3, rules=(Rule((13,), "replace"),))
     play.crash("worker-1", code=13)
     play.until_next(2)
     play["worker-1"].failed = None  # it has not ended, and never will

@@ -12,11 +12,11 @@ from wire.messages import Finish, WorkerExit
 
 
 def rule(action: str, *codes: int) -> Rule:
-    return Rule(frozenset(codes), action)
+    return Rule(codes, action)
 
 
 def test_a_permanent_code_ends_the_job_at_once() -> None:
-    play = running(3, permanent_codes=frozenset({3}))
+    play = running(3, permanent_codes=(3,))
     play.crash("worker-1", code=3)
     play.until(lambda: play.ended() is not None, 10)
     assert play.state.message == "Rank 1 on worker-1 exited with code 3; exit code 3 is permanent (recovery.exitCodes)."
@@ -41,7 +41,7 @@ def test_the_error_that_another_rank_brings_about_is_nobodys_rule() -> None:
 
 
 def test_a_lost_member_explains_what_a_rule_would_fail_the_job_for() -> None:
-    play = running(3, 2, permanent_codes=frozenset({137}))
+    play = running(3, 2, permanent_codes=(137,))
     play.crash("worker-1", signal=9)
     play.run(0.5)
     play.lose("worker-1")
@@ -98,7 +98,7 @@ def test_a_rule_goes_before_our_own_remedy() -> None:
     assert play.state.memory == {}
 
 
-@pytest.mark.parametrize("policy", [{"retryable_codes": frozenset({3})}, {"rules": (rule("restart", 3),)}])
+@pytest.mark.parametrize("policy", [{"retryable_codes": (3,)}, {"rules": (rule("restart", 3),)}])
 def test_what_is_worth_another_try_is_never_a_crash_loop_and_costs_a_restart(policy: dict[str, object]) -> None:
     play = running(2, steps=False, max_restarts=5, **policy)
     for used in range(1, 6):
@@ -111,7 +111,7 @@ def test_what_is_worth_another_try_is_never_a_crash_loop_and_costs_a_restart(pol
 
 
 def test_the_first_rule_that_names_the_code_decides() -> None:
-    spec = job(2, rules=(rule("replace", 3), rule("fail", 3, 4)), permanent_codes=frozenset({5}))
+    spec = job(2, rules=(rule("replace", 3), rule("fail", 3, 4)), permanent_codes=(5,))
     actions = {code: rules.verdict(spec, WorkerExit(0, 1, code))[0] for code in (0, 3, 4, 5, 6)}
     assert actions == {0: "", 3: "replace", 4: "fail", 5: "fail", 6: ""}
     assert rules.verdict(job(2, rules=(rule("fail", 139),)), WorkerExit(0, 1, None, 11))[0] == "fail"
