@@ -26,8 +26,8 @@ def test_a_torchrun_inside_bash_trains_to_its_end_in_a_world_of_four_pods_and_tw
     document = {"apiVersion": "outrider.dev/v1alpha1", "kind": "ElasticJob", "metadata": {"name": job.name}}
     job.create({**document, "spec": {"replicaSpecs": {"worker": worker}}})
 
-    status = job.phase("Succeeded")
-    assert [member["rung"] for member in status["members"]] == ["T0"] * 4
+    until(lambda: job.status().get("phase") == "Succeeded", job.story, seconds=180)  # eight ranks and one machine
+    assert [member["rung"] for member in job.status()["members"]] == ["T0"] * 4
     until(lambda: [pod["status"]["phase"] for pod in job.pods().values()] == ["Succeeded"] * 4, job.story)
     for name, pod in job.pods().items():
         trainer = pod["spec"]["containers"][0]
