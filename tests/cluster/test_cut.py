@@ -62,7 +62,7 @@ def test_a_pod_that_is_cut_off_stops_its_ranks_and_is_replaced_while_the_others_
     victim = job.pod("worker-1")
     assert len(ranks(job, victim)) == 2
     cut(job, victim)
-    _, new = job.training(after=restart)
+    _, new = job.training(None, after=restart)
     assert victim not in members(new)
     until(lambda: not ranks(job, victim), lambda: f"the ranks of {victim} to go: {job.story()}")
     assert isolated(job, victim)
@@ -80,7 +80,7 @@ def test_a_pod_that_is_cut_off_and_healed_in_time_comes_back_and_says_why_it_sto
     victim = job.pod("worker-2")
     before = job.uids()[victim]
     heal = cut(job, victim)
-    job.training(after=restart)
+    job.training(None, after=restart)
     until(lambda: not ranks(job, victim), lambda: f"the ranks of {victim} to go: {job.story()}")
     heal()
     job.event("MemberIsolated", "worker-2 says: neither the master nor", "this member is cut off")
