@@ -140,7 +140,7 @@ def resting() -> Iterator[None]:
     kubectl("create", "namespace", NAMESPACE)
     kubectl(*deployment, "--replicas=0")
     try:
-        kubectl("-n", SYSTEM, "wait", "--for=delete", "pod", "-l", MASTERS, "--timeout=60s")
+        kubectl("-n", SYSTEM, "wait", "--for=delete", "pod", "-l", MASTERS, "--timeout=150s")
         yield
     finally:
         kubectl("delete", "namespace", NAMESPACE, "--wait=false")
