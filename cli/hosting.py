@@ -12,6 +12,7 @@ import asyncio
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def _config(request: Request, folder: Path, writer: Writer) -> NodeConfig:
 
 
 def _spec(request: Request) -> JobSpec:
-    return JobSpec(
+    spec = JobSpec(
         name=JobName(request.job),
         min_members=request.nnodes.fewest,
         max_members=request.nnodes.most,
@@ -108,6 +109,10 @@ def _spec(request: Request) -> JobSpec:
         max_restarts=DEFAULT_RESTARTS if request.max_restarts is None else request.max_restarts,
         max_restarts_asked=request.max_restarts is not None,
     )
+    silent_after = request.silent_after
+    if silent_after is None:
+        return spec
+    return replace(spec, silent_after=silent_after, replace_after=max(spec.replace_after, silent_after))
 
 
 def _variables(request: Request) -> dict[str, str]:

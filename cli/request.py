@@ -19,6 +19,7 @@ from cli.errors import UserError
 from cli.sizes import Members
 
 MOST_RESTARTS = 1_000_000
+LONGEST_SILENCE = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Wishes:
     max_restarts: int | None = None
     max_relaunches: int | None = None
     spares: int = 0
+    silent_after: float | None = None
     job: str | None = None
     log_dir: Path | None = None
     python: str | None = None
@@ -51,6 +53,8 @@ class Request:
     max_restarts: int | None
     max_relaunches: int | None
     spares: int
+    silent_after: float | None
+    """Seconds; None: the default."""
     log_dir: Path | None
     needless: tuple[str, ...] = ()
     """Flags of the inner launcher that mean nothing here."""
@@ -75,6 +79,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         max_restarts=wishes.max_restarts,
         max_relaunches=wishes.max_relaunches,
         spares=wishes.spares,
+        silent_after=wishes.silent_after,
         log_dir=folders.here() / wishes.log_dir if wishes.log_dir else None,
         needless=(*inside.needless, *inside.ineffective),
     )

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from cli import folders, sizes
-from cli.request import MOST_RESTARTS, Request, Wishes, request_for
+from cli.request import LONGEST_SILENCE, MOST_RESTARTS, Request, Wishes, request_for
 from cli.torchrun_flags import accepted, both_spellings, not_needed
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -72,6 +72,12 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     help="Replacements of lost members a job; 0: a lost member is not replaced. Default: no limit.",
 )
 @flag(
+    "silent-after",
+    type=click.FloatRange(1, LONGEST_SILENCE),
+    metavar="SECONDS",
+    help="Silence after which a member that nobody reaches is left out. Default 3; more on a busy machine.",
+)
+@flag(
     "python", metavar="PYTHON", help="The script's Python. Default: PYTHON_EXEC, an active virtual environment's, ours."
 )
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
@@ -98,6 +104,7 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         max_restarts=flags["max_restarts"],
         max_relaunches=flags["max_relaunches"],
         spares=flags["spares"],
+        silent_after=flags["silent_after"],
         job=flags["job"],
         log_dir=flags["log_dir"],
         python=flags["python"],

@@ -37,6 +37,8 @@ def script(tmp_path: Path, home: Path) -> Iterator[Path]:
         (["--max-relaunches", "-2"], ["--max-relaunches", "-2"]),
         (["--spares", "-1"], ["--spares", "-1"]),
         (["--spares", "99999"], ["99999", "512"]),
+        (["--silent-after", "0.1"], ["--silent-after", "0.1"]),
+        (["--silent-after", "soon"], ["--silent-after", "'soon'"]),
         (["--job", "Big Job"], ["--job", "'Big Job'", "lower-case"]),
         (["--job", ""], ["--job", "lower-case"]),
         (["--job", "x" * 64], ["--job", "63"]),

@@ -24,7 +24,9 @@ SIZE = 4
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
     home = Path(tempfile.mkdtemp(prefix="or-"))
-    training = Training(tmp_path_factory.mktemp("four"), home, "--nnodes", str(SIZE), "--max-restarts", "100")
+    training = Training(
+        tmp_path_factory.mktemp("four"), home, "--nnodes", str(SIZE), "--max-restarts", "100", "--silent-after", "10"
+    )
     try:
         yield training
     finally:
@@ -187,9 +189,7 @@ def test_a_member_that_is_killed_is_replaced_with_the_next_id_and_its_rank(job: 
     victim = members(world)[1]
     hit = job.signal_tree(victim, signal.SIGKILL)
     job.event("MemberLost", mark, victim)
-    event = job.event("ReplacementCreated", mark)
     _, new = job.training(SIZE, after=restart)
-    assert event["member"] == new[1][0].member
     assert number_of(new[1][0].member) > max(map(number_of, members(world)))
     assert [new[rank][0].member for rank in (0, 2, 3)] == [members(world)[rank] for rank in (0, 2, 3)]
     assert not [pid for pid in hit if is_alive(pid)]
