@@ -106,7 +106,7 @@ class Ready:
     nproc: int
     """Worker processes this member runs."""
     rung: str
-    """T0, T1 or T2 (DESIGN: the ways of supervising a trainer)."""
+    """T0 (a template forks the ranks) or T1 (a launcher starts them)."""
     rung_reason: str
     trainer_pid: int = 0
     """The template's or launcher's pid."""

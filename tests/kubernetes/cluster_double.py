@@ -46,6 +46,12 @@ class Documents:
             document["data"] |= patch["data"]
         return self._stored(path, document)
 
+    async def replace(self, path: str, document: Mapping[str, Any]) -> Document:
+        await self._begin("replace", path)
+        if document["metadata"]["resourceVersion"] != self.documents[path]["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", path)
+        return self._stored(path, deepcopy(dict(document)))
+
     async def _begin(self, verb: str, path: str) -> None:
         self.calls.append(f"{verb} {path.rpartition('/')[2]}")
         await asyncio.sleep(0)

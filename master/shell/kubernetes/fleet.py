@@ -22,6 +22,7 @@ from master.core.events import Event, NodeSeen
 from master.shell.kubernetes import adoption
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.jobs import RunningJob
+from master.shell.kubernetes.lease import Lease
 from master.shell.kubernetes.nodes import Nodes
 from master.shell.kubernetes.record import JobRecord, Superseded
 from master.shell.kubernetes.watching import Watch
@@ -46,11 +47,11 @@ class Fleet:
         term: int,
         policy: Policy,
         journals: Path,
-        is_master: Callable[[], bool],
+        lease: Lease,
         end: Callable[[int], None],
     ) -> None:
         self._api, self._term, self._policy, self._journals = api, term, policy, journals
-        self._is_master, self._end = is_master, end
+        self._lease, self._end = lease, end
         self.sidecars: Sidecars | None = None
         self.running: dict[JobName, RunningJob] = {}
         self._over: dict[JobName, str] = {}
@@ -61,6 +62,9 @@ class Fleet:
         self._jobs: set[JobName] = set()
         """Every ElasticJob that there is, also those that are over."""
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def _is_master(self) -> bool:
+        return self._lease.is_held
 
     def inbox(self, job: JobName) -> Callable[[Event], None] | None:
         found = self.running.get(job)
@@ -145,6 +149,8 @@ class Fleet:
             code = await running.run()
         except Superseded as error:
             log.error("%s: this process is no longer the master", error)
+            with contextlib.suppress(ApiError):
+                await self._lease.lift(error.term)
             self._end(1)
             return
         except ApiError as error:

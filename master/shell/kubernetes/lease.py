@@ -52,6 +52,14 @@ class Lease:
                 await self._try()
         log.error("the Lease could not be renewed in %g s: this replica is no longer the master", DURATION)
 
+    async def lift(self, term: int) -> None:
+        """The next holder's term is to be higher than this one, which a job knows: somebody has deleted the Lease, and
+        the terms began anew. Not where another one holds it, whose term that may be."""
+        lease = await self._api.get(f"{self._folder}/{self._name}")
+        if lease["spec"].get("holderIdentity") == self._me and (lease["spec"].get("leaseTransitions") or 0) < term:
+            lease["spec"]["leaseTransitions"] = term
+            await self._api.replace(f"{self._folder}/{self._name}", lease)
+
     async def release(self) -> None:
         """Lets the next one begin at once."""
         try:

@@ -30,6 +30,10 @@ log = logging.getLogger("record")
 class Superseded(Exception):
     """A master with a higher term has claimed this job."""
 
+    def __init__(self, path: str, term: int, ours: int) -> None:
+        super().__init__(f"{path} was claimed by a master of term {term}, and this one has {ours}")
+        self.term = term
+
 
 def path_of(namespace: str, name: str = "") -> str:
     return f"/apis/{GROUP_VERSION}/namespaces/{namespace}/{PLURAL}" + (f"/{name}" if name else "")
@@ -110,7 +114,7 @@ class JobRecord:
         self._version = job["metadata"]["resourceVersion"]
         term = ((job.get("status") or {}).get("saved") or {}).get("term") or 0
         if term > self._term:
-            raise Superseded(f"{self._path} was claimed by a master of term {term}, and this one has {self._term}")
+            raise Superseded(self._path, term, self._term)
         return job
 
     # -- events -----------------------------------------------------------------------------------------------------

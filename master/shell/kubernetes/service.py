@@ -94,7 +94,7 @@ async def _serve(api: Api, settings: Settings, lease: Lease, health: Health, end
         health.is_ready = True
         term = await lease.acquire()
         ticket_key = await secret_keys.tickets(api, settings.namespace)
-        fleet = Fleet(api, term, policy, settings.journals, lambda: lease.is_held, end)
+        fleet = Fleet(api, term, policy, settings.journals, lease, end)
         health.fleet = fleet
         fleet.sidecars = Sidecars(keys, ClusterDoor(api, ticket_key, fleet.inbox), fleet.refused)
         try:

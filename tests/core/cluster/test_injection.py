@@ -449,7 +449,7 @@ def test_the_explanation_of_an_indexed_job() -> None:
         "its annotations ask for at most 0 restarts in place, train.py as the script",
         "the trainer is the container main: it is the only container",
         "the rung aimed at is T0 where the image's entrypoint is a Python trainer, which cannot be seen from here; "
-        "else T2, as no launcher can be put in front of it",
+        "else none: it runs as without us, as no launcher can be put in front of it",
         "added to the trainer: variables OUTRIDER_*, PYTHONPATH, a mount at /outrider",
         "PYTHONPATH is the hooks and then what annotation outrider.dev/pythonpath says",
         "added to the pod: init container outrider-hooks, container outrider-sidecar, volumes outrider and "
