@@ -26,6 +26,7 @@ def defined(group: str, version: str, kind: str) -> Iterator[None]:
             "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
         },
     }
+    kubectl("delete", "crd", f"{plural}.{group}", "--ignore-not-found")  # of a run that was broken off
     kubectl("create", "-f", "-", given=json.dumps(document))
     try:
         kubectl("wait", "--for=condition=Established", f"crd/{plural}.{group}", "--timeout=30s")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.cluster.cluster import ClusterJob, Document, pod_spec, until
 from tests.cluster.conftest import Make, MakePods
-from tests.local.training import members
+from tests.local.training import SAVE_EVERY, members
 
 SMALL = {"requests": {"cpu": "50m", "memory": "350Mi"}, "limits": {"memory": "700Mi"}}
 EAT = "x = bytearray(2_500_000_000)"
@@ -30,7 +30,7 @@ def trainer_end(pod: Document) -> Document:
 
 def test_a_rank_that_runs_out_of_memory_is_replaced_by_a_pod_with_twice_as_much(make: Make) -> None:
     job = make(container={"resources": SMALL})
-    restart, _ = job.training(4)
+    restart, _ = job.training(4, more=SAVE_EVERY + 1)
     job.order(3, EAT)
     again, world = job.training(4, after=restart)
     assert sorted(set(members(world))) == [job.pod("worker-0"), job.pod("worker-2")]

@@ -81,7 +81,7 @@ def test_a_pytorchjob_becomes_one_world_that_goes_on_and_completes(pods: MakePod
     assert members(world) == [name for name in names for _ in range(2)]
     assert [rank_index(job, name) for name in names] == ["0", "1", "2"]
     assert job.job()["spec"]["adopts"] == {"apiVersion": f"{GROUP}/v1", "kind": KIND, "name": "mnist"}
-    assert job.status()["phase"] == "Running"
+    job.phase("Running")
 
     before = job.uids()
     operator.kill("mnist-worker-0", "rank 2")

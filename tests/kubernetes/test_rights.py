@@ -19,22 +19,6 @@ NEVER_SEEN = {
     Request("patch", "", "secrets"): "the certificate is renewed, eleven months after the installation",
 }
 """Rights that no test can use, and why they are there nevertheless."""
-BUDGETS, INSTALLATION = "tests/cluster/test_budgets.py", "tests/cluster/test_installation.py"
-NOT_YET_RECORDED = {
-    Request("create", "", "secrets"): INSTALLATION,
-    Request("create", "coordination.k8s.io", "leases"): INSTALLATION,
-    Request("patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations"): INSTALLATION,
-    Request("patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations"): INSTALLATION,
-    Request("create", "", "services"): BUDGETS,
-    Request("get", "", "services"): BUDGETS,
-    Request("get", "", "pods"): BUDGETS,
-    Request("patch", "apps", "statefulsets"): BUDGETS,
-    Request("patch", "batch", "jobs"): BUDGETS,
-    Request("patch", "kubeflow.org", "pytorchjobs"): BUDGETS,
-    Request("patch", "outrider.dev", "elasticjobs"): BUDGETS,
-}
-"""Rights that a test uses which has not run since requests are recorded, and where it is. Its next run fails the check
-below until the line is taken out."""
 
 
 def granted() -> Iterator[Request]:
@@ -46,14 +30,14 @@ def granted() -> Iterator[Request]:
 
 
 def test_every_right_was_used_or_says_why_not() -> None:
-    assert set(granted()) - recorded() - set(NEVER_SEEN) - set(NOT_YET_RECORDED) == set()
+    assert set(granted()) - recorded() - set(NEVER_SEEN) == set()
 
 
 def test_every_request_that_was_made_is_allowed() -> None:
     assert recorded() - set(granted()) == set()
 
 
-@pytest.mark.parametrize("right", [*NEVER_SEEN, *NOT_YET_RECORDED], ids=lambda right: " ".join(right))
+@pytest.mark.parametrize("right", NEVER_SEEN, ids=lambda right: " ".join(right))
 def test_a_right_that_needs_a_reason_is_granted_and_was_never_used(right: Request) -> None:
     assert right in set(granted())
     assert right not in recorded(), "it is used: its reason is no longer one"
