@@ -30,7 +30,7 @@ demo: $(INSTALLED)  ## train on real digits with 4 members, kill a process and a
 test: $(INSTALLED)  ## every test that needs no cluster (at most 8 minutes)
 	@$(BIN)/python -m pytest -m 'not cluster'
 
-check: $(INSTALLED)  ## format, lint, types, import contracts, fast tests (under a minute)
+check: $(INSTALLED)  ## format, lint, types, import contracts, fast tests (about two minutes)
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
