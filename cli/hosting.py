@@ -112,7 +112,7 @@ def _spec(request: Request) -> JobSpec:
     silent_after = request.silent_after
     if silent_after is None:
         return spec
-    return replace(spec, silent_after=silent_after, replace_after=max(spec.replace_after, silent_after))
+    return replace(spec, silent_after=float(silent_after), replace_after=max(spec.replace_after, float(silent_after)))
 
 
 def _variables(request: Request) -> dict[str, str]:

@@ -19,7 +19,7 @@ from cli.errors import UserError
 from cli.sizes import Members
 
 MOST_RESTARTS = 1_000_000
-LONGEST_SILENCE = 3600.0
+LONGEST_SILENCE = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Wishes:
     max_restarts: int | None = None
     max_relaunches: int | None = None
     spares: int = 0
-    silent_after: float | None = None
+    silent_after: int | None = None
     job: str | None = None
     log_dir: Path | None = None
     python: str | None = None
@@ -53,7 +53,7 @@ class Request:
     max_restarts: int | None
     max_relaunches: int | None
     spares: int
-    silent_after: float | None
+    silent_after: int | None
     """Seconds; None: the default."""
     log_dir: Path | None
     needless: tuple[str, ...] = ()

@@ -73,7 +73,7 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
 )
 @flag(
     "silent-after",
-    type=click.FloatRange(1, LONGEST_SILENCE),
+    type=click.IntRange(1, LONGEST_SILENCE),
     metavar="SECONDS",
     help="Silence after which a member that nobody reaches is left out. Default 3; more on a busy machine.",
 )

@@ -39,6 +39,7 @@ def script(tmp_path: Path, home: Path) -> Iterator[Path]:
         (["--spares", "99999"], ["99999", "512"]),
         (["--silent-after", "0.1"], ["--silent-after", "0.1"]),
         (["--silent-after", "soon"], ["--silent-after", "'soon'"]),
+        (["--silent-after", "nan"], ["--silent-after", "'nan'"]),
         (["--job", "Big Job"], ["--job", "'Big Job'", "lower-case"]),
         (["--job", ""], ["--job", "lower-case"]),
         (["--job", "x" * 64], ["--job", "63"]),
