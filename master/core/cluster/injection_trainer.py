@@ -137,8 +137,8 @@ def rung_of(container: Document, place: Place) -> str:
     rung it became."""
     if not has_command(container):
         return (
-            "T0 where the image's entrypoint is a Python trainer, which cannot be seen from here; else none: it runs as "
-            "without us, as no launcher can be put in front of it"
+            "T0 where the image's entrypoint is a Python trainer, which cannot be seen from here; else none: it runs "
+            "as without us, as no launcher can be put in front of it"
         )
     argv = [str(word) for word in (*container["command"], *entries(container.get("args")))]
     return _aimed(argv, place.script)
