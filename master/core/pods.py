@@ -40,7 +40,9 @@ def listed(state: State, event: PodsListed) -> None:
     state.listed = True
     shown = {pod.member for pod in event.pods}
     failed_pods.listed(state, shown)
-    for pod in sorted(event.pods, key=lambda pod: pod.member):
+    for pod in sorted(
+        event.pods, key=lambda pod: (pod.member not in state.placed, pod.phase == "terminating", pod.member)
+    ):
         seen(state, pod)
     for member in [m for _id, m in sorted(state.members.items())]:
         if member.id not in shown and member.uid is not None:

@@ -11,10 +11,10 @@ holder is lost or has never come, and the pod that was to come is the one too ma
 
 from __future__ import annotations
 
-from master.core import bad_nodes, budgets, ending, memory, standing, status
-from master.core.actions import CreatePod, PlacePod
+from master.core import bad_nodes, budgets, ending, memory, placing, standing, status, successors
+from master.core.actions import CreatePod
 from master.core.events import PodSeen
-from master.core.state import ALIVE, SILENT, Budget, Member, State, counted
+from master.core.state import ALIVE, SILENT, Budget, Member, Placed, State, counted
 from wire.ids import MemberId, RankIndex
 
 CREATE_AGAIN = 1.0
@@ -31,21 +31,23 @@ def staff(state: State) -> None:
         standing.note_staffing(state)
         return
     bad_nodes.look(state)
-    holders = {m.rank_index: m for m in sorted(state.members.values(), key=_age) if m.rank_index is not None}
+    successors.settle(state)
+    holders = {m.rank_index: m for m in sorted(state.members.values(), key=placing.age) if m.rank_index is not None}
+    given = [(r, m) for r, m in sorted(holders.items()) if m.own_index is None]
     empty = [r for r in map(RankIndex, range(state.target)) if r not in holders]
-    shaky = [r for r, m in sorted(holders.items()) if r < state.target and not m.is_usable]
-    doubted = [r for r, m in sorted(holders.items()) if r < state.target and m.is_usable and m.doubt is not None]
-    spares = [m for m in sorted(state.members.values(), key=_age) if m.rank_index is None and m.is_usable]
+    shaky = [r for r, m in given if r < state.target and not m.is_usable]
+    doubted = [r for r, m in given if r < state.target and m.is_usable and m.doubt is not None]
+    spares = [m for m in sorted(state.members.values(), key=placing.age) if successors.is_spare(m) and m.is_usable]
     for hole in [*empty, *shaky]:
         spare = next((m for m in spares if standing.can_start(m)), None)
         if spare is not None:
             spares.remove(spare)
-            _promote(state, spare, hole, holders.get(hole))
+            placing.promote(state, spare, hole, holders.get(hole))
             (empty if hole in empty else shaky).remove(hole)
-    surplus = [m for r, m in sorted(holders.items()) if r >= state.target and _is_well(m)]
-    to_come = [r for r, m in sorted(holders.items()) if r < state.target and m.is_usable and not m.greeted]
+    surplus = [m for r, m in given if r >= state.target and _is_well(m)]
+    to_come = [r for r, m in given if r < state.target and m.is_usable and not m.greeted]
     for hole, member in zip([*empty, *shaky, *to_come], surplus, strict=False):
-        _promote(state, member, hole, holders.get(hole))
+        placing.promote(state, member, hole, holders.get(hole))
         if hole in to_come:
             spares.append(holders[hole])
         else:
@@ -64,32 +66,6 @@ def staff(state: State) -> None:
 
 def _is_well(member: Member) -> bool:
     return member.is_usable and member.session is not None and member.doubt is None and not member.trainer_lost
-
-
-def _age(member: Member) -> tuple[float, int, str]:
-    number = member.id.rpartition("-")[2]  # a pod of another owner has a name of its own
-    return (member.created_at, int(number) if number.isdigit() else 0, member.id)
-
-
-def _promote(state: State, spare: Member, hole: RankIndex, before: Member | None) -> None:
-    instead = ""
-    if before is not None:
-        before.rank_index = None
-        instead = f" instead of {before.id}"
-        _place(state, before, f"{spare.id} takes its rank index.")
-        standing.refresh(state, before)
-    spare.rank_index = hole
-    state.held.add(hole)
-    reason = f"{spare.id} takes rank index {hole}{instead}."
-    state.announce("SparePromoted", reason, spare.id)
-    _place(state, spare, reason)
-    standing.refresh(state, spare)
-
-
-def _place(state: State, member: Member, reason: str) -> None:
-    if member.uid is not None:
-        failures = state.failures.get(_key(member.rank_index), 0)
-        state.act(PlacePod(member.id, member.uid, member.rank_index, state.generation, reason, failures))
 
 
 def _why_spare(state: State, shaky: list[RankIndex], doubted: list[RankIndex], have: int) -> str:
@@ -131,15 +107,11 @@ def _ask_for(state: State, member: Member, reason: str) -> None:
             state.generation,
             reason,
             wanted=state.target,
-            relaunches=state.failures.get(_key(index), 0),
+            relaunches=state.failures.get(placing.key(index), 0),
             memory_limit=memory.needed(state, index),
             avoid=member.avoid,
         )
     )
-
-
-def _key(rank_index: RankIndex | None) -> int:
-    return -1 if rank_index is None else int(rank_index)
 
 
 def _is_first(state: State, rank_index: RankIndex | None) -> bool:
@@ -165,14 +137,14 @@ def _may_create(state: State, rank_index: RankIndex | None) -> bool:
     limit = state.spec.max_relaunches
     if limit is not None:
         return state.relaunches < limit
-    failures = state.failed_relaunches.get(_key(rank_index))
+    failures = state.failed_relaunches.get(placing.key(rank_index))
     spec = state.spec
     return failures is None or budgets.left(failures, spec.relaunch_limit, spec.restart_decay, state.now) >= 0
 
 
 def count_failure(state: State, member: Member) -> None:
     """A pod that failed by itself: its replacement is not free."""
-    key = _key(member.rank_index)
+    key = placing.key(member.rank_index)
     state.failures[key] = state.failures.get(key, 0) + 1
     budget = state.failed_relaunches.setdefault(key, Budget(since=state.now))
     budgets.use(budget, state.spec.restart_decay, state.now)
@@ -202,20 +174,19 @@ def adopt(state: State, pod: PodSeen) -> Member:
     number = pod.member.rpartition("-")[2]
     if number.isdigit():
         state.next_id[pod.role] = max(state.next_id.get(pod.role, 0), int(number) + 1)
-    known, held = state.rank_indexes.get(pod.member, (None, None))
-    rank_index = held if known == pod.uid else pod.rank_index
-    taken = {m.rank_index for m in state.members.values()}
-    if rank_index in taken:
-        rank_index = None
-    member = Member(pod.member, pod.role, rank_index, state.now)
+    known = state.placed.get(pod.member)
+    if known is None or known.uid != pod.uid:
+        known = Placed(pod.uid, pod.rank_index, pod.rank_index if state.spec.is_adopted else None)
+    is_taken = any(m.rank_index == known.rank_index for m in state.members.values())
+    rank_index = None if is_taken else known.rank_index
+    member = Member(pod.member, pod.role, rank_index, state.now, known.own_index, pod.uid)
     uid, address, port = state.addresses.get(pod.member, (None, "", 0))
     if uid == pod.uid:
         member.address, member.probe_port = address, port
     state.members[member.id] = member
     if rank_index != pod.rank_index:
-        reason = f"{member.id} has another rank index than its pod says."
-        failures = state.failures.get(_key(rank_index), 0)
-        state.act(PlacePod(member.id, pod.uid, rank_index, state.generation, reason, failures))
+        placing.show(state, member, f"{member.id} has another rank index than its pod says.")
+        successors.came(state, member)
     if rank_index is not None:
         state.held.add(rank_index)
     else:

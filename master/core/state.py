@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from master.core.actions import Action, Announce
 from master.core.deadlines import Deadlines
@@ -68,6 +69,8 @@ class Member:
     role: Role
     rank_index: RankIndex | None
     created_at: float
+    own_index: RankIndex | None = None
+    """What the controller that made its pod says: it gets this rank index and no other (`successors`)."""
     uid: PodUid | None = None
     life: str = ALIVE
     pod_phase: str = ""
@@ -134,6 +137,14 @@ class Member:
     def is_usable(self) -> bool:
         """It may be part of the next generation once it is ready."""
         return self.life == ALIVE and not self.leaving and not self.deleting and self.pod_phase != "terminating"
+
+
+class Placed(NamedTuple):
+    """A member of an earlier master, and its rank indexes: the one that it had, and the one that its pod says."""
+
+    uid: PodUid
+    rank_index: RankIndex | None
+    own_index: RankIndex | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,8 +298,8 @@ class State:
     members: dict[MemberId, Member] = field(default_factory=dict)
     past: dict[MemberId, Member] = field(default_factory=dict)
     """The newest members that are no more."""
-    rank_indexes: dict[MemberId, tuple[PodUid, RankIndex | None]] = field(default_factory=dict)
-    """Of an earlier master's members, as they were last: a pod's label says what it was made with."""
+    placed: dict[MemberId, Placed] = field(default_factory=dict)
+    """An earlier master's members, as they were last: a pod's label says what it was made with."""
     addresses: dict[MemberId, tuple[PodUid, str, int]] = field(default_factory=dict)
     """Where an earlier master's members answer probes: who has not spoken to this one can be looked for too."""
     nodes: dict[str, NodeSeen] = field(default_factory=dict)

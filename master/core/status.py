@@ -26,6 +26,7 @@ from master.core.state import (
     FailedPod,
     Fault,
     Member,
+    Placed,
     State,
 )
 from wire.ids import Generation, MemberId, PodUid, RankIndex, Role
@@ -202,7 +203,8 @@ def _saved(state: State) -> dict[str, object]:
         "stage": state.stage,
         "began_at": state.began_at + offset,
         "next_id": {str(role): number for role, number in sorted(state.next_id.items())},
-        "members": {str(m.id): [m.uid, m.rank_index] for m in sorted(state.members.values(), key=_order)},
+        "members": {str(m.id): [m.uid, m.rank_index, m.own_index]
+                    for m in sorted(state.members.values(), key=_order)},
         "addresses": {str(m.id): [m.uid, m.address, m.probe_port]
                       for m in sorted(state.members.values(), key=_order) if m.address},
         "held": sorted(state.held),
@@ -259,10 +261,8 @@ def restore(state: State, saved: Mapping[str, Any]) -> None:
     state.began_at = float(saved.get("began_at", state.now + offset)) - offset
     state.next_id = {Role(role): int(number) for role, number in saved.get("next_id", {}).items()}
     state.held = {RankIndex(index) for index in saved.get("held", ())}
-    state.rank_indexes = {
-        MemberId(member): (PodUid(uid), None if index is None else RankIndex(index))
-        for member, (uid, index) in saved.get("members", {}).items()
-        if uid is not None
+    state.placed = {
+        MemberId(member): _placed(*entry) for member, entry in saved.get("members", {}).items() if entry[0] is not None
     }
     state.addresses = {
         MemberId(member): (PodUid(uid), str(address), int(port))
@@ -287,11 +287,19 @@ def restore(state: State, saved: Mapping[str, Any]) -> None:
     _restore_progress(state, saved)
 
 
+def _placed(uid: str, index: int | None, own: int | None = None) -> Placed:
+    return Placed(PodUid(uid), _index(index), _index(own))
+
+
+def _index(value: int | None) -> RankIndex | None:
+    return None if value is None else RankIndex(value)
+
+
 def _restore_replacements(state: State, saved: Mapping[str, Any]) -> None:
     """What makes the next pod of a rank index another than its template."""
     state.failures = {int(key): int(count) for key, count in saved.get("failures", {}).items()}
     state.failed_pods = {
-        MemberId(member): FailedPod(PodUid(uid), None if index is None else RankIndex(index))
+        MemberId(member): FailedPod(PodUid(uid), _index(index))
         for member, (uid, index) in saved.get("failed_pods", {}).items()
     }
     state.memory = {RankIndex(int(index)): int(needed) for index, needed in saved.get("memory", {}).items()}

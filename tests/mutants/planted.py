@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from master.core import assignment, generations, giving_up, memory, orders, recovery, scaling, status
+from master.core import assignment, generations, giving_up, memory, orders, recovery, scaling, spares, status
 from master.core import events as master_events
 from master.core import reducer as master
 from master.core.actions import DeletePod
+from master.core.state import Placed
 from sidecar.core import link, neighbourhood, supervision
 
 Swap = tuple[Any, str | type, Any]
@@ -221,6 +222,11 @@ def forget_what_a_place_needs() -> list[Swap]:
     return [(memory, "needed", lambda _state, _rank_index: 0)]
 
 
+def forget_who_says_its_place() -> list[Swap]:
+    """The place of one that goes is given to whoever is ready first."""
+    return [(spares, "Placed", lambda uid, rank_index, _own: Placed(uid, rank_index, None))]
+
+
 MUTANTS: dict[str, Callable[[], list[Swap]]] = {
     plant.__name__: plant
     for plant in (
@@ -229,6 +235,7 @@ MUTANTS: dict[str, Callable[[], list[Swap]]] = {
         evict_on_disconnect_alone,
         ignore_stalled, reuse_the_old_port, charge_deletions, never_regrow, lose_the_saved_number,
         train_on_when_cut_off, stop_when_the_master_is_gone, forget_what_a_place_needs,
+        forget_who_says_its_place,
     )
 }  # fmt: skip
 QUICK = ("double_a_rank", "forget_to_reap", "reuse_the_old_port")

@@ -240,7 +240,7 @@ class Faults:
 
     def scale(self, _seconds: float) -> None:
         master, spec = self.world.masters.current, self.world.scenario.spec
-        if master is not None and master.paused_at is None and spec.max_relaunches is None:
+        if master is not None and master.paused_at is None and spec.max_relaunches is None and not spec.is_adopted:
             wanted = self.rng.randint(spec.min_members, spec.max_members)
             self.world.replicas = wanted
             master.post(ScaleAsked(wanted))

@@ -194,6 +194,9 @@ class Laws:
         self._told[pod.uid] = start.generation
         is_stray = pod.is_stray and not self._is_adopted(pod)
         self._hold(not is_stray, f"{pod.member}, which no master of this term has made, starts {start.generation}")
+        is_owned = self.world.owner.is_there
+        self._hold(not is_owned or start.rank_index == pod.rank_index,
+                   f"{pod.member} has rank index {start.rank_index} in {start.generation}")  # fmt: skip
         ranks = self._ranks.setdefault(start.generation, {})
         for worker in workers:
             other = ranks.get(worker.rank)

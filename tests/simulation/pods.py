@@ -343,8 +343,11 @@ class Platform:
         pod = Pod(self.world, action.member, action.role, action.rank_index)
         pod.memory_limit = max(action.memory_limit, self.world.scenario.memory_limit)
         self.world.laws.created(master, pod, action)
-        self.ever.add(action.member)
-        self.pods[action.member] = pod
+        self.add(pod)
+
+    def add(self, pod: Pod) -> None:
+        self.ever.add(pod.member)
+        self.pods[pod.member] = pod
         self.changed(pod)
         self._schedule(pod)
 
@@ -402,10 +405,12 @@ class Platform:
         self.gone_at[pod.member] = self.world.time.now
         gone = PodGone(pod.member, pod.uid, reason, code)
         self.world.time.after(told_after, self.tell_all, gone)
+        self.world.owner.stir()
 
     # -- the watch
     def changed(self, pod: Pod) -> None:
         self.tell_all(pod.seen())
+        self.world.owner.stir()
 
     def tell_all(self, event: Any) -> None:
         for master in self.world.masters.all:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from master.core.spec import JobSpec
 from wire.ids import JobName
 
 SIZES = (1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 5, 6, 8, 16)
+OWNED = 0.15
+"""Jobs whose pods another controller makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Scenario:
     def of(seed: int) -> Scenario:
         rng = random.Random(f"scenario {seed}")
         of_memory = random.Random(f"memory {seed}")
+        is_owned = random.Random(f"owner {seed}").random() < OWNED
         memory = of_memory.choice((0, 700 << 20))
         size = rng.choice(SIZES)
         kind = rng.random()
@@ -62,6 +65,9 @@ class Scenario:
             keep_failed_pods=of_memory.choice((None, 0, 1, 3)),
             max_memory=of_memory.choice((None, 2000 << 20)),
         )
+        if is_owned:  # who runs out of memory begins again in place, and no pod is made by the master
+            spec = replace(spec, is_adopted=True, spares=0, max_relaunches=None, keep_failed_pods=None)
+            memory = 0
         return Scenario(
             spec=spec,
             chaos_seconds=rng.uniform(30, 90),

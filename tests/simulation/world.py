@@ -14,6 +14,7 @@ from tests.simulation.isolation import Isolation
 from tests.simulation.laws import Laws
 from tests.simulation.masters import Masters
 from tests.simulation.network import Network
+from tests.simulation.owner import Owner
 from tests.simulation.pods import Platform, Pod
 from tests.simulation.scenario import Scenario
 from tests.simulation.timeline import Timeline
@@ -54,12 +55,14 @@ class World:
         self.steps = 0
         self.recovered_after = 0.0
         self._lines: deque[tuple[str, float, str, object]] = deque(maxlen=KEPT)
+        self.owner = Owner(self)
         self.faults = Faults(self)
 
     # -- what happens
     def run(self) -> None:
         """Raises Broken (or what a core raised) where the seed fails."""
         self.masters.begin()
+        self.owner.stir()
         if self.scenario.stop_at is not None:
             self.time.at(self.scenario.stop_at, self._ask_to_stop)
         while self.time.now < self.scenario.chaos_seconds and self.ended_with is None:

@@ -1,0 +1,41 @@
+"""A member gets a rank index, at another's cost or not; its pod says so where a controller has not said it before."""
+
+from __future__ import annotations
+
+from master.core import standing
+from master.core.actions import PlacePod
+from master.core.state import Member, State
+from wire.ids import RankIndex
+
+
+def age(member: Member) -> tuple[float, int, str]:
+    number = member.id.rpartition("-")[2]  # a pod of another owner has a name of its own
+    return (member.created_at, int(number) if number.isdigit() else 0, member.id)
+
+
+def promote(state: State, member: Member, hole: RankIndex, before: Member | None) -> None:
+    """It takes this place; `before` has it no more."""
+    instead = ""
+    if before is not None:
+        before.rank_index = None
+        instead = f" instead of {before.id}"
+        show(state, before, f"{member.id} takes its rank index.")
+        standing.refresh(state, before)
+    member.rank_index = hole
+    state.held.add(hole)
+    reason = f"{member.id} takes rank index {hole}{instead}."
+    state.announce("SparePromoted", reason, member.id)
+    show(state, member, reason)
+    standing.refresh(state, member)
+
+
+def show(state: State, member: Member, reason: str) -> None:
+    """On its pod, unless the pod has its own from its controller."""
+    if member.uid is not None and member.own_index is None:
+        failures = state.failures.get(key(member.rank_index), 0)
+        state.act(PlacePod(member.id, member.uid, member.rank_index, state.generation, reason, failures))
+
+
+def key(rank_index: RankIndex | None) -> int:
+    """By which failures are counted: -1 for spares."""
+    return -1 if rank_index is None else int(rank_index)
