@@ -6,8 +6,8 @@ deleted. A deletion that the platform refused has not happened: the member may s
 
 A pod that is being deleted may stay: its kubelet is frozen, a finalizer holds it, a process is stuck in the kernel. Its
 place is another's long before that. When its grace has run out it is removed from the platform by force, but only where
-its node is not Ready or gone: elsewhere the kubelet still works on it. A pod that no controller would make again is
-never deleted.
+its node is not Ready or gone, or where its kubelet itself says that all of it has ended: elsewhere the kubelet still
+works on it. A pod that no controller would make again is never deleted.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ DELETE_GRACE = 5.0
 STUCK_AFTER = 10.0
 """Seconds beyond a pod's grace: a kubelet that is well needs some to tell that all of it has ended."""
 STUCK_AGAIN = 30.0
+EMPTY = "its kubelet says that all of its containers have ended"
 
 
 def consider(state: State, member_id: str) -> None:
@@ -135,7 +136,7 @@ def stuck(state: State, member_id: str) -> None:
     if member is None or member.uid is None or member.grace_ends is None or state.is_over:
         return
     over = f"its grace ran out {seconds(max(state.now - member.grace_ends, 0.0))} ago"
-    witness = silence.witness(state, member)
+    witness = EMPTY if member.has_ended else silence.witness(state, member)
     state.deadlines.set(("stuck", member.id), state.now + STUCK_AGAIN)
     if witness and member.has_controller:
         reason = f"The pod of {member.id} is deleted by force: {over}, and {witness}."

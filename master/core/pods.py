@@ -72,6 +72,7 @@ def seen(state: State, pod: PodSeen) -> None:
         member = spares.adopt(state, pod)
     was = (member.pod_phase, member.unschedulable)
     member.uid, member.pod_phase, member.has_controller = pod.uid, pod.phase, pod.has_controller
+    member.has_ended = pod.has_ended
     member.unschedulable, member.node = pod.unschedulable, pod.node
     refusals.taken(state, member)
     held.note(state, member, pod)

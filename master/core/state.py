@@ -83,6 +83,8 @@ class Member:
     """Somebody makes another pod when this one is deleted; one without is never deleted."""
     grace_ends: float | None = None
     """Its pod is being deleted, and has to be gone by then."""
+    has_ended: bool = False
+    """As its last PodSeen said."""
     is_stuck: bool = False
     """It was not, and that has been told."""
     node: str = ""

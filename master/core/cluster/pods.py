@@ -231,10 +231,18 @@ def seen(pod: Document) -> PodSeen | None:
         memory_limit=containers.memory_limit(pod, containers.trainer_name(pod)),
         out_of_memory=containers.is_out_of_memory(containers.status_of(pod, containers.trainer_name(pod))),
         lingers=phase == "failed" and not is_over(pod),
+        has_ended=phase == "terminating" and _has_ended(pod),
         grace=_grace(metadata),
         ends_at=_ends_at(metadata),
         has_controller=MEMBER in labels or owners_references.controller_of(metadata) is not None,
     )
+
+
+def _has_ended(pod: Document) -> bool:
+    """A kubelet that is behind may leave such a pod there for minutes (seen with 1.20)."""
+    told = list(containers.statuses(pod))
+    return bool(told) and all("terminated" in mapping(each.get("state")) for each in told) and not (
+        pod["metadata"].get("finalizers"))  # fmt: skip
 
 
 def _grace(metadata: Document) -> float | None:

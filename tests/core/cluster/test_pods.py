@@ -194,6 +194,15 @@ def test_a_pod_that_is_deleted_says_how_long_it_has() -> None:
     assert (running.grace, running.ends_at) == (None, None)
 
 
+def test_a_pod_that_is_deleted_has_ended_when_all_of_its_containers_have_and_no_finalizer_holds_it() -> None:
+    assert not pods.seen(recorded("terminating")).has_ended  # type: ignore[union-attr]
+    pod = recorded("terminating_trainer_ended")
+    assert pods.seen(pod).has_ended  # type: ignore[union-attr]
+    pod["metadata"]["finalizers"] = ["example.com/hold"]
+    assert not pods.seen(pod).has_ended  # type: ignore[union-attr]
+    assert not pods.seen(recorded("all_done")).has_ended  # type: ignore[union-attr]
+
+
 def test_a_pod_without_a_controller_is_known_as_one() -> None:
     pod = recorded("running")
     del pod["metadata"]["labels"]["outrider.dev/member"]

@@ -206,6 +206,22 @@ def test_a_pod_that_stays_on_a_node_that_is_well_is_told_once_and_never_forced()
     assert deletions(play, "worker-1")[-1].grace == 0
 
 
+def test_a_pod_that_stays_though_all_of_it_has_ended_goes_by_force_on_a_node_that_is_well_too() -> None:
+    play = on_node()
+    play.stuck = {"worker-1"}
+    told_to_go(play, "worker-1", 15)
+    play.run(14)
+    told_to_go(play, "worker-1", 1, has_ended=True)
+    play.run(9)
+    assert all(d.grace > 0 for d in deletions(play, "worker-1"))
+    play.run(3)
+    assert deletions(play, "worker-1")[-1].grace == 0
+    assert play.announced("PodForced")[0].reason == (
+        "The pod of worker-1 is deleted by force: its grace ran out 10 s ago, and its kubelet says that all of its "
+        "containers have ended."
+    )
+
+
 def test_a_forced_deletion_that_is_refused_is_tried_again() -> None:
     play = on_node()
     play.stuck = {"worker-1"}
