@@ -103,6 +103,10 @@ class PodGone:
     uid: PodUid
     reason: str
     exit_code: int | None = None
+    remains: bool = False
+    """The platform still shows it: it was evicted or preempted, and is kept to be read."""
+    rank_index: RankIndex | None = None
+    """As what remains of it says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,7 @@ class PodsListed:
     """Everything that the platform has, at the start and after a watch was broken: what is not in it is gone."""
 
     pods: tuple[PodSeen, ...]
+    remains: tuple[PodGone, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

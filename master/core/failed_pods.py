@@ -1,8 +1,10 @@
 """Failed pods are kept, so that their logs and specs can be read: the newest `keepFailedPods` of each rank index.
 
-A kept pod must hold nothing: where something in it still runs some time after it has failed, because its sidecar was
-never reached or the platform starts its containers again, it is deleted. Whoever would train on in it trains alone.
-What was kept is in the saved status, and the platform's list shows it to a new master anyway.
+A pod that was evicted or preempted is left as failed by its kubelet too. It is counted with them, and goes before those
+that failed by themselves: there is less to be read in it. A kept pod must hold nothing: where something in it still
+runs some time after it has failed, because its sidecar was never reached or the platform starts its containers again,
+it is deleted. Whoever would train on in it trains alone. What was kept is in the saved status, and the platform's list
+shows it to a new master anyway.
 
 Pods of other controllers are theirs to keep.
 """
@@ -10,7 +12,7 @@ Pods of other controllers are theirs to keep.
 from __future__ import annotations
 
 from master.core.actions import DeletePod
-from master.core.events import PodSeen
+from master.core.events import PodGone, PodSeen
 from master.core.state import FailedPod, Member, State, counted
 from wire.ids import MemberId, PodUid, RankIndex
 
@@ -49,11 +51,29 @@ def seen(state: State, pod: PodSeen) -> None:
         state.deadlines.set(key, state.now + FINISHES)
 
 
+def remains(state: State, left: PodGone) -> None:
+    """Its machine was taken from it: nothing of it runs, and the platform shows it until somebody deletes it."""
+    if state.spec.is_adopted or state.is_over:
+        return
+    member = state.members.get(left.member)
+    is_here = member is not None and member.uid == left.uid
+    rank_index = member.rank_index if member is not None and is_here else left.rank_index
+    kept = state.failed_pods.setdefault(left.member, FailedPod(left.uid, rank_index, left.reason))
+    state.deadlines.cancel(("failed pod", left.member))
+    if not kept.is_over:
+        kept.is_over = True
+        trim(state)
+
+
 def lingers(state: State, member_id: str) -> None:
     """It has had its time to end, or the last attempt to delete it failed."""
     kept = state.failed_pods.get(MemberId(member_id))
-    if kept is not None:
-        kept.deleting = False
+    if kept is None:
+        return
+    kept.deleting = False
+    if kept.is_over:
+        trim(state)
+    else:
         _delete(state, MemberId(member_id), kept, "something in it still runs, and holds what it has")
 
 
@@ -82,7 +102,7 @@ def trim(state: State) -> None:
     if most is None:
         return
     of_rank: dict[RankIndex | None, list[MemberId]] = {}
-    for member in sorted(state.failed_pods, key=_age):
+    for member in sorted(state.failed_pods, key=lambda member: (not state.failed_pods[member].taken, _age(member))):
         of_rank.setdefault(state.failed_pods[member].rank_index, []).append(member)
     for members in of_rank.values():
         for member in members[: max(len(members) - most, 0)]:
@@ -102,6 +122,7 @@ def _delete(state: State, member: MemberId, kept: FailedPod, why: str) -> None:
         return
     kept.deleting = True
     state.deadlines.cancel(("failed pod", member))
-    reason = f"The pod of {member}, which has failed, is deleted: {why}."
+    what = f"was taken from its node ({kept.taken})" if kept.taken else "has failed"
+    reason = f"The pod of {member}, which {what}, is deleted: {why}."
     state.announce("FailedPodDeleted", reason, member)
     state.act(DeletePod(member, kept.uid, GRACE, state.generation, reason))

@@ -39,7 +39,7 @@ def listed(state: State, event: PodsListed) -> None:
     """Everything there is: what is known and not in it is gone."""
     state.listed = True
     shown = {pod.member for pod in event.pods}
-    failed_pods.listed(state, shown)
+    failed_pods.listed(state, shown | {pod.member for pod in event.remains})
     for pod in sorted(
         event.pods, key=lambda pod: (pod.member not in state.placed, pod.phase == "terminating", pod.member)
     ):
@@ -49,6 +49,8 @@ def listed(state: State, event: PodsListed) -> None:
             gone(state, PodGone(member.id, member.uid, "it is not there any more"))
         elif member.id not in shown and state.stage != "rebuilding":
             spares.not_shown(state, member)
+    for left in event.remains:
+        failed_pods.remains(state, left)
     standing.note_staffing(state)
 
 
@@ -164,8 +166,11 @@ def _ran_alone(member: Member) -> str:
 
 
 def gone(state: State, event: PodGone) -> None:
-    """The pod is no longer there."""
-    failed_pods.gone(state, event.member, event.uid)
+    """The pod is no longer there, or nothing of it runs any more."""
+    if event.remains:
+        failed_pods.remains(state, event)
+    else:
+        failed_pods.gone(state, event.member, event.uid)
     member = state.members.get(event.member)
     if member is None or (member.uid is not None and member.uid != event.uid):
         past = state.past.get(event.member)

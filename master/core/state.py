@@ -193,10 +193,12 @@ class Fault:
 
 @dataclass(slots=True)
 class FailedPod:
-    """A pod that failed by itself, kept so that its log and spec can be read."""
+    """A pod that failed by itself, or whose machine was taken from it; kept so that its log and spec can be read."""
 
     uid: PodUid
     rank_index: RankIndex | None
+    taken: str = ""
+    """Who took it, in the platform's words; empty where it failed by itself."""
     is_over: bool = False
     """Nothing of it runs any more."""
     deleting: bool = False

@@ -212,7 +212,8 @@ def _saved(state: State) -> dict[str, object]:
         "relaunches": state.relaunches,
         "failed_relaunches": {str(k): [b.used, b.since + offset] for k, b in sorted(state.failed_relaunches.items())},
         "failures": {str(k): count for k, count in sorted(state.failures.items())},
-        "failed_pods": {str(m): [kept.uid, kept.rank_index] for m, kept in sorted(state.failed_pods.items())},
+        "failed_pods": {str(m): [kept.uid, kept.rank_index, kept.taken]
+                        for m, kept in sorted(state.failed_pods.items())},
         "memory": {str(index): needed for index, needed in sorted(state.memory.items())},
         "avoiding": list(state.avoiding),
         "condemned": {node: at + offset for node, at in sorted(state.condemned.items())},
@@ -299,8 +300,8 @@ def _restore_replacements(state: State, saved: Mapping[str, Any]) -> None:
     """What makes the next pod of a rank index another than its template."""
     state.failures = {int(key): int(count) for key, count in saved.get("failures", {}).items()}
     state.failed_pods = {
-        MemberId(member): FailedPod(PodUid(uid), _index(index))
-        for member, (uid, index) in saved.get("failed_pods", {}).items()
+        MemberId(member): FailedPod(PodUid(uid), _index(index), *taken)
+        for member, (uid, index, *taken) in saved.get("failed_pods", {}).items()
     }
     state.memory = {RankIndex(int(index)): int(needed) for index, needed in saved.get("memory", {}).items()}
     state.avoiding = tuple(saved.get("avoiding", ()))

@@ -8,7 +8,7 @@ or not the sidecar still runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from datetime import datetime
 
@@ -36,7 +36,7 @@ from master.core.cluster.names import (
     SIDECAR_CONTAINER,
     Document,
 )
-from master.core.events import PodSeen
+from master.core.events import PodGone, PodSeen, PodsListed
 from master.core.spec import WORKER
 from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 
@@ -243,6 +243,22 @@ def _has_ended(pod: Document) -> bool:
     told = list(containers.statuses(pod))
     return bool(told) and all("terminated" in mapping(each.get("state")) for each in told) and not (
         pod["metadata"].get("finalizers"))  # fmt: skip
+
+
+def listed(pods: Iterable[Document]) -> PodsListed:
+    """Those of which nothing runs any more are gone, whatever is left to be read of them."""
+    shown = [(pod, pod_seen) for pod in pods if (pod_seen := seen(pod)) is not None]
+    left = [gone(pod, pod_seen, is_deleted=False) for pod, pod_seen in shown if is_gone(pod)]
+    return PodsListed(
+        tuple(pod_seen for pod, pod_seen in shown if not is_gone(pod)), tuple(pod for pod in left if pod.remains)
+    )
+
+
+def gone(pod: Document, seen: PodSeen, *, is_deleted: bool) -> PodGone:
+    """What the core is told of one that was deleted, or that `is_gone`."""
+    remains = not is_deleted and not pod["metadata"].get("deletionTimestamp")
+    reason = seen.reason or "its pod was deleted"
+    return PodGone(seen.member, seen.uid, reason, seen.exit_code, remains, seen.rank_index if remains else None)
 
 
 def _grace(metadata: Document) -> float | None:

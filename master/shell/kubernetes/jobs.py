@@ -14,7 +14,7 @@ from master.core.cluster import elasticjob, owners_resizing
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import Document
-from master.core.events import Began, Event, NodeSeen, PodGone, PodSeen, PodsListed, SpecChanged
+from master.core.events import Began, Event, NodeSeen, PodSeen, SpecChanged
 from master.core.spec import WORKER
 from master.core.state import State
 from master.shell.core import CORE
@@ -152,12 +152,10 @@ class RunningJob:
             self._put_list()
 
     def _put_list(self) -> None:
-        """Without those of which nothing runs any more: they are gone, whatever is left to be read of them."""
-        seen = (pod_documents.seen(pod) for pod in self._pods.values() if not pod_documents.is_gone(pod))
-        found = tuple(pod for pod in seen if pod is not None)
-        self._told = {pod.member: pod for pod in found}
-        self._pump.put(PodsListed(found))
-        for name in sorted({pod.node for pod in found}):
+        found = pod_documents.listed(self._pods.values())
+        self._told = {pod.member: pod for pod in found.pods}
+        self._pump.put(found)
+        for name in sorted({pod.node for pod in found.pods}):
             self._tell_node(self._node_of(name))
 
     def pod_changed(self, kind: str, pod: Document) -> None:
@@ -174,7 +172,7 @@ class RunningJob:
             return
         if kind == "DELETED" or pod_documents.is_gone(pod):
             self._told.pop(seen.member, None)
-            self._pump.put(PodGone(seen.member, seen.uid, seen.reason or "its pod was deleted", seen.exit_code))
+            self._pump.put(pod_documents.gone(pod, seen, is_deleted=kind == "DELETED"))
         elif self._told.get(seen.member) != seen:
             self._told[seen.member] = seen
             self._pump.put(seen)

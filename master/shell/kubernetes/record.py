@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from master.core.cluster import conditions
+from master.core.cluster import conditions, refusals
 from master.core.cluster.names import GROUP_VERSION, PLURAL, Document
 from master.core.cluster.pacing import Allowance
 from master.shell.kubernetes.api import MERGE_PATCH, Api, ApiError
@@ -59,6 +59,10 @@ class JobRecord:
         """What is wrong with the newest spec, which is then not followed."""
         self._writing = asyncio.Lock()
         self._events: asyncio.Queue[Document] = asyncio.Queue(EVENTS_WAITING)
+        self._takes_no_more = False
+        """The namespace is being deleted: no Event will be taken again."""
+        self._not_taken = ""
+        """Why the last one was not, which was said."""
 
     def update(self, job: Document) -> None:
         """The watch shows it in another version."""
@@ -122,7 +126,7 @@ class JobRecord:
         self, kind: str, reason: str, severity: str, member: str | None, generation: str, detail: dict[str, Any]
     ) -> None:
         event = conditions.event_of(self.job, kind, reason, severity, member, now())
-        if event is None:
+        if event is None or self._takes_no_more:
             return
         try:
             self._events.put_nowait(event)
@@ -146,9 +150,18 @@ class JobRecord:
                     await self._post(self._events.get_nowait())
 
     async def _post(self, event: Document) -> None:
-        """One that is refused is in the log; nothing depends on it."""
+        """One that is refused is in the log of what happened; nothing depends on it. Why is said once."""
+        if self._takes_no_more:
+            return
         try:
             await self._api.create(f"/api/v1/namespaces/{self.namespace}/events", event)
+            self._not_taken = ""
         except ApiError as error:
-            if not error.is_conflict:
-                log.warning("an Event was not taken: %s", error)
+            if error.is_conflict:
+                return
+            self._takes_no_more = refusals.is_final(error.status, error.message)
+            why = f"{error.status} {error.reason}"  # each message names its own Event
+            if why != self._not_taken:
+                then = "none is tried any more" if self._takes_no_more else "the next are tried without a word"
+                log.warning("%s/%s: an Event was not taken, and %s: %s", self.namespace, self.name, then, error)
+            self._not_taken = why

@@ -224,6 +224,19 @@ def test_what_is_deleted_and_over_is_gone_and_what_has_its_grace_is_not() -> Non
     assert pods.is_gone(taken(message="The node was low on resource: memory."))
 
 
+def test_what_remains_of_an_evicted_pod_is_told_as_that_and_not_as_a_pod() -> None:
+    evicted, held = taken(message="The node was low on resource: memory."), recorded("all_failed")
+    held["metadata"] |= {"deletionTimestamp": "2026-11-21T07:00:00Z", "finalizers": ["x/keep"]}
+    found = pods.listed([evicted, held, recorded("running")])
+    assert len(found.pods) == 1
+    (left,) = found.remains
+    assert (left.reason, left.rank_index) == ("Evicted: The node was low on resource: memory", 0)
+    seen = pods.seen(evicted)
+    assert seen is not None
+    assert pods.gone(evicted, seen, is_deleted=False) == left
+    assert not pods.gone(evicted, seen, is_deleted=True).remains
+
+
 def test_a_native_sidecar_is_found_among_the_init_containers() -> None:
     """As Kubernetes from 1.29 on shows it."""
     pod = recorded("sidecar_down")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from master.core.actions import CreatePod, DeletePod, PlacePod
-from master.core.events import ActionFailed, PodGone, PodSeen, SpecChanged
+from master.core.events import ActionFailed, PodGone, PodSeen, PodsListed, SpecChanged
 from master.core.spec import Rule
 from tests.core.master.play import Play, running
 from tests.core.master.test_masters import successor
-from wire.ids import RankIndex, Role
+from wire.ids import NO_GENERATION, RankIndex, Role
+
+EVICTED = "Evicted: The node was low on resource: memory."
 
 
 def fail_again_and_again(play: Play, times: int, rank_index: int = 1) -> list[str]:
@@ -120,6 +122,66 @@ def test_a_deletion_that_was_refused_is_tried_again() -> None:
     play.tell(PodGone(action.member, action.uid, "deleted"))
     play.run(60)
     assert len(play.deleted()) == 2
+
+
+def evict(play: Play, rank_index: int = 1) -> str:
+    """The kubelet takes the pod that holds this rank index, and leaves it to be read."""
+    holder = next(m.id for m in play.state.members.values() if m.rank_index == rank_index)
+    actor = play[holder]
+    actor.running, actor.unheard, actor.failed = NO_GENERATION, True, 137
+    play.tell(taken(play, holder))
+    play.until_next()
+    play.run(1)
+    return str(holder)
+
+
+def taken(play: Play, member: str, rank_index: int = 1) -> PodGone:
+    actor = play[member]
+    return PodGone(actor.id, actor.uid, EVICTED, 137, remains=True, rank_index=RankIndex(rank_index))
+
+
+def test_evicted_pods_do_not_pile_up_and_those_that_failed_by_themselves_are_kept_before_them() -> None:
+    play = running(3, keep_failed_pods=2, relaunch_limit=9)
+    (failed,) = fail_again_and_again(play, 1)
+    first, second = evict(play), evict(play)
+    assert play.deleted() == [first]
+    assert play.announced("FailedPodDeleted")[0].reason == (
+        f"The pod of {first}, which was taken from its node ({EVICTED}), is deleted: only 2 failed pods a rank index "
+        f"are kept (keepFailedPods)."
+    )
+    assert fail_again_and_again(play, 1)
+    assert play.deleted() == [first, second]
+    assert not play[failed].gone
+
+
+def test_an_evicted_pod_that_is_shown_again_is_deleted_once_and_then_forgotten() -> None:
+    play = running(2, keep_failed_pods=0)
+    play.freeze("worker-1")
+    play.tell(taken(play, "worker-1"))
+    play.tell(taken(play, "worker-1"))
+    play.until_next(2)
+    assert play.deleted() == ["worker-1"]
+    assert not play.state.failed_pods
+    assert not play.announced("MemberFailed"), "it costs nothing"
+
+
+def test_a_new_master_counts_the_evicted_pods_that_it_is_shown() -> None:
+    play = running(2, keep_failed_pods=1)
+    first = evict(play)
+    play[first].gone = True  # for the list of what runs
+    after = successor(play)
+    after.tell(PodsListed((), (taken(play, first),)))
+    after.state.spec = dataclasses.replace(after.spec, keep_failed_pods=0)
+    after.tell(SpecChanged(after.state.spec))
+    assert after.deleted() == [first]
+
+
+def test_evicted_pods_of_another_controller_are_left_to_it() -> None:
+    play = running(2, keep_failed_pods=0)
+    play.state.spec = dataclasses.replace(play.spec, is_adopted=True)
+    play.tell(taken(play, "worker-1"))
+    play.run(30)
+    assert not play.deleted()
 
 
 def test_the_pods_of_another_controller_are_its_own_to_keep() -> None:
