@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from kubernetes import client, config
 
+from tests.cluster.reading import Document, listed
 from tests.local import undisturbed
 from tests.local.training import SCRIPT, Traces, World
 
@@ -22,7 +23,6 @@ SLOT = "outrider.test/slot"
 DEADLINE = 90.0
 """Seconds for anything: no test here is about durations, and the machine may be busy."""
 Found = TypeVar("Found")
-Document = dict[str, Any]
 
 OF_A_POD = SCRIPT.replace('Path(os.environ["OUTRIDER_DIR"]).name', "os.uname().nodename")
 assert OF_A_POD != SCRIPT
@@ -33,11 +33,6 @@ def kubectl(*arguments: str, given: str | None = None, seconds: float = 60.0) ->
     done = subprocess.run(["kubectl", *arguments], input=given, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
     return done.stdout
-
-
-def kubectl_json(*arguments: str) -> Document:
-    found: Document = json.loads(kubectl(*arguments, "-o", "json"))
-    return found
 
 
 def until(claim: Callable[[], Found | None], what: object = "", seconds: float = DEADLINE) -> Found:
@@ -96,7 +91,7 @@ class Pods(Traces):
 
     def job(self) -> Document:
         """The ElasticJob; empty while there is none."""
-        found = kubectl_json("-n", self.namespace, "get", "elasticjobs")["items"]
+        found = listed("elasticjobs", self.namespace)
         return next((job for job in found if job["metadata"]["name"] == self.name), {})
 
     def status(self) -> Document:
@@ -108,7 +103,7 @@ class Pods(Traces):
 
     def pods(self) -> dict[str, Document]:
         """By name, those that are not being deleted."""
-        found = kubectl_json("-n", self.namespace, "get", "pods")["items"]
+        found = listed("pods", self.namespace)
         return {pod["metadata"]["name"]: pod for pod in found if "deletionTimestamp" not in pod["metadata"]}
 
     def uids(self) -> dict[str, tuple[str, int]]:
@@ -119,7 +114,7 @@ class Pods(Traces):
         }
 
     def events(self) -> list[Document]:
-        found = kubectl_json("-n", self.namespace, "get", "events")["items"]
+        found = listed("events", self.namespace)
         return [event for event in found if event["source"].get("component") == "outrider"]
 
     def event(self, kind: str, *words: str) -> Document:

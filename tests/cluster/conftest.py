@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import requests_made
-from tests.cluster.cluster import FOLDERS, SYSTEM, ClusterJob, Pods, kubectl, kubectl_json, until
+from tests.cluster.cluster import FOLDERS, SYSTEM, ClusterJob, Pods, kubectl, until
+from tests.cluster.reading import listed
 
 ROOT = Path(__file__).resolve().parents[2]
 _numbers = count()
@@ -39,7 +40,7 @@ def namespace(installed: None) -> Iterator[str]:
     finally:
         kubectl("delete", "namespace", name, "--wait=false")
         kubectl("-n", name, "delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
-        until(lambda: not kubectl_json("-n", name, "get", "pods")["items"], f"the pods of {name} to go")
+        until(lambda: not listed("pods", name), f"the pods of {name} to go")
         requests_made.record()
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from master.core.cluster.requests import Request
-from tests.cluster.cluster import SYSTEM, kubectl_json
+from tests.cluster.cluster import SYSTEM
+from tests.cluster.reading import listed
 
 RECORDING = Path(__file__).with_name("requests.json")
 METRIC = "outrider_api_requests_total"
@@ -27,7 +28,7 @@ def collect() -> set[Request]:
     """Of all replicas that answer, since each of them began."""
     found: set[Request] = set()
     selector = "app.kubernetes.io/component=master"
-    for pod in kubectl_json("-n", SYSTEM, "get", "pods", "-l", selector)["items"]:
+    for pod in listed("pods", SYSTEM, labels=selector):
         path = f"/api/v1/namespaces/{SYSTEM}/pods/{pod['metadata']['name']}:8080/proxy/metrics"
         done = subprocess.run(["kubectl", "get", "--raw", path], capture_output=True, text=True, timeout=30)
         if done.returncode == 0:  # one that has just begun, or ends, has nothing to tell

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 
-from tests.cluster.cluster import Document, Pods, kubectl_json, pod_spec, until
+from tests.cluster.cluster import Document, Pods, pod_spec, until
 from tests.cluster.conftest import Make, MakePods
+from tests.cluster.reading import listed, shown
 from tests.cluster.test_pytorchjob import Operator, definition
 from tests.local.training import members
 
@@ -25,7 +26,7 @@ def evicted(job: Pods, pod: str) -> str:
 
 def budget(job: Pods) -> Document:
     """The one of the job's name; empty while there is none."""
-    found = kubectl_json("-n", job.namespace, "get", "poddisruptionbudgets")["items"]
+    found = listed("poddisruptionbudgets", job.namespace)
     return next((each for each in found if each["metadata"]["name"] == job.name), {})
 
 
@@ -101,8 +102,8 @@ def stateful_set(pods: Pods, **annotations: str) -> None:
 
 
 def replicas(pods: Pods, kind: str) -> int:
-    spec = kubectl_json("-n", pods.namespace, "get", kind, pods.name)["spec"]
-    return int(spec["replicas"] if kind == "statefulset" else spec["replicaSpecs"]["worker"]["replicas"])
+    spec = shown(kind, pods.name, pods.namespace)["spec"]
+    return int(spec["replicas"] if kind == "statefulsets" else spec["replicaSpecs"]["worker"]["replicas"])
 
 
 def test_scaling_an_adopted_stateful_set_reaches_its_owner_and_the_other_way_it_is_followed(pods: MakePods) -> None:
@@ -110,16 +111,16 @@ def test_scaling_an_adopted_stateful_set_reaches_its_owner_and_the_other_way_it_
     stateful_set(job, min="1", max="4")
     restart, _ = job.training(4)
     job.kubectl("scale", "elasticjob", job.name, "--replicas=3")
-    until(lambda: replicas(job, "statefulset") == 3, job.story)
+    until(lambda: replicas(job, "statefulsets") == 3, job.story)
     restart, world = job.training(6, after=restart)
     assert f"{job.name}-2" in members(world)
     job.kubectl("scale", "statefulset", job.name, "--replicas=2")
     job.event("OwnerResized", "2 pods instead of 3")
-    until(lambda: replicas(job, "elasticjob") == 2, job.story)
+    until(lambda: replicas(job, "elasticjobs") == 2, job.story)
     restart, _ = job.training(4, after=restart)
     job.kubectl("scale", "elasticjob", job.name, "--replicas=1")
     restart, world = job.training(2, after=restart)
-    until(lambda: replicas(job, "statefulset") == 1 and set(job.pods()) == {f"{job.name}-0"}, job.story)
+    until(lambda: replicas(job, "statefulsets") == 1 and set(job.pods()) == {f"{job.name}-0"}, job.story)
     same, _ = job.training(2, more=30)
     assert same == restart, "the owner's pod was taken after the world had left it"
 
@@ -148,7 +149,7 @@ def test_scaling_a_job_without_completions_changes_its_parallelism_and_what_a_dr
     restart, _ = job.training(2)
     assert allows(job, 1)["spec"]["minAvailable"] == 1
     job.kubectl("scale", "elasticjob", job.name, "--replicas=3")
-    until(lambda: kubectl_json("-n", job.namespace, "get", "job", job.name)["spec"]["parallelism"] == 3, job.story)
+    until(lambda: shown("jobs", job.name, job.namespace)["spec"]["parallelism"] == 3, job.story)
     job.training(3, after=restart)
     assert allows(job, 1)["spec"]["minAvailable"] == 2
 
@@ -163,7 +164,7 @@ def test_scaling_an_adopted_pytorchjob_changes_its_workers(pods: MakePods, defin
                 json.dumps({"spec": {"replicaSpecs": {"worker": {"replicas": 3, "maxReplicas": 3}}}}))  # fmt: skip
 
     def workers() -> object:
-        return kubectl_json("-n", job.namespace, "get", "pytorchjob", job.name)["spec"]["pytorchReplicaSpecs"]
+        return shown("pytorchjobs", job.name, job.namespace)["spec"]["pytorchReplicaSpecs"]
 
     until(lambda: workers()["Worker"]["replicas"] == 2, job.story)  # type: ignore[index]
     assert workers()["Master"]["replicas"] == 1  # type: ignore[index]
@@ -181,7 +182,7 @@ def test_a_service_of_a_rank_index_leads_to_whoever_holds_it(pods: MakePods) -> 
     restart, _ = job.training(2)
 
     def leads_to(service: str) -> str:
-        found = kubectl_json("-n", job.namespace, "get", "endpoints")["items"]
+        found = listed("endpoints", job.namespace)
         subsets = [each.get("subsets") or [] for each in found if each["metadata"]["name"] == service]
         names = [a["targetRef"]["name"] for each in subsets for one in each for a in one.get("addresses", ())]
         return ",".join(names)
@@ -191,7 +192,7 @@ def test_a_service_of_a_rank_index_leads_to_whoever_holds_it(pods: MakePods) -> 
     job.training(2, after=restart)
     until(lambda: leads_to("servers-worker-0") == "servers-worker-2", job.story)
     job.kubectl("delete", "elasticjob", job.name)
-    until(lambda: not kubectl_json("-n", job.namespace, "get", "services")["items"], "its Services to go")
+    until(lambda: not listed("services", job.namespace), "its Services to go")
 
 
 def test_what_is_there_under_a_name_of_ours_is_left_alone_and_told(pods: MakePods) -> None:

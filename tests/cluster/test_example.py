@@ -8,7 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.cluster.cluster import Pods, kubectl_json, until
+from tests.cluster.cluster import Pods, until
+from tests.cluster.reading import listed
 
 FILE = Path(__file__).parents[2] / "examples" / "elasticjob" / "digits.yaml"
 
@@ -24,7 +25,7 @@ def test_the_example_trains_to_its_end(namespace: str, tmp_path: Path) -> None:
     assert status["exitCode"] == 0
     result = json.loads((folder / "out" / "result.json").read_text())
     assert result["accuracy"] > 0.9
-    assert result["epochs"] == 60
-    pods = kubectl_json("-n", namespace, "get", "pods")["items"]
+    assert result["epochs"] == 40
+    pods = listed("pods", namespace)
     assert len(pods) == 4
     until(lambda: {pod["status"]["phase"] for pod in job.pods().values()} == {"Succeeded"}, job.story)

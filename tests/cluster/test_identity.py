@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 
-from tests.cluster.cluster import Document, kubectl_json, until
+from tests.cluster.cluster import Document, until
 from tests.cluster.conftest import Make
+from tests.cluster.reading import listed
 
 
 def test_a_job_that_cannot_be_is_refused_with_the_fields_that_are_wrong(namespace: str) -> None:
@@ -49,7 +50,7 @@ def test_the_pods_of_a_deleted_job_go_with_it(make: Make) -> None:
     job = make()
     job.training(4)
     job.kubectl("delete", "elasticjob", job.name)
-    until(lambda: not kubectl_json("-n", job.namespace, "get", "pods")["items"], job.story)
+    until(lambda: not listed("pods", job.namespace), job.story)
 
 
 def elasticjob(name: str, roles: Document) -> Document:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.cluster.cluster import Document, Pods, kubectl_json, pod_spec, until
+from tests.cluster.cluster import Document, Pods, pod_spec, until
 from tests.cluster.conftest import MakePods
+from tests.cluster.reading import shown
 
 LABEL = {"outrider.dev/inject": "true"}
 
@@ -24,7 +25,7 @@ def test_a_job_of_two_pods_trains_as_one_world_and_completes(pods: MakePods) -> 
     job.execute(victim, f"kill -9 {job.pid_of(victim, 'rank 1')}")
     job.training(2, after=restart)
     job.end_well()
-    until(lambda: kubectl_json("-n", job.namespace, "get", "job", job.name)["status"].get("succeeded") == 2, job.story)
+    until(lambda: shown("jobs", job.name, job.namespace)["status"].get("succeeded") == 2, job.story)
 
 
 def test_a_stateful_set_gives_its_ordinals_as_rank_indexes(pods: MakePods) -> None:

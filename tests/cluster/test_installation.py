@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tests.cluster.cluster import SYSTEM, kubectl, kubectl_json, until
+from tests.cluster.cluster import SYSTEM, kubectl, until
 from tests.cluster.conftest import Make
+from tests.cluster.reading import listed
 
 SECRETS = ("outrider-webhook-tls", "outrider-master-curve", "outrider-tickets")
-MASTERS = ("-l", "app.kubernetes.io/component=master")
+MASTERS = "app.kubernetes.io/component=master"
 
 
 def scale(replicas: int) -> None:
@@ -14,14 +15,14 @@ def scale(replicas: int) -> None:
 
 
 def test_keys_certificate_and_lease_are_made_where_there_are_none(make: Make) -> None:
-    until(lambda: not kubectl_json("get", "elasticjobs", "-A")["items"], "the jobs of earlier terms to go")
+    until(lambda: not listed("elasticjobs"), "the jobs of earlier terms to go")
     scale(0)
-    until(lambda: not kubectl_json("-n", SYSTEM, "get", "pods", *MASTERS)["items"], "the masters to go")
+    until(lambda: not listed("pods", SYSTEM, MASTERS), "the masters to go")
     kubectl("-n", SYSTEM, "delete", "secret", *SECRETS)
     kubectl("-n", SYSTEM, "delete", "lease", "outrider-master")
     scale(2)
     kubectl("-n", SYSTEM, "rollout", "status", "deployment", "outrider-master", "--timeout=120s", seconds=150)
     job = make()
     job.training(4)
-    made = {secret["metadata"]["name"] for secret in kubectl_json("-n", SYSTEM, "get", "secrets")["items"]}
+    made = {secret["metadata"]["name"] for secret in listed("secrets", SYSTEM)}
     assert made >= set(SECRETS)

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.cluster import Pods, kubectl_json, pod_spec, until
+from tests.cluster.cluster import Pods, pod_spec, until
 from tests.cluster.conftest import MakePods
 from tests.cluster.definitions import defined
+from tests.cluster.reading import listed, shown
 from tests.local.training import World, members
 
 GROUP, VERSION, KIND, LABEL = "jobset.x-k8s.io", "v1alpha2", "JobSet", "jobset.sigs.k8s.io"
@@ -37,7 +38,7 @@ class Controller:
         metadata = {"name": job.name, "namespace": job.namespace}
         document = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "metadata": metadata}
         job.create({**document, "spec": {"replicatedJobs": replicated}})
-        self._uid = kubectl_json("-n", job.namespace, "get", "jobsets", job.name)["metadata"]["uid"]
+        self._uid = shown("jobsets", job.name, job.namespace)["metadata"]["uid"]
 
     def make(self, attempt: int) -> None:
         number = 0
@@ -85,7 +86,7 @@ def test_a_jobset_of_two_replicated_jobs_is_one_world_again_after_the_whole_set_
 
     job.end_well()
     job.phase("Succeeded")
-    until(lambda: [done(each) for each in kubectl_json("-n", job.namespace, "get", "jobs")["items"]] == [1] * 3,
+    until(lambda: [done(each) for each in listed("jobs", job.namespace)] == [1] * 3,
           job.story)  # fmt: skip
 
 

@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import SYSTEM, ClusterJob, Document, kubectl, kubectl_json, until
+from tests.cluster.cluster import SYSTEM, ClusterJob, Document, kubectl, until
 from tests.cluster.conftest import Make
+from tests.cluster.reading import listed, shown
 
 
 def leaders() -> list[Document]:
-    found: list[Document] = kubectl_json("-n", SYSTEM, "get", "pods", "-l", "outrider.dev/leader=true")["items"]
+    found: list[Document] = listed("pods", SYSTEM, labels="outrider.dev/leader=true")
     return found
 
 
 def master_pod(name: str) -> Document:
-    return kubectl_json("-n", SYSTEM, "get", "pod", name)
+    return shown("pods", name, SYSTEM)
 
 
 def kill(job: ClusterJob, rank: int) -> None:

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.cluster import Document, Pods, kubectl, kubectl_json, pod_spec, until
+from tests.cluster.cluster import Document, Pods, kubectl, pod_spec, until
 from tests.cluster.conftest import Make, MakePods
+from tests.cluster.reading import listed, shown
 from tests.local.training import World, members
 
 NO_IMAGE = "outrider/nowhere:none"
@@ -49,7 +50,7 @@ class Kubelets:
 
 
 def is_ready(node: str) -> bool:
-    conditions = kubectl_json("get", "node", node)["status"]["conditions"]
+    conditions = shown("nodes", node)["status"]["conditions"]
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
@@ -68,7 +69,7 @@ def node_of(job: Pods, pod: str) -> str:
 
 def uid_of(job: Pods, pod: str) -> str:
     """Of one that is being deleted too; empty where there is none."""
-    found = kubectl_json("-n", job.namespace, "get", "pods")["items"]
+    found = listed("pods", job.namespace)
     return next((p["metadata"]["uid"] for p in found if p["metadata"]["name"] == pod), "")
 
 
@@ -162,7 +163,7 @@ def test_a_job_whose_image_cannot_be_pulled_says_so_in_its_condition(make: Make)
 
 def test_what_a_quota_forbids_is_told_once_and_made_when_there_is_room(make: Make, namespace: str) -> None:
     kubectl("-n", namespace, "create", "quota", "few", "--hard=pods=1")
-    until(lambda: kubectl_json("-n", namespace, "get", "quota", "few")["status"].get("used"), "the quota to count")
+    until(lambda: shown("resourcequotas", "few", namespace)["status"].get("used"), "the quota to count")
     job = make(replicas=2, least=1)
     restart, _ = job.training(2)
     job.event("CreateRefused", "exceeded quota: few")

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.cluster import Document, Pods, kubectl_json, pod_spec, until
+from tests.cluster.cluster import Document, Pods, pod_spec, until
 from tests.cluster.conftest import MakePods
 from tests.cluster.definitions import defined
+from tests.cluster.reading import shown
 from tests.local.training import members
 
 GROUP, PLURAL, KIND = "kubeflow.org", "pytorchjobs", "PyTorchJob"
@@ -35,7 +36,7 @@ class Operator:
         metadata = {"name": job.name, "namespace": job.namespace}
         document = {"apiVersion": f"{GROUP}/v1", "kind": KIND, "metadata": metadata}
         job.create({**document, "spec": {"pytorchReplicaSpecs": specs}})
-        self._uid = kubectl_json("-n", job.namespace, "get", PLURAL, job.name)["metadata"]["uid"]
+        self._uid = shown(PLURAL, job.name, job.namespace)["metadata"]["uid"]
 
     def _template(self) -> Document:
         """The user's: his command, and the label."""

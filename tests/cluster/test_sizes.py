@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.cluster.cluster import SLOT, kubectl_json, set_slots, until
+from tests.cluster.cluster import SLOT, set_slots, until
 from tests.cluster.conftest import Make
+from tests.cluster.reading import listed
 from tests.local.training import members
 
 
@@ -39,7 +40,7 @@ def test_a_launcher_that_is_hung_up_may_not_be_replaced_and_the_others_go_on(mak
 @pytest.fixture
 def slots() -> Iterator[Callable[[int], None]]:
     """Room for so many pods in the whole cluster."""
-    first, *others = [node["metadata"]["name"] for node in kubectl_json("get", "nodes")["items"]]
+    first, *others = [node["metadata"]["name"] for node in listed("nodes")]
 
     def give(number: int) -> None:
         set_slots({first: number, **dict.fromkeys(others, 0)})
@@ -54,12 +55,12 @@ def test_three_of_four_train_while_one_finds_no_room_and_four_when_there_is_some
     slots(3)
     wanted = {"requests": {"cpu": "50m", "memory": "200Mi", SLOT: "1"}, "limits": {SLOT: "1"}}
     job = make(replicas=4, least=2, container={"resources": wanted})
-    restart, _ = job.training(6)
+    restart, three = job.training(6)
     job.event("MemberUnschedulable")
     assert sorted(pod["status"]["phase"] for pod in job.pods().values()) == ["Pending", "Running", "Running", "Running"]
     slots(4)
-    _, world = job.training(8, after=restart)
-    first = job.rendezvous(members(world)[0])
+    job.training(8, after=restart)
+    first = job.rendezvous(members(three)[0])
     assert [(line["restart_count"], line["group_world_size"]) for line in first] == [("0", "3"), ("1", "4")]
 
 

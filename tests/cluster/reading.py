@@ -1,0 +1,56 @@
+"""Documents of the API server, read over one connection that lasts.
+
+A test asks several times a second what has become of its pods; with a `kubectl get` each that would be a fifth of what
+two cores can do.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+from kubernetes import client, config
+
+Document = dict[str, Any]
+DEADLINE = 30.0
+GROUPS = {
+    "elasticjobs": "apis/outrider.dev/v1alpha1",
+    "jobs": "apis/batch/v1",
+    "jobsets": "apis/jobset.x-k8s.io/v1alpha2",
+    "poddisruptionbudgets": "apis/policy/v1beta1",
+    "pytorchjobs": "apis/kubeflow.org/v1",
+    "statefulsets": "apis/apps/v1",
+}
+"""Where a kind is that is not in the core group."""
+
+
+@cache
+def _api() -> client.ApiClient:
+    config.load_kube_config()
+    return client.ApiClient()
+
+
+def _read(path: str, query: list[tuple[str, str]]) -> Document:
+    api = _api()
+    request = api.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
+    found = api.call_api(*request, _request_timeout=DEADLINE)
+    body = found.read()
+    assert found.status == 200, f"GET {path}: {found.status} {body!r}"
+    document: Document = json.loads(body)
+    return document
+
+
+def _path(plural: str, namespace: str) -> str:
+    return f"/{GROUPS.get(plural, 'api/v1')}/" + (f"namespaces/{namespace}/" if namespace else "") + plural
+
+
+def listed(plural: str, namespace: str = "", labels: str = "") -> list[Document]:
+    """All of the cluster where no namespace is named."""
+    found: list[Document] = _read(_path(plural, namespace), [("labelSelector", labels)] if labels else [])["items"]
+    return found
+
+
+def shown(plural: str, name: str, namespace: str = "") -> Document:
+    """Fails where there is none."""
+    return _read(f"{_path(plural, namespace)}/{name}", [])
