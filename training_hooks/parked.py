@@ -209,6 +209,7 @@ class Template:
     def _reap(self):
         if self.ending is not None:
             return
+        ended = {}
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -217,11 +218,13 @@ class Template:
             if pid == 0:
                 break
             if pid in self.ranks:
-                self._exited(self.ranks.pop(pid), status)
+                ended[pid] = status
             else:
                 self.outlet.tend()
+        for pid, status in memory.killed_first(ended):
+            self._exited(self.ranks.pop(pid), status)
         if self.ranks:
-            self.memory.grow_old()
+            self.memory.look_again()
 
     def _exited(self, rank, status):
         code, number, at, error = remains.how_it_ended(self.volume, rank.local_rank, rank.pid, status)
@@ -234,7 +237,7 @@ class Template:
             "pid": rank.pid,
             "code": code,
             "signal": number,
-            "out_of_memory": number == signal.SIGKILL and self.memory.explains_a_kill(),
+            "out_of_memory": self.memory.explains(code, number, at, error),
             "at": at,
             "error": error,
         }
@@ -271,8 +274,8 @@ class Template:
 
     def _end(self):
         pause = self.ending.step()
-        while self.ending.by_itself:  # two that are killed at once: the first is why the second is being stopped
-            pid, status = self.ending.by_itself.popitem()
+        for pid, status in memory.killed_first(self.ending.by_itself):
+            del self.ending.by_itself[pid]  # two that are killed at once: the first is why the second is being stopped
             self._exited(self.ranks.pop(pid), status)
         if pause is not None:
             self.ending_pause = pause

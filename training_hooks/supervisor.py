@@ -30,8 +30,6 @@ from . import (
 from .inner import is_python
 
 PATIENCE = 60.0
-KILLED = 128 + signal.SIGKILL
-"""What a shell ends with whose command was killed."""
 LAST_GRACE = {"grace": 0.2, "handler_grace": 10.0, "save_grace": 60.0}
 
 
@@ -213,17 +211,20 @@ class Supervisor:
     def _reap(self):
         """Workers that ended by themselves are told; what they left behind is only cleared away."""
         self.outlet.tend()
-        self.memory.grow_old()
+        self.memory.look_again()
         if self.ending is not None:
             return
+        ended = {}
         for pid in descent.children(os.getpid()):
             status = None if pid in self.outlet.keep else descent.reap(pid)
             if status is None:
                 continue
             if pid in self.workers:
-                self._tell_exit(pid, self.workers.pop(pid), status)
+                ended[pid] = status
             elif pid == self.command:
                 self._command_ended(status)
+        for pid, status in memory.killed_first(ended):
+            self._tell_exit(pid, self.workers.pop(pid), status)
 
     def _tell_exit(self, pid, local_rank, status):
         code, number, at, error = remains.how_it_ended(self.volume, local_rank, pid, status)
@@ -234,7 +235,7 @@ class Supervisor:
             "pid": pid,
             "code": code,
             "signal": number,
-            "out_of_memory": (number == signal.SIGKILL or code == KILLED) and self.memory.explains_a_kill(),
+            "out_of_memory": self.memory.explains(code, number, at, error),
             "at": at,
             "error": error,
         }
@@ -274,8 +275,8 @@ class Supervisor:
     def _end(self):
         """True where the launcher itself is to end."""
         pause = self.ending.step()
-        while self.ending.by_itself:  # two that are killed at once: the first is why the second is being stopped
-            pid, status = self.ending.by_itself.popitem()
+        for pid, status in memory.killed_first(self.ending.by_itself):
+            del self.ending.by_itself[pid]  # two that are killed at once: the first is why the second is being stopped
             if pid in self.workers:
                 self._tell_exit(pid, self.workers.pop(pid), status)
         if pause is not None:

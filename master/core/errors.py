@@ -45,8 +45,8 @@ def is_port_clash_text(text: str) -> bool:
 
 
 def signature(exit: WorkerExit) -> str:
-    """Equal for equal errors; empty for a signal."""
-    if exit.signal is not None:
+    """Equal for equal errors; empty for a signal, and for a want of memory."""
+    if exit.signal is not None or exit.out_of_memory:
         return ""
     if not exit.error_type:
         return f"exit code {exit.code}"
@@ -54,7 +54,10 @@ def signature(exit: WorkerExit) -> str:
 
 
 def exit_code(exit: WorkerExit) -> int:
-    """As a shell says it: 128 + the signal's number for a signal."""
+    """As a shell says it: 128 + the signal's number for a signal. Where the kernel killed a process of it for its
+    memory, its own code is as good as that of the kill."""
+    if exit.out_of_memory:
+        return 137
     if exit.signal is not None:
         return 128 + exit.signal
     return exit.code if exit.code else 1
@@ -62,12 +65,16 @@ def exit_code(exit: WorkerExit) -> int:
 
 def describe(exit: WorkerExit) -> str:
     """`was killed by SIGKILL`, `failed with ValueError: …`, `exited with code 3`."""
+    if exit.out_of_memory and exit.error_type:
+        return f"{_failed(exit)}, because the container ran out of memory"
     if exit.out_of_memory:
         return "was killed because the container ran out of memory"
     if exit.signal is not None:
         return f"was killed by {SIGNALS.get(exit.signal, f'signal {exit.signal}')}"
-    if exit.error_type:
-        first_line = exit.error_message.strip().split("\n", 1)[0][:200]
-        name = exit.error_type.rsplit(".", 1)[-1]
-        return f"failed with {name}: {first_line}" if first_line else f"failed with {name}"
-    return f"exited with code {exit.code}"
+    return _failed(exit) if exit.error_type else f"exited with code {exit.code}"
+
+
+def _failed(exit: WorkerExit) -> str:
+    first_line = exit.error_message.strip().split("\n", 1)[0][:200].rstrip(".")
+    name = exit.error_type.rsplit(".", 1)[-1]
+    return f"failed with {name}: {first_line}" if first_line else f"failed with {name}"

@@ -195,7 +195,8 @@ def how_it_ended(exit: WorkerExit) -> str:
     """One sentence about one worker process."""
     who = f"worker process of local rank {exit.local_rank} (pid {exit.pid})"
     if exit.out_of_memory:
-        return f"{who} was killed for using more memory than its container may"
+        what = "lost a process that was" if exit.error_type else "was"
+        return f"{who} {what} killed for using more memory than its container may"
     if exit.code is None:
         return f"{who} was killed by signal {exit.signal}" if exit.signal else f"{who} ended, how is not known"
     error = f": {exit.error_type}: {exit.error_message}" if exit.error_type else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from master.core.actions import CreatePod
 from master.core.events import PodSeen
-from tests.core.master.play import Actor, Play, job
+from tests.core.master.play import Actor, Play, job, running
 from tests.core.master.test_masters import successor
 from wire.ids import MemberId, PodUid, RankIndex, Role
 from wire.messages import Finish, Stop
@@ -57,6 +57,27 @@ def test_it_is_one_fault_that_costs_a_relaunch_and_no_restart() -> None:
     assert play.state.restarts.used == 0
     assert play.state.failed_relaunches[1].used == 1
     assert not play.deleted(), "its pod stays to be read"
+
+
+def test_a_rank_that_lost_a_process_to_its_memory_is_one_that_ran_out_of_it() -> None:
+    play = limited(max_restarts=0, permanent_codes=(1,))
+    message = "DataLoader worker (pid 7) is killed by signal: Killed. "
+    play.crash("worker-1", code=1, error="RuntimeError", message=message, out_of_memory=True)
+    play.until_next()
+    assert made(play) == [("worker-3", 1, 1400)]
+    (fault,) = play.state.faults
+    assert fault.reason == (
+        "Rank 1 on worker-1 failed with RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed, because "
+        "the container ran out of memory; its replacement gets 1400Mi instead of 700Mi."
+    )
+
+
+def test_running_out_of_memory_again_and_again_is_no_crash_loop() -> None:
+    play = running(2, crash_loop=2)
+    for _ in range(3):
+        play.crash("worker-1", code=1, error="RuntimeError", message="killed", out_of_memory=True, step=0)
+        play.until_next(2)
+    assert play.ended() is None
 
 
 def test_the_survivors_go_on_at_once_where_they_are_enough() -> None:
