@@ -27,7 +27,7 @@ from cli.request import Request
 from cli.screen import Screen
 from cli.wording import plural
 from cli.writing import Writer
-from master.core.spec import JobSpec
+from master.core.spec import WORKER, JobSpec
 from master.shell.node import Node, NodeConfig, NodeError
 from wire.ids import JobName, MemberId
 
@@ -94,6 +94,7 @@ def _config(request: Request, folder: Path, writer: Writer) -> NodeConfig:
         nproc=request.nproc,
         trainer_variables=_variables(request),
         on_output=on_output,
+        armed={MemberId(f"{WORKER}-{each.rank_index}"): each.fault for each in request.chaos},
     )
 
 
@@ -108,6 +109,8 @@ def _spec(request: Request) -> JobSpec:
         max_relaunches=request.max_relaunches,
         max_restarts=DEFAULT_RESTARTS if request.max_restarts is None else request.max_restarts,
         max_restarts_asked=request.max_restarts is not None,
+        node_check=request.network_check,
+        exclude_stragglers=request.exclude_straggler,
     )
     silent_after = request.silent_after
     if silent_after is None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli import folders, inner
+from cli.armed import Armed
 from cli.errors import UserError
 from cli.sizes import Members
 
@@ -37,6 +38,9 @@ class Wishes:
     python: str | None = None
     module: bool = False
     no_python: bool = False
+    network_check: bool = False
+    exclude_straggler: bool = False
+    chaos: tuple[Armed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,10 @@ class Request:
     silent_after: int | None
     """Seconds; None: the default."""
     log_dir: Path | None
+    network_check: bool = False
+    exclude_straggler: bool = False
+    chaos: tuple[Armed, ...] = ()
+    """What is to be wrong with members from their start."""
     needless: tuple[str, ...] = ()
     """Flags of the inner launcher that mean nothing here."""
 
@@ -70,6 +78,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
     nnodes = inner.agreed("--nnodes", wishes.nnodes, inside.nnodes, command) or Members(1, 1)
     inner.agreed("--nproc-per-node", wishes.nproc, inside.nproc, command)
     inner.agreed("--max-restarts", wishes.max_restarts, inside.max_restarts, command)
+    _check_node_check(wishes, nnodes)
     return Request(
         job=folders.checked_name(wishes.job) if wishes.job is not None else _named_after(words, wishes.module),
         command=command,
@@ -81,8 +90,23 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         spares=wishes.spares,
         silent_after=wishes.silent_after,
         log_dir=folders.here() / wishes.log_dir if wishes.log_dir else None,
+        network_check=wishes.network_check,
+        exclude_straggler=wishes.exclude_straggler,
+        chaos=wishes.chaos,
         needless=(*inside.needless, *inside.ineffective),
     )
+
+
+def _check_node_check(wishes: Wishes, nnodes: Members) -> None:
+    if wishes.exclude_straggler and not wishes.network_check:
+        raise UserError("--exclude-straggler: stragglers are found by the node check; give --network-check too")
+    for each in wishes.chaos:
+        if not wishes.network_check:
+            raise UserError(f"--chaos {each.fault}: only the node check meets it; give --network-check too")
+        if each.rank_index >= nnodes.most:
+            raise UserError(
+                f"--chaos {each.fault}@rank-index={each.rank_index}: there are rank indexes 0 to {nnodes.most - 1}"
+            )
 
 
 def trainer_python(environ: Mapping[str, str], chosen: str | None = None) -> str:

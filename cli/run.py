@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cli import folders, sizes
+from cli import armed, folders, sizes
 from cli.request import LONGEST_SILENCE, MOST_RESTARTS, Request, Wishes, request_for
 from cli.torchrun_flags import accepted, both_spellings, not_needed
 
@@ -78,6 +78,21 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     help="Silence after which a member that nobody reaches is left out. Default 3; more on a busy machine.",
 )
 @flag(
+    "network-check",
+    is_flag=True,
+    help="Measure members before they train: a matmul and an all-gather in pairs; who fails is replaced.",
+)
+@flag(
+    "exclude-straggler", is_flag=True, help="With --network-check: also replace members slower than twice the median."
+)
+@flag(
+    "chaos",
+    multiple=True,
+    callback=armed.armed,
+    metavar="FAULT@rank-index=N",
+    help="Arm a fault before the start: bad-node or bad-node=slow. Its replacement is well.",
+)
+@flag(
     "python", metavar="PYTHON", help="The script's Python. Default: PYTHON_EXEC, an active virtual environment's, ours."
 )
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
@@ -110,6 +125,9 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         python=flags["python"],
         module=flags["module"],
         no_python=flags["no_python"],
+        network_check=flags["network_check"],
+        exclude_straggler=flags["exclude_straggler"],
+        chaos=flags["chaos"],
     )
     request = request_for(words, after_dashes, wishes, os.environ)
     folders.check_writable(folders.home(), "OUTRIDER_HOME")

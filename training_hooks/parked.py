@@ -13,7 +13,21 @@ import signal
 import sys
 import time
 
-from . import agent, channel, descent, errors, hearing, memory, output, ranks, remains, wakeup, worker
+from . import (
+    agent,
+    channel,
+    checking,
+    descent,
+    errors,
+    hearing,
+    lastwords,
+    memory,
+    output,
+    ranks,
+    remains,
+    wakeup,
+    worker,
+)
 
 ALL_SIGNALS = signal.valid_signals() if hasattr(signal, "valid_signals") else range(1, signal.NSIG)
 
@@ -44,6 +58,7 @@ class Template:
         self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         self._registered = None
         self.outlet = output.Outlet()
+        self.checking = checking.Checking(self._start_probe, self.agent.send)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
     def run(self):
@@ -64,6 +79,7 @@ class Template:
             if self.wakeup.socket in ready:
                 self._be_told_to_end(self.wakeup.take())
             self._reap()
+            self.checking.look(now)
             self.hearing.tell(self.generation)
             if self.agent.socket is not None and self.agent.socket in ready:
                 self.agent.flush()
@@ -118,6 +134,8 @@ class Template:
             pauses.append(self.ending_pause)
         if self.hearing.busy:
             pauses.append(0.01)
+        if self.checking.pid:
+            pauses.append(self.checking.pause(now))
         return min(pauses) if pauses else None
 
     # -- what is told -------------------------------------------------------------------------------------------------
@@ -133,7 +151,7 @@ class Template:
             "running": self.generation if self.ranks else None,
             "workers": sorted([rank.local_rank, pid] for pid, rank in self.ranks.items()),
         }
-        return [first, *self.exits] + ([self._terminating()] if self.terminated else [])
+        return [first, *self.exits, *self.checking.lines()] + ([self._terminating()] if self.terminated else [])
 
     # -- orders -------------------------------------------------------------------------------------------------------
     def _obey(self, order):
@@ -142,7 +160,11 @@ class Template:
             return self._start(order)
         if what == "stop":
             self._stop(order)
+        elif what == "check":
+            self.checking.begin(order)
         elif what == "finish":
+            if order.get("say"):
+                lastwords.say(order["say"], os.environ)
             self.finish_code = int(order.get("code", 0))
             self._end_all(self.generation or self.highest, {}, None)
         elif what == "collect":
@@ -161,6 +183,7 @@ class Template:
             return None
         self.generation, self.exits = generation, []
         self.memory.forget()
+        self.checking.interrupt()
         return self._fork_all(order)
 
     def _why_not(self, generation):
@@ -205,6 +228,9 @@ class Template:
         pids = [pid for pid, _ in sorted(self.ranks.items(), key=lambda item: item[1].local_rank)]
         self.agent.send({"event": "started", "generation": self.generation, "pids": pids})
 
+    def _start_probe(self, order, pipe):
+        return checking.forked(order, pipe, self.forget_everything)
+
     # -- deaths -------------------------------------------------------------------------------------------------------
     def _reap(self):
         if self.ending is not None:
@@ -219,7 +245,7 @@ class Template:
                 break
             if pid in self.ranks:
                 ended[pid] = status
-            else:
+            elif not self.checking.reaped(pid, status):
                 self.outlet.tend()
         for pid, status in memory.killed_first(ended):
             self._exited(self.ranks.pop(pid), status)
@@ -260,6 +286,7 @@ class Template:
         self.stopped = max(self.stopped, list(generation))
         if answer is not None and answer not in self.answers:
             self.answers.append(answer)
+        self.checking.interrupt()
         save_grace = float(order.get("save_grace", 60.0))
         self.ending = descent.Ending(
             list(self.ranks),

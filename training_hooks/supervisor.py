@@ -15,9 +15,11 @@ import time
 from . import (
     agent,
     channel,
+    checking,
     descent,
     errors,
     hearing,
+    lastwords,
     launcher,
     memory,
     observed,
@@ -67,6 +69,7 @@ class Supervisor:
         self.memory = memory.OutOfMemory()
         self.outlet = output.Outlet(environ)
         self.observed = observed.Observed(self.volume)
+        self.checking = checking.Checking(self._start_probe, self.agent.send)
         self.workers, self.exits, self.global_ranks = {}, [], {}
         self.generation, self.highest = None, [0, 0]
         self.ending, self.ending_pause, self.answer_to, self.killed = None, 0.0, None, 0
@@ -90,6 +93,7 @@ class Supervisor:
             self._wait(self._pause(now, until))
             self._be_told_to_end(self.wakeup.take())
             self._reap()
+            self.checking.look(now)
             self.hearing.tell(self.generation)
             if self.ending is not None and self._end():
                 return self.final
@@ -101,6 +105,7 @@ class Supervisor:
         pauses += [] if self.watch or self.agent.ever_connected else [max(0.0, until - now)]
         pauses += [] if self.ending is None else [self.ending_pause]
         pauses += [0.01] if self.hearing.busy else []
+        pauses += [self.checking.pause(now)] if self.checking.pid else []
         return min(pauses)
 
     def _wait(self, pause):
@@ -141,7 +146,7 @@ class Supervisor:
             "running": self.generation if self.workers else None,
             "workers": sorted([local_rank, pid] for pid, local_rank in self.workers.items()),
         }
-        return [first, *self.exits] + ([self._terminating()] if self.terminated else [])
+        return [first, *self.exits, *self.checking.lines()] + ([self._terminating()] if self.terminated else [])
 
     # -- orders -------------------------------------------------------------------------------------------------------
     def _obey(self, order):
@@ -150,7 +155,11 @@ class Supervisor:
             self._start(order)
         elif what == "stop":
             self._stop(order)
+        elif what == "check" and not self.watch:
+            self.checking.begin(order)
         elif what == "finish":
+            if order.get("say"):
+                lastwords.say(order["say"], self.environ)
             self._begin_ending(LAST_GRACE, None, int(order.get("code", 0)))
         elif what == "collect":
             self._ask(order)
@@ -165,6 +174,7 @@ class Supervisor:
         if refusal:
             self.agent.send({"event": "not_started", "generation": generation, "error": refusal})
             return
+        self.checking.interrupt()
         self.generation, self.exits = generation, []
         self.memory = memory.OutOfMemory(self.memory.path)
         self.outlet.forget()
@@ -201,6 +211,9 @@ class Supervisor:
         graces = {name: float(order.get(name, LAST_GRACE[name])) for name in LAST_GRACE}
         self._begin_ending(graces, generation, self.final)
 
+    def _start_probe(self, order, pipe):
+        return checking.spawned(order, pipe, self.argv, self.environ)
+
     # -- processes ----------------------------------------------------------------------------------------------------
     def _spawn(self, local_rank, variables):
         errors.remove(*worker.error_paths(self.volume, local_rank))
@@ -223,6 +236,8 @@ class Supervisor:
                 ended[pid] = status
             elif pid == self.command:
                 self._command_ended(status)
+            else:
+                self.checking.reaped(pid, status)
         for pid, status in memory.killed_first(ended):
             self._tell_exit(pid, self.workers.pop(pid), status)
 
@@ -250,6 +265,7 @@ class Supervisor:
 
     # -- endings ------------------------------------------------------------------------------------------------------
     def _begin_ending(self, graces, answer_to, final):
+        self.checking.interrupt()
         roots = list(self.workers) + ([self.command] if self.command else [])
         whole = self.watch or not is_python(os.path.basename(self.argv[0]))
         killed = self.ending.killed if self.ending else 0

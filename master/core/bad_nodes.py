@@ -54,7 +54,7 @@ def blamed(kind: str, member: Member | None, exit: WorkerExit | None = None) -> 
         by_node = member.exit_code is None and member.pod_reason.startswith(REFUSED_BY_NODE)
         by_signal = member.exit_code in RETRYABLE_CODES and not member.out_of_memory
         return member.node if by_node or by_signal else ""
-    return member.node if kind in ("TrainerLost", "MemberSilent") else ""
+    return member.node if kind in ("TrainerLost", "MemberSilent", "MemberExcluded") else ""
 
 
 def _is_of_the_machine(exit: WorkerExit) -> bool:
@@ -77,10 +77,14 @@ def avoided(state: State) -> tuple[str, ...]:
 
 
 def condemn(state: State, node: str, why: str) -> None:
-    """The user's rule says so of this node. More than half of the nodes are never condemned."""
+    """The user's rule or the node check says so of this node. More than half of the nodes are never condemned."""
     if node:
         state.condemned[node] = state.now
         look(state, why)
+
+
+def incidents_on(state: State, node: str) -> int:
+    return _incidents(state)[node]
 
 
 def _incidents(state: State) -> Counter[str]:

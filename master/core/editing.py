@@ -6,7 +6,7 @@ with all graces, lets every member go and keeps what it has achieved; the member
 
 from __future__ import annotations
 
-from master.core import generations, membership, standing, status
+from master.core import generations, membership, standing, status, unchecked
 from master.core.events import SpecChanged
 from master.core.spec import JobSpec
 from master.core.state import COMMITTING, GATHERING, RUNNING, State, counted
@@ -21,6 +21,8 @@ def edited(state: State, event: SpecChanged) -> None:
     if _patience(before) != _patience(event.spec):
         for member in [member for _id, member in sorted(state.members.items())]:
             membership.welcome(state, member, "The job's patience was edited.")
+    if before.node_check and not event.spec.node_check:
+        unchecked.forget(state)
     if event.spec.replicas != state.target:
         wanted = counted(event.spec.replicas, "member")
         state.announce("ScaleAsked", f"{wanted} are wanted instead of {state.target}.")

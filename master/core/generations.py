@@ -24,6 +24,8 @@ def try_form(state: State) -> None:
         return
     if state.patient and state.coming and len(state.ready) < state.target:
         return
+    if state.check is not None and state.check.helpers and not state.check.training:
+        return  # some of the ready help to measure a new one: moments
     chosen = assignment.choose((state.members[i] for i in state.ready), state.target, state.spec.node_unit)
     if len(chosen) < state.spec.min_members or any(m.id in state.doubted for m in chosen):
         return

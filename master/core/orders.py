@@ -17,10 +17,12 @@ from master.core.actions import Send
 from master.core.spec import JobSpec
 from master.core.state import Member, Order, State
 from wire.ids import Generation, MemberId, OrderId
-from wire.messages import Finish, FromMaster, Start, Stop
+from wire.messages import Check, Finish, FromMaster, Start, Stop
 
 FIRST_REPEAT = 0.5
 SLOWEST_REPEAT = 2.0
+CHECK_REPEAT = 5.0
+"""For an order whose answer takes seconds by its nature."""
 STOP_SLACK = 10.0
 """Seconds beyond all graces: after that a member that does not stop is left out."""
 NUMBERS = 1_000_000
@@ -40,7 +42,9 @@ def give(
     """Gives a new order; it waits for a connection where there is none."""
     number = OrderId((state.term - 1) * NUMBERS + state.next_order)
     state.next_order += 1
-    order = Order(number, make(number), generation or state.generation, reason, FIRST_REPEAT)
+    message = make(number)
+    interval = CHECK_REPEAT if isinstance(message, Check) else FIRST_REPEAT
+    order = Order(number, message, generation or state.generation, reason, interval)
     member.orders[number] = order
     _send(state, member, order)
     if isinstance(order.message, Stop):
@@ -109,7 +113,7 @@ def repeat(state: State, key: str) -> None:
     order = member.orders.get(OrderId(int(number))) if member is not None else None
     if member is None or order is None:
         return
-    order.interval = min(2 * order.interval, SLOWEST_REPEAT)
+    order.interval = max(order.interval, min(2 * order.interval, SLOWEST_REPEAT))
     _send(state, member, order)
 
 

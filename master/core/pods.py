@@ -29,6 +29,8 @@ from master.core.state import ALIVE, FAILED, GONE, SILENT, Member, State
 from wire.messages import Finish
 
 PAST_KEPT = 64
+BY_OUR_WORD = ("MemberFailed", "MemberExcluded")
+"""Faults after which a pod stays to be read."""
 KILLED = 137
 """128 + SIGKILL: as a container ends that the kernel has ended for its memory."""
 ABSENT_AFTER = 4.0
@@ -112,7 +114,7 @@ def _is_known_failure(state: State, pod: PodSeen) -> bool:
     kept = state.failed_pods.get(pod.member)
     if kept is not None and kept.uid == pod.uid:
         return True
-    return pod.phase == "failed" and any(f.member == pod.member and f.kind == "MemberFailed" for f in state.faults)
+    return pod.phase == "failed" and any(f.member == pod.member and f.kind in BY_OUR_WORD for f in state.faults)
 
 
 def _as_it_failed(state: State, pod: PodSeen) -> Member:
@@ -198,14 +200,25 @@ def fail(state: State, member: Member, reason: str, code: int) -> None:
     _lost(state, member, "MemberFailed", reason, code)
 
 
-def _lost(state: State, member: Member, kind: str, reason: str, code: int = 1) -> None:
-    failed = kind == "MemberFailed"
+def exclude(state: State, member: Member, reason: str, code: int, last_words: str) -> None:
+    """It did not pass the node check: so it fails too, and says why. Its replacement costs nothing, whatever the budget
+    of relaunches is."""
+    if member.rank_index is not None:
+        state.held.discard(member.rank_index)
+    else:
+        state.spares_made -= 1
+    _lost(state, member, "MemberExcluded", reason, code, last_words)
+
+
+def _lost(state: State, member: Member, kind: str, reason: str, code: int = 1, last_words: str = "") -> None:
+    failed = kind in BY_OUR_WORD
     if failed and member.session is not None:  # its pod stays, to be read: the sidecar must not keep it running
-        orders.give(state, member, lambda order: Finish(order, code, reason), reason)
+        orders.give(state, member, lambda order: Finish(order, code, reason, last_words), reason)
     _remove(state, member, FAILED if failed else GONE)
     member.lost_by_fault = True
-    if failed:
+    if kind == "MemberFailed":
         spares.count_failure(state, member)
+    if failed:
         failed_pods.keep(state, member)
     if not state.is_over:
         recovery.member_lost(state, member, kind, reason)

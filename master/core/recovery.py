@@ -14,7 +14,7 @@ crash loop cannot hide there, because each generation has one term: it takes ano
 
 from __future__ import annotations
 
-from master.core import bad_nodes, budgets, ending, errors, generations, progress, rules, standing, status
+from master.core import bad_nodes, budgets, ending, errors, generations, progress, rules, standing, status, unchecked
 from master.core.spec import FAIL
 from master.core.state import (
     COMMITTING,
@@ -149,6 +149,7 @@ def _note(state: State, kind: str, reason: str, member: Member | None, exit: Wor
     state.fault_counts[kind] = state.fault_counts.get(kind, 0) + 1
     state.announce(kind, reason, fault.member, warning=True)
     bad_nodes.look(state)
+    unchecked.note_fault(state, node)
     status.mark(state)
     return fault
 
@@ -158,6 +159,7 @@ def _blame(state: State, fault: Fault, kind: str, member: Member | None, reason:
     fault.kind, fault.member, fault.reason = kind, member.id if member else fault.member, reason
     fault.node = bad_nodes.blamed(kind, member, exit)
     bad_nodes.look(state)
+    unchecked.note_fault(state, fault.node)
     status.mark(state)
 
 
@@ -292,7 +294,7 @@ def _take_blame(state: State, member: Member, kind: str, reason: str, *, free: b
     episode = state.episode
     if episode is None or state.now - episode.began_at > EFFECT_WITHIN or episode.fault.kind == kind:
         return False
-    if episode.fault.kind in ("MemberLost", "MemberSilent", "MemberFailed", "MemberIsolated"):
+    if episode.fault.kind in ("MemberLost", "MemberSilent", "MemberFailed", "MemberIsolated", "MemberExcluded"):
         return False
     world = state.world
     if world is not None and world.generation != episode.generation and member.id in world.places:

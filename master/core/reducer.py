@@ -14,6 +14,7 @@ from typing import Any
 
 from master.core import (
     bad_nodes,
+    checks,
     collecting,
     editing,
     ending,
@@ -65,6 +66,7 @@ from master.core.state import COMMITTING, ENDED, GATHERING, RUNNING, STOPPING, M
 from wire.messages import (
     Acknowledged,
     Answer,
+    Checked,
     Exited,
     Hello,
     Leaving,
@@ -139,6 +141,7 @@ def _advance(state: State) -> None:
         owning.resize(state)
     if state.stage == STOPPING and state.world is not None and not state.world.waiting and recovery.settle(state):
         _leave_world(state)
+    checks.advance(state)
     if state.stage == GATHERING:
         generations.try_form(state)
     if state.stage == RUNNING and state.unsized:
@@ -301,6 +304,7 @@ MESSAGES: dict[type, Callable[[State, Member, Any], None]] = {
     Probed: silence.probed,
     Ping: _pinged,
     Answer: collecting.answered,
+    Checked: checks.answered,
     Acknowledged: _acknowledged,
 }
 
@@ -331,6 +335,7 @@ DEADLINES: dict[str, Callable[[State, str], None]] = {
     "save": _save_again,
     "status": lambda state, _key: status.due(state),
     "collect": collecting.overdue,
+    "check": lambda state, _key: checks.overdue(state),
     "rebuild": lambda state, _key: rebuilding.overdue(state),
     "finish": lambda state, _key: ending.overdue(state),
 }

@@ -11,7 +11,7 @@ holder is lost or has never come, and the pod that was to come is the one too ma
 
 from __future__ import annotations
 
-from master.core import bad_nodes, budgets, ending, memory, placing, standing, status, successors
+from master.core import bad_nodes, budgets, ending, memory, placing, standing, status, successors, unchecked
 from master.core.actions import CreatePod
 from master.core.events import PodSeen
 from master.core.state import ALIVE, SILENT, Budget, Member, Placed, State, counted
@@ -83,6 +83,7 @@ def _create(state: State, rank_index: RankIndex | None, why: str) -> bool:
     state.next_id[role] = number + 1
     member = Member(MemberId(f"{role}-{number}"), role, rank_index, state.now)
     member.create_asked_at = state.now
+    unchecked.note_new(state, member)
     state.members[member.id] = member
     state.deadlines.set(("patience", member.id), state.now + state.spec.start_patience)
     is_first = _count_creation(state, rank_index)
@@ -180,6 +181,7 @@ def adopt(state: State, pod: PodSeen) -> Member:
     is_taken = any(m.rank_index == known.rank_index for m in state.members.values())
     rank_index = None if is_taken else known.rank_index
     member = Member(pod.member, pod.role, rank_index, state.now, known.own_index, pod.uid)
+    unchecked.note_new(state, member)
     uid, address, port = state.addresses.get(pod.member, (None, "", 0))
     if uid == pod.uid:
         member.address, member.probe_port = address, port

@@ -62,5 +62,9 @@ class JobSpec:
     retryable_codes: tuple[int, ...] = RETRYABLE_CODES
     permanent_codes: tuple[int, ...] = ()
     rules: tuple[Rule, ...] = ()
+    node_check: bool = False
+    """Members are measured before they may train (`checks`)."""
+    exclude_stragglers: bool = False
+    """Also those are replaced that are slower than twice the median."""
     max_restarts_asked: bool = False
     """The user gave `max_restarts` to outrider: it wins over what an inner launcher (torchrun) asks for."""

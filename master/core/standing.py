@@ -9,15 +9,23 @@ from wire.ids import MemberId
 
 def refresh(state: State, member: Member) -> None:
     """Puts the member into the sets where it belongs now, and notes that something may have become possible."""
-    is_ready = can_start(member)
+    is_prepared = can_be_told(member)
+    is_ready = is_prepared and not member.check_wanted
     is_held = member.unschedulable or member.cannot_start or member.overdue
     is_coming = member.is_usable and not is_ready and not is_held
     _put(state.ready, member, is_ready)
     _put(state.coming, member, is_coming)
+    _put(state.unchecked, member, is_prepared and not is_ready)
+    if (
+        state.check is not None
+        and member.id in state.check.orders
+        and not (member.is_usable and not member.trainer_lost)
+    ):
+        state.check.lost.add(member.id)
     world = state.world
     if world is not None and state.stage == STOPPING and member.id in world.waiting:
         has_stopped = member.stopped >= world.generation
-        if is_ready or (has_stopped and not member.is_usable):
+        if is_prepared or (has_stopped and not member.is_usable):
             world.waiting.discard(member.id)
     if world is not None and state.stage == RUNNING and is_ready and member.id not in world.places:
         note_resize(state)
@@ -27,8 +35,13 @@ def refresh(state: State, member: Member) -> None:
 
 
 def can_start(member: Member) -> bool:
-    """It is connected, has nothing of an older generation alive and can be given a Start now. One that only its peers
-    still reach cannot."""
+    """It can be given a Start now."""
+    return can_be_told(member) and not member.check_wanted
+
+
+def can_be_told(member: Member) -> bool:
+    """It is connected, has nothing of an older generation alive, and its port is fresh. One that only its peers still
+    reach cannot be told anything."""
     cut_off = member.doubt is not None and member.doubt.is_of_the_master_only
     return member.is_usable and member.session is not None and member.ready is not None and not cut_off
 

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from master.core.actions import Action, Announce
 from master.core.deadlines import Deadlines
 from master.core.events import NodeSeen
+from master.core.pairing import Answer, Finding, Groups, Round
 from master.core.spec import JobSpec
 from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
 from wire.messages import Exited, FromMaster, Ready, Report, WorkerExit
@@ -125,6 +126,10 @@ class Member:
     """What it said to be running in its Hello: looked at by a new master."""
     isolated: str = ""
     """Why it has stopped `highest` by itself, or is stopping it: it was cut off. As its last Hello said."""
+    check_wanted: str = ""
+    """Why it must pass the node check before it may train; empty where it need not."""
+    finding: Finding | None = None
+    """What the node check measured when it passed."""
     finished: bool = False
     trainer_lost: bool = False
     trainer_exits: int = 0
@@ -280,6 +285,31 @@ class Collection:
 
 
 @dataclass(slots=True)
+class Check:
+    """A node check that is going on (`checks`), and its present round, if one is."""
+
+    subjects: set[MemberId]
+    """Who is judged."""
+    helpers: list[MemberId]
+    """Who is known to be well, and measures with them."""
+    training: frozenset[MemberId]
+    """Helpers that train meanwhile: all-gather only."""
+    rounds: list[Round] = field(default_factory=list)
+    number: int = 0
+    groups: Groups = ()
+    began_at: float = 0.0
+    orders: dict[MemberId, OrderId] = field(default_factory=dict)
+    """Of those whose answers are awaited."""
+    ports: dict[MemberId, int] = field(default_factory=dict)
+    """The ports that this round uses up."""
+    answers: dict[MemberId, Answer] = field(default_factory=dict)
+    lost: set[MemberId] = field(default_factory=set)
+    """Members that cannot answer any more, to be looked at in this step."""
+    mute: set[MemberId] = field(default_factory=set)
+    """Subjects that live and were not ready again for this round: they count as without an answer in it."""
+
+
+@dataclass(slots=True)
 class State:
     spec: JobSpec = field(default_factory=lambda: JobSpec(JobName(""), 1, 1, 1))
     term: int = 0
@@ -315,6 +345,17 @@ class State:
     sessions: dict[str, MemberId] = field(default_factory=dict)
     ready: set[MemberId] = field(default_factory=set)
     coming: set[MemberId] = field(default_factory=set)
+    unchecked: set[MemberId] = field(default_factory=set)
+    """Those of `coming` that would be ready, but for the node check."""
+    check: Check | None = None
+    rounds: list[dict[str, object]] = field(default_factory=list)
+    """The newest rounds of the node check, as users read them."""
+    round_number: int = 0
+    """Of the next round: they count on over replacements and masters."""
+    checked: dict[MemberId, PodUid] = field(default_factory=dict)
+    """Of an earlier master's members: those that had passed the node check."""
+    exclusions: dict[RankIndex, int] = field(default_factory=dict)
+    """Members that did not pass it, by rank index."""
     doubted: set[MemberId] = field(default_factory=set)
     deaf_until: float = 0.0
     """Silence counts from here at the earliest: we did not listen before."""

@@ -31,7 +31,7 @@ from master.core.state import (
 )
 from wire.ids import Generation, MemberId, PodUid, RankIndex, Role
 
-LIVING_STATES = ("starting", "ready", "running", "stopping", "spare", "silent", "done")
+LIVING_STATES = ("starting", "checking", "ready", "running", "stopping", "spare", "silent", "done")
 LEAST_APART = 1.0
 AT_REST = 10.0
 
@@ -86,6 +86,7 @@ def document(state: State, now: float) -> dict[str, Any]:
         "faults": [_fault(state, fault) for fault in state.faults],
         "avoided_nodes": list(state.avoiding),
         "memory": {str(index): needed for index, needed in sorted(state.memory.items())},
+        "node_check": state.rounds,
         "members": [_member(state, m) for m in sorted(_everyone(state), key=_order)],
     }
 
@@ -158,7 +159,7 @@ def _member(state: State, member: Member) -> dict[str, Any]:
 
 
 def member_state(state: State, member: Member) -> str:
-    """One of starting, ready, running, stopping, spare, silent, lost, replaced, gone, failed, done."""
+    """One of starting, checking, ready, running, stopping, spare, silent, lost, replaced, gone, failed, done."""
     if member.id not in state.members:
         return _past_state(state, member)
     if member.life == SILENT:
@@ -173,6 +174,8 @@ def member_state(state: State, member: Member) -> str:
             return "stopping" if member.stopped < world.generation else "starting"
         if state.is_over and member.stopped < world.generation and member.orders:
             return "stopping"
+    if state.check is not None and member.id in state.check.orders:
+        return "checking"
     if member.ready is None:
         return "starting"
     return "ready" if member.rank_index is not None else "spare"
@@ -234,9 +237,17 @@ def _saved(state: State) -> dict[str, object]:
         "step_seconds": list(state.step_seconds)[-11:],
         "version": state.version,
         "met": {str(i): [g.term, g.number, port] for i, (g, port) in sorted(state.met.items()) if i in state.members},
+        "checked": {str(m.id): m.uid for m in sorted(state.members.values(), key=_order) if _is_checked(state, m)},
+        "rounds": state.rounds,
+        "round_number": state.round_number,
+        "exclusions": {str(index): times for index, times in sorted(state.exclusions.items())},
         "world": _saved_world(state),
         "ended": [state.phase, state.exit_code] if state.is_over else None,
     }  # fmt: skip
+
+
+def _is_checked(state: State, member: Member) -> bool:
+    return state.spec.node_check and not member.check_wanted and member.uid is not None
 
 
 def _saved_world(state: State) -> dict[str, object] | None:
@@ -303,6 +314,9 @@ def _restore_replacements(state: State, saved: Mapping[str, Any]) -> None:
         MemberId(member): FailedPod(PodUid(uid), _index(index), *taken)
         for member, (uid, index, *taken) in saved.get("failed_pods", {}).items()
     }
+    state.checked = {MemberId(member): PodUid(uid) for member, uid in saved.get("checked", {}).items()}
+    state.rounds, state.round_number = list(saved.get("rounds", ())), int(saved.get("round_number", 0))
+    state.exclusions = {RankIndex(int(index)): int(n) for index, n in saved.get("exclusions", {}).items()}
     state.memory = {RankIndex(int(index)): int(needed) for index, needed in saved.get("memory", {}).items()}
     state.avoiding = tuple(saved.get("avoiding", ()))
     state.condemned = {str(n): float(at) - state.unix_offset for n, at in saved.get("condemned", {}).items()}

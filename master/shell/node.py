@@ -82,6 +82,8 @@ class NodeConfig:
     """More of OUTRIDER_* for the trainer: OUTRIDER_PREFIX, OUTRIDER_LOG_DIR, OUTRIDER_PER_RANK."""
     on_output: OnOutput | None = None
     """Called with member, `stdout` or `stderr`, and a line; None: trainers write where the command does."""
+    armed: Mapping[MemberId, str] = dataclasses.field(default_factory=dict)
+    """What is wrong with a member from its start (`outrider run --chaos`); one that replaces it has another id."""
     python: str = sys.executable
 
 
@@ -289,11 +291,16 @@ class Node:
             sidecar_command=(config.python, *SERVICE, "sidecar"),
             sidecar_environment={**base, **marks, **self._sidecar_variables(member, role, rank_index)},
             trainer_command=(str(config.launcher), *config.command),
-            trainer_environment={**base, **marks, "OUTRIDER_HOOKS": str(config.hooks), **config.trainer_variables},
+            trainer_environment={**base, **marks, **self._trainer_variables(member)},
             trainer_folder=config.working_folder,
             lifeline=self._lifeline_read,
             on_output=config.on_output,
         )
+
+    def _trainer_variables(self, member: MemberId) -> dict[str, str]:
+        config = self.config
+        chaos = {"OUTRIDER_CHAOS": config.armed[member]} if member in config.armed else {}
+        return {"OUTRIDER_HOOKS": str(config.hooks), **config.trainer_variables, **chaos}
 
     def _sidecar_variables(self, member: MemberId, role: Role, rank_index: RankIndex | None) -> dict[str, str]:
         return {

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wire.ids import NO_GENERATION, Generation, MemberId
-from wire.messages import FromSidecar, Neighbour, Start
+from wire.messages import Check, FromSidecar, Neighbour, Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,20 @@ class FinishTrainer:
 
     connection: str
     exit_code: int
+    generation: Generation
+    reason: str
+    last_words: str = ""
+    """What its log and its container's termination message say, where there is something."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunCheck:
+    """Order it to measure this member in a process of its own; MemberChecked comes back."""
+
+    connection: str
+    member: MemberId
+    nproc: int
+    order: Check
     generation: Generation
     reason: str
 
@@ -152,6 +166,7 @@ Action = (
     | StartWorkers
     | StopWorkers
     | FinishTrainer
+    | RunCheck
     | CollectFromWorkers
     | FindPort
     | ReadPages

@@ -45,7 +45,7 @@ def finish(state: State, order: Finish, now: float) -> list[Action]:
     acknowledged = telling.say(state, Acknowledged(order.order), order.reason)
     if state.ending is not None and state.ending.exit_code is not None:
         return acknowledged
-    return [*acknowledged, *_end_trainer(state, order.exit_code, order.reason, now)]
+    return [*acknowledged, *_end_trainer(state, order.exit_code, order.reason, now, order.last_words)]
 
 
 def refused_for_good(state: State, reason: str, now: float) -> list[Action]:
@@ -53,8 +53,9 @@ def refused_for_good(state: State, reason: str, now: float) -> list[Action]:
     return _end_trainer(state, 1, reason, now)
 
 
-def _end_trainer(state: State, exit_code: int, reason: str, now: float) -> list[Action]:
+def _end_trainer(state: State, exit_code: int, reason: str, now: float, last_words: str = "") -> list[Action]:
     ending = state.ending or Ending(reason)
+    ending.last_words = last_words
     ending.reason, ending.exit_code, ending.leave_at = reason, exit_code, None
     ending.give_up_at = now + FINISH_PATIENCE
     state.ending = ending
@@ -69,7 +70,8 @@ def order_finish(state: State) -> list[Action]:
     ending, trainer = state.ending, state.trainer
     if ending is None or ending.exit_code is None or trainer is None or not trainer.connection:
         return []
-    return [FinishTrainer(trainer.connection, ending.exit_code, state.generation, ending.reason)]
+    words = ending.last_words
+    return [FinishTrainer(trainer.connection, ending.exit_code, state.generation, ending.reason, words)]
 
 
 def give_up(state: State, reason: str) -> list[Action]:

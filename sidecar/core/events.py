@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sidecar.core.actions import Action
 from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
-from wire.messages import FromMaster, Neighbour, RankProgress, WorkerExit
+from wire.messages import Checked, FromMaster, Neighbour, RankProgress, WorkerExit
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +173,13 @@ class Collected:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberChecked:
+    """Answer to RunCheck."""
+
+    answer: Checked
+
+
+@dataclass(frozen=True, slots=True)
 class TerminationAsked:
     """SIGTERM, preStop or an eviction notice reached this member."""
 
@@ -222,6 +229,7 @@ Event = (
     | NeighbourProbed
     | NeighbourLeft
     | Collected
+    | MemberChecked
     | TerminationAsked
     | LifelineLost
     | ActionFailed

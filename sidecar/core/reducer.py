@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from sidecar.core import ending, isolation, link, neighbourhood, supervision, telling, trainer
+from sidecar.core import checking, ending, isolation, link, neighbourhood, supervision, telling, trainer
 from sidecar.core.actions import (
     Action,
     Announce,
@@ -35,6 +35,7 @@ from sidecar.core.events import (
     MasterConnected,
     MasterDisconnected,
     MasterSaid,
+    MemberChecked,
     NeighbourLeft,
     NeighbourProbed,
     PagesRead,
@@ -52,7 +53,21 @@ from sidecar.core.events import (
 )
 from sidecar.core.state import State
 from wire.ids import MemberId, OrderId
-from wire.messages import Answer, Ask, Finish, FromMaster, Pong, Probe, Probed, Refused, Saved, Start, Stop, Welcome
+from wire.messages import (
+    Answer,
+    Ask,
+    Check,
+    Finish,
+    FromMaster,
+    Pong,
+    Probe,
+    Probed,
+    Refused,
+    Saved,
+    Start,
+    Stop,
+    Welcome,
+)
 
 UNSURE = 10.0
 """Seconds after which a member that an earlier sidecar served, and where no hook speaks, is taken to hold no worker."""
@@ -108,6 +123,7 @@ TrainerEvent = (
     | NeighbourProbed
     | NeighbourLeft
     | Collected
+    | MemberChecked
 )
 
 
@@ -141,6 +157,8 @@ def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]
             return neighbourhood.left(state, (address, port))
         case Collected(order, body):
             return telling.say(state, Answer(OrderId(order), body), "what was asked for was collected")
+        case MemberChecked(answer):
+            return checking.answered(state, answer)
         case _:
             assert_never(event)
 
@@ -171,6 +189,8 @@ def _master_said(state: State, message: FromMaster, now: float) -> list[Action]:
             return [ProbePeer(order, member, address, port, seconds, state.generation, reason)]
         case Ask():
             return _asked(state, message)
+        case Check():
+            return checking.check(state, message, now)
         case Pong():
             return []  # that it came is all that it says
         case _:
@@ -238,7 +258,7 @@ Deadline = tuple[float, Callable[[State, float], list[Action]]]
 
 
 def _deadlines(state: State) -> list[Deadline]:
-    work, stopping, end = state.work, state.stopping, state.ending
+    work, stopping, end, check = state.work, state.stopping, state.ending, state.checking
     found: list[tuple[float | None, Callable[[State, float], list[Action]]]] = [
         (state.link.hello_at, telling.hello),
         (state.link.report_at, telling.begin_report),
@@ -249,6 +269,7 @@ def _deadlines(state: State) -> list[Deadline]:
         (work.doubt_until if work else None, supervision.doubt_ended),
         (work.poll_at if work else None, _poll),
         (stopping.give_up_at if stopping else None, lambda s, _now: supervision.stop_took_too_long(s)),
+        (check.give_up_at if check else None, checking.took_too_long),
         (end.leave_at if end else None, ending.leave),
         (end.give_up_at if end else None, lambda s, _now: ending.give_up(s, "the trainer did not end in time")),
     ]

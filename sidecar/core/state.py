@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from sidecar.core.events import Began
 from wire.ids import NO_GENERATION, Generation, OrderId
-from wire.messages import Neighbour, RankProgress, Start, WorkerExit
+from wire.messages import Check, Checked, Neighbour, RankProgress, Start, WorkerExit
 
 
 class Phase(StrEnum):
@@ -123,6 +123,15 @@ class Stopping:
 
 
 @dataclass(slots=True)
+class Checking:
+    """A round of the node check: what was ordered last, and the answer where there is one."""
+
+    order: Check
+    give_up_at: float | None
+    answer: Checked | None = None
+
+
+@dataclass(slots=True)
 class Ending:
     """The member's end: the trainer was told to finish, or will be."""
 
@@ -133,6 +142,8 @@ class Ending:
     """Finish was ordered with this code."""
     give_up_at: float | None = None
     announced_grace_until: float = 0.0
+    last_words: str = ""
+    """What the trainer's own log is to say."""
 
 
 Place = tuple[str, int]
@@ -172,6 +183,7 @@ class State:
     work: Work | None = None
     stopping: Stopping | None = None
     ending: Ending | None = None
+    checking: Checking | None = None
     highest: Generation = NO_GENERATION
     """The highest generation ever heard of: lower ones are refused."""
     stopped: Generation = NO_GENERATION

@@ -7,7 +7,7 @@ the template that appears inside the command; any other second one is refused, o
 
 from __future__ import annotations
 
-from sidecar.core import ending, supervision, telling
+from sidecar.core import checking, ending, supervision, telling
 from sidecar.core.actions import Action, Announce, RefuseHook, SweepProcesses
 from sidecar.core.events import HookConnected
 from sidecar.core.state import Phase, State, Trainer, Work
@@ -26,7 +26,7 @@ def connected(state: State, event: HookConnected, now: float) -> list[Action]:
     actions = _reconcile(state, event, now) if known else _adopt(state, event, now)
     if awaited:  # a Hello that went out before said nothing of what runs, or none went out yet for want of this
         actions += telling.hello(state, now)
-    return [*actions, *ending.order_finish(state)]
+    return [*actions, *checking.reconnected(state), *ending.order_finish(state)]
 
 
 def _trainer_of(event: HookConnected) -> Trainer:
@@ -133,7 +133,7 @@ def ended(state: State, pid: int, now: float) -> list[Action]:
     exits = state.work.ends(now) if state.work else ()
     sweep = SweepProcesses(generation, f"nothing of the {trainer.what} with pid {pid} may live on", pid)
     state.trainer = None
-    answers = _gone_with_it(state, generation, now)
+    answers = [*_gone_with_it(state, generation, now), *checking.trainer_ended(state)]
     if state.ending is not None and state.ending.exit_code is not None:
         return [sweep, *answers, *ending.exit_now(state, f"the trainer has ended: {state.ending.reason}")]
     line = Announce("TrainerLost", reason, generation, "warning")

@@ -22,6 +22,7 @@ from sidecar.core.actions import (
     ProbePeer,
     ReadPages,
     RefuseHook,
+    RunCheck,
     SampleUsage,
     Send,
     StartWorkers,
@@ -68,8 +69,10 @@ class SidecarEffects:
                 self.hooks.tell(connection, start_line(start, self.volume))
             case StopWorkers(connection, generation):
                 self.hooks.tell(connection, stop_line(action, generation))
-            case FinishTrainer(connection, exit_code):
-                self.hooks.tell(connection, {"do": "finish", "code": exit_code})
+            case FinishTrainer(connection, exit_code, last_words=words):
+                self.hooks.tell(connection, {"do": "finish", "code": exit_code, **({"say": words} if words else {})})
+            case RunCheck(connection):
+                self.hooks.tell(connection, check_line(action))
             case CollectFromWorkers(connection, order, what):
                 self.hooks.collect(connection, order, what)
             case RefuseHook(connection, _, reason):
@@ -143,6 +146,24 @@ def stop_line(stop: StopWorkers, generation: Generation) -> Line:
         "grace": stop.grace,
         "handler_grace": stop.handler_grace,
         "save_grace": stop.save_grace,
+    }
+
+
+def check_line(check: RunCheck) -> Line:
+    order = check.order
+    return {
+        "do": "check",
+        "order": order.order,
+        "round": order.round,
+        "member": check.member,
+        "nproc": check.nproc,
+        "port": order.port,
+        "address": order.address,
+        "peers": [{"member": peer.member, "address": peer.address, "port": peer.port} for peer in order.peers],
+        "awaited": list(order.awaited),
+        "compute": order.compute,
+        "alone": order.alone,
+        "seconds": order.seconds,
     }
 
 

@@ -14,18 +14,22 @@ from sidecar.core.events import (
     CommandEnded,
     Event,
     HookConnected,
+    MemberChecked,
     TerminationAsked,
     WorkerExited,
     WorkersNotStarted,
     WorkersStarted,
     WorkersStopped,
 )
-from wire.ids import NO_GENERATION, Generation
-from wire.messages import WorkerExit
+from wire.ids import NO_GENERATION, Generation, MemberId, OrderId
+from wire.messages import Checked, PeerCheck, WorkerExit
 
 VERSION = 1
 LARGEST_NUMBER = 1 << 62
 MOST_RANKS = 1024
+MOST_PEERS = 4
+MESSAGE = 500
+LONGEST = 3600.0
 TRACEBACK_CHARACTERS = 8192
 
 Line = dict[str, object]
@@ -80,6 +84,8 @@ def event(line: Line, now: float, grace: float) -> Event | None:
             return CommandEnded(number(line, "code"), text(line, "reason"))
         case "collected":
             return Collected(number(line, "order"), json.dumps(line.get("body")))
+        case "checked":
+            return MemberChecked(_checked(line))
         case "terminating":
             return TerminationAsked(text(line, "reason"), grace)
         case str():
@@ -112,6 +118,31 @@ def generation(line: Line, name: str = "generation") -> Generation:
         raise BadLine(f"{name}={_quote(value)}: must be [term, number]")
     parts = {"term": value[0], "number": value[1]}
     return Generation(number(parts, "term"), number(parts, "number"))
+
+
+def _checked(line: Line) -> Checked:
+    """Times that no clock can have shown are a result of their own: the connection need not be closed for them."""
+    order, number_ = OrderId(number(line, "order")), number(line, "round")
+    peers = line.get("peers", [])
+    if not isinstance(peers, list) or len(peers) > MOST_PEERS or not all(isinstance(peer, dict) for peer in peers):
+        raise BadLine(f"peers={_quote(peers)}: must be a list of at most {MOST_PEERS} objects")
+    times = [_seconds(line, name) for name in ("compute", "cpu", "elapsed")]
+    of_peers = [_seconds(peer, "seconds") for peer in peers]
+    if None in times or None in of_peers:
+        said = _quote({name: line.get(name) for name in ("compute", "cpu", "elapsed", "peers")})
+        return Checked(order, number_, "absurd", f"the probe's times cannot be: {said}")
+    compute, cpu, elapsed = (each or 0.0 for each in times)
+    found = [PeerCheck(MemberId(text(p, "member")), s or 0.0, text(p, "error"))
+             for p, s in zip(peers, of_peers, strict=True)]  # fmt: skip
+    result, error, kind = text(line, "result"), text(line, "error"), text(line, "kind")
+    return Checked(order, number_, result, error[:MESSAGE], kind, compute, cpu, elapsed, tuple(found))
+
+
+def _seconds(line: Line, name: str) -> float | None:
+    value = line.get(name, 0.0)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if 0 <= value <= LONGEST else None
 
 
 def _exit(line: Line, now: float) -> WorkerExit:

@@ -17,10 +17,15 @@ from wire.ids import Generation, JobName, MemberId, OrderId, PodUid, RankIndex, 
 from wire.messages import (
     Acknowledged,
     Answer,
+    Check,
+    Checked,
+    CheckPeer,
     Exited,
     Hello,
     Message,
+    Finish,
     Neighbour,
+    PeerCheck,
     Ping,
     Pong,
     RankProgress,
@@ -105,6 +110,34 @@ def test_a_ping_and_its_answer_are_these_bytes() -> None:
     assert decode_from_sidecar(b"\x82\xa7message\xa4Ping\xa6number\x05") == Ping(5)
     assert encode(Pong(5)) == b"\x82\xa7message\xa4Pong\xa6number\x05"
     assert decode_from_master(b"\x82\xa7message\xa4Pong\xa6number\x05") == Pong(5)
+
+
+CHECK = Check(OrderId(9), 2, 2000, (CheckPeer(MemberId("worker-2"), "10.0.0.2", 2001),), (MemberId("worker-3"),))
+CHECKED = Checked(
+    OrderId(9), 2, "ok", "", "numpy", 0.5, 0.25, 1.5, (PeerCheck(MemberId("worker-2"), 0.125, "no answer"),)
+)
+
+
+def test_a_check_and_its_answer_are_these_bytes() -> None:
+    order = (
+        b"\x8a\xa7message\xa5Check\xa5order\x09\xa5round\x02\xa4port\xcd\x07\xd0\xa5peers\x91\x83\xa6member"
+        b"\xa8worker-2\xa7address\xa810.0.0.2\xa4port\xcd\x07\xd1\xa7awaited\x91\xa8worker-3\xa7compute\xc3"
+        b"\xa5alone\xc2\xa7address\xa0\xa7seconds\xcb@>\x00\x00\x00\x00\x00\x00"
+    )
+    answer = (
+        b"\x8a\xa7message\xa7Checked\xa5order\x09\xa5round\x02\xa6result\xa2ok\xa5error\xa0\xa4kind\xa5numpy"
+        b"\xa7compute\xcb?\xe0\x00\x00\x00\x00\x00\x00\xa3cpu\xcb?\xd0\x00\x00\x00\x00\x00\x00"
+        b"\xa7elapsed\xcb?\xf8\x00\x00\x00\x00\x00\x00\xa5peers\x91\x83\xa6member\xa8worker-2"
+        b"\xa7seconds\xcb?\xc0\x00\x00\x00\x00\x00\x00\xa5error\xa9no answer"
+    )
+    assert (encode(CHECK), decode_from_master(order)) == (order, CHECK)
+    assert (encode(CHECKED), decode_from_sidecar(answer)) == (answer, CHECKED)
+
+
+def test_a_finish_without_last_words_is_one_of_an_older_version() -> None:
+    body = raw(Finish(OrderId(3), 3, "left out", "worker-1 failed"))
+    del body["last_words"]
+    assert decode_from_master(msgpack.packb(body)) == Finish(OrderId(3), 3, "left out")
 
 
 def test_parts_are_maps_and_a_generation_is_a_pair() -> None:

@@ -45,11 +45,14 @@ from wire.messages import (
     Acknowledged,
     Answer,
     Ask,
+    Check,
+    Checked,
     Exited,
     Finish,
     FromMaster,
     FromSidecar,
     Hello,
+    PeerCheck,
     Probe,
     Probed,
     RankProgress,
@@ -67,6 +70,7 @@ from wire.messages import (
 
 LATENCY = 0.01
 STEP_SECONDS = 0.1
+CHECK_SECONDS, COMPUTE_SECONDS, NETWORK_SECONDS, SLOW = 1.0, 0.05, 0.01, 5
 START_SECONDS = 3.0
 """From CreatePod to Ready."""
 
@@ -99,6 +103,9 @@ class Actor:
     """It never says Stopped."""
     node: str = ""
     memory_limit: int = 0
+    bad: str = ""
+    """What is wrong with its machine: `dies` and `slow` (the matmul), `mute` (the all-gather), `absurd` times."""
+    checks: list[Check] = dataclasses.field(default_factory=list)
     failed: int | None = None
     """Its pod has failed with this code, and is still there."""
     inbox: list[FromMaster] = dataclasses.field(default_factory=list)
@@ -129,6 +136,8 @@ class Play:
         """Of each member's container, where no more was asked for."""
         self.nodes: dict[str, str] = {}
         """Where a member's pod lands."""
+        self.bad: dict[str, str] = {}
+        """What is wrong with the machine of a member (`Actor.bad`)."""
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._sessions = count()
@@ -346,6 +355,9 @@ class Play:
                 self._probe(actor, message)
             case Ask():
                 self.say(actor, Answer(message.order, "{}"))
+            case Check() if message not in actor.checks:
+                actor.checks.append(message)
+                self.after(CHECK_SECONDS, lambda: self._checked(actor, message))
             case _:
                 pass
 
@@ -378,6 +390,26 @@ class Play:
         actor.finished = False
         self.say(actor, Stopped(stop.order, stop.generation, made, 0.05))
         self.say_ready(actor)
+
+    def _checked(self, actor: Actor, check: Check) -> None:
+        others = [*(peer.member for peer in check.peers), *check.awaited]
+        peers = tuple(self._gathered(actor, other) for other in others)
+        result, compute = "ok", COMPUTE_SECONDS * (SLOW if actor.bad == "slow" else 1)
+        if actor.bad == "dies":
+            result, peers = "died", ()
+        elif actor.bad == "absurd":
+            compute = -1.0
+        times = (compute, compute) if check.compute and result == "ok" else (0.0, 0.0)
+        error = "its process was killed by SIGKILL" if result == "died" else ""
+        kind = "torch cpu" if times[0] else ""
+        self.say(actor, Checked(check.order, check.round, result, error, kind, *times, CHECK_SECONDS, peers))
+        if check.port:
+            self.say_ready(actor)
+
+    def _gathered(self, actor: Actor, member: MemberId) -> PeerCheck:
+        other = self.actors[member]
+        is_well = not ({"mute", "dies"} & {actor.bad, other.bad} or other.gone or other.frozen)
+        return PeerCheck(member, NETWORK_SECONDS, "") if is_well else PeerCheck(member, 0.0, "no answer within 4 s")
 
     def _probe(self, actor: Actor, probe: Probe) -> None:
         target = self.actors.get(probe.member)
@@ -419,7 +451,8 @@ class Play:
         uid = PodUid(f"uid-{next(self._uids)}")
         actor = Actor(action.member, uid, action.rank_index, nproc=self.spec.nproc,
                       port=30000 + 100 * len(self.actors), node=self.nodes.get(action.member, ""),
-                      memory_limit=action.memory_limit or self.memory_limit)  # fmt: skip
+                      memory_limit=action.memory_limit or self.memory_limit,
+                      bad=self.bad.get(action.member, ""))  # fmt: skip
         self.actors[actor.id] = actor
         self.tell(self._pod(actor))
         self.after(START_SECONDS - 2 * LATENCY, lambda: self.connect(actor))

@@ -1,0 +1,49 @@
+"""Who has to pass the node check before it may train (again), where the job wants one.
+
+Every member once, when it is new; and one whose node has shown two faults, or of which somebody else has evidence:
+`ask` is the way in. A member is not checked before every restart: it costs seconds, and a crash says little about a
+machine. What is asked for takes effect before the member's next generation; it does not stop the present one.
+"""
+
+from __future__ import annotations
+
+from master.core import bad_nodes, standing
+from master.core.state import Member, State
+
+NEW = "it is new"
+
+
+def note_new(state: State, member: Member) -> None:
+    """Made or seen for the first time. An earlier master's check holds for the same pod."""
+    is_known = member.uid is not None and state.checked.get(member.id) == member.uid
+    if state.spec.node_check and not is_known:
+        member.check_wanted = NEW
+
+
+def ask(state: State, member: Member, why: str) -> bool:
+    """There is evidence against the machine of this member. False where the job wants no checks, or one is due."""
+    if not state.spec.node_check or member.check_wanted:
+        return False
+    member.check_wanted = why
+    text = f"{member.id} is checked before it trains in another generation: {why}."
+    state.announce("CheckWanted", text, member.id)
+    standing.refresh(state, member)
+    return True
+
+
+def note_fault(state: State, node: str) -> None:
+    """A fault that speaks against this node was noted: the second one calls for a check of who runs there."""
+    if not node or not state.spec.node_check:
+        return
+    incidents = bad_nodes.incidents_on(state, node)
+    if incidents < bad_nodes.INCIDENTS:
+        return
+    for member in [m for _id, m in sorted(state.members.items()) if m.node == node and m.is_usable]:
+        ask(state, member, f"node {node} has shown {incidents} faults")
+
+
+def forget(state: State) -> None:
+    """The user wants no checks any more."""
+    for member in [m for _id, m in sorted(state.members.items()) if m.check_wanted]:
+        member.check_wanted = ""
+        standing.refresh(state, member)

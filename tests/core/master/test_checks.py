@@ -1,0 +1,325 @@
+"""The node check in a job: who is measured when, what is made of it, and that nothing waits for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from master.core import unchecked
+from master.core.events import ScaleAsked, SpecChanged
+from master.core.state import FAILED
+from tests.core.master.play import Play, job, running
+from wire.messages import Check, Checked, Finish, Start
+
+
+def begun(members: int = 4, bad: dict[str, str] | None = None, least: int | None = None, **policy: object) -> Play:
+    play = Play(job(members, least, node_check=True, **policy))
+    play.bad = bad or {}
+    return play
+
+
+def lines(play: Play) -> list[str]:
+    return [each.reason for each in play.announced("NodeCheckRound")]
+
+
+def verdicts(play: Play) -> dict[str, Any]:
+    return {name: text for each in play.state.rounds for name, text in each.get("verdicts", {}).items()}  # type: ignore[attr-defined]
+
+
+# -- a first world ------------------------------------------------------------------------------------------------
+def test_without_the_wish_nobody_is_measured() -> None:
+    assert running(4).sent(Check) == []
+
+
+def test_everybody_is_measured_in_two_rounds_before_the_first_world() -> None:
+    play = begun()
+    play.until_running(4)
+    checks = [each.message for each in play.sent(Check)]
+    assert [check.round for check in checks] == [0] * 4 + [1] * 4
+    assert play.actions.index(play.sent(Check)[-1]) < play.actions.index(play.sent(Start)[0])
+    assert lines(play) == [
+        "check round 0: elapsed 1.01 s {0: 0.060, 1: 0.060, 2: 0.060, 3: 0.060}",
+        "check round 0: status {0: ok, 1: ok, 2: ok, 3: ok}",
+        "check round 1: elapsed 1.01 s {0: 0.060, 1: 0.060, 2: 0.060, 3: 0.060}",
+        "check round 1: status {0: ok, 1: ok, 2: ok, 3: ok}",
+    ]
+
+
+def test_a_port_that_a_probe_has_used_is_not_the_rendezvous() -> None:
+    play = begun()
+    play.until_running(4)
+    probed = {each.message.port for each in play.sent(Check)}
+    assert play.sent(Start)[0].message.master_port not in probed
+
+
+def test_nobody_is_measured_again_before_a_restart() -> None:
+    play = begun()
+    play.until_running(4)
+    play.run(2)
+    before = len(play.sent(Check))
+    play.crash("worker-1")
+    play.until_next(4)
+    assert len(play.sent(Check)) == before
+
+
+def test_a_single_member_is_measured_alone_and_trains() -> None:
+    play = begun(1)
+    play.until_running(1)
+    assert [(each.message.alone, each.message.awaited) for each in play.sent(Check)] == [(True, ())]
+
+
+# -- faulty -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("what", ["dies", "mute", "absurd"])
+def test_a_bad_member_is_left_out_and_its_replacement_is_measured_and_joins(what: str) -> None:
+    play = begun(4, {"worker-1": what})
+    play.until_running(4)
+    assert play.world == ["worker-0", "worker-4", "worker-2", "worker-3"]
+    assert all(each.member != "worker-1" for each in play.sent(Start))
+    assert {each.message.round for each in play.sent(Check, "worker-4")} == {2}, "rounds count on"
+    assert play.state.past["worker-1"].life == FAILED
+
+
+def test_the_excluded_member_ends_with_code_3_and_says_which_check_failed() -> None:
+    play = begun(4, {"worker-1": "dies"})
+    play.until_running(4)
+    finish = play.sent(Finish, "worker-1")[0].message
+    assert finish.exit_code == 3
+    assert finish.last_words.startswith("worker-1 failed the node check: compute: round 0: died after 1.00 s")
+    assert "SIGKILL" in finish.last_words
+
+
+def test_an_exclusion_costs_no_budget() -> None:
+    play = begun(4, {"worker-1": "dies"}, max_relaunches=0, max_restarts=0)
+    play.until_running(4)
+    assert play.state.relaunches == 0
+    assert play.state.failures == {}
+    assert [fault.kind for fault in play.state.faults] == ["MemberExcluded"]
+
+
+def test_new_pods_keep_off_the_node_of_one_that_failed() -> None:
+    play = begun(4, {"worker-1": "dies"})
+    play.nodes = {f"worker-{n}": f"node-{n}" for n in range(5)}
+    play.until_running(4)
+    assert play.state.avoiding == ("node-1",)
+
+
+def test_a_place_whose_members_fail_again_and_again_is_given_up() -> None:
+    play = begun(4, {f"worker-{n}": "dies" for n in (1, 4, 5, 6)})
+    play.until_running(4, 120)
+    assert [m for m in play.state.past] == ["worker-1", "worker-4", "worker-5"]
+    assert "worker-6" in play.world
+    assert "3 before it failed in its place" in play.announced("MemberKept")[0].reason
+
+
+def test_where_most_fail_the_check_itself_is_in_doubt() -> None:
+    play = begun(4, {f"worker-{n}": "dies" for n in range(3)})
+    play.until_running(4)
+    assert play.announced("MemberExcluded") == []
+    assert "nobody is left out" in play.announced("NodeCheckInDoubt")[0].reason
+
+
+def test_two_members_that_do_not_reach_each_other_train_and_are_warned_of() -> None:
+    play = begun(2, {"worker-1": "mute"})
+    play.until_running(2)
+    assert play.announced("MemberExcluded") == []
+    assert "nothing shows that it is to blame" in play.announced("NodeCheckInDoubt")[0].reason
+
+
+def test_a_spare_that_fails_is_replaced_at_no_cost() -> None:
+    play = begun(2, {"worker-2": "dies"}, spares=1, max_relaunches=0)
+    play.until_running(2)
+    play.until(lambda: "worker-3" in play.state.ready, 60)
+    assert play.state.members["worker-3"].rank_index is None
+
+
+# -- stragglers ---------------------------------------------------------------------------------------------------
+def test_a_straggler_is_warned_of_and_trains() -> None:
+    play = begun(4, {"worker-1": "slow"})
+    play.until_running(4)
+    assert "worker-1" in play.world
+    assert "0.250 s in its best round, 5.0 times the median" in play.announced("StragglerFound")[0].reason
+    assert verdicts(play)["1"].startswith("straggler: compute")
+
+
+def test_a_straggler_is_replaced_where_that_is_wanted() -> None:
+    play = begun(4, {"worker-1": "slow"}, exclude_stragglers=True)
+    play.until_running(4)
+    assert play.world == ["worker-0", "worker-4", "worker-2", "worker-3"]
+    assert "is too slow for the node check: compute" in play.sent(Finish, "worker-1")[0].message.last_words
+
+
+# -- newcomers ----------------------------------------------------------------------------------------------------
+def test_a_replacement_is_measured_with_one_that_is_idle_and_well() -> None:
+    play = begun(3)
+    play.until_running(3)
+    play.run(2)
+    play.actions.clear()
+    play.lose("worker-1")
+    play.until_next(3)
+    checks = play.sent(Check)
+    assert {each.member for each in checks} >= {"worker-3"}
+    assert len(checks) == 2
+    assert all(each.message.compute for each in checks)
+
+
+def test_while_the_others_train_one_of_them_helps_with_the_all_gather_alone() -> None:
+    play = begun(3, least=2)
+    play.until_running(3)
+    play.run(2)
+    play.actions.clear()
+    play.lose("worker-1")
+    play.until_next(2)
+    play.until(lambda: "worker-3" in play.state.ready, 30)
+    new, helper = (next(each for each in play.sent(Check) if (each.member == "worker-3") == is_new)
+                   for is_new in (True, False))  # fmt: skip
+    assert new.message.compute
+    assert new.message.awaited == (helper.member,)
+    assert not helper.message.compute
+    assert helper.message.port == 0
+    play.save("worker-0")
+    play.until_next(3)
+    assert "worker-3" in play.world
+
+
+def test_a_bad_replacement_never_joins_a_world_that_trains() -> None:
+    play = begun(3, {"worker-3": "mute"}, least=2)
+    play.until_running(3)
+    play.run(2)
+    play.lose("worker-1")
+    play.until(lambda: "worker-4" in play.state.ready, 60)
+    assert play.announced("MemberExcluded")[0].member == "worker-3"
+    assert all(each.member != "worker-3" for each in play.sent(Start))
+
+
+def test_a_check_is_broken_off_when_the_world_that_helps_with_it_ends() -> None:
+    play = begun(3, least=2)
+    play.until_running(3)
+    play.run(2)
+    play.lose("worker-1")
+    play.until(lambda: play.state.check is not None, 30)
+    play.crash("worker-0")
+    play.until_next(2)
+    assert play.announced("NodeCheckBrokenOff")
+    play.until(lambda: "worker-3" in play.state.ready, 60)
+
+
+def test_a_job_that_grows_measures_who_comes() -> None:
+    play = Play(job(3, 2, node_check=True))
+    play.tell(ScaleAsked(2))
+    play.until_running(2)
+    play.tell(ScaleAsked(3))
+    play.until(lambda: "worker-2" in play.state.ready, 30)
+    assert play.sent(Check, "worker-2")
+
+
+# -- what goes wrong meanwhile --------------------------------------------------------------------------------------
+def test_a_member_that_is_lost_while_it_is_measured_is_nobody_elses_fault() -> None:
+    play = begun()
+    play.until(lambda: play.state.check is not None)
+    play.lose("worker-2")
+    play.until_running(4)
+    assert play.announced("MemberExcluded") == []
+    assert "worker-4" in play.world
+
+
+def test_a_member_that_freezes_while_it_is_measured_blocks_nothing() -> None:
+    play = begun(4, least=3)
+    play.until(lambda: play.state.check is not None)
+    play.freeze("worker-2")
+    play.until_running(limit=200)
+    assert play.announced("MemberExcluded") == []
+
+
+def test_a_sidecar_that_never_answers_blocks_nothing() -> None:
+    play = begun(4)
+    play.until(lambda: play.state.check is not None)
+    real, play._checked = play._checked, lambda actor, check: None if actor.id == "worker-2" else real(actor, check)  # type: ignore[method-assign]
+    play.until(lambda: play.is_running(), 300)
+    assert "worker-2" not in play.world or play.announced("MemberKept")
+
+
+def test_an_answer_of_an_older_round_is_ignored() -> None:
+    play = begun(2)
+    play.until(lambda: play.state.round_number == 2)
+    late = play.sent(Check, "worker-0")[0].message
+    play.say(play["worker-0"], Checked(late.order, 0, "died"))
+    play.until_running(2)
+    assert play.announced("MemberExcluded") == []
+
+
+def test_an_order_that_was_lost_with_its_connection_is_given_again() -> None:
+    play = begun(2)
+    play.until(lambda: play.state.check is not None)
+    play["worker-1"].session = ""
+    play.reconnect("worker-1")
+    play.until_running(2)
+
+
+def test_a_new_master_measures_nobody_whom_the_earlier_one_has() -> None:
+    before = begun(2)
+    before.until_running(2)
+    before.run(2)
+    after = Play(before.spec, term=2, saved=before.saved, actors=before.actors, now=before.now + 1, master="m2")
+    after.run(0.3)
+    after.crash("worker-1")
+    after.until_next(2)
+    assert after.sent(Check) == []
+    assert after.state.round_number == 2
+
+
+def test_who_has_not_been_measured_yet_trains_when_checks_are_no_longer_wanted() -> None:
+    play = begun(2)
+    play.until(lambda: play.state.check is not None)
+    play.tell(SpecChanged(job(2)))
+    play.until_running(2)
+
+
+# -- evidence -------------------------------------------------------------------------------------------------------
+def test_two_faults_on_one_node_call_for_a_check_of_who_runs_there() -> None:
+    play = begun(4)
+    play.nodes = {f"worker-{n}": f"node-{n % 4}" for n in range(8)}
+    play.until_running(4)
+    for _ in range(2):
+        play.run(70)
+        play.crash("worker-1")
+        play.until_next(4)
+    assert [each.member for each in play.announced("CheckWanted")] == ["worker-1"]
+    rounds = {each.message.round for each in play.sent(Check, "worker-1")}
+    assert rounds > {0, 1}, "it is measured again before the generation after the second fault"
+
+
+def test_a_machine_that_has_gone_bad_is_found_by_the_check_that_is_asked_for() -> None:
+    play = begun(3)
+    play.until_running(3)
+    play.run(2)
+    play["worker-1"].bad = "dies"
+    assert unchecked.ask(play.state, play.state.members["worker-1"], "its rank hangs")
+    play.crash("worker-0")
+    play.until_next(3)
+    assert "worker-1" not in play.world
+
+
+def test_without_the_wish_no_evidence_calls_for_a_check() -> None:
+    play = running(3)
+    assert not unchecked.ask(play.state, play.state.members["worker-1"], "its rank hangs")
+
+
+# -- what users read ------------------------------------------------------------------------------------------------
+def test_the_status_keeps_the_rounds() -> None:
+    play = begun(4, {"worker-1": "dies"})
+    play.until_running(4)
+    first = play.state.rounds[0]
+    assert first["round"] == 0
+    assert first["members"]["1"]["status"] == "failed (died)"  # type: ignore[index]
+    assert first["members"]["0"]["compute"] == 0.05  # type: ignore[index]
+    assert "faulty: compute" in verdicts(play)["1"]
+
+
+def test_of_many_members_only_those_that_stand_out_are_named() -> None:
+    play = begun(40, {"worker-7": "slow"})
+    play.until_running(40)
+    assert lines(play)[0].startswith("check round 0: elapsed 1.01 s {7: 0.260, ")
+    assert lines(play)[0].endswith("… 24 more}")
+    assert lines(play)[1].endswith("status {… 40 ok}")
+    assert all(len(line) < 900 for line in lines(play))

@@ -1,0 +1,101 @@
+"""A round of the node check in one member: always answered, never twice at once, and its port is used up."""
+
+from __future__ import annotations
+
+from sidecar.core.actions import FindPort, FinishTrainer, RunCheck, StartWorkers
+from sidecar.core.events import HookDisconnected, MasterConnected, MasterSaid, MemberChecked, PortFound, TrainerEnded
+from tests.core.sidecar.play import FIRST, Play, none, only, start, template
+from wire.ids import MemberId, OrderId
+from wire.messages import Check, Checked, CheckPeer, Finish, Ready, Welcome
+
+ORDER = Check(OrderId(5), 0, 2000, awaited=(MemberId("worker-1"),))
+ANSWER = Checked(OrderId(5), 0, "ok", kind="numpy", compute=0.05, cpu=0.05, elapsed=0.3)
+
+
+def asked(order: Check = ORDER) -> Play:
+    play = Play()
+    play.ready()
+    run = only(play.said(order), RunCheck)
+    assert (run.connection, run.nproc, run.order) == ("c1", 2, order)
+    return play
+
+
+def test_what_the_probe_found_is_told_and_another_port_offered() -> None:
+    play = asked()
+    actions = play.tell(MemberChecked(ANSWER))
+    assert only(actions, Checked) == ANSWER
+    assert only(actions, FindPort)
+    assert only(play.tell(PortFound(2001)), Ready).port == 2001
+
+
+def test_a_repeated_order_is_done_once_and_answered_again() -> None:
+    play = asked()
+    assert none(play.said(ORDER), RunCheck)
+    play.tell(MemberChecked(ANSWER))
+    actions = play.said(ORDER)
+    assert only(actions, Checked) == ANSWER
+    assert none(actions, RunCheck)
+
+
+def test_a_newer_order_replaces_the_older() -> None:
+    play = asked()
+    play.said(Check(OrderId(6), 1))
+    assert none(play.tell(MemberChecked(ANSWER)), Checked)
+    late = Checked(OrderId(6), 1, "ok")
+    assert only(play.tell(MemberChecked(late)), Checked) == late
+
+
+def test_hooks_that_do_not_answer_are_answered_for() -> None:
+    play = asked()
+    found = only(play.pass_time(ORDER.seconds + 6), Checked)
+    assert (found.result, found.error) == ("no answer", "the template or launcher did not answer")
+
+
+def test_a_template_that_dies_meanwhile_ends_the_round() -> None:
+    play = asked()
+    assert only(play.tell(TrainerEnded(50)), Checked).result == "interrupted"
+
+
+def test_a_template_that_reconnects_is_ordered_again() -> None:
+    play = asked()
+    play.tell(HookDisconnected("c1", alive=True))
+    assert only(play.tell(template(connection="c2")), RunCheck).connection == "c2"
+
+
+def test_worker_processes_that_are_started_end_what_is_measured() -> None:
+    play = asked()
+    assert only(play.tell(start(7, FIRST)), StartWorkers)
+    assert none(play.tell(MemberChecked(ANSWER)), Checked)
+
+
+def test_a_member_that_trains_helps_with_the_all_gather() -> None:
+    play = Play()
+    play.ready()
+    play.tell(start(1, FIRST))
+    order = Check(OrderId(8), 2, 0, (CheckPeer(MemberId("worker-3"), "10.0.0.3", 2005),), compute=False)
+    assert only(play.said(order), RunCheck).order == order
+    actions = play.tell(MemberChecked(Checked(OrderId(8), 2, "ok")))
+    assert only(actions, Checked)
+    assert none(actions, FindPort)
+
+
+def test_an_order_that_finds_no_template_is_not_answered_before_there_is_one() -> None:
+    play = Play()
+    play.ready()
+    play.tell(TrainerEnded(50))
+    assert play.said(ORDER) == []
+
+
+def test_the_last_words_reach_the_trainer() -> None:
+    play = asked()
+    play.tell(MemberChecked(ANSWER))
+    finish = Finish(OrderId(9), 3, "left out", "worker-0 failed the node check: compute: died")
+    order = only(play.said(finish), FinishTrainer)
+    assert (order.exit_code, order.last_words) == (3, "worker-0 failed the node check: compute: died")
+
+
+def test_a_new_link_brings_the_answer_when_it_is_asked_for_again() -> None:
+    play = asked()
+    play.tell(MemberChecked(ANSWER))
+    play.tell(MasterConnected(), MasterSaid(Welcome(1)))
+    assert only(play.said(ORDER), Checked) == ANSWER

@@ -1,0 +1,31 @@
+"""What a container says when it ends by our word: one line in its own log, and its termination message.
+
+The kubelet has made the message's file where there is one, so that none is ever made here.
+"""
+
+import os
+
+TERMINATION_LOG = "/dev/termination-log"
+LONGEST = 2000
+
+
+def say(text, environ):
+    line = ("outrider: %s\n" % text.strip()[:LONGEST]).encode(errors="replace")
+    for write in (_to_log, _to_message):
+        try:
+            write(line, environ)
+        except OSError:
+            pass
+
+
+def _to_log(line, _environ):
+    os.write(2, line)
+
+
+def _to_message(line, environ):
+    path = environ.get("OUTRIDER_TERMINATION_LOG") or TERMINATION_LOG
+    message = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        os.write(message, line)
+    finally:
+        os.close(message)

@@ -1,0 +1,128 @@
+"""How fast this device multiplies: the best of several short matmuls, with torch, else numpy, else plain Python.
+
+Only ever called in a process that is thrown away (`nodecheck`): a tensor operation in a template would hang its forks.
+The best of several is what the device can do; what disturbs for a moment, it does not count. CPU time is taken beside
+the wall's, because members of one machine disturb each other for as long as the check lasts; one thread, and members
+that see each other's abstract sockets (one machine without network namespaces) take turns.
+"""
+
+import os
+import socket
+import time
+
+REPEATS, LONGEST = 5, 1.5
+TURN = b"\0outrider-node-check"
+TURN_PATIENCE = 3.0
+SLOW = 5
+
+
+class Wrong(Exception):
+    """The device has multiplied, and what came out is not the product."""
+
+
+def measure(local_rank, chaos=""):
+    """(kind, wall seconds, CPU seconds or 0.0 where a device of its own did it)."""
+    kind, multiply = _best_way(local_rank)
+    times = SLOW if chaos == "slow" else 1
+    turn = None if kind.endswith("cuda") else _take_turn()
+    try:
+        multiply()
+        wall, cpu = _best(multiply, times)
+    finally:
+        if turn is not None:
+            turn.close()
+    return kind, wall, 0.0 if kind.endswith("cuda") else cpu
+
+
+def _best(multiply, times):
+    walls, cpus, until = [], [], time.perf_counter() + LONGEST
+    while len(walls) < REPEATS and (len(walls) < 2 or time.perf_counter() < until):
+        wall, cpu = time.perf_counter(), time.process_time()
+        for _ in range(times):
+            multiply()
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.process_time() - cpu)
+    return min(walls), min(cpus)
+
+
+def _take_turn():
+    """Held until it is closed; waited for, but not for ever."""
+    turn, until = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM), time.monotonic() + TURN_PATIENCE
+    while True:
+        try:
+            turn.bind(TURN)
+            return turn
+        except OSError:
+            if time.monotonic() >= until:
+                return turn
+            time.sleep(0.002)
+
+
+def _best_way(local_rank):
+    for way in (_with_torch, _with_numpy):
+        try:
+            return way(local_rank)
+        except ImportError:
+            pass
+    return "python", _in_python(64)
+
+
+def _with_torch(local_rank):
+    import torch
+
+    if torch.cuda.is_available():
+        return "torch cuda", _on_gpu(torch, local_rank % torch.cuda.device_count())
+    torch.set_num_threads(1)
+    size = 1280
+    one, two = torch.full((size, size), 0.5), torch.full((size, size), 2.0)
+
+    def multiply():
+        product = one @ two
+        _check(float(product.min()), float(product.max()), size)
+
+    return "torch cpu", multiply
+
+
+def _on_gpu(torch, device):
+    size, many = 4096, 4
+    torch.cuda.set_device(device)
+    one = torch.full((size, size), 0.5, device="cuda")
+    two = torch.full((size, size), 2.0, device="cuda")
+
+    def multiply():
+        for _ in range(many):
+            product = one @ two
+        torch.cuda.synchronize()
+        _check(float(product.min()), float(product.max()), size)
+
+    return multiply
+
+
+def _with_numpy(_local_rank):
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"
+    import numpy
+
+    size = 1024
+    one, two = numpy.full((size, size), 0.5, "float32"), numpy.full((size, size), 2.0, "float32")
+
+    def multiply():
+        product = one @ two
+        _check(float(product.min()), float(product.max()), size)
+
+    return "numpy", multiply
+
+
+def _in_python(size):
+    rows, columns = [[0.5] * size for _ in range(size)], [[2.0] * size for _ in range(size)]
+
+    def multiply():
+        product = [sum(a * b for a, b in zip(row, column)) for row in rows for column in columns]
+        _check(min(product), max(product), size)
+
+    return multiply
+
+
+def _check(least, most, expected):
+    if not least == most == expected:
+        raise Wrong("every element of the product must be %d, and they are from %r to %r" % (expected, least, most))
