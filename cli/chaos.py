@@ -22,7 +22,7 @@ from cli.errors import UserError
 from cli.wording import plural
 from runtime.processes import marked, send_signal
 
-HERE = ("starting", "ready", "running", "stopping", "spare", "silent")
+HERE = ("starting", "checking", "ready", "running", "stopping", "spare", "silent")
 """States of members that have processes."""
 PIDS_PATIENCE = 3.0
 

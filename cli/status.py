@@ -73,6 +73,8 @@ def _show(document: dict[str, Any]) -> None:
         screen.print(_members(document["members"]))
     for rung, why in sorted(_rungs(document).items()):
         screen.print(Text(f"{rung}: {why}", style="dim"))
+    if document.get("node_check"):
+        screen.print(_node_check(document["node_check"]))
     if document["faults"]:
         screen.print(_faults(document["faults"]))
 
@@ -109,6 +111,21 @@ def _members(members: list[dict[str, Any]]) -> Table:
             str(pids.get("trainer") or "-"),
             " ".join(map(str, pids.get("workers", ()))) or "-",
         )
+    return table
+
+
+def _node_check(rounds: list[dict[str, Any]]) -> Table:
+    """By rank index; of a large job those that stand out."""
+    table = columns("check round", "rank index", "member", "status", "compute", "network", "elapsed", "why")
+    for each in rounds:
+        verdicts = each.get("verdicts", {})
+        for index, member in each["members"].items():
+            why = "; ".join(part for part in (member["why"], verdicts.get(index, "")) if part)
+            times = (f"{member[name]:.3f} s" for name in ("compute", "network", "elapsed"))
+            table.add_row(str(each["round"]), index, member["member"], member["status"], *times, Text(why))
+    left = sum(each["measured"] - len(each["members"]) for each in rounds)
+    if left > 0:
+        table.caption = f"and {left} more that do not stand out"
     return table
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 STYLES = {
     "starting": "cyan",
+    "checking": "cyan",
     "ready": "cyan",
     "running": "green",
     "stopping": "yellow",

@@ -45,17 +45,17 @@ class Meeting:
                 raise PortTaken("port %d is taken by another process" % port)
             raise
 
-    def meet(self):
-        until = time.monotonic() + MEET_SECONDS
+    def meet(self, seconds=MEET_SECONDS):
+        until = time.monotonic() + seconds
         for member, address, port in self.peers:
             try:
                 self.sockets[member] = self._reach(address, port, until)
             except OSError as error:
-                self.errors[member] = "%s:%d: %s" % (address, port, reason(error, MEET_SECONDS))
+                self.errors[member] = "%s:%d: %s" % (address, port, reason(error, seconds))
         while self.awaited - set(self.sockets) and time.monotonic() < until:
             self._take_one(until)
         for member in self.awaited - set(self.sockets):
-            self.errors[member] = "it did not connect within %g s" % MEET_SECONDS
+            self.errors[member] = "it did not connect within %g s" % seconds
 
     def _reach(self, address, port, until):
         """Again and again while nobody listens there yet."""

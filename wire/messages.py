@@ -283,7 +283,7 @@ class Checked:
     compute: float = 0.0
     """Seconds of the best matmul on the slowest local device; 0 where none was measured."""
     cpu: float = 0.0
-    """CPU seconds of that one: what it would have taken without others on the same machine; 0 on a device of its own."""
+    """CPU seconds of that one: what it would have taken without others on its machine; 0 on a device of its own."""
     elapsed: float = 0.0
     """Seconds from the order to this answer."""
     peers: tuple[PeerCheck, ...] = ()

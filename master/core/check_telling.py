@@ -21,7 +21,9 @@ def tell(state: State, done: Round, elapsed: float) -> None:
     members = sorted(done.answers, key=lambda m: _order(state, m))
     took = {m: _seconds(done.answers[m]) for m in members}
     said = {m: word(done.answers[m]) for m in members}
-    times = _row(state, {m: f"{seconds:.3f}" for m, seconds in took.items()}, _slowest(took), "more")
+    times = _row(
+        state, {m: f"{seconds:.3f}" if seconds else "-" for m, seconds in took.items()}, _slowest(took), "more"
+    )
     state.announce("NodeCheckRound", f"check round {done.number}: elapsed {elapsed:.2f} s {{{times}}}")
     words = _row(state, said, [m for m in members if said[m] != OK], OK)
     is_bad = any(said[m] != OK for m in members)

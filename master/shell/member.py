@@ -1,7 +1,7 @@
 """One local member: a sidecar process and a trainer container, watched and restarted as a kubelet would.
 
 - The sidecar ends with 0: the member is over, with the trainer's exit code.
-- The trainer ends with 0: so is it, once the sidecar has ended too or had its time to.
+- The trainer ends with 0, or told to by its sidecar: so is it, once the sidecar has ended too or had its time to.
 - One of them ends otherwise: it is started again in place, the trainer at most 3 times in 60 s; then the member failed.
 - Both end at about the same time: the machine was lost. Nothing is restarted, and the member is gone.
 
@@ -30,6 +30,8 @@ HESITATION = 0.03
 """Seconds that a restart waits for the other one's end: a whole member is killed process by process."""
 SIDECAR_FOLLOWS = 2.0
 """Seconds that a sidecar has to end after its trainer has ended with 0."""
+FINISHING = "finishing"
+"""A file in which the sidecar says that the trainer ends by its order, whatever the code is."""
 TRAINER_RESTARTS, RESTART_WINDOW = 3, 60.0
 SIDECAR_PAUSES = (0.1, 0.1, 0.5, 2.0, 5.0)
 """Its restart is not urgent: the training goes on without it."""
@@ -186,8 +188,8 @@ class LocalMember:
         self._ended_at["trainer"], self._trainer_code = self._loop.time(), code
         if self.phase != "running":
             return
-        if code == 0:
-            self._loop.call_later(SIDECAR_FOLLOWS, self._conclude, 0)
+        if code == 0 or (self.plan.folder / FINISHING).exists():
+            self._loop.call_later(SIDECAR_FOLLOWS, self._conclude, exit_code_of(code))
         else:
             self._loop.call_later(HESITATION, self._restart_trainer, child, exit_code_of(code))
 

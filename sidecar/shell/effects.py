@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import assert_never
 
 from runtime.logs import announce
@@ -40,6 +41,9 @@ from sidecar.shell.usage import UsageSampler
 from wire.ids import Generation
 from wire.messages import Hello, Start
 
+FINISHING = "finishing"
+"""A file that tells the local node that this member's trainer ends because it was told to, whatever its code is."""
+
 log = logging.getLogger("sidecar")
 
 
@@ -70,6 +74,7 @@ class SidecarEffects:
             case StopWorkers(connection, generation):
                 self.hooks.tell(connection, stop_line(action, generation))
             case FinishTrainer(connection, exit_code, last_words=words):
+                Path(self.volume, FINISHING).touch()
                 self.hooks.tell(connection, {"do": "finish", "code": exit_code, **({"say": words} if words else {})})
             case RunCheck(connection):
                 self.hooks.tell(connection, check_line(action))

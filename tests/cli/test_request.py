@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cli.armed import Armed
 from cli.errors import UserError
 from cli.request import Request
 from cli.run import _request, run
@@ -92,6 +93,14 @@ def test_an_active_virtual_environment_runs_the_script(
     monkeypatch.setenv("PYTHON_EXEC", sys.executable)
     assert asked("train.py").command[0] == sys.executable
     assert asked("--python", str(python), "train.py").command[0] == str(python)
+
+
+def test_the_node_check_is_asked_for_by_dlrovers_flags_in_both_spellings(asked: Any) -> None:
+    assert not asked("train.py").network_check
+    request = asked("--network_check", "--exclude-straggler", "--nnodes", "2", "--chaos", "bad-node=slow@rank_index=1",
+                    "train.py")  # fmt: skip
+    assert (request.network_check, request.exclude_straggler) == (True, True)
+    assert request.chaos == (Armed("bad-node=slow", 1),)
 
 
 def test_a_program_without_python_runs_once_a_rank(asked: Any) -> None:

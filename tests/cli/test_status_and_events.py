@@ -61,6 +61,19 @@ def test_the_table_shows_members_and_faults(running_job: Any, outrider: Any) -> 
         assert expected in shown
 
 
+def test_the_table_of_a_node_check_says_who_did_not_pass_and_why(running_job: Any, outrider: Any) -> None:
+    job = running_job()
+    well = {"member": "worker-0", "status": "ok", "kind": "torch cpu", "compute": 0.051, "network": 0.004,
+            "elapsed": 1.2, "why": ""}  # fmt: skip
+    bad = well | {"member": "worker-1", "status": "failed (died)", "compute": 0.0, "why": "killed by SIGKILL"}
+    rounds = {"round": 1, "elapsed": 1.31, "ok": 1, "measured": 40, "members": {"0": well, "1": bad},
+              "verdicts": {"1": "faulty: compute"}}  # fmt: skip
+    job.status = document(node_check=[rounds])
+    shown = outrider("status", "digits").stdout
+    for expected in ("check round", "0.051 s", "failed (died)", "killed by SIGKILL; faulty: compute", "and 38 more"):
+        assert expected in shown
+
+
 def test_an_ended_job_shows_what_it_left(ended_job: Any, outrider: Any) -> None:
     ended_job(phase="succeeded", exit_code=0)
     assert "digits is succeeded" in outrider("status", "digits").stdout

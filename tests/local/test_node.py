@@ -65,6 +65,17 @@ async def test_a_trainer_that_dies_is_started_again_in_place(tmp_path: Path) -> 
         client.close()
 
 
+async def test_a_trainer_that_ends_as_its_sidecar_told_it_to_is_not_started_again(tmp_path: Path) -> None:
+    async with Node(config(tmp_path, "sh", "-c", "while [ ! -e end ]; do sleep 0.02; done; exit 3")) as node:
+        client = await NodeClient.connect(node.config.folder)
+        pod = await first_member(client)
+        (node.config.folder / "members" / str(pod["member"]) / "finishing").touch()
+        (tmp_path / "end").touch()
+        ended = await client.hear(lambda line: line.get("pod", {}).get("phase") == "failed")
+        assert (ended["pod"]["exit_code"], ended["pod"]["reason"]) == (3, "Error")
+        client.close()
+
+
 async def test_a_sidecar_that_dies_is_started_again_and_the_trainer_runs_on(tmp_path: Path) -> None:
     async with Node(config(tmp_path, *SLEEPERS)) as node:
         client = await NodeClient.connect(node.config.folder)

@@ -63,6 +63,7 @@ def status_of(
         "goodput": None if document.get("goodput") is None else round(document["goodput"], 3),
         "members": _members(document, known),
         "memory": {index: quantities.written(n) for index, n in (document.get("memory") or {}).items()} or None,
+        "nodeCheck": list(document.get("node_check") or ()) or None,
         "avoidedNodes": list(document.get("avoided_nodes") or ()) or None,
         "lastFault": faults[-1] if faults else None,
         "faults": faults[-FAULTS_SHOWN:],

@@ -42,6 +42,7 @@ RECOVERY = {
     "startPatience": "start_patience",
 }
 """Durations of `spec.recovery`, and what they are called in a JobSpec."""
+NODE_CHECKS = {"enabled": "node_check", "excludeStragglers": "exclude_stragglers"}
 KEEP_FAILED_PODS = 3
 """As the definition of ElasticJob says: where no webhook and no default was there, it holds all the same."""
 NOT_FOLLOWED = {"logPattern": "a rule by log line", "nodeCondition": "a rule by a node's condition"}
@@ -95,6 +96,10 @@ def spec_of(job: Document) -> JobSpec:
         if (seconds := durations.parsed(recovery.get(field))) is not None:
             asked[name] = seconds
     asked |= _of_exit_codes(recovery)
+    check = mapping(spec.get("nodeCheck"))
+    for field, name in NODE_CHECKS.items():
+        if isinstance(check.get(field), bool):
+            asked[name] = check[field]
     return JobSpec(
         key_of(job), least, most, wanted,
         is_adopted=bool(spec.get("adopts")), max_restarts_asked="max_restarts" in asked, **asked,
@@ -169,6 +174,7 @@ def validate(job: Document, old: Document | None = None) -> list[str]:
     said = list(_name(job) if spec.get("adopts") is None else _adoption(spec))
     said += _replica_specs(spec)
     said += _counts(spec)
+    said += _node_check(spec)
     said += _recovery(mapping(spec.get("recovery")))
     said += _verdicts(mapping(spec.get("recovery")))
     said += _scaling(spec)
@@ -312,6 +318,15 @@ def _counts(spec: Document) -> Iterator[str]:
         value = spec.get(field)
         if value is not None and (whole(value) is None or value < least):
             yield f"spec.{field}: {shown(value)} must be a whole number from {least}"
+
+
+def _node_check(spec: Document) -> Iterator[str]:
+    check = mapping(spec.get("nodeCheck"))
+    for field in NODE_CHECKS:
+        if check.get(field) is not None and not isinstance(check[field], bool):
+            yield f"spec.nodeCheck.{field}: {shown(check[field])} must be true or false"
+    if check.get("excludeStragglers") is True and check.get("enabled") is not True:
+        yield "spec.nodeCheck.excludeStragglers: stragglers are found by the node check; set enabled to true too"
 
 
 def _recovery(recovery: Document) -> Iterator[str]:

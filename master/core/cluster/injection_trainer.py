@@ -18,6 +18,7 @@ LAUNCH = f"{HOOKS}/outrider-launch"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 USERS_PYTHONPATH = "OUTRIDER_USERS_PYTHONPATH"
 """Where a PYTHONPATH that is known only when the container starts is kept: $(…) refers to it."""
+TERMINATION_LOG = "/dev/termination-log"
 RESERVED = ("OUTRIDER_DIR", "OUTRIDER_HOOKS", "OUTRIDER_POD_UID", "OUTRIDER_JOB", USERS_PYTHONPATH)
 
 OPERATORS_CONTAINERS = ("pytorch", "tensorflow", "xgboost", "paddle", "mpi", "jax")
@@ -73,7 +74,8 @@ def launched(container: Document, place: Place) -> Document:
     else:
         env = _with_pythonpath(env, place.pythonpath, has_sources=bool(container.get("envFrom")))
     own = {entry.get("name") for entry in env}
-    changes["env"] = [*env, *(entry for entry in _variables(place) if entry["name"] not in own)]
+    ours = [*_variables(place), *_termination_message(container)]
+    changes["env"] = [*env, *(entry for entry in ours if entry["name"] not in own)]
     changes["volumeMounts"] = [*entries(container.get("volumeMounts")), mount()]
     return {**container, **changes}
 
@@ -93,6 +95,13 @@ def _variables(place: Place) -> Iterator[Document]:
         yield variable("OUTRIDER_SCRIPT", place.script)
     if place.per_rank:
         yield variable("OUTRIDER_PER_RANK", 1)
+
+
+def _termination_message(container: Document) -> Iterator[Document]:
+    """Where the hooks say why it ends by our word, where the container has its own place for that."""
+    path = container.get("terminationMessagePath")
+    if isinstance(path, str) and path and path != TERMINATION_LOG:
+        yield variable("OUTRIDER_TERMINATION_LOG", path)
 
 
 def _with_pythonpath(env: list[Document], of_image: str, has_sources: bool) -> list[Document]:

@@ -250,6 +250,30 @@ def test_the_key_of_a_job_names_its_namespace() -> None:
     assert key_of({"metadata": {"name": "x"}}) == "default/x"
 
 
+# -- the node check -----------------------------------------------------------------------------------------------
+def checking(**fields: Any) -> Document:
+    return {**job(), "spec": {**job()["spec"], "nodeCheck": fields}}
+
+
+def test_the_node_check_is_off_where_nobody_wants_it() -> None:
+    assert not spec_of(job()).node_check
+    assert not spec_of(checking(enabled=False, excludeStragglers=False)).node_check
+
+
+def test_the_node_check_reaches_the_core() -> None:
+    made = checking(enabled=True, excludeStragglers=True)
+    assert validate(made) == []
+    assert (spec_of(made).node_check, spec_of(made).exclude_stragglers) == (True, True)
+    assert not spec_of(checking(enabled=True)).exclude_stragglers
+
+
+def test_a_node_check_that_cannot_be_meant_is_named() -> None:
+    assert validate(checking(enabled="yes")) == ["spec.nodeCheck.enabled: yes must be true or false"]
+    assert validate(checking(excludeStragglers=True)) == [
+        "spec.nodeCheck.excludeStragglers: stragglers are found by the node check; set enabled to true too"
+    ]
+
+
 # -- other owners -------------------------------------------------------------------------------------------------
 OWNER = {
     "apiVersion": "apps/v1",
@@ -278,7 +302,7 @@ def test_annotations_of_a_pod_hold_for_its_job() -> None:
     assert made["spec"]["nodeCheck"] == {"enabled": True}
     assert validate(made) == []
     assert spec_of(made) == JobSpec(JobName("research/named"), 2, 5, 3, nproc=4, spares=1, max_restarts=0,
-                                    is_adopted=True, max_restarts_asked=True)  # fmt: skip
+                                    node_check=True, is_adopted=True, max_restarts_asked=True)  # fmt: skip
 
 
 @pytest.mark.parametrize("note", ["", "none", "-1", "1.5", "9", "0"])

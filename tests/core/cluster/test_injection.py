@@ -179,6 +179,14 @@ def test_what_is_told_to_trainer_and_sidecar() -> None:
     }  # fmt: skip
 
 
+def test_the_trainer_is_told_where_its_termination_message_goes() -> None:
+    path = "/tmp/why"
+    own = injected(pod_of(main(command=["python", "train.py"], terminationMessagePath=path)))
+    assert values(trainer(own))["OUTRIDER_TERMINATION_LOG"] == path
+    usual = injected(pod_of(main(command=["python", "train.py"], terminationMessagePath="/dev/termination-log")))
+    assert "OUTRIDER_TERMINATION_LOG" not in values(trainer(usual))
+
+
 def test_what_is_not_known_yet_is_read_from_the_pod() -> None:
     told = values(sidecar(injected(pod_of())))
     assert told["OUTRIDER_MEMBER"] == "metadata.name"

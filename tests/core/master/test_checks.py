@@ -107,7 +107,7 @@ def test_new_pods_keep_off_the_node_of_one_that_failed() -> None:
 def test_a_place_whose_members_fail_again_and_again_is_given_up() -> None:
     play = begun(4, {f"worker-{n}": "dies" for n in (1, 4, 5, 6)})
     play.until_running(4, 120)
-    assert [m for m in play.state.past] == ["worker-1", "worker-4", "worker-5"]
+    assert list(play.state.past) == ["worker-1", "worker-4", "worker-5"]
     assert "worker-6" in play.world
     assert "3 before it failed in its place" in play.announced("MemberKept")[0].reason
 

@@ -122,8 +122,9 @@ def test_two_that_fail_together_condemn_neither() -> None:
 def test_of_two_the_one_that_does_not_even_reach_itself_is_to_blame() -> None:
     one, two = ids(2)
     failed, itself = PeerCheck(two, 0.0, "no answer"), PeerCheck(one, 0.0, "no route to host")
+    of_two = (PeerCheck(one, 0.0, "no answer"), PeerCheck(two, 0.01))
     answers = {one: Answer("ok", "", "python", 0.05, 1.0, (failed, itself)),
-               two: Answer("ok", "", "python", 0.05, 1.0, (PeerCheck(one, 0.0, "no answer"), PeerCheck(two, 0.01)))}  # fmt: skip
+               two: Answer("ok", "", "python", 0.05, 1.0, of_two)}  # fmt: skip
     found = pairing.findings([Round(n, ((one, two),), answers) for n in range(2)])
     assert found[one].verdict == "faulty"
     assert "no route to host" in found[one].reason

@@ -155,6 +155,24 @@ def import_error() -> Play:
     return play
 
 
+def bad_node() -> Play:
+    play = Play(job(3, node_check=True))
+    play.bad = {"worker-1": "mute"}
+    play.until_running(3)
+    return play
+
+
+def straggler_joins() -> Play:
+    play = Play(job(3, 2, node_check=True))
+    play.bad = {"worker-3": "slow"}
+    play.until_running(3)
+    play.run(2)
+    _fresh(play)
+    play.lose("worker-1")
+    play.until(lambda: "worker-3" in play.state.ready, 30)
+    return play
+
+
 def new_master() -> Play:
     before = running(2)
     after = Play(before.spec, term=2, saved=before.saved, actors=before.actors, now=before.now + 1, master="m2")
@@ -190,6 +208,8 @@ STORIES: dict[str, tuple[str, Callable[[], Play]]] = {
                                stuck_on_a_frozen_node),
     "crash_loop": ("The same error three generations running without a step ends the job with that error.", crash_loop),
     "import_error": ("All ranks failing at import the same way end the job at once.", import_error),
+    "bad_node": ("A machine that reaches nobody is found in two rounds, its replacement is measured first.", bad_node),
+    "straggler_joins": ("A newcomer is measured with a member that trains on, and told to be slow.", straggler_joins),
     "new_master": ("A new master adopts what runs; the next generation has its term and the next number.", new_master),
     "success": ("The job ends when every rank has ended with 0 and every member has been told.", success),
 }  # fmt: skip
