@@ -127,6 +127,8 @@ def look(state: State, why: str = "") -> None:
 
 
 def _why(state: State, node: str) -> str:
+    if node in state.condemned:
+        return "recovery.rules says so"
     told = [fault for fault in state.faults if fault.node == node]
     ago, last = seconds(state.now - told[0].at), told[-1].reason.rstrip(".")
     return f"{_incidents(state)[node]} incidents there in {ago}, and fewer on the job's other nodes; the last: {last}"

@@ -83,6 +83,10 @@ class NodeSeen:
     """Why it is not, in the platform's words."""
     is_gone: bool = False
     """The cluster knows it no more: nothing will tell what became of the pods there."""
+    conditions: tuple[tuple[str, str], ...] = ()
+    """Type and status of those that are not every node's."""
+    taints: tuple[str, ...] = ()
+    """Their keys."""
 
 
 @dataclass(frozen=True, slots=True)

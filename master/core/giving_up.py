@@ -69,7 +69,7 @@ def _give_up(state: State, member: Member) -> None:
     witness = silence.witness(state, member)
     silent = f"{member.id} has been silent for {seconds(state.now - member.heard_at)}"
     if not member.has_controller:
-        _keep(state, member, silent)
+        keep(state, member, silent)
         return
     silent += f", and {witness}" if witness else ""
     is_forced = silence.is_on_a_lost_node(state, member)
@@ -78,7 +78,7 @@ def _give_up(state: State, member: Member) -> None:
     delete(state, member, reason, 0.0 if is_forced else DELETE_GRACE)
 
 
-def _keep(state: State, member: Member, why: str) -> None:
+def keep(state: State, member: Member, why: str) -> None:
     if not member.is_stuck:
         member.is_stuck = True
         text = f"{why}; its pod is not deleted, because no controller would make another one: delete it yourself."
@@ -107,7 +107,7 @@ def unended(state: State, member_id: str) -> None:
         state.deadlines.set(("unended", member.id), state.now + orders.UNENDED)
         return
     if not member.has_controller:
-        _keep(state, member, f"{member.id} cannot end the processes of generation {member.told}")
+        keep(state, member, f"{member.id} cannot end the processes of generation {member.told}")
         return
     reason = f"{member.id} cannot end the processes of generation {member.told}; its pod is deleted."
     state.announce("MemberGivenUp", reason, member.id, warning=True)

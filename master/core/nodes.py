@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.core import giving_up, scaling, silence, standing
+from master.core import giving_up, node_rules, scaling, silence, standing
 from master.core.events import NodeSeen
 from master.core.state import ALIVE, SILENT, Member, State
 
@@ -27,6 +27,7 @@ def seen(state: State, event: NodeSeen) -> None:
     before = state.nodes.pop(event.node, None)
     if not event.is_ready:
         state.nodes[event.node] = event
+    node_rules.seen(state, event)
     there = [m for _id, m in sorted(state.members.items()) if m.node == event.node]
     if event.is_ready and before is not None and not state.is_over:
         state.announce("NodeReady", f"Node {event.node} is Ready again.")

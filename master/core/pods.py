@@ -14,6 +14,7 @@ from master.core import (
     giving_up,
     held,
     memory,
+    node_rules,
     orders,
     recovery,
     refusals,
@@ -79,6 +80,7 @@ def seen(state: State, pod: PodSeen) -> None:
     member.has_ended = pod.has_ended
     member.unschedulable, member.node = pod.unschedulable, pod.node
     refusals.taken(state, member)
+    node_rules.arrived(state, member)
     held.note(state, member, pod)
     if pod.grace is not None:
         _is_to_go(state, member, pod, pod.grace)

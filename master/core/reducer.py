@@ -24,6 +24,7 @@ from master.core import (
     held,
     invariants,
     membership,
+    node_rules,
     nodes,
     orders,
     owning,
@@ -211,6 +212,7 @@ def _action_failed(state: State, event: ActionFailed) -> None:
 def _edited(state: State, event: SpecChanged) -> None:
     editing.edited(state, event)
     failed_pods.trim(state)
+    node_rules.edited(state)
 
 
 def _keep_off_no_more(state: State, member_id: str) -> None:

@@ -12,6 +12,7 @@ crash loop, and cost a restart like any other.
 from __future__ import annotations
 
 from master.core import errors
+from master.core.events import NodeSeen
 from master.core.spec import FAIL, RESTART, JobSpec
 from wire.messages import WorkerExit
 
@@ -26,6 +27,19 @@ def verdict(spec: JobSpec, end: WorkerExit) -> tuple[str, str]:
             return rule.action, f"rule {number + 1} of recovery.rules says {rule.action} for exit code {code}"
     if code in spec.permanent_codes:
         return FAIL, f"exit code {code} is permanent (recovery.exitCodes)"
+    return "", ""
+
+
+def of_node(spec: JobSpec, node: NodeSeen) -> tuple[str, str]:
+    """What the first rule says that names a condition or taint of this node, and why; empty where none does."""
+    for number, rule in enumerate(spec.rules):
+        what = ""
+        if rule.taint and rule.taint in node.taints:
+            what = f"taint {rule.taint}"
+        elif rule.condition in node.conditions:
+            what = "=".join(rule.condition)
+        if what:
+            return rule.action, f"rule {number + 1} of recovery.rules says {rule.action} for {what}"
     return "", ""
 
 

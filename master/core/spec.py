@@ -15,10 +15,15 @@ FAIL, RESTART, REPLACE, REPLACE_NODE = "fail", "restart", "replace", "replaceNod
 
 
 class Rule(NamedTuple):
-    """A rank that ends with one of these codes, as a shell says them: what is done about it."""
+    """A rank that ends with one of these codes, as a shell says them, or a node of such a condition or taint: what is
+    done about it."""
 
     exit_codes: tuple[int, ...]
     action: str
+    condition: tuple[str, str] = ("", "")
+    """Type and status."""
+    taint: str = ""
+    """Its key."""
 
 
 @dataclass(frozen=True, slots=True)

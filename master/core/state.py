@@ -210,6 +210,18 @@ class FailedPod:
 
 
 @dataclass(slots=True)
+class Flag:
+    """A rule of the user's holds for a node."""
+
+    action: str
+    why: str
+    since: float = float("-inf")
+    """Who was made before, and comes there, was on its way."""
+    to_go: set[PodUid] = field(default_factory=set)
+    """Pods that are to be replaced for it."""
+
+
+@dataclass(slots=True)
 class Episode:
     """One generation's end by a fault: the evidence, and what was made of it."""
 
@@ -338,6 +350,10 @@ class State:
     """Where an earlier master's members answer probes: who has not spoken to this one can be looked for too."""
     nodes: dict[str, NodeSeen] = field(default_factory=dict)
     """Those that are not Ready, or gone."""
+    marked: dict[str, NodeSeen] = field(default_factory=dict)
+    """Those with conditions or taints that a rule may name."""
+    flags: dict[str, Flag] = field(default_factory=dict)
+    """Those for which a rule of the user's holds."""
     refusals: set[str] = field(default_factory=set)
     """Why the platform makes no pods, as it was told."""
     closed: str = ""

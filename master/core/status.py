@@ -25,6 +25,7 @@ from master.core.state import (
     Budget,
     FailedPod,
     Fault,
+    Flag,
     Member,
     Placed,
     State,
@@ -220,6 +221,7 @@ def _saved(state: State) -> dict[str, object]:
         "memory": {str(index): needed for index, needed in sorted(state.memory.items())},
         "avoiding": list(state.avoiding),
         "condemned": {node: at + offset for node, at in sorted(state.condemned.items())},
+        "flags": {node: [f.action, f.why, sorted(f.to_go)] for node, f in sorted(state.flags.items())},
         "forgiven_at": None if state.forgiven_at == float("-inf") else state.forgiven_at + offset,
         "restarts": [state.restarts.used, state.restarts.since + offset],
         "same_error": list(state.same_error),
@@ -320,6 +322,10 @@ def _restore_replacements(state: State, saved: Mapping[str, Any]) -> None:
     state.memory = {RankIndex(int(index)): int(needed) for index, needed in saved.get("memory", {}).items()}
     state.avoiding = tuple(saved.get("avoiding", ()))
     state.condemned = {str(n): float(at) - state.unix_offset for n, at in saved.get("condemned", {}).items()}
+    state.flags = {
+        str(node): Flag(str(action), str(why), to_go={PodUid(uid) for uid in to_go})
+        for node, (action, why, to_go) in saved.get("flags", {}).items()
+    }
     forgiven_at = saved.get("forgiven_at")
     state.forgiven_at = float("-inf") if forgiven_at is None else float(forgiven_at) - state.unix_offset
 

@@ -74,14 +74,18 @@ def spec_of(document: dict[str, object]) -> JobSpec:
 
 
 def _of_json(value: object) -> object:
-    """A list is a tuple here; one of a list and a word is a rule."""
+    """A list is a tuple here; one that begins with a list and a word is a rule."""
     if not isinstance(value, list):
         return value
-    return Rule(tuple(value[0]), value[1]) if _is_rule(value) else tuple(map(_of_json, value))
+    parts: tuple[Any, ...] = tuple(map(_of_json, value))
+    return Rule(*parts) if _is_rule(value) else parts
 
 
 def _is_rule(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], list) and isinstance(value[1], str)
+    kinds = (list, str, list, str)
+    if not isinstance(value, list) or not 2 <= len(value) <= len(kinds):
+        return False
+    return all(isinstance(part, kind) for part, kind in zip(value, kinds, strict=False))
 
 
 def _is_missing(field: dataclasses.Field[object], document: dict[str, object]) -> bool:

@@ -38,7 +38,9 @@ def test_a_spec_comes_through_as_it_was_given(tmp_path: Path) -> None:
 
 
 def test_rules_come_through_as_they_were_given(tmp_path: Path) -> None:
-    spec = dataclasses.replace(SPEC, permanent_codes=(2, 3), rules=(Rule((13, 14), "replace"), Rule((), "fail")))
+    spec = dataclasses.replace(
+        SPEC, permanent_codes=(2, 3), rules=(Rule((13, 14), "replace"), Rule((), "fail", ("A", "True")))
+    )
     found = settings.read(environment(tmp_path, OUTRIDER_SPEC=json.dumps(dataclasses.asdict(spec))))
     assert found.spec == spec
 

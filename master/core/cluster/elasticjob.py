@@ -45,7 +45,9 @@ RECOVERY = {
 NODE_CHECKS = {"enabled": "node_check", "excludeStragglers": "exclude_stragglers"}
 KEEP_FAILED_PODS = 3
 """As the definition of ElasticJob says: where no webhook and no default was there, it holds all the same."""
-NOT_FOLLOWED = {"logPattern": "a rule by log line", "nodeCondition": "a rule by a node's condition"}
+WHEN = ("exitCodes", "nodeCondition", "taint")
+"""What a rule of `recovery.rules` may be about."""
+STATUSES = ("True", "False", "Unknown")
 ACTIONS = (FAIL, RESTART, REPLACE, REPLACE_NODE)
 HANG = ("step", "init", "checkpoint", "eval")
 _COUNTS = {"nprocPerNode": 1, "nodeUnit": 1, "spares": 0, "maxRestarts": 0, "keepFailedPods": 0}
@@ -115,9 +117,14 @@ def _of_exit_codes(recovery: Document) -> dict[str, Any]:
             asked[name] = _codes(codes[field])
     rules = [mapping(rule) for rule in entries(recovery.get("rules"))]
     if rules:
-        asked["rules"] = tuple(Rule(_codes(rule.get("exitCodes")), str(rule.get("action"))) for rule in rules
-                               if not any(rule.get(condition) for condition in NOT_FOLLOWED))  # fmt: skip
+        asked["rules"] = tuple(_parsed_rule(rule) for rule in rules if not rule.get("logPattern"))
     return asked
+
+
+def _parsed_rule(rule: Document) -> Rule:
+    condition = mapping(rule.get("nodeCondition"))
+    of_node = (str(condition["type"]), str(condition.get("status") or "True")) if condition.get("type") else ("", "")
+    return Rule(_codes(rule.get("exitCodes")), str(rule.get("action")), of_node, str(rule.get("taint") or ""))
 
 
 def _codes(value: object) -> tuple[int, ...]:
@@ -358,11 +365,27 @@ def _verdicts(recovery: Document) -> Iterator[str]:
 def _rule(path: str, rule: Document) -> Iterator[str]:
     if rule.get("action") not in ACTIONS:
         yield f"{path}.action: {shown(rule.get('action'))} is none; there are {', '.join(ACTIONS)}"
-    conditions = [field for field in NOT_FOLLOWED if rule.get(field)]
-    for field in conditions:
-        yield f"{path}.{field}: {NOT_FOLLOWED[field]} is not followed yet; a rule may have exitCodes alone"
-    if not conditions and not rule.get("exitCodes"):
-        yield f"{path}: it has no condition; give exitCodes"
+    if rule.get("logPattern"):
+        yield f"{path}.logPattern: a rule by log line is not followed yet; give one of {', '.join(WHEN)}"
+    given = [field for field in WHEN if rule.get(field)]
+    if len(given) > 1:
+        yield f"{path}.{given[1]}: a rule is about one thing, and this one has {given[0]} too; write two rules"
+    if not given and not rule.get("logPattern"):
+        yield f"{path}: it does not say when; give one of {', '.join(WHEN)}"
+    if rule.get("nodeCondition"):
+        yield from _node_condition(f"{path}.nodeCondition", rule["nodeCondition"])
+    if rule.get("taint") and not isinstance(rule["taint"], str):
+        yield f"{path}.taint: {shown(rule['taint'])} must be the key of a taint"
+
+
+def _node_condition(path: str, condition: object) -> Iterator[str]:
+    kind, status = mapping(condition).get("type"), mapping(condition).get("status")
+    if not isinstance(condition, dict):
+        yield f"{path}: {shown(condition)} must be an object with type, and status where that is not True"
+    elif not isinstance(kind, str) or not kind:
+        yield f"{path}.type: it is missing; it is the type of a node's condition, as GpuUnhealthy"
+    if status is not None and status not in STATUSES:
+        yield f'{path}.status: {shown(status)} is none; there are "True", "False" and "Unknown"'
 
 
 def _scaling(spec: Document) -> Iterator[str]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from master.core.cluster.containers import brief
-from master.core.cluster.elasticjob import mapping
+from master.core.cluster.elasticjob import entries, mapping
 from master.core.cluster.names import Document
 from master.core.events import NodeSeen
+
+USUAL = {(kind, "False") for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")}
+"""Conditions that the kubelet of every node that is well writes."""
 
 
 def name_of(node: Document) -> str:
@@ -14,12 +17,23 @@ def name_of(node: Document) -> str:
 
 def seen(node: Document) -> NodeSeen:
     """One that has said nothing yet is not Ready, as to the scheduler."""
-    conditions = mapping(node.get("status")).get("conditions") or ()
+    conditions = _conditions(node)
     ready: Document = next((c for c in conditions if c.get("type") == "Ready"), {})
+    stands = sorted((str(c.get("type")), str(c.get("status"))) for c in conditions if c is not ready)
+    special = tuple(each for each in stands if each not in USUAL)
+    taints = tuple(sorted(str(taint.get("key")) for taint in map(mapping, _taints(node))))
     if ready.get("status") == "True":
-        return NodeSeen(name_of(node), True)
+        return NodeSeen(name_of(node), True, conditions=special, taints=taints)
     why = brief(ready.get("message")) or str(ready.get("reason") or "it has not reported yet")
-    return NodeSeen(name_of(node), False, why)
+    return NodeSeen(name_of(node), False, why, conditions=special, taints=taints)
+
+
+def _conditions(node: Document) -> list[Document]:
+    return [mapping(each) for each in entries(mapping(node.get("status")).get("conditions"))]
+
+
+def _taints(node: Document) -> list[Document]:
+    return entries(mapping(node.get("spec")).get("taints"))
 
 
 def gone(name: str) -> NodeSeen:
@@ -29,5 +43,6 @@ def gone(name: str) -> NodeSeen:
 def trimmed(node: Document) -> Document:
     """What `seen` reads, and the watch: the images alone that a node has are tens of kilobytes."""
     metadata = {field: node["metadata"].get(field) for field in ("name", "resourceVersion")}
-    conditions = mapping(node.get("status")).get("conditions") or ()
-    return {"metadata": metadata, "status": {"conditions": [c for c in conditions if c.get("type") == "Ready"]}}
+    words = ("type", "status", "reason", "message")
+    conditions = [{word: each[word] for word in words if word in each} for each in _conditions(node)]
+    return {"metadata": metadata, "spec": {"taints": _taints(node)}, "status": {"conditions": conditions}}

@@ -15,7 +15,7 @@ from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import Document
 from master.core.events import Began, Event, NodeSeen, PodSeen, SpecChanged
-from master.core.spec import WORKER
+from master.core.spec import WORKER, JobSpec
 from master.core.state import State
 from master.shell.core import CORE
 from master.shell.effects import MasterEffects
@@ -61,7 +61,8 @@ class RunningJob:
         self._told: dict[MemberId, PodSeen] = {}
         self._node_of = node_of
         self._told_nodes: dict[str, NodeSeen] = {}
-        """Those that are not Ready: that a node is well need not be told."""
+        """Those that are not Ready; all, where a rule of the job is about nodes."""
+        self._has_node_rules = False
         self._record = JobRecord(api, job, term, lambda: list(self._pods.values()))
         journal = Journal(journals / f"{self.key.replace('/', '.')}.txt")
         self._pump: Pump[State, Event, Action] = Pump(CORE, State(next_order=1 + attempt * ORDERS), journal)
@@ -124,6 +125,7 @@ class RunningJob:
         self._pump.put(Began(self._term, spec, first, time.time()))
         self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend"))))
         self.has_begun = True
+        self._follow_rules(spec)
         if self._listed:
             self._put_list()
 
@@ -142,7 +144,9 @@ class RunningJob:
             self._record.add("SpecRefused", reason, "warning", None, "", {})
             return
         job = elasticjob.with_defaults(job)
-        self._pump.put(SpecChanged(elasticjob.spec_of(job), bool(job["spec"].get("suspend"))))
+        spec = elasticjob.spec_of(job)
+        self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend"))))
+        self._follow_rules(spec)
         self._belongings.stir()
 
     def list_pods(self, pods: list[Document]) -> None:
@@ -155,8 +159,7 @@ class RunningJob:
         found = pod_documents.listed(self._pods.values())
         self._told = {pod.member: pod for pod in found.pods}
         self._pump.put(found)
-        for name in sorted({pod.node for pod in found.pods}):
-            self._tell_node(self._node_of(name))
+        self._tell_nodes()
 
     def pod_changed(self, kind: str, pod: Document) -> None:
         name, seen = pod["metadata"]["name"], pod_documents.seen(pod)
@@ -187,10 +190,19 @@ class RunningJob:
         if node is None or not self.has_begun:
             return
         before = self._told_nodes.pop(node.node, None)
-        if not node.is_ready:
+        is_worth_it = not node.is_ready or self._has_node_rules
+        if is_worth_it:
             self._told_nodes[node.node] = node
-        if node != before and (before is not None or not node.is_ready):
+        if node != before and (before is not None or is_worth_it):
             self._pump.put(node)
+
+    def _tell_nodes(self) -> None:
+        for name in sorted({pod.node for pod in self._told.values()}):
+            self._tell_node(self._node_of(name))
+
+    def _follow_rules(self, spec: JobSpec) -> None:
+        self._has_node_rules = any(rule.taint or rule.condition[0] for rule in spec.rules)
+        self._tell_nodes()
 
     def forget(self) -> None:
         """The ElasticJob was deleted: its pods go with it, by their owner references."""

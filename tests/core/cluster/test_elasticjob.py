@@ -78,11 +78,19 @@ def test_a_plain_job_is_right() -> None:
         (job(recovery={"hang": {"init": -1}}), "spec.recovery.hang.init: -1 is no duration"),
         (job(recovery={"exitCodes": {"retryable": [1, 2], "permanent": [2]}}),
          "spec.recovery.exitCodes.permanent: 2 is in retryable as well"),
-        (job(recovery={"rules": [{"action": "fail"}]}), "spec.recovery.rules[0]: it has no condition"),
+        (job(recovery={"rules": [{"action": "fail"}]}), "spec.recovery.rules[0]: it does not say when; give one of"),
         (job(recovery={"rules": [{"action": "fail", "logPattern": "Xid"}]}),
-         "spec.recovery.rules[0].logPattern: a rule by log line is not followed yet; a rule may have exitCodes alone"),
-        (job(recovery={"rules": [{"action": "replace", "exitCodes": [3], "nodeCondition": "GpuLost"}]}),
-         "spec.recovery.rules[0].nodeCondition: a rule by a node's condition is not followed yet"),
+         "spec.recovery.rules[0].logPattern: a rule by log line is not followed yet; give one of exitCodes, "),
+        (job(recovery={"rules": [{"action": "replace", "exitCodes": [3], "nodeCondition": {"type": "GpuLost"}}]}),
+         "spec.recovery.rules[0].nodeCondition: a rule is about one thing, and this one has exitCodes too"),
+        (job(recovery={"rules": [{"action": "replace", "nodeCondition": "GpuLost"}]}),
+         "spec.recovery.rules[0].nodeCondition: GpuLost must be an object with type, and status"),
+        (job(recovery={"rules": [{"action": "replace", "nodeCondition": {"status": "True"}}]}),
+         "spec.recovery.rules[0].nodeCondition.type: it is missing"),
+        (job(recovery={"rules": [{"action": "replace", "nodeCondition": {"type": "GpuLost", "status": "yes"}}]}),
+         'spec.recovery.rules[0].nodeCondition.status: yes is none; there are "True", "False" and "Unknown"'),
+        (job(recovery={"rules": [{"action": "replace", "taint": ["gpu"]}]}),
+         "spec.recovery.rules[0].taint: ['gpu'] must be the key of a taint"),
         (job(recovery={"rules": [{"action": "reboot", "exitCodes": [3]}]}),
          "spec.recovery.rules[0].action: reboot is none; there are fail, restart, replace, replaceNode"),
         (job({"worker": worker(maxReplicas=4)}, scaling={"schedule": [{"cron": "0 8 * * *", "replicas": 8}]}),
@@ -191,12 +199,21 @@ def test_the_pods_of_another_owner_are_not_ours_to_delete_or_to_make_larger() ->
 
 
 def test_exit_codes_and_rules_reach_the_core() -> None:
-    rules = [{"exitCodes": [3, 4], "action": "replace"}, {"exitCodes": [5], "action": "fail"}]
+    rules: list[Document] = [{"exitCodes": [3, 4], "action": "replace"}, {"exitCodes": [5], "action": "fail"}]
+    rules += [{"nodeCondition": {"type": "GpuUnhealthy"}, "action": "replaceNode"}]
+    rules += [{"nodeCondition": {"type": "RdmaReady", "status": "False"}, "action": "replace"}]
+    rules += [{"taint": "maintenance", "action": "restart"}]
     asked = job(recovery={"exitCodes": {"retryable": [7], "permanent": [2]}, "rules": rules})
     assert validate(asked) == []
     spec = spec_of(asked)
     assert (spec.retryable_codes, spec.permanent_codes) == ((7,), (2,))
-    assert spec.rules == (Rule((3, 4), "replace"), Rule((5,), "fail"))
+    assert spec.rules == (
+        Rule((3, 4), "replace"),
+        Rule((5,), "fail"),
+        Rule((), "replaceNode", ("GpuUnhealthy", "True")),
+        Rule((), "replace", ("RdmaReady", "False")),
+        Rule((), "restart", taint="maintenance"),
+    )
     assert spec_of(job()).retryable_codes == (130, 134, 135, 137, 138, 139, 143)
 
 

@@ -31,6 +31,26 @@ def test_a_node_is_ready_or_says_why_not(document: Document, seen: NodeSeen) -> 
     assert nodes.seen(nodes.trimmed(document)) == seen
 
 
+def test_what_not_every_node_has_is_told_of_it() -> None:
+    document = node(status="True")
+    document["status"]["conditions"] += [
+        {"type": "GpuUnhealthy", "status": "True", "lastHeartbeatTime": "2026-11-22T03:00:00Z"},
+        {"type": "FrequentKubeletRestart", "status": "False"},
+        {"type": "DiskPressure", "status": "True"},
+    ]
+    document["spec"] = {"taints": [{"key": "maintenance", "value": "soon", "effect": "NoSchedule"}]}
+    expected = NodeSeen(
+        "node-1",
+        True,
+        conditions=(("DiskPressure", "True"), ("FrequentKubeletRestart", "False"), ("GpuUnhealthy", "True")),
+        taints=("maintenance",),
+    )
+    assert nodes.seen(document) == expected
+    assert nodes.seen(nodes.trimmed(document)) == expected
+    document["status"]["conditions"][-1]["lastHeartbeatTime"] = "2026-11-22T03:05:00Z"
+    assert nodes.seen(document) == expected, "a heartbeat is nothing new"
+
+
 def test_of_a_node_little_is_kept() -> None:
     kept = nodes.trimmed(node(status="True"))
     assert kept["metadata"] == {"name": "node-1", "resourceVersion": "7"}

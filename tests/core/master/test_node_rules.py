@@ -1,0 +1,176 @@
+"""Rules of the user's about a node's conditions and taints."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from master.core.actions import CreatePod, DeletePod
+from master.core.events import NodeSeen, SpecChanged
+from master.core.spec import Rule
+from tests.core.master.play import Play, job
+from tests.core.master.test_masters import successor
+from wire.messages import Finish
+
+UNHEALTHY = NodeSeen("b", True, conditions=(("GpuUnhealthy", "True"), ("KernelDeadlock", "False")))
+HEALTHY = NodeSeen("b", True, conditions=(("GpuUnhealthy", "False"), ("KernelDeadlock", "False")))
+TAINTED = NodeSeen("b", True, taints=("maintenance",))
+PLACES = {"worker-0": "a", "worker-1": "b", "worker-2": "c", "worker-3": "a", "worker-4": "b"}
+
+
+def by_condition(action: str, status: str = "True") -> Rule:
+    return Rule((), action, ("GpuUnhealthy", status))
+
+
+def trains(*rules: Rule, members: int = 3, least: int | None = None, **policy: object) -> Play:
+    """worker-1 is on node b."""
+    play = Play(job(members, least, rules=rules, **policy))
+    play.nodes = dict(PLACES)
+    play.until_running(members)
+    play.run(2)
+    play.actions.clear()
+    return play
+
+
+def made(play: Play) -> list[CreatePod]:
+    return [a for a in play.actions if isinstance(a, CreatePod)]
+
+
+def test_members_on_a_node_are_replaced_off_it_and_train_until_then() -> None:
+    play = trains(by_condition("replaceNode"))
+    play.tell(UNHEALTHY)
+    assert play.is_running(3), "make before break"
+    assert [(a.member, a.avoid) for a in made(play)] == [("worker-3", ("b",))]
+    play.until_next(3)
+    assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
+    play.run(1)
+    assert play.deleted() == ["worker-1"]
+    (met,) = play.announced("NodeRuleMet")
+    assert met.reason == "Node b: rule 1 of recovery.rules says replaceNode for GpuUnhealthy=True. There: worker-1."
+    assert play.state.restarts.used == 0
+    assert not play.announced("MemberFailed")
+
+
+def test_a_taint_may_be_what_a_rule_is_about() -> None:
+    play = trains(Rule((), "replace", taint="maintenance"))
+    play.tell(UNHEALTHY)
+    assert not made(play)
+    play.tell(TAINTED)
+    play.until_next(3)
+    assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
+
+
+def test_new_pods_keep_off_for_as_long_as_it_holds_and_for_a_day_with_replace_node() -> None:
+    for action, avoided in (("replace", ()), ("replaceNode", ("b",))):
+        play = trains(by_condition(action))
+        play.tell(UNHEALTHY)
+        assert play.state.avoiding == ("b",)
+        play.until_next(3)
+        play.tell(HEALTHY)
+        assert play.state.avoiding == avoided
+        (over,) = play.announced("NodeRuleOver")
+        assert over.reason == "Node b: what rule 1 of recovery.rules names holds no longer."
+
+
+def test_a_pod_that_comes_to_the_node_later_is_left_there() -> None:
+    play = trains(by_condition("replace"), members=2)
+    play.nodes = {f"worker-{number}": "b" for number in range(9)}
+    play.tell(UNHEALTHY)
+    play.until_next(2)
+    play.run(30)
+    play.tell(UNHEALTHY)
+    play.run(30)
+    assert len(made(play)) == 1
+
+
+def test_pods_that_were_made_before_the_node_was_known_are_replaced_too() -> None:
+    play = Play(job(2, 1, rules=(by_condition("replaceNode"),)))
+    play.run(0.05)
+    play.tell(replace(play._pod(play["worker-0"]), node="b"))
+    play.tell(UNHEALTHY)
+    play.tell(replace(play._pod(play["worker-1"]), node="b"))
+    play.nodes = {"worker-2": "a", "worker-3": "a"}
+    play.run(30)
+    assert sorted(play.world) == ["worker-2", "worker-3"]
+
+
+def test_a_rule_may_end_the_job_or_begin_again_in_place() -> None:
+    play = trains(by_condition("fail"))
+    play.tell(UNHEALTHY)
+    play.until(lambda: play.ended() is not None, 30)
+    assert play.state.message == "Node b: rule 1 of recovery.rules says fail for GpuUnhealthy=True."
+    play = trains(by_condition("restart"))
+    play.tell(UNHEALTHY)
+    play.until_next(3)
+    play.tell(UNHEALTHY)
+    play.run(10)
+    assert play.generation.number == 2
+    assert not made(play)
+    assert play.state.restarts.used == 0
+
+
+def test_a_node_without_members_is_nobodys_rule() -> None:
+    play = trains(by_condition("fail"))
+    play.tell(replace(UNHEALTHY, node="elsewhere"))
+    play.run(5)
+    assert play.is_running(3)
+    assert not play.announced("NodeRuleMet")
+
+
+def test_a_rule_that_is_written_later_holds_for_what_is_known_of_the_nodes() -> None:
+    play = trains()
+    play.tell(UNHEALTHY)
+    play.run(5)
+    assert not made(play)
+    play.tell(SpecChanged(replace(play.state.spec, rules=(by_condition("replace"),))))
+    play.until_next(3)
+    assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
+    play.tell(SpecChanged(replace(play.state.spec, rules=())))
+    assert play.state.avoiding == ()
+
+
+def test_a_new_master_ends_what_the_last_one_began_and_begins_it_only_once() -> None:
+    play = trains(by_condition("replaceNode"))
+    play.creates_pods = False
+    play.tell(UNHEALTHY)
+    play.run(1)
+    after = successor(play)
+    after.nodes = {"worker-3": "b", "worker-4": "b"}
+    after.tell(UNHEALTHY)
+    after.until_running(3)
+    after.until(lambda: "worker-1" in after.deleted(), 60)
+    after.until_running(3)
+    after.run(30)
+    third = successor(after)
+    third.tell(UNHEALTHY)
+    third.run(60)
+    assert not made(third)
+    assert third.is_running(3)
+
+
+def test_the_pod_of_another_controller_is_deleted_so_that_it_makes_another() -> None:
+    play = Play(replace(job(2, 1, rules=(by_condition("replace"),)), is_adopted=True))
+    play.nodes = {"train-1": "b"}
+    play.run(0.1)
+    play.appears("train-0", 0)
+    play.appears("train-1", 1)
+    play.until_running(2)
+    play.run(2)
+    play.stuck.add("train-1")
+    play.tell(UNHEALTHY)
+    (deletion,) = [a for a in play.actions if isinstance(a, DeletePod)]
+    assert (deletion.member, deletion.grace) == ("train-1", 30.0)
+    assert play.is_running(2)
+    play.run(26)
+    assert play.world == ["train-0"]
+    assert play.ended() is None
+
+
+def test_a_pod_without_a_controller_is_left_and_told_of() -> None:
+    play = trains(by_condition("replace"))
+    play.tell(replace(play._pod(play["worker-1"]), has_controller=False))
+    play.tell(UNHEALTHY)
+    play.run(30)
+    assert not play.deleted()
+    assert not play.sent(Finish)
+    (kept,) = play.announced("PodKept")
+    assert kept.reason.startswith("worker-1 is to be replaced (node b: rule 1 of recovery.rules says replace")
