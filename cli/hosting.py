@@ -99,6 +99,7 @@ def _config(request: Request, folder: Path, writer: Writer) -> NodeConfig:
 
 
 def _spec(request: Request) -> JobSpec:
+    limits = request.hang_after or {}
     spec = JobSpec(
         name=JobName(request.job),
         min_members=request.nnodes.fewest,
@@ -111,6 +112,11 @@ def _spec(request: Request) -> JobSpec:
         max_restarts_asked=request.max_restarts is not None,
         node_check=request.network_check,
         exclude_stragglers=request.exclude_straggler,
+        hang_detection=request.hang_after is not None,
+        hang_step=limits.get("step"),
+        hang_init=limits.get("init"),
+        hang_checkpoint=limits.get("checkpoint"),
+        hang_eval=limits.get("eval"),
     )
     silent_after = request.silent_after
     if silent_after is None:

@@ -11,12 +11,13 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cli import folders, inner
 from cli.armed import Armed
 from cli.errors import UserError
+from cli.patience import HangLimits
 from cli.sizes import Members
 
 MOST_RESTARTS = 1_000_000
@@ -33,6 +34,7 @@ class Wishes:
     max_relaunches: int | None = None
     spares: int = 0
     silent_after: int | None = None
+    hang_after: HangLimits | None = field(default_factory=dict)
     job: str | None = None
     log_dir: Path | None = None
     python: str | None = None
@@ -59,6 +61,8 @@ class Request:
     spares: int
     silent_after: int | None
     """Seconds; None: the default."""
+    hang_after: HangLimits | None
+    """Seconds by phase, where they are not the default; None: off."""
     log_dir: Path | None
     network_check: bool = False
     exclude_straggler: bool = False
@@ -89,6 +93,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         max_relaunches=wishes.max_relaunches,
         spares=wishes.spares,
         silent_after=wishes.silent_after,
+        hang_after=wishes.hang_after,
         log_dir=folders.here() / wishes.log_dir if wishes.log_dir else None,
         network_check=wishes.network_check,
         exclude_straggler=wishes.exclude_straggler,

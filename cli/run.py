@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cli import armed, folders, sizes
+from cli import armed, folders, patience, sizes
 from cli.request import LONGEST_SILENCE, MOST_RESTARTS, Request, Wishes, request_for
 from cli.torchrun_flags import accepted, both_spellings, not_needed
 
@@ -93,6 +93,13 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     help="Arm a fault before the start: bad-node or bad-node=slow. Its replacement is well.",
 )
 @flag(
+    "hang-after",
+    metavar="SECONDS|off",
+    callback=patience.hang_limits,
+    help="How long training may make no step before its ranks are asked why and begin again; PHASE=SECONDS,... for "
+    "step, init, checkpoint, eval. Default step=60,init=600,checkpoint=600,eval=600; what was slow before has longer.",
+)
+@flag(
     "python", metavar="PYTHON", help="The script's Python. Default: PYTHON_EXEC, an active virtual environment's, ours."
 )
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
@@ -120,6 +127,7 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         max_relaunches=flags["max_relaunches"],
         spares=flags["spares"],
         silent_after=flags["silent_after"],
+        hang_after=flags["hang_after"],
         job=flags["job"],
         log_dir=flags["log_dir"],
         python=flags["python"],

@@ -10,6 +10,7 @@ import time
 from . import page, stacks, worker
 
 PATIENCE = 3.0
+PROCESS_STATES = {"T": "stopped", "t": "stopped", "D": "uninterruptible"}
 MUTE = "it is no Python with the hooks in it, or has made no process group and no step yet"
 
 
@@ -53,4 +54,15 @@ class Collection:
 
 
 def _known(rank):
-    return {"rank": rank.rank, "local_rank": rank.local_rank, "pid": rank.pid}
+    known = {"rank": rank.rank, "local_rank": rank.local_rank, "pid": rank.pid}
+    process = _process(rank.pid)
+    return dict(known, process=process) if process else known
+
+
+def _process(pid):
+    """What keeps a process from answering whatever is asked: `stopped`, or `uninterruptible` in a system call."""
+    try:
+        with open("/proc/%d/stat" % pid) as file:
+            return PROCESS_STATES.get(file.read().rpartition(")")[2].split()[0], "")
+    except (OSError, IndexError):
+        return ""

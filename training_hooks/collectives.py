@@ -10,17 +10,32 @@ import sys
 import threading
 import time
 
+MOST_GROUPS, MOST_SIZES = 32, 16
+"""Process groups, and tensors of one collective, that an answer tells of: it is a datagram."""
+
 
 def record():
-    """The recorder's entries as dicts, oldest first; [] where this torch has none."""
+    """The recorder's entries as dicts, oldest first, and the ranks of the process groups by name, where it knows them;
+    nothing where this torch has no recorder."""
     native = sys.modules.get("torch._C._distributed_c10d")
     dump = getattr(native, "_dump_fr_trace", None)
     if dump is None:
-        return []
+        return [], {}
     found = pickle.loads(
         dump(includeCollectives=True, includeStackTraces=True, onlyActive=False)
     )  # written by torch here
-    return sorted(found.get("entries", ()), key=lambda entry: entry.get("record_id", 0))
+    entries = sorted(found.get("entries", ()), key=lambda entry: entry.get("record_id", 0))
+    return entries, _ranks_by_group(found.get("pg_config"))
+
+
+def _ranks_by_group(groups):
+    """{name: ranks}; the recorder writes them as text, `[0, 2]`."""
+    found = {}
+    for name, about in groups.items() if isinstance(groups, dict) else ():
+        ranks = [int(each) for each in str(about.get("ranks", "")).strip("[] ").split(",") if each.strip().isdigit()]
+        if ranks:
+            found[about.get("name") or name] = ranks
+    return found
 
 
 def _place(frames):
@@ -38,8 +53,8 @@ def summary(entry, now_ns):
         "seq": entry.get("collective_seq_id"),
         "op": entry.get("profiling_name", ""),
         "state": "completed" if entry.get("retired") else entry.get("state", ""),
-        "sizes": entry.get("input_sizes", []),
-        "dtypes": entry.get("input_dtypes", []),
+        "sizes": entry.get("input_sizes", [])[:MOST_SIZES],
+        "dtypes": entry.get("input_dtypes", [])[:MOST_SIZES],
         "group": group[1] or group[0],
         "frame": _place(entry.get("frames")),
         "age": round(max(0, now_ns - entry.get("time_created_ns", now_ns)) / 1e9, 6),
@@ -52,16 +67,32 @@ def last(entries):
     return (unfinished or entries[-1:] or [None])[0]
 
 
+def by_group(entries, ranks, now_ns):
+    """The one that says most of each process group, those that somebody waits in first. Sends and receives are left
+    out: they are not numbered alike on all ranks."""
+    groups = {}
+    for entry in entries:
+        if not entry.get("is_p2p"):
+            groups.setdefault((entry.get("process_group") or ("",))[0], []).append(entry)
+    chosen = [(name, last(own)) for name, own in groups.items()]
+    chosen.sort(key=lambda each: bool(each[1].get("retired")))
+    return [
+        dict(summary(entry, now_ns), id=name, **({"ranks": ranks[name]} if name in ranks else {}))
+        for name, entry in chosen[:MOST_GROUPS]
+    ]
+
+
 def answer(worker):
-    words, entries = worker.page.words, record()
-    chosen = last(entries)
+    words, (entries, ranks) = worker.page.words, record()
+    chosen, now_ns = last(entries), time.time_ns()
     return {
         "rank": int(os.environ.get("RANK", worker.local_rank)),
         "local_rank": worker.local_rank,
         "pid": os.getpid(),
         "step": words[5],
         "phase": worker.phase_name(),
-        "collective": summary(chosen, time.time_ns()) if chosen else None,
+        "collective": summary(chosen, now_ns) if chosen else None,
+        "groups": by_group(entries, ranks, now_ns),
     }
 
 

@@ -54,7 +54,7 @@ def blamed(kind: str, member: Member | None, exit: WorkerExit | None = None) -> 
         by_node = member.exit_code is None and member.pod_reason.startswith(REFUSED_BY_NODE)
         by_signal = member.exit_code in RETRYABLE_CODES and not member.out_of_memory
         return member.node if by_node or by_signal else ""
-    return member.node if kind in ("TrainerLost", "MemberSilent", "MemberExcluded") else ""
+    return member.node if kind in ("TrainerLost", "MemberSilent", "MemberExcluded", "RanksHang") else ""
 
 
 def _is_of_the_machine(exit: WorkerExit) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from master.core import orders
+from master.core import orders, standing
 from master.core.actions import Deliver
 from master.core.state import ALIVE, Collection, Member, State
 from wire.ids import OrderId
@@ -11,9 +11,9 @@ from wire.messages import Answer, Ask
 ANSWER_WITHIN = 6.0
 
 
-def ask(state: State, request: str, what: str) -> None:
-    """Asks every member of the world, or every member where there is none."""
-    collection = Collection(request, what)
+def ask(state: State, request: str, what: str, *, is_ours: bool = False) -> None:
+    """Asks every member of the world, or every member where there is none. Where we ask, the answers stay here."""
+    collection = Collection(request, what, is_ours=is_ours)
     state.collections[request] = collection
     world = state.world
     ids = list(world.places) if world is not None else sorted(state.members)
@@ -56,6 +56,10 @@ def _deliver_if_complete(state: State, collection: Collection) -> None:
         return
     del state.collections[collection.request]
     state.deadlines.cancel(("collect", collection.request))
+    if collection.is_ours:
+        state.answered.append(collection)
+        standing.stir(state)
+        return
     bodies = tuple(sorted(collection.bodies.items()))
     total = len(bodies) + len(collection.missing)
     reason = f"{len(bodies)} of {total} members gave their {collection.what}."

@@ -6,7 +6,7 @@ with all graces, lets every member go and keeps what it has achieved; the member
 
 from __future__ import annotations
 
-from master.core import generations, membership, standing, status, unchecked
+from master.core import generations, membership, standing, status, unchecked, watching
 from master.core.events import SpecChanged
 from master.core.spec import JobSpec
 from master.core.state import COMMITTING, GATHERING, RUNNING, State, counted
@@ -31,6 +31,7 @@ def edited(state: State, event: SpecChanged) -> None:
         _suspend(state)
     elif state.suspended and not event.suspended:
         _resume(state)
+    watching.edited(state)
     standing.note_staffing(state)
     standing.note_resize(state)
     status.mark(state)

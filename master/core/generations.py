@@ -7,7 +7,7 @@ very step in which the last survivor has stopped and is ready again: no timer st
 
 from __future__ import annotations
 
-from master.core import assignment, neighbours, orders, standing, status
+from master.core import assignment, neighbours, orders, standing, status, watching
 from master.core.state import COMMITTING, GATHERING, RUNNING, STOPPING, Member, Place, State, World, counted
 from wire.ids import NO_GENERATION, Generation, OrderId
 from wire.messages import Start, Stop
@@ -73,6 +73,7 @@ def start(state: State) -> None:
         standing.refresh(state, member)
         _start(state, world, member, place, allowed, saves)
     state.deadlines.set(("start", str(world.generation.number)), state.now + START_OVERDUE)
+    watching.begin(state, world)
     standing.note_resize(state)
 
 

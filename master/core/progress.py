@@ -36,11 +36,16 @@ def note_report(state: State, member: Member, report: Report) -> None:
     for rank in report.ranks:
         if rank.phase != "init":
             world.made_step = True
-            note_step(state, report.generation, rank.step, state.now - rank.step_age)
+            note_step(state, report.generation, rank.step, state.now - _possible(state, rank.step_age))
     if not report.ranks:
         note_step(state, report.generation, report.step, state.now)
-    if report.step_seconds > 0:
+    if 0 < report.step_seconds <= state.now - state.began_at:
         state.step_seconds.append(report.step_seconds)
+
+
+def _possible(state: State, age: float) -> float:
+    """The age that a rank claims, where the job is that old; else it is no age at all."""
+    return age if 0 <= age <= state.now - state.began_at else 0.0
 
 
 def made_no_step(state: State, exit: WorkerExit) -> bool:

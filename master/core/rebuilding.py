@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from master.core import generations, recovery, replacing, silence, standing, status
+from master.core import generations, recovery, replacing, silence, standing, status, watching
 from master.core.state import GATHERING, REBUILDING, RUNNING, Member, Place, State, World, counted
 from wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
 
@@ -45,13 +45,14 @@ def overdue(state: State) -> None:
 def decide(state: State) -> None:
     """Adopts the running generation, or clears the ground for a new one."""
     state.deadlines.cancel(("rebuild", ""))
-    world = _saved_world(state)
+    world, progress = _saved_world(state), cast("Mapping[str, object]", (state.saved_world or {}).get("progress") or {})
     state.saved_world = None
     running = {m.running for m in state.members.values() if m.running != NO_GENERATION}
     highest = max((m.told for m in state.members.values()), default=NO_GENERATION)
     state.number = max(state.number, highest.number)
     if world is not None and (running == {world.generation} or (not running and _was_started(state, world))):
         _adopt(state, world)
+        watching.take_over(state, world, progress)
     else:
         _clear(state, running)
     for member in [m for _id, m in sorted(state.members.items())]:

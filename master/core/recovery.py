@@ -14,7 +14,19 @@ crash loop cannot hide there, because each generation has one term: it takes ano
 
 from __future__ import annotations
 
-from master.core import bad_nodes, budgets, ending, errors, generations, progress, rules, standing, status, unchecked
+from master.core import (
+    bad_nodes,
+    budgets,
+    ending,
+    errors,
+    generations,
+    progress,
+    rules,
+    standing,
+    status,
+    unchecked,
+    watching,
+)
 from master.core.spec import FAIL
 from master.core.state import (
     COMMITTING,
@@ -53,6 +65,8 @@ def exited(state: State, member: Member, message: Exited) -> None:
         progress.note_step(state, message.generation, end.step, state.now - end.age)
     bad = [end for end in message.exits if end.code != 0]
     world = state.world
+    if len(bad) < len(message.exits) and world is not None and world.generation == message.generation:
+        watching.note_end(state)
     if bad:
         _failed(state, member, message.generation, bad)
     elif message.alive == 0 and world is not None and world.generation == message.generation:

@@ -21,6 +21,7 @@ from master.core import (
     failed_pods,
     generations,
     giving_up,
+    hangs,
     held,
     invariants,
     membership,
@@ -39,6 +40,7 @@ from master.core import (
     spares,
     standing,
     status,
+    watching,
 )
 from master.core.actions import Action, CreatePod, DeletePod, SaveStatus, Send
 from master.core.events import (
@@ -134,6 +136,7 @@ def _advance(state: State) -> None:
         ending.advance(state)
         return
     rebuilding.advance(state)
+    hangs.advance(state)
     editing.hold(state)
     if state.unstaffed:
         state.unstaffed = False
@@ -240,6 +243,11 @@ def _woke(state: State, _event: Woke) -> None:
         DEADLINES[kind](state, key)
 
 
+def _stalled(state: State, event: Stalled) -> None:
+    watching.note_stall(state, event.seconds)
+    silence.note_stall(state, event.seconds)
+
+
 def _last_word(state: State, _key: str) -> None:
     standing.stir(state)
 
@@ -263,7 +271,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     Asked: lambda state, event: collecting.ask(state, event.request, event.what),
     ActionFailed: _action_failed,
     Woke: _woke,
-    Stalled: lambda state, event: silence.note_stall(state, event.seconds),
+    Stalled: _stalled,
 }
 
 
@@ -275,6 +283,7 @@ def _exited(state: State, member: Member, message: Exited) -> None:
 
 def _reported(state: State, member: Member, message: Report) -> None:
     progress.note_report(state, member, message)
+    watching.note_report(state, member, message)
     membership.check_report(state, member, message)
 
 
@@ -338,6 +347,7 @@ DEADLINES: dict[str, Callable[[State, str], None]] = {
     "status": lambda state, _key: status.due(state),
     "collect": collecting.overdue,
     "check": lambda state, _key: checks.overdue(state),
+    "hang": hangs.look,
     "rebuild": lambda state, _key: rebuilding.overdue(state),
     "finish": lambda state, _key: ending.overdue(state),
 }

@@ -71,5 +71,12 @@ class JobSpec:
     """Members are measured before they may train (`checks`)."""
     exclude_stragglers: bool = False
     """Also those are replaced that are slower than twice the median."""
+    hang_detection: bool = True
+    hang_step: float | None = None
+    """Seconds without a step after which training hangs; None: ours (`pace.LEAST`), after which it must be seen that
+    somebody waits. What the job's own past shows to be slow has longer, whoever says the limit."""
+    hang_init: float | None = None
+    hang_checkpoint: float | None = None
+    hang_eval: float | None = None
     max_restarts_asked: bool = False
     """The user gave `max_restarts` to outrider: it wins over what an inner launcher (torchrun) asks for."""

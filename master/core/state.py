@@ -23,6 +23,7 @@ from typing import NamedTuple
 from master.core.actions import Action, Announce
 from master.core.deadlines import Deadlines
 from master.core.events import NodeSeen
+from master.core.pace import Pace, Watch
 from master.core.pairing import Answer, Finding, Groups, Round
 from master.core.spec import JobSpec
 from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
@@ -294,6 +295,8 @@ class Collection:
     orders: dict[OrderId, MemberId] = field(default_factory=dict)
     bodies: dict[MemberId, str] = field(default_factory=dict)
     missing: set[MemberId] = field(default_factory=set)
+    is_ours: bool = False
+    """Not a user asks, but we: about a hang."""
 
 
 @dataclass(slots=True)
@@ -434,6 +437,11 @@ class State:
     deferred: list[tuple[MemberId, Exited]] = field(default_factory=list)
     """What members said of ended ranks before a new master knew the world."""
     collections: dict[str, Collection] = field(default_factory=dict)
+    answered: list[Collection] = field(default_factory=list)
+    """Ours that are complete, until they are looked at."""
+    pace: Pace = field(default_factory=Pace)
+    watch: Watch | None = None
+    """Of the running generation's progress."""
     ending: dict[MemberId, bool] = field(default_factory=dict)
     stirred: bool = False
     unstaffed: bool = False

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
+from master.core import pace
 from master.core.actions import SaveStatus
 from master.core.spec import JobSpec
 from master.core.state import (
@@ -238,6 +239,7 @@ def _saved(state: State) -> dict[str, object]:
         "high_step_generation": [state.high_step_generation.term, state.high_step_generation.number],
         "step_seconds": list(state.step_seconds)[-11:],
         "version": state.version,
+        "pace": pace.saved(state.pace, offset),
         "met": {str(i): [g.term, g.number, port] for i, (g, port) in sorted(state.met.items()) if i in state.members},
         "checked": {str(m.id): m.uid for m in sorted(state.members.values(), key=_order) if _is_checked(state, m)},
         "rounds": state.rounds,
@@ -264,7 +266,9 @@ def _saved_world(state: State) -> dict[str, object] | None:
         "world_size": world.world_size,
         "made_step": world.made_step,
         "recovered": world.recovered,
-    }
+        **({} if state.watch is None or state.watch.generation != world.generation else
+           {"progress": pace.saved_watch(state.watch, state.pace, state.spec, state.now, state.unix_offset)}),
+    }  # fmt: skip
 
 
 def restore(state: State, saved: Mapping[str, Any]) -> None:
@@ -298,6 +302,7 @@ def restore(state: State, saved: Mapping[str, Any]) -> None:
         for member, (term, number, port) in saved.get("met", {}).items()
     }
     state.saved_world = saved.get("world")
+    state.pace = pace.restored(saved.get("pace", {}), offset)
     _restore_progress(state, saved)
 
 

@@ -114,7 +114,6 @@ def test_nothing_needs_a_newer_api_server_than_1_20() -> None:
 
 def test_every_field_of_the_spec_says_what_it_is() -> None:
     plain = {"apiVersion", "kind", "name", "enabled", "cron", "replicas", "exitCodes", "action"}
-    plain |= {"step", "init", "checkpoint", "eval"}
     for path, node in nodes(at(".spec"), ".spec"):
         name = re.split(r"[.\[]", path)[-1]
         if not path.endswith("]") and name not in plain:
@@ -141,6 +140,7 @@ def test_the_defaults_are_those_of_the_core() -> None:
 
 @pytest.mark.parametrize(
     "path", [".spec.nprocPerNode", ".spec.maxRestarts"]
+    + [f".spec.recovery.hang.{phase}" for phase in ("step", "init", "checkpoint", "eval")]
     + [f".spec.replicaSpecs[additionalProperties].{name}" for name in ("replicas", "minReplicas", "maxReplicas")]
 )  # fmt: skip
 def test_what_means_something_by_being_left_out_has_no_default(path: str) -> None:

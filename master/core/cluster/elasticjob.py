@@ -97,7 +97,7 @@ def spec_of(job: Document) -> JobSpec:
     for field, name in RECOVERY.items():
         if (seconds := durations.parsed(recovery.get(field))) is not None:
             asked[name] = seconds
-    asked |= _of_exit_codes(recovery)
+    asked |= _of_hangs(mapping(recovery.get("hang"))) | _of_exit_codes(recovery)
     check = mapping(spec.get("nodeCheck"))
     for field, name in NODE_CHECKS.items():
         if isinstance(check.get(field), bool):
@@ -106,6 +106,13 @@ def spec_of(job: Document) -> JobSpec:
         key_of(job), least, most, wanted,
         is_adopted=bool(spec.get("adopts")), max_restarts_asked="max_restarts" in asked, **asked,
     )  # fmt: skip
+
+
+def _of_hangs(hang: Document) -> dict[str, Any]:
+    """A limit that is left out is ours; `enabled: false` switches all of them off."""
+    given = {f"hang_{phase}": durations.parsed(hang.get(phase)) for phase in HANG}
+    asked: dict[str, Any] = {name: seconds for name, seconds in given.items() if seconds is not None}
+    return asked | ({"hang_detection": False} if hang.get("enabled") is False else {})
 
 
 def _of_exit_codes(recovery: Document) -> dict[str, Any]:
@@ -340,7 +347,10 @@ def _recovery(recovery: Document) -> Iterator[str]:
     for field in RECOVERY:
         yield from _duration(f"spec.recovery.{field}", recovery.get(field))
     for field in HANG:
-        yield from _duration(f"spec.recovery.hang.{field}", mapping(recovery.get("hang")).get(field))
+        limit = mapping(recovery.get("hang")).get(field)
+        yield from _duration(f"spec.recovery.hang.{field}", limit)
+        if durations.parsed(limit) == 0:
+            yield f"spec.recovery.hang.{field}: 0 would take every job for hung; enabled: false looks for no hangs"
     silent, replace = (durations.parsed(recovery.get(field)) for field in ("silentAfter", "replaceAfter"))
     if silent == 0:
         yield "spec.recovery.silentAfter: 0 would leave out every member at once; it must be more than 0"

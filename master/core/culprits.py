@@ -1,0 +1,246 @@
+"""Who is to blame for a hang: a pure decision over what the ranks say, with the sentence that says why.
+
+Witnesses, in their order:
+
+1. *The process.* One that is stopped (SIGSTOP, a debugger) does nothing whatever else is true.
+2. *The numbers of the collectives.* Those of one process group are numbered alike on all its ranks. Where some wait in
+   number 14, whoever is at 13 or has called none has not come; of those the ones that wait in nothing themselves are
+   the root. Where all are at 14 and call different things, the few against the many.
+3. *The stacks*, grouped by equality: the few against the many, and of two halves the one that is in no call of
+   torch.distributed. A rank that answers neither question is the odd one.
+
+Where the second and the third name other ranks, both are told and nobody is blamed. Where a rank could not say what it
+called (the GIL is held, no recorder), the stacks alone decide. A culprit is one member; several that share the blame
+are named, and nobody is replaced for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from master.core import testimony
+from master.core.testimony import ENDED, STOPPED, STUCK, Call, Told
+from wire.ids import MemberId
+
+NAMED = 8
+"""Ranks that a sentence names one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the ranks' words come to."""
+
+    sentence: str
+    """Without a full stop: it stands within another."""
+    member: MemberId | None = None
+    """The culprit, if it is one member's alone."""
+    is_certain: bool = False
+    """A process is stopped, a collective or a rendezvous is waited in: it hangs, whatever it was doing."""
+    is_odd: bool = False
+    """By the stacks alone: one stands elsewhere, and the others wait."""
+    moves: bool = False
+    """Collectives have begun lately: something goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """A collective that some wait in, and who has not come."""
+
+    call: Call
+    waiting: frozenset[int]
+    late: frozenset[int]
+    unknown: frozenset[int]
+    """They could not say."""
+
+
+def find(told: list[Told], patience: float, nodes: Mapping[MemberId, str]) -> Finding:
+    """`patience`: seconds after which a collective that is not over is waited in."""
+    by_rank = {each.rank: each for each in told}
+    stopped = [each for each in told if each.process == STOPPED]
+    if stopped:
+        verb = "is" if len(stopped) == 1 else "are"
+        return _blame(stopped, f"{_who(stopped, nodes)} {verb} stopped (SIGSTOP, or a debugger)", certain=True)
+    waits = [wait for wait in _waits(told, patience) if wait.late or wait.unknown]
+    wait = max(waits, key=lambda each: (bool(each.late), len(each.waiting), each.call.group), default=None)
+    odd = _odd(told)
+    if wait is not None:
+        return _of_waiting(by_rank, wait, _roots(waits, by_rank, patience), odd, nodes)
+    unlike = _unlike(told, patience)
+    if unlike is not None:
+        return _of_unlike(by_rank, unlike, nodes)
+    pending = [call for each in told for call in _pending(each, patience)]
+    if pending:
+        return Finding(f"every rank has come to {_call(pending[0])}, and it does not end", is_certain=True)
+    return _of_stacks(told, odd, patience, nodes)
+
+
+# -- collectives --------------------------------------------------------------------------------------------------
+def _pending(each: Told, patience: float) -> list[Call]:
+    return [call for call in each.calls if not call.is_over and call.age >= patience]
+
+
+def _waits(told: list[Told], patience: float) -> list[_Wait]:
+    """One a process group in which somebody waits."""
+    groups = sorted({call.group for each in told for call in _pending(each, patience)})
+    return [_wait(told, group, patience) for group in groups]
+
+
+def _wait(told: list[Told], group: str, patience: float) -> _Wait:
+    pending = {each.rank: call for each in told for call in _pending(each, patience) if call.group == group}
+    number = max(call.seq for call in pending.values())
+    call = next(call for _rank, call in sorted(pending.items()) if call.seq == number)
+    waiting = frozenset(rank for rank, each in pending.items() if each.seq == number)
+    late, unknown = set(), set()
+    for each in told:
+        own = next((c for c in each.calls if c.group == group), None)
+        belongs = own is not None or call.is_of_all or each.rank in call.members
+        if not belongs or each.rank in waiting:
+            continue
+        if each.has_recorder or each.process == ENDED:
+            if own is None or own.seq < number:
+                late.add(each.rank)
+        else:
+            unknown.add(each.rank)
+    return _Wait(call, waiting, frozenset(late), frozenset(unknown))
+
+
+def _roots(waits: list[_Wait], by_rank: Mapping[int, Told], patience: float) -> frozenset[int]:
+    """Of all that have not come somewhere those that wait nowhere themselves."""
+    late = frozenset(rank for wait in waits for rank in wait.late)
+    return frozenset(rank for rank in late if not _pending(by_rank[rank], patience)) or late
+
+
+def _of_waiting(
+    by_rank: Mapping[int, Told], wait: _Wait, late: frozenset[int], odd: frozenset[int], nodes: Mapping[MemberId, str]
+) -> Finding:
+    others = len(wait.waiting)
+    where = f"{_call(wait.call)}, in which {others} {'waits' if others == 1 else 'wait'}"
+    if late and odd and not late & odd and not _have_ended(by_rank, late):
+        first, second = _ranks(by_rank, late), _ranks(by_rank, odd)
+        text = (
+            f"{_who(first, nodes)} {_has(first)} not come to {where}, but by the stacks {_who(second, nodes)} "
+            f"{'is' if len(second) == 1 else 'are'} the odd one; the two witnesses disagree, so nobody is blamed"
+        )
+        return Finding(text, is_certain=True)
+    if late:
+        ranks = _ranks(by_rank, late & odd or late)
+        text = f"{_who(ranks, nodes)} {_has(ranks)} not come to {where}{_what_instead(ranks)}"
+        return _blame(ranks, text, certain=True)
+    ranks = _ranks(by_rank, wait.unknown & odd or wait.unknown)
+    text = f"{_who(ranks, nodes)} cannot say where {'it is' if len(ranks) == 1 else 'they are'}, while {others} "
+    text += f"{'waits' if others == 1 else 'wait'} in {_call(wait.call)}{_what_instead(ranks)}"
+    found = _blame(ranks, text, certain=True)
+    return found if not odd or wait.unknown & odd else Finding(text, is_certain=True)
+
+
+def _have_ended(by_rank: Mapping[int, Told], ranks: frozenset[int]) -> bool:
+    """They have no stack to be judged by."""
+    return all(by_rank[rank].process == ENDED for rank in ranks)
+
+
+def _unlike(told: list[Told], patience: float) -> dict[tuple[str, str], list[Told]] | None:
+    """Ranks that wait in the same number of one group, and call different things: by what they call."""
+    for group in sorted({call.group for each in told for call in _pending(each, patience)}):
+        kinds: dict[tuple[str, str], list[Told]] = {}
+        for each in told:
+            for call in _pending(each, patience):
+                if call.group == group:
+                    kinds.setdefault((call.op, call.shape), []).append(each)
+        if len(kinds) > 1:
+            return kinds
+    return None
+
+
+def _of_unlike(
+    by_rank: Mapping[int, Told], kinds: dict[tuple[str, str], list[Told]], nodes: Mapping[MemberId, str]
+) -> Finding:
+    sizes = sorted(kinds.values(), key=len)
+    many, few = sizes[-1], [each for ranks in sizes[:-1] for each in ranks]
+    text = "; ".join(f"{_who(ranks, nodes)} in {_call(_call_of(ranks[0], kind))}" for kind, ranks in kinds.items())
+    sentence = f"the ranks wait in collectives that do not fit together: {text}"
+    if len(many) > len(few):
+        return _blame(few, sentence, certain=True)
+    return Finding(sentence, is_certain=True)
+
+
+def _call_of(each: Told, kind: tuple[str, str]) -> Call:
+    return next(call for call in each.calls if (call.op, call.shape) == kind and not call.is_over)
+
+
+# -- stacks -------------------------------------------------------------------------------------------------------
+def _odd(told: list[Told]) -> frozenset[int]:
+    """Ranks that stand elsewhere than most; none where nobody, or no most, can be told."""
+    living = [each for each in told if each.process != ENDED]
+    counts = Counter(each.stack for each in living)
+    if len(counts) < 2 or not any(counts.keys()):
+        return frozenset()
+    most, count = max(counts.items(), key=lambda found: (found[1], found[0]))
+    if 2 * count > len(living) and most:
+        return frozenset(each.rank for each in living if each.stack != most)
+    waiting = [each for each in living if testimony.waits_for_others(each.stack)]
+    if waiting and len(waiting) < len(living):
+        return frozenset(each.rank for each in living if each not in waiting)
+    return frozenset()
+
+
+def _of_stacks(told: list[Told], odd: frozenset[int], patience: float, nodes: Mapping[MemberId, str]) -> Finding:
+    by_rank = {each.rank: each for each in told}
+    moves = any(call.age < patience for each in told for call in each.calls)
+    if not any(each.stack or each.has_recorder for each in told):
+        return Finding("no rank says where it is")
+    if not odd or (moves and not any(by_rank[rank].is_mute for rank in odd)):
+        return Finding("no rank waits for another, and all stand at the same place" if not odd and not moves else
+                       "no rank waits for another", moves=moves)  # fmt: skip
+    ranks = _ranks(by_rank, odd)
+    others = [each for each in told if each.rank not in odd and each.stack]
+    waited = [each for each in others if testimony.waits_for_others(each.stack)]
+    at = testimony.place(others[0].stack) if others else ""
+    text = f"{_who(ranks, nodes)} {'stands' if len(ranks) == 1 else 'stand'} elsewhere than the {len(others)} others"
+    text += f" ({'which wait ' if waited else ''}at {at})" if at else ""
+    meets = bool(others) and testimony.is_meeting(others[0].stack)
+    found = _blame(ranks, text + _what_instead(ranks), certain=meets or any(each.is_mute for each in ranks))
+    return Finding(found.sentence, found.member, found.is_certain, is_odd=bool(waited))
+
+
+# -- words --------------------------------------------------------------------------------------------------------
+def _blame(ranks: list[Told], sentence: str, *, certain: bool) -> Finding:
+    members = {each.member for each in ranks}
+    return Finding(sentence, members.pop() if len(members) == 1 else None, certain)
+
+
+def _ranks(by_rank: Mapping[int, Told], ranks: frozenset[int]) -> list[Told]:
+    return [by_rank[rank] for rank in sorted(ranks)]
+
+
+def _has(ranks: list[Told]) -> str:
+    return "has" if len(ranks) == 1 else "have"
+
+
+def _who(ranks: list[Told], nodes: Mapping[MemberId, str]) -> str:
+    """`rank 2 on worker-2 (node n1)`, `ranks 2, 3 on worker-2, worker-3`."""
+    members = list(dict.fromkeys(each.member for each in ranks))
+    numbers = ", ".join(str(each.rank) for each in ranks[:NAMED]) + (" and others" if len(ranks) > NAMED else "")
+    places = ", ".join(f"{m} (node {nodes[m]})" if nodes.get(m) else str(m) for m in members[:NAMED])
+    return f"rank{'s' if len(ranks) > 1 else ''} {numbers} on {places}"
+
+
+def _call(call: Call) -> str:
+    name = f" of group {call.name}" if not call.is_of_all else ""
+    return f"{call.op} number {call.seq}{name}" + (f" ({call.frame})" if call.frame else "")
+
+
+def _what_instead(ranks: list[Told]) -> str:
+    """Of a rank alone: what it does instead of what it ought to."""
+    if len(ranks) != 1:
+        return ""
+    each = ranks[0]
+    if each.process == ENDED:
+        return "; it has ended with code 0"
+    if each.process == STUCK:
+        return "; its process sits in a system call that nothing interrupts"
+    if each.is_mute:
+        return "; it answers no question"
+    at = testimony.place(each.stack)
+    return f"; it is at {at}" if at else ""

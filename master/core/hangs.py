@@ -1,0 +1,156 @@
+"""A generation in which no rank makes progress: suspicion, the ranks' own words, the remedy.
+
+When `pace` says that a generation has shown no progress for too long, every rank is asked for its collectives and its
+stack (`collecting`), and `culprits` makes a finding of the answers. Then the world is stopped and begins again in
+place, which costs a restart; a member that was to blame for a hang before is replaced.
+
+What does not count: silence (who is not heard is `silence`'s business, and the clock stands still while nobody is), our
+own pauses, generations that do not run, and words of ranks that make no sense. And where the 60 s for a training step
+are our own idea, the ranks' words must bear it out: where no rank waits for another and none is stopped, or collectives
+go on, they may be evaluating without telling, and have the time of an evaluation. A limit that the user has given
+counts as it is.
+
+Where no rank of the job has ever shown a step, its silence says nothing. That is told once, and only what hangs for
+certain ends such a world: a stopped process, a collective or a rendezvous that is waited in for as long as an init may
+take.
+"""
+
+from __future__ import annotations
+
+from master.core import collecting, culprits, giving_up, pace, pods, recovery, status, testimony, watching
+from master.core.culprits import Finding
+from master.core.pace import EVAL, INIT, STEP, Suspicion, Watch
+from master.core.state import RUNNING, Collection, State, World, counted, seconds
+
+KIND = "RanksHang"
+COLLECTIVES, STACKS = "collectives", "stacks"
+FRESH = 3.0
+"""Seconds within which somebody must have reported, or nobody is judged."""
+LOOK_AGAIN = 1.0
+HUNG = 124
+"""What a container ends with whose member is replaced for it: as `timeout` does."""
+
+
+# -- suspicion ----------------------------------------------------------------------------------------------------
+def _watched(state: State) -> tuple[Watch, World] | None:
+    watch, world = state.watch, state.world
+    if watch is None or world is None or state.stage != RUNNING or world.generation != watch.generation:
+        return None
+    return (watch, world) if state.spec.hang_detection else None
+
+
+def look(state: State, number: str) -> None:
+    """The moment at which it could hang, as far as was known when it was set."""
+    found = _watched(state)
+    if found is None or str(found[0].generation.number) != number or found[0].suspicion is not None:
+        return
+    watch, world = found
+    if state.now < pace.due(watch, state.pace, state.spec, state.now) - 1e-6:
+        watching.look_in(state, watch)
+    elif state.now - watch.heard_at > max(FRESH, state.spec.silent_after):
+        watching.look_in(state, watch, LOOK_AGAIN)
+    elif not watch.ranks:
+        _cannot_count(state, watch)
+    else:
+        _suspect(state, watch, world)
+
+
+def _suspect(state: State, watch: Watch, world: World) -> None:
+    watch.questions += 1
+    name = f"hang {watch.generation} {watch.questions}"
+    is_told = watching.is_counted(state) or _own_limit(state, watch) is not None
+    watch.suspicion = Suspicion({f"{name} {what}" for what in (COLLECTIVES, STACKS)}, is_told)
+    if is_told:
+        text = f"{_quiet(state, watch)}: its {counted(world.world_size, 'rank')} are asked where they are."
+        state.announce("HangSuspected", text, warning=True)
+    for what in (COLLECTIVES, STACKS):
+        collecting.ask(state, f"{name} {what}", what, is_ours=True)
+
+
+def _own_limit(state: State, watch: Watch) -> float | None:
+    """Of the phase that counts, as the user has given it."""
+    return pace.asked(state.spec, pace.ruling(watch, state.pace, state.spec, state.now)[0])
+
+
+def _quiet(state: State, watch: Watch) -> str:
+    """`No rank of generation 1.2 has made a step for 61 s`."""
+    phase, limit = pace.ruling(watch, state.pace, state.spec, state.now)
+    since = watch.began if not watch.step else watch.stepped_at
+    doing = "" if phase == STEP else f" (in its {phase}, which may take {seconds(limit)})"
+    return f"No rank of generation {watch.generation} has made a step for {seconds(state.now - since)}{doing}"
+
+
+def advance(state: State) -> None:
+    """At the end of a step: are all answers there?"""
+    complete, state.answered = state.answered, []
+    for collection in complete:
+        _answered(state, collection)
+
+
+def _answered(state: State, collection: Collection) -> None:
+    found = _watched(state)
+    suspicion = found[0].suspicion if found is not None else None
+    if found is None or suspicion is None or collection.request not in suspicion.requests:
+        return
+    suspicion.bodies[collection.what] = tuple(sorted(collection.bodies.items()))
+    if len(suspicion.bodies) == len(suspicion.requests):
+        _conclude(state, *found, suspicion)
+
+
+# -- conclusion ---------------------------------------------------------------------------------------------------
+def _conclude(state: State, watch: Watch, world: World, suspicion: Suspicion) -> None:
+    phase, limit = pace.ruling(watch, state.pace, state.spec, state.now)
+    is_counted, own = watching.is_counted(state), _own_limit(state, watch)
+    told = testimony.read(world.places.values(), world.done, suspicion.bodies[COLLECTIVES], suspicion.bodies[STACKS])
+    nodes = {member.id: member.node for member in state.members.values()}
+    finding = culprits.find(told, limit / 2 if is_counted or own is not None else limit, nodes)
+    if not is_counted and own is None and not finding.is_certain:
+        _cannot_count(state, watch)
+    elif phase == STEP and own is None and not (finding.is_certain or finding.is_odd):
+        watch.lenient = True
+        more = pace.limit(state.pace, state.spec, EVAL, state.now)
+        watching.drop(state, watch, f"{_what_goes_on(finding)}, so it has the {seconds(more)} of an evaluation")
+    else:
+        watch.suspicion = None
+        _end(state, watch, finding)
+
+
+def _what_goes_on(finding: Finding) -> str:
+    return "collectives go on" if finding.moves else finding.sentence
+
+
+def _cannot_count(state: State, watch: Watch) -> None:
+    """Told once a job."""
+    watch.suspicion = None
+    watching.look_in(state, watch, pace.limit(state.pace, state.spec, INIT, state.now))
+    if state.pace.told_uncounted:
+        return
+    state.pace.told_uncounted = True
+    text = (
+        f"No rank of this job has shown a step in {seconds(state.now - watch.began)}: steps are counted by torch's "
+        f"optimizers and DataLoaders. Whether it hangs cannot be told from that, so only a stopped process, or a "
+        f"collective or rendezvous that is waited in for long, ends a generation."
+    )
+    state.announce("HangsNotSeen", text, warning=True)
+    status.mark(state)
+
+
+def _end(state: State, watch: Watch, finding: Finding) -> None:
+    reason = f"{_quiet(state, watch)}: {finding.sentence}"
+    member = state.members.get(finding.member) if finding.member is not None else None
+    is_repeat = member is not None and any(f.kind == KIND and f.member == member.id for f in state.faults)
+    if member is None or not is_repeat:
+        recovery.begin(state, KIND, f"{reason}.", member)
+        return
+    reason = f"{reason}. It was to blame for a hang before, so {member.id} is replaced."
+    recovery.begin(state, KIND, reason, member)
+    if state.spec.is_adopted:
+        giving_up.delete(state, member, f"{member.id} hangs again and again; its controller makes another.")
+    elif _may_be_replaced(state):
+        pods.fail(state, member, reason, HUNG)
+
+
+def _may_be_replaced(state: State) -> bool:
+    """Where a lost member is not replaced, it is better kept."""
+    most = state.spec.max_relaunches
+    return most is None or state.relaunches < most

@@ -1,0 +1,69 @@
+"""Keeps an eye on the running generation's progress: when to look, and what is noted meanwhile. What follows from it is
+decided in `hangs`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from master.core import pace
+from master.core.pace import Watch
+from master.core.state import Member, State, World
+from wire.messages import Report
+
+
+def begin(state: State, world: World) -> None:
+    """The world is told to start."""
+    state.watch = pace.begin(world.generation, state.now)
+    look_in(state, state.watch)
+
+
+def take_over(state: State, world: World, kept: Mapping[str, Any]) -> None:
+    """An earlier master's world runs on."""
+    state.watch = pace.taken_over(kept, world.generation, state.now, state.unix_offset)
+    look_in(state, state.watch)
+
+
+def edited(state: State) -> None:
+    """The limits may be others now."""
+    if state.watch is not None:
+        look_in(state, state.watch)
+
+
+def look_in(state: State, watch: Watch, after: float | None = None) -> None:
+    """Sets the moment at which it is looked at next; without one the first at which it could hang."""
+    at = pace.look_again(watch, state.pace, state.spec, state.now) if after is None else state.now + after
+    state.deadlines.set(("hang", str(watch.generation.number)), max(at, state.now))
+
+
+def note_report(state: State, member: Member, report: Report) -> None:
+    """O(the member's own ranks)."""
+    watch, world = state.watch, state.world
+    if watch is None or world is None or report.generation != watch.generation or member.id not in world.places:
+        return
+    if pace.note(watch, state.pace, member.id, report.ranks, state.now) and watch.suspicion is not None:
+        drop(state, watch, "its ranks go on")
+
+
+def drop(state: State, watch: Watch, why: str) -> None:
+    """It was suspected, and does not hang."""
+    suspicion, watch.suspicion = watch.suspicion, None
+    look_in(state, watch)
+    if suspicion is not None and suspicion.is_told:
+        state.announce("HangUnconfirmed", f"Generation {watch.generation} does not hang: {why}.")
+
+
+def is_counted(state: State) -> bool:
+    """Some rank of the job has shown a step, in whichever generation."""
+    return state.first_step is not None
+
+
+def note_stall(state: State, lost: float) -> None:
+    if state.watch is not None:
+        pace.note_stall(state.watch, lost, state.now)
+
+
+def note_end(state: State) -> None:
+    """A rank of the running world has ended with 0."""
+    if state.watch is not None:
+        state.watch.ending = True
