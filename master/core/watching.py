@@ -11,6 +11,9 @@ from master.core.pace import Watch
 from master.core.state import Member, State, World
 from wire.messages import Report
 
+FIRST_REPORTS = 3.0
+"""Seconds until a new master knows what its members' ranks do, and so how long they may."""
+
 
 def begin(state: State, world: World) -> None:
     """The world is told to start."""
@@ -21,7 +24,7 @@ def begin(state: State, world: World) -> None:
 def take_over(state: State, world: World, kept: Mapping[str, Any]) -> None:
     """An earlier master's world runs on."""
     state.watch = pace.taken_over(kept, world.generation, state.now, state.unix_offset)
-    look_in(state, state.watch)
+    look_in(state, state.watch, FIRST_REPORTS)
 
 
 def edited(state: State) -> None:
@@ -41,7 +44,8 @@ def note_report(state: State, member: Member, report: Report) -> None:
     watch, world = state.watch, state.world
     if watch is None or world is None or report.generation != watch.generation or member.id not in world.places:
         return
-    if pace.note(watch, state.pace, member.id, report.ranks, state.now) and watch.suspicion is not None:
+    rows = [row for row in report.ranks if 0 <= row.local_rank < world.places[member.id].nproc]
+    if pace.note(watch, state.pace, member.id, rows, state.now) and watch.suspicion is not None:
         drop(state, watch, "its ranks go on")
 
 

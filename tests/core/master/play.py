@@ -40,6 +40,7 @@ from master.core.reducer import check, next_deadline, step
 from master.core.spec import JobSpec
 from master.core.state import State
 from runtime.journal import line
+from tests.core.master.ranks import Answers, body, waits
 from wire.ids import NO_GENERATION, Generation, JobName, MemberId, PodUid, RankIndex, Role
 from wire.messages import (
     Acknowledged,
@@ -109,8 +110,16 @@ class Actor:
     failed: int | None = None
     """Its pod has failed with this code, and is still there."""
     inbox: list[FromMaster] = dataclasses.field(default_factory=list)
+    hung_at: float | None = None
+    """Its rank makes no step from then on, until it begins again."""
+    phase: str = ""
+    """What its page says, where that is not what its steps say."""
+    answers: Answers | None = None
+    """What its rank says when it is asked where it is."""
+    has_pages: bool = True
 
     def step_at(self, now: float) -> int:
+        now = now if self.hung_at is None else min(now, self.hung_at)
         return self.base + int((now - self.started_at) / STEP_SECONDS + 1e-6) if self.running != NO_GENERATION else 0
 
 
@@ -279,6 +288,12 @@ class Play:
         actor.has_trainer = True
         self.say_ready(actor)
 
+    def hang(self, culprit: str, answers: Answers, others: Answers | None = None) -> None:
+        """No rank makes a step from now on; what the culprit's says of itself, and what the others do."""
+        for actor in self.actors.values():
+            actor.hung_at = self.now
+            actor.answers = answers if actor.id == culprit else others or waits(14)
+
     def freeze(self, member: str) -> None:
         self[member].frozen = True
 
@@ -329,7 +344,8 @@ class Play:
         if actor.gone or self.state.stage == "ended":
             return
         made = actor.step_at(self.now)
-        ranks = (RankProgress(0, made, 0.0, "step" if made > actor.base else "init", STEP_SECONDS),)
+        phase = actor.phase or ("step" if made > actor.base else "init")
+        ranks = (RankProgress(0, made, 0.0, phase, STEP_SECONDS),) if actor.has_pages else ()
         running = actor.running != NO_GENERATION
         said = "running" if running else ("done" if actor.finished else "ready")
         self.say(actor, Report(actor.running, said, made, STEP_SECONDS if made else 0.0,
@@ -354,7 +370,13 @@ class Play:
             case Probe():
                 self._probe(actor, message)
             case Ask():
-                self.say(actor, Answer(message.order, "{}"))
+                rank = actor.start.first_rank if actor.start is not None else 0
+                rows = (
+                    []
+                    if actor.answers is None or actor.hung_at is None
+                    else [actor.answers.row(rank, 0, message.what, self.now - actor.hung_at)]
+                )
+                self.say(actor, Answer(message.order, body(rows)))
             case Check() if message not in actor.checks:
                 actor.checks.append(message)
                 self.after(CHECK_SECONDS, lambda: self._checked(actor, message))
@@ -369,6 +391,7 @@ class Play:
             actor.running = actor.highest = start.generation
             actor.isolated = ""
             actor.start, actor.started_at = start, self.now
+            actor.hung_at, actor.phase, actor.answers = None, "", None
             actor.base = max((made for _path, made in start.saves), default=0)
             if start.high_step:
                 missing = start.high_step + 1 - actor.base

@@ -23,7 +23,11 @@ def stack(line: int, function: str = "load") -> str:
 """
 
 
-def call(seq: int, state: str = "scheduled", age: float = 60.0, **other: Any) -> dict[str, Any]:
+LONG = 60.0
+"""Seconds since a call of which nothing else is said."""
+
+
+def call(seq: int, state: str = "scheduled", age: float | None = None, **other: Any) -> dict[str, Any]:
     return {
         "id": "0", "seq": seq, "op": "gloo:all_reduce", "state": state, "sizes": [[4, 4]], "dtypes": ["Float"],
         "group": "default_pg", "frame": f"/data/{COLLECTIVE}", "age": age, **other,
@@ -38,12 +42,16 @@ class Answers:
     stack: str = WAITING
     process: str = ""
 
-    def row(self, rank: int, local_rank: int, what: str) -> dict[str, Any]:
+    def row(self, rank: int, local_rank: int, what: str, age: float = LONG) -> dict[str, Any]:
+        """`age`: of those calls that say none."""
         known = {"rank": rank, "local_rank": local_rank, "pid": 100 + rank, "step": 7, "phase": "step"}
         known |= {"process": self.process} if self.process else {}
         if what == "stacks":
             return known | {"stack": self.stack}
-        return known if self.calls is None else known | {"collective": (self.calls or [None])[0], "groups": self.calls}
+        if self.calls is None:
+            return known
+        calls = [each | {"age": age if each["age"] is None else each["age"]} for each in self.calls]
+        return known | {"collective": (calls or [None])[0], "groups": calls}
 
 
 def waits(seq: int = 14, **other: Any) -> Answers:
@@ -68,7 +76,7 @@ def is_stopped() -> Answers:
     return Answers(None, "", "stopped")
 
 
-def trains_on(age: float = 0.2) -> Answers:
+def trains_on(age: float = 0.1) -> Answers:
     return Answers([call(14, "completed", age)])
 
 
