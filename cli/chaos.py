@@ -105,6 +105,14 @@ def freeze_member(job: str | None, member: str | None) -> None:
     _whole_member(job, member, signal.SIGSTOP)
 
 
+@chaos.command("hang")
+@click.argument("job", required=False)
+@member_option
+def hang(job: str | None, member: str | None) -> None:
+    """Stop one worker process of a member (SIGSTOP): it lives, reports come, and no rank makes another step."""
+    _kill_one(job, member, signal.SIGSTOP, "worker process", lambda pids: (pids.get("workers") or [0])[-1])
+
+
 @chaos.command("thaw-member")
 @click.argument("job", required=False)
 @click.option("--member", metavar="ID", required=True, help="Which member, as worker-1.")

@@ -8,7 +8,7 @@ without it, comes out at once.
 
 from __future__ import annotations
 
-from master.core import ending, generations, neighbours, orders, recovery, silence, standing, status
+from master.core import ending, generations, neighbours, orders, recovery, silence, standing, status, watching
 from master.core.actions import CloseSession, Send
 from master.core.state import GONE, REBUILDING, RUNNING, STOPPING, Member, State, World
 from wire.ids import NO_GENERATION, MemberId
@@ -220,6 +220,8 @@ def started(state: State, member: Member, message: Started) -> None:
     world = _running_world(state, member)
     if world is None or message.generation != world.generation:
         return
+    if member.id not in world.started:
+        watching.note_started(state)
     world.started.add(member.id)
     if len(world.started) == len(world.places):
         state.deadlines.cancel(("start", str(world.generation.number)))

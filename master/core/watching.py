@@ -39,6 +39,12 @@ def look_in(state: State, watch: Watch, after: float | None = None) -> None:
     state.deadlines.set(("hang", str(watch.generation.number)), max(at, state.now))
 
 
+def note_started(state: State) -> None:
+    """The processes of one more member exist: those of the others could do nothing without them."""
+    if state.watch is not None:
+        state.watch.since = state.now
+
+
 def note_report(state: State, member: Member, report: Report) -> None:
     """O(the member's own ranks)."""
     watch, world = state.watch, state.world

@@ -27,6 +27,7 @@ class Faults:
             (2, self.stall_link), (3, self.reset_link), (1, self.evict), (1, self.no_room), (1, self.scale),
             (1, self.restart), (1, self.jump), (1, self.platform_fails), (1, self.cut_platform), (1, self.port_clash),
             (2, self.silent_then_deaf), (3, self.freeze_node), (1, self.hold_pod), (1, self.run_out_of_memory),
+            (3, self.hang),
         ]  # fmt: skip
         world.time.after(self.rng.uniform(0, 15), self._next)
 
@@ -63,6 +64,13 @@ class Faults:
         if pod is not None and pod.trainer is not None and workers:
             self.world.out_of_memory += 1
             pod.trainer.kill(self.rng.choice(workers), 9, out_of_memory=True)
+
+    def hang(self, _seconds: float) -> None:
+        pod = self._pod()
+        workers = [w for w in pod.trainer.workers.values() if w.alive] if pod is not None and pod.trainer else []
+        if workers:
+            self.world.hangs.begins(self.rng.choice(workers), self.rng.choice(("stopped", "skips", "gil")))
+            self._lasts(0.0)
 
     def kill_two(self, seconds: float) -> None:
         self.kill_worker(seconds)

@@ -92,6 +92,8 @@ class Master(Process):
             case do.ProbeMember(member, address):
                 reached = self.world.platform.answers(address, self.host)
                 self.world.time.after(0.4, self.post, told.MemberProbed(member, reached))
+            case do.Announce():
+                self.world.hangs.announced(self, action)
             case do.SaveStatus():
                 self.world.laws.saved(self)
                 text = json.dumps(action.status)

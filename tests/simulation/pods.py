@@ -14,6 +14,7 @@ from sidecar.core import actions as do
 from sidecar.core import events as told
 from sidecar.core import invariants, reducer
 from sidecar.core.state import State
+from tests.simulation import hangs
 from tests.simulation.network import Link
 from tests.simulation.nodes import Nodes
 from tests.simulation.processes import Process
@@ -106,8 +107,9 @@ class Sidecar(Process):
             case do.FinishTrainer(connection, exit_code):
                 if self._reach(trainer, connection, action):
                     trainer.order("finish", exit_code)
-            case do.CollectFromWorkers(_, order):
-                time.after(0.1, self.post, told.Collected(order, "{}"))
+            case do.CollectFromWorkers(_, order, what):
+                if not self.pod.trainer_paused:
+                    time.after(0.1, self.post, told.Collected(order, hangs.answer(self.pod, what)))
             case do.FindPort():
                 time.after(0.001 + 0.01 * rng.random(), self._found_port)
             case do.ReadPages(generation):

@@ -32,13 +32,16 @@ class Scenario:
     stop_hard: bool
     memory_limit: int
     """Bytes of each container; 0: none has a limit, and who runs out of memory begins again in place."""
+    evaluates_every: int
+    """Each so many saves are an evaluation instead; 0: none is."""
 
     @property
     def recovery_seconds(self) -> float:
         """A start that is overdue, a stop with all its graces, a pod from nothing, and the patience of growth; seen at
-        most: 134 s and the patience of growth. A script that ends has its work to do."""
+        most: 134 s and the patience of growth. A hang has its limit. A script that ends has its work to do."""
         work = self.total_steps * (self.step_seconds + self.save_seconds[1] / self.save_every)
-        return 150.0 + self.spec.grow_patience + work
+        limits = (self.spec.hang_step or 60.0, self.spec.hang_init, self.spec.hang_checkpoint, self.spec.hang_eval)
+        return 150.0 + max(limit or 0.0 for limit in limits) + self.spec.grow_patience + work
 
     @staticmethod
     def of(seed: int) -> Scenario:
@@ -46,6 +49,8 @@ class Scenario:
         of_memory = random.Random(f"memory {seed}")
         is_owned = random.Random(f"owner {seed}").random() < OWNED
         memory = of_memory.choice((0, 700 << 20))
+        of_hangs = random.Random(f"hangs {seed}")
+        is_slow = of_hangs.random() < 0.15
         size = rng.choice(SIZES)
         kind = rng.random()
         spec = JobSpec(
@@ -64,6 +69,10 @@ class Scenario:
             start_patience=20.0,
             keep_failed_pods=of_memory.choice((None, 0, 1, 3)),
             max_memory=of_memory.choice((None, 2000 << 20)),
+            hang_step=10.0 if is_slow else of_hangs.choice((None, 10.0, 20.0)),
+            hang_init=45.0,
+            hang_checkpoint=60.0,
+            hang_eval=60.0,
         )
         if is_owned:  # who runs out of memory begins again in place, and no pod is made by the master
             spec = replace(spec, is_adopted=True, spares=0, max_relaunches=None, keep_failed_pods=None)
@@ -73,7 +82,7 @@ class Scenario:
             chaos_seconds=rng.uniform(30, 90),
             step_seconds=rng.choice((0.1, 0.3, 0.5)),
             save_every=rng.choice((5, 10, 20)),
-            save_seconds=rng.choice(((0.05, 0.3), (1.0, 6.0))),
+            save_seconds=_save_seconds(rng, is_slow),
             init_seconds=rng.choice(((0.02, 0.1), (0.5, 3.0))),
             pod_seconds=rng.choice(((0.05, 0.5), (2.0, 10.0))),
             handles_sigterm=rng.random() < 0.2,
@@ -84,4 +93,11 @@ class Scenario:
             stop_at=rng.uniform(1, 60) if rng.random() < 0.08 else None,
             stop_hard=rng.random() < 0.3,
             memory_limit=memory,
+            evaluates_every=of_hangs.choice((0, 2, 5)),
         )
+
+
+def _save_seconds(rng: random.Random, is_slow: bool) -> tuple[float, float]:
+    """Slow: longer than a step may take before it hangs."""
+    usual = rng.choice(((0.05, 0.3), (1.0, 6.0)))
+    return (15.0, 25.0) if is_slow else usual

@@ -28,6 +28,8 @@ class Worker:
     run: Run
     alive: bool = True
     stopping: bool = False
+    hangs: str = ""
+    """How, if it does (`hangs.WAYS`)."""
 
     @property
     def rank(self) -> int:
@@ -43,9 +45,14 @@ class Run:
         self.base = self.steps = 0.0
         self.since: float | None = None
         self.last_step_at = world.time.now
+        self.moved_at = world.time.now
+        """Of the last step, or the last change of phase."""
         self.saving_until = 0.0
+        self.busy_with = "checkpoint"
+        """What it does until then: it may be an evaluation."""
         self._token = 0
         self.finished = False
+        self.saves = 0
 
     def join(self, pod: Pod, worker: Worker) -> None:
         if worker.alive:
@@ -64,7 +71,7 @@ class Run:
             return False
         pods = {}
         for pod, worker in self.joined.values():
-            if not worker.alive or worker.stopping or pod.trainer_paused:
+            if not worker.alive or worker.stopping or worker.hangs or pod.trainer_paused:
                 return False
             pods[pod.member] = pod
         names = list(pods)
@@ -77,7 +84,7 @@ class Run:
         if self.since is not None:
             if now > self.since:
                 self.steps += (now - self.since) / self.world.scenario.step_seconds
-                self.last_step_at = now
+                self.last_step_at = self.moved_at = now
             self.since = None
         self._token += 1
         if self.saving_until > now or not self.can_step():
@@ -99,14 +106,30 @@ class Run:
 
     def _save(self, token: int) -> None:
         if token == self._token:
-            seconds = self.world.rng.uniform(*self.world.scenario.save_seconds)
+            scenario = self.world.scenario
+            self.saves += 1
+            is_evaluation = bool(scenario.evaluates_every) and self.saves % scenario.evaluates_every == 0
+            self.busy_with = "eval" if is_evaluation else "checkpoint"
+            seconds = self.world.rng.uniform(*scenario.save_seconds)
             self.saving_until = self.world.time.now + seconds
             step = self.step()
             self.settle()
+            self.moved_at = self.world.time.now
             self.world.time.after(seconds, self._saved, step)
+
+    def phase(self) -> str:
+        if self.saving_until > self.world.time.now:
+            return self.busy_with
+        return "step" if self.step() > self.base else "init"
 
     def _saved(self, step: int) -> None:
         first = self.joined.get(0)
+        if first is not None and first[1].alive and first[1].hangs:  # it never comes out of it
+            self.saving_until = float("inf")
+            return
+        self.moved_at = self.world.time.now
+        if self.busy_with == "eval":
+            first = None
         if first is not None and first[1].alive and not first[0].trainer_paused:
             self.world.checkpoint = max(self.world.checkpoint, step)
             pod = first[0]
@@ -219,7 +242,7 @@ class Trainer:
         world.time.after(0.02, self.tell, told.WorkersStarted(order.generation, pids))
 
     def _initialised(self, worker: Worker) -> None:
-        if not worker.alive or worker.stopping:
+        if not worker.alive or worker.stopping or worker.hangs:
             return
         if self.world.scenario.import_error:
             self.fail(worker, 1, "ImportError", "no module named nowhere", in_import=True)
@@ -323,9 +346,7 @@ class Trainer:
                 joined = worker.rank in run.joined
                 stepping = run.since is not None
                 age = 0.0 if stepping else now - (run.last_step_at if joined and run.steps > run.base else worker.born)
-                phase = (
-                    "checkpoint" if run.saving_until > now else "step" if joined and run.step() > run.base else "init"
-                )
+                phase = run.phase() if joined else "init"
                 step = run.step() if joined else 0
                 found.append(
                     RankProgress(worker.local_rank, step, max(0.0, age), phase, self.world.scenario.step_seconds)

@@ -10,6 +10,7 @@ from typing import Any
 from master.core.events import StopAsked
 from runtime.journal import line
 from tests.simulation.faults import Faults
+from tests.simulation.hangs import Hangs
 from tests.simulation.isolation import Isolation
 from tests.simulation.laws import Laws
 from tests.simulation.masters import Masters
@@ -42,6 +43,7 @@ class World:
         self.masters = Masters(self)
         self.laws = Laws(self)
         self.isolation = Isolation(self)
+        self.hangs = Hangs(self)
         self.runs: dict[tuple[str, int], Run] = {}
         self.troubles: list[tuple[str, float, str | None]] = []
         self.checkpoint = 0

@@ -1,0 +1,113 @@
+"""Real hangs of a real job: one rank is stopped, one leaves a collective out, one is busy in C and holds the GIL."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.local.training import Training, kill, members, pids, until
+
+pytestmark = pytest.mark.slow
+SIZE = 3
+LIMIT = "8"
+SKIP = "dist.all_reduce = lambda *_, real=dist.all_reduce: setattr(dist, 'all_reduce', real)"
+"""The next all_reduce of the script is left out by this rank."""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
+    home = Path(tempfile.mkdtemp(prefix="or-"))
+    training = Training(
+        tmp_path_factory.mktemp("three"), home, "--nnodes", str(SIZE), "--max-restarts", "100", "--silent-after", "10",
+        "--hang-after", LIMIT,
+    )  # fmt: skip
+    try:
+        yield training
+    finally:
+        training.close()
+        shutil.rmtree(home)
+
+
+def begins_again(job: Training, restart: int, mark: int, *words: str) -> dict[str, Any]:
+    """The event that names the hang; the job trains on from its last checkpoint."""
+    event = job.event("RanksHang", mark, *words)
+    job.training(SIZE, after=restart)
+    return event
+
+
+def test_a_rank_that_is_stopped_is_named_and_all_begin_again(job: Training) -> None:
+    restart, world = job.training(SIZE, more=30)
+    mark = job.mark()
+    kill(pids(world)[1], signal.SIGSTOP)
+    event = begins_again(job, restart, mark, "rank 1 on", "is stopped (SIGSTOP, or a debugger)")
+    assert event["member"] == members(world)[1]
+    assert "HangSuspected" in job.told(mark)
+
+
+def test_a_rank_that_leaves_a_collective_out_is_named_with_its_line(job: Training) -> None:
+    restart, world = job.training(SIZE, more=30)
+    mark = job.mark()
+    job.order(2, "[time.sleep(0.1) for _ in iter(int, 1)]")
+    event = begins_again(job, restart, mark, "rank 2 on", "has not come to gloo:all_reduce number", "in which 2 wait")
+    assert event["member"] == members(world)[2]
+    assert "train.py:" in event["reason"]
+
+
+def test_a_rank_that_is_out_of_step_with_the_collectives_is_seen(job: Training) -> None:
+    """It skips one and waits in the next, which the others take for the one that it has skipped."""
+    restart, _ = job.training(SIZE, more=30)
+    mark = job.mark()
+    job.order(2, SKIP)
+    event = begins_again(job, restart, mark)
+    print(event)
+
+
+def test_a_rank_that_is_busy_in_c_and_holds_the_gil_is_known_by_its_stack(job: Training) -> None:
+    restart, world = job.training(SIZE, more=30)
+    mark = job.mark()
+    job.order(0, "sum(range(10 ** 13))")
+    event = begins_again(job, restart, mark, "rank 0 on", "cannot say where it is, while 2 wait in gloo:all_reduce")
+    assert event["member"] == members(world)[0]
+
+
+def test_a_member_that_is_to_blame_again_is_replaced(job: Training) -> None:
+    restart, world = job.training(SIZE, more=30)
+    mark, victim = job.mark(), members(world)[1]
+    kill(pids(world)[1], signal.SIGSTOP)
+    job.event("RanksHang", mark, victim)
+    job.event("MemberFailed", mark, victim, "was to blame for a hang before")
+    _, new = job.training(SIZE, after=restart)
+    assert victim not in members(new)
+
+
+def test_a_hang_that_a_new_master_finds_is_ended_too(job: Training) -> None:
+    restart, world = job.training(SIZE, more=30)
+    mark = job.mark()
+    kill(pids(world)[1], signal.SIGSTOP)
+    kill(job.master())
+    job.event("GenerationAdopted", mark)
+    begins_again(job, restart, mark, "is stopped")
+
+
+def test_a_slow_save_is_no_hang_and_the_job_ends_well(job: Training) -> None:
+    restart, world = job.training(SIZE)
+    mark, slow, saving = job.mark(), job.folder / "slow", job.folder / "saving"
+    slow.touch()
+    until(saving.exists, job.story)
+    over = time.monotonic() + 1.5 * float(LIMIT)
+    until(lambda: time.monotonic() > over, "a save that takes longer than a step may")
+    slow.unlink()
+    saving.unlink(missing_ok=True)
+    made = len(world[0])
+    until(lambda: len(job.now()[1][0]) > made + 50, job.story)
+    again, same = job.now()
+    assert (again, pids(same)) == (restart, pids(world))
+    assert "HangSuspected" not in job.told(mark)
+    job.end_well()

@@ -1,0 +1,68 @@
+"""Hangs: ranks that make no step while all processes live, what they say of themselves, and the laws about them.
+
+A rank hangs as one of three: its process is stopped, it does not come to a collective, or it is busy in C and holds
+the GIL. The laws: a world that trains, saves or evaluates within its limits is never taken for hung; and a hang ends,
+within its limit, which is part of the time in which training has to go on once faults are over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from master.core.hangs import KIND
+from tests.core.master.ranks import Answers, body, elsewhere, holds_the_gil, is_stopped, trains_on, waits
+
+if TYPE_CHECKING:
+    from master.core.actions import Announce
+    from tests.simulation.masters import Master
+    from tests.simulation.pods import Pod
+    from tests.simulation.trainer import Run, Worker
+    from tests.simulation.world import World
+
+WAYS = {"stopped": is_stopped(), "skips": elsewhere(13), "gil": holds_the_gil()}
+TOLD_LATE = 2.5
+"""Seconds by which the master may know of progress less than there is: the pause between two reports, and their way."""
+
+
+def answer(pod: Pod, what: str) -> str:
+    """What a member's ranks say when they are asked."""
+    trainer = pod.trainer
+    workers = [] if trainer is None else [w for w in trainer.workers.values() if w.alive]
+    return body([_words(w).row(w.rank, w.local_rank, what, _quiet(w.run)) for w in workers])
+
+
+def _words(worker: Worker) -> Answers:
+    if worker.hangs:
+        return WAYS[worker.hangs]
+    return trains_on() if worker.run.since is not None else waits(14)
+
+
+def _quiet(run: Run) -> float:
+    return max(0.0, run.world.time.now - run.moved_at)
+
+
+class Hangs:
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def begins(self, worker: Worker, way: str) -> None:
+        worker.hangs = way
+        worker.run.settle()
+
+    def announced(self, master: Master, action: Announce) -> None:
+        """The world was no better than the master says; then its end costs a restart, or a failed pod."""
+        if action.kind != KIND:
+            return
+        self.world.charge(action.generation)
+        if "is replaced" in action.reason:
+            self.world.pod_failures += 1
+        if self.world.masters.term > master.term:  # it is history, and hears nothing
+            return
+        spec = self.world.scenario.spec
+        for run in [run for run in self.world.runs.values() if run.generation == action.generation]:
+            least = {"step": spec.hang_step or 60.0, "init": spec.hang_init, "checkpoint": spec.hang_checkpoint,
+                     "eval": spec.hang_eval}[run.phase()]  # fmt: skip
+            quiet = 0.0 if run.since is not None else _quiet(run)
+            if quiet < (least or 0.0) - TOLD_LATE:
+                self.world.broken(f"generation {run.generation} is taken for hung after {quiet:.1f} s without progress "
+                                  f"in its {run.phase()}: {action.reason}")  # fmt: skip
