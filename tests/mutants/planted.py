@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from master.core import assignment, generations, giving_up, memory, orders, recovery, scaling, spares, status
+from master.core import assignment, generations, giving_up, memory, orders, pace, recovery, scaling, spares, status
 from master.core import events as master_events
 from master.core import reducer as master
 from master.core.actions import DeletePod
@@ -227,6 +227,20 @@ def forget_who_says_its_place() -> list[Swap]:
     return [(spares, "Placed", lambda uid, rank_index, _own: Placed(uid, rank_index, None))]
 
 
+def look_for_no_hangs() -> list[Swap]:
+    """A rank that makes no step while it lives is waited for, for ever."""
+    return [(master.DEADLINES, "hang", _nothing)]
+
+
+def take_a_save_for_a_hang() -> list[Swap]:
+    """Whatever a rank does has the time of a step."""
+
+    def ruling(_watch: Any, known: Any, spec: Any, now: float) -> tuple[str, float]:
+        return pace.STEP, pace.limit(known, spec, pace.STEP, now)
+
+    return [(pace, "ruling", ruling)]
+
+
 MUTANTS: dict[str, Callable[[], list[Swap]]] = {
     plant.__name__: plant
     for plant in (
@@ -236,6 +250,7 @@ MUTANTS: dict[str, Callable[[], list[Swap]]] = {
         ignore_stalled, reuse_the_old_port, charge_deletions, never_regrow, lose_the_saved_number,
         train_on_when_cut_off, stop_when_the_master_is_gone, forget_what_a_place_needs,
         forget_who_says_its_place,
+        look_for_no_hangs, take_a_save_for_a_hang,
     )
 }  # fmt: skip
 QUICK = ("double_a_rank", "forget_to_reap", "reuse_the_old_port")

@@ -83,8 +83,10 @@ class Run:
         now = self.world.time.now
         if self.since is not None:
             if now > self.since:
+                before = int(self.steps)
                 self.steps += (now - self.since) / self.world.scenario.step_seconds
-                self.last_step_at = self.moved_at = now
+                self.last_step_at = now
+                self.moved_at = now if int(self.steps) > before else self.moved_at
             self.since = None
         self._token += 1
         if self.saving_until > now or not self.can_step():

@@ -13,6 +13,7 @@ import pytest
 
 from master.core.events import NodeSeen, PodSeen, ScaleAsked
 from tests.core.master.play import Play, job, running
+from tests.core.master.ranks import elsewhere
 from wire.ids import Role
 from wire.messages import Leaving
 
@@ -37,6 +38,15 @@ def crash() -> Play:
     play.run(0.5)
     play.crash("worker-1")
     play.until(lambda: bool(play.announced("Recovered")))
+    return play
+
+
+def hang() -> Play:
+    play = running(2)
+    play.hang("worker-1", elsewhere(13))
+    play.run(50)
+    _fresh(play)
+    play.until_next(2)
     return play
 
 
@@ -193,6 +203,8 @@ def success() -> Play:
 STORIES: dict[str, tuple[str, Callable[[], Play]]] = {
     "first_world": ("The first generation is started only when it is saved, in the step that learns so.", first_world),
     "crash": ("A crash stops everyone in its own step, and the next generation forms without a timer.", crash),
+    "hang": ("Where no rank makes a step all are asked, the one that others wait for is named, and all begin again.",
+             hang),
     "out_of_memory": ("A container that was too small is ended, and its place gets twice the memory.", out_of_memory),
     "effect_before_cause": ("A broken connection seen before the loss that caused it costs no restart.",
                             effect_before_cause),
