@@ -64,8 +64,11 @@ def who_is_missing(found: list[dict[str, Any]]) -> Iterator[str]:
         number = max(row["collective"]["seq"] for row in waiting)
         late = [row["rank"] for row in members if row["collective"]["seq"] < number]
         late += [row["rank"] for row in found if not row.get("collective")]
-        op = next(row["collective"]["op"] for row in waiting if row["collective"]["seq"] == number)
-        yield _sentence(op, number, group, sorted(late))
+        ops = sorted({row["collective"]["op"] for row in waiting if row["collective"]["seq"] == number})
+        if late or len(ops) == 1:
+            yield _sentence(ops[0], number, group, sorted(late))
+        else:
+            yield f"number {number} of group {group or 'default'} is not the same for all: {', '.join(ops)}"
 
 
 def _sentence(op: str, number: int, group: str, late: list[int]) -> str:

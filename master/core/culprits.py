@@ -158,7 +158,10 @@ def _of_unlike(
 ) -> Finding:
     sizes = sorted(kinds.values(), key=len)
     many, few = sizes[-1], [each for ranks in sizes[:-1] for each in ranks]
-    text = "; ".join(f"{_who(ranks, nodes)} in {_call(_call_of(ranks[0], kind))}" for kind, ranks in kinds.items())
+    text = "; ".join(
+        f"{_who(ranks, nodes)} in {_call(_call_of(ranks[0], kind))}"
+        for kind, ranks in sorted(kinds.items(), key=lambda found: (len(found[1]), found[1][0].rank))
+    )
     sentence = f"the ranks wait in collectives that do not fit together: {text}"
     if len(many) > len(few):
         return _blame(few, sentence, certain=True)

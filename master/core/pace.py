@@ -1,7 +1,7 @@
 """How long a generation may show no progress, and what the job's own past says about that.
 
 Progress is a step that a rank's page did not show before, or another phase. Only the master's own clock measures it:
-the ages and durations that a rank claims move nothing here, so that a wrong one can neither hide a hang nor make one.
+the ages and durations that a rank claims are measured against nothing, so that a wrong one cannot hide or make a hang.
 The most patient phase of any rank counts, because the others wait for that rank:
 
     step        max(60 s, 10 × the slowest recent step)
@@ -117,6 +117,8 @@ def note(watch: Watch, pace: Pace, member: MemberId, rows: Iterable[RankProgress
 def _note_rank(watch: Watch, pace: Pace, key: tuple[MemberId, int], row: RankProgress, now: float) -> bool:
     phase = row.phase if row.phase in PHASES else STEP
     step = min(max(row.step, 0), FARTHEST_STEP)
+    if phase == STEP and 0 < row.step_seconds <= now - watch.began:  # two steps, between which no report may have come
+        pace.knows_steps = True
     seen = watch.ranks.get(key)
     if seen is None:
         watch.ranks[key] = Seen(step, phase, now, now)

@@ -41,6 +41,14 @@ def test_where_all_have_come_nobody_is_blamed() -> None:
     ]
 
 
+def test_ranks_that_wait_in_different_collectives_of_one_number_do_not_meet() -> None:
+    other = rank(1, 14)
+    other["collective"]["op"] = "gloo:barrier"
+    assert list(who_is_missing([rank(0, 14), other])) == [
+        "number 14 of group default_pg is not the same for all: gloo:all_reduce, gloo:barrier"
+    ]
+
+
 def test_where_nobody_waits_there_is_nothing_to_say() -> None:
     assert list(who_is_missing([rank(0, 14, "completed"), rank(1, 13, "completed")])) == []
 

@@ -345,7 +345,8 @@ class Play:
             return
         made = actor.step_at(self.now)
         phase = actor.phase or ("step" if made > actor.base else "init")
-        ranks = (RankProgress(0, made, 0.0, phase, STEP_SECONDS),) if actor.has_pages else ()
+        known = STEP_SECONDS if made > actor.base + 1 else 0.0
+        ranks = (RankProgress(0, made, 0.0, phase, known),) if actor.has_pages else ()
         running = actor.running != NO_GENERATION
         said = "running" if running else ("done" if actor.finished else "ready")
         self.say(actor, Report(actor.running, said, made, STEP_SECONDS if made else 0.0,
