@@ -44,18 +44,24 @@ def host(request: Request) -> int:
     screen = Screen()
     began = time.monotonic()
     try:
-        code = asyncio.run(_hosted(request, screen))
+        code, is_unsaved = asyncio.run(_hosted(request, screen))
     except NodeError as impossible:
         raise UserError(str(impossible)) from impossible
     except RuntimeError as error:
         if NO_THREAD not in str(error):
             raise
         raise UserError("no thread can be started (see ulimit -u)") from error
-    _sum_up(request.job, screen, time.monotonic() - began)
+    if is_unsaved:
+        folder = folders.job_folder(request.job)
+        text = f"the job ended with code {code}, which could not be written to {folder}: its status is older than that"
+        screen.say(f"outrider: {text}", "yellow")
+    else:
+        _sum_up(request.job, screen, time.monotonic() - began)
     return code
 
 
-async def _hosted(request: Request, screen: Screen) -> int:
+async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
+    """The exit code, and whether the job's folder does not say so."""
     writer = Writer(screen)
     folder = folders.job_folder(request.job)
     try:
@@ -64,7 +70,7 @@ async def _hosted(request: Request, screen: Screen) -> int:
             follower = Follower(folder, Narrator(screen), screen)
             follower.start()
             try:
-                return await _waited(node, _Ending(Master(folder), screen))
+                return await _waited(node, _Ending(Master(folder), screen)), node.is_unsaved
             finally:
                 await asyncio.to_thread(follower.close)
     finally:

@@ -141,6 +141,17 @@ def unreadable_script(path):
     }
 
 
+def missing_module(name):
+    """Python's exit code 1 without an exception: it found no module of this name to run."""
+    return {
+        "type": "ModuleNotFoundError",
+        "message": "No module named %r" % name,
+        "frame": "",
+        "traceback": "",
+        "in_import": True,
+    }
+
+
 def remove(*paths):
     for path in paths:
         try:

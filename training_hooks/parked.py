@@ -25,6 +25,7 @@ from . import (
     output,
     ranks,
     remains,
+    trainers,
     wakeup,
     worker,
 )
@@ -256,6 +257,8 @@ class Template:
         code, number, at, error = remains.how_it_ended(self.volume, rank.local_rank, rank.pid, status)
         if error is None and code == 2 and self.called.kind == "script" and not os.path.exists(self.called.target):
             error = errors.unreadable_script(self.called.target)
+        if error is None and code == 1 and trainers.is_missing(self.called):
+            error = errors.missing_module(self.called.target)
         exit = {
             "event": "exited",
             "generation": self.generation,

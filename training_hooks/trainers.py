@@ -59,6 +59,28 @@ def source_of(called):
     return spec.origin or "" if spec else ""
 
 
+def is_missing(called):
+    """No finder knows the module that -m names. Nothing is imported."""
+    search, name = [os.getcwd(), *sys.path], ""
+    for part in called.target.split(".") if called.kind == "module" else ():
+        within = search if name else None
+        name = name + "." + part if name else part
+        spec = importlib.machinery.PathFinder.find_spec(name, search) or _found_by_others(name, within)
+        if spec is None:
+            return True
+        search = list(spec.submodule_search_locations or [])
+    return False
+
+
+def _found_by_others(name, within):
+    """An editable installation has a finder of its own."""
+    for finder in sys.meta_path:
+        spec = finder.find_spec(name, within) if hasattr(finder, "find_spec") else None
+        if spec is not None:
+            return spec
+    return None
+
+
 def library_used(path):
     """The library by which a script is known as a trainer, followed through its own modules; "" where there is none."""
     folder, queue, seen = os.path.dirname(path), [path], set()

@@ -77,6 +77,7 @@ class MasterEffects:
                 self._deliver(request, bodies, missing)
             case EndJob(exit_code, _, reason):
                 log.info("the job ends with exit code %d: %s", exit_code, reason)
+                self.platform.ended(exit_code)
                 self.stop(0)
             case _:
                 assert_never(action)

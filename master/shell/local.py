@@ -58,6 +58,11 @@ class LocalPlatform:
     async def follow_owner(self, action: FollowOwner) -> None:
         raise NotImplementedError("the members of a local job have no other owner")
 
+    def ended(self, exit_code: int) -> None:
+        """Said, too, because a full disk takes no status."""
+        with contextlib.suppress(ConnectionError):
+            self._send({"do": "ended", "code": exit_code})
+
     def _send(self, line: dict[str, object]) -> None:
         if self._connection is None:
             raise ConnectionError("the node is not reached")

@@ -46,6 +46,8 @@ MASTER_PAUSES = (0.0, 0.2, 1.0, 3.0)
 MASTER_RESTARTS, MASTER_WINDOW = 8, 60.0
 MASTER_ENDS = 5.0
 """Seconds that the master has to end when the job is over, before it is killed."""
+LAST_WORD = 1.0
+"""Seconds in which what an ended master has said arrives."""
 REAP_EVERY = 0.5
 USER_VARIABLES = ("OUTRIDER_SCRIPT", "OUTRIDER_ATOMIC_SAVE", "OUTRIDER_DEBUG", "OUTRIDER_LOG")
 SERVICE = ("-P", "-E", "-m")
@@ -98,6 +100,9 @@ class Node:
         self._master: Child | None = None
         self._master_ends: deque[float] = deque()
         self._closing = False
+        self._said_code: int | None = None
+        self.is_unsaved = False
+        """The job is over, and its folder does not say so: the disk took no more."""
         self._endpoint = ""
         self._keys: KeyPair = new_key_pair()
         self._folder = JobFolder(config.folder, config.spec.role)
@@ -231,13 +236,27 @@ class Node:
             self._master_ends.popleft()
         return len(self._master_ends) > MASTER_RESTARTS
 
-    def _conclude(self) -> None:
-        """The job's own exit code is in the status that the master left."""
-        try:
-            code = json.loads((self.config.folder / "status.json").read_bytes())["exit_code"]
-            self._result.set_result(int(code))
-        except (OSError, ValueError, KeyError, TypeError):
+    def _conclude(self, last: bool = False) -> None:
+        """The job's own exit code is in the status that the master left, and where the disk took none, in its last
+        word, which may still be on its way."""
+        if self._result.done():
+            return
+        code = self._saved_code()
+        self.is_unsaved = code is None
+        if code is None:
+            code = self._said_code
+        if code is not None:
+            self._result.set_result(code)
+        elif last:
             self._result.set_exception(NodeError(f"the master ended without a result: {self._last_words()}"))
+        else:
+            self._loop.call_later(LAST_WORD, self._conclude, True)
+
+    def _saved_code(self) -> int | None:
+        try:
+            return int(json.loads((self.config.folder / "status.json").read_bytes())["exit_code"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def _last_words(self) -> str:
         path = self.config.folder / "master.log"
@@ -358,8 +377,10 @@ class Node:
                     self._create(MemberId(member), Role(role), index)
             case {"do": "delete", "member": str(member), "uid": str(uid), "grace": int() | float() as grace}:
                 self._delete(MemberId(member), PodUid(uid), float(grace))
+            case {"do": "ended", "code": int() as code}:
+                self._said_code = code
             case _:
-                raise ValueError("there are list, create and delete")
+                raise ValueError("there are list, create, delete and ended")
 
     def _delete(self, name: MemberId, uid: PodUid, grace: float) -> None:
         member = self._members.get(name)

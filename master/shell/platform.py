@@ -24,6 +24,9 @@ class Platform(Protocol):
 
     async def follow_owner(self, action: FollowOwner) -> None: ...
 
+    def ended(self, exit_code: int) -> None:
+        """The job is over, with this exit code."""
+
 
 class Keeper(Protocol):
     """Keeps what users read and the next master needs."""

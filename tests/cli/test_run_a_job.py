@@ -159,3 +159,38 @@ def test_a_command_after_dashes_runs_once_a_member(run: object) -> None:
     code, out, err = start(run, "--nnodes", "2", "--", "sh", "-c", "echo node $NODE_RANK of $NNODES; exit 0").end()
     assert code == 0, err
     assert sorted(re.findall(r"node \d of 2", out)) == ["node 0 of 2", "node 1 of 2"]
+
+
+def test_a_module_that_is_not_there_ends_the_job_in_its_first_generation(run: object) -> None:
+    code, _, err = start(run, "--nnodes", "2", "-m", "no_such_package.train").end()
+    assert code == 1
+    assert "No module named 'no_such_package.train'; every rank fails at import the same way" in err
+    assert "generation 1.1:" in err
+    assert "generation 1.2:" not in err
+
+
+def test_a_module_that_is_there_and_ends_with_1_is_not_taken_for_a_missing_one(run: object, workplace: Path) -> None:
+    (workplace / "pack").mkdir()
+    (workplace / "pack" / "train.py").write_text("import sys; sys.exit(1)")
+    code, _, err = start(run, "--max-restarts", "0", "-m", "pack.train").end()
+    assert code == 1
+    assert "exited with code 1" in err
+    assert "No module named" not in err
+
+
+FILLING = """
+import os, time
+folder = os.path.dirname(os.path.dirname(os.environ["OUTRIDER_DIR"]))
+os.mkdir(os.path.join(folder, "status.json.new"))
+"""
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_folder_that_takes_no_status_at_the_end_does_not_change_the_jobs_exit_code(
+    run: object, workplace: Path, home: Path, code: int
+) -> None:
+    (workplace / "train.py").write_text(f"{FILLING}raise SystemExit({code})")
+    ended, _, err = start(run, "--max-restarts", "0", "--job", "full", "train.py").end()
+    assert ended == code
+    (told,) = [line for line in err.splitlines() if "could not be written" in line]
+    assert told.startswith(f"outrider: the job ended with code {code}, which could not be written to ")

@@ -89,6 +89,9 @@ class KubernetesPlatform:
     async def follow_owner(self, action: FollowOwner) -> None:
         await self.owner.follow(action)
 
+    def ended(self, exit_code: int) -> None:
+        """The ElasticJob's status says so."""
+
     async def remove(self, pod: Document) -> None:
         """With the pod's own grace."""
         await self._api.delete(f"{self._folder}/{pod['metadata']['name']}")
