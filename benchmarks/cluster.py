@@ -31,7 +31,7 @@ FOLDERS = Path("/var/tmp/outrider-bench")
 PODS = 4
 WARM_STEPS = 60
 START_LIMIT, LIMIT = 120.0, 60.0
-SETTLED = 20.0
+SETTLED = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
