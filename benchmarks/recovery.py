@@ -54,8 +54,9 @@ def print_repeat(result: Repeat, folder: Path) -> None:
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    usual = [name for name, scenario in SCENARIOS.items() if not scenario.is_long]
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
+    parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=usual)
     parser.add_argument("--peer-limit", type=float, default=60, metavar="SECONDS", help="wait this long for torchrun")
     parser.add_argument("--skip-peer", action="store_true")
     parser.add_argument("--skip-outrider", action="store_true")

@@ -10,6 +10,8 @@ import time
 from . import page, stacks, worker
 
 PATIENCE = 3.0
+LARGEST_BODY = 700_000
+"""Bytes of all stacks together: as JSON they have to fit into one line of agent.sock."""
 PROCESS_STATES = {"T": "stopped", "t": "stopped", "D": "uninterruptible"}
 MUTE = "it is no Python with the hooks in it, or has made no process group and no step yet"
 
@@ -23,9 +25,10 @@ class Collection:
         self.ranks = {rank.local_rank: rank for rank in ranks}
         self.mute = list(mute)
         self.found, self.dumps = {}, {}
+        most = min(262144, LARGEST_BODY // max(1, len(self.ranks)))
         for local_rank, rank in self.ranks.items():
             if self.what == "stacks":
-                self.dumps[local_rank] = stacks.Dump(rank.pid, worker.stack_path(volume, local_rank))
+                self.dumps[local_rank] = stacks.Dump(rank.pid, worker.stack_path(volume, local_rank), most=most)
             elif not channel.tell(str(local_rank), {"ask": self.what, "order": self.order}):
                 self.found[local_rank] = {}
 

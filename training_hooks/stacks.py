@@ -32,8 +32,8 @@ def answers(pid):
 class Dump:
     """One stack asked of one process; `poll` returns the text once it is complete, "" when none can come, else None."""
 
-    def __init__(self, pid, path, patience=2.0):
-        self.path, self.until = path, time.monotonic() + patience
+    def __init__(self, pid, path, patience=2.0, most=262144):
+        self.path, self.until, self.most = path, time.monotonic() + patience, most
         self.size = self.start = self._size()
         self.since = 0.0
         self.asked = answers(pid)
@@ -58,7 +58,8 @@ class Dump:
     def _text(self):
         try:
             with open(self.path, "rb") as file:
-                file.seek(self.start)
-                return file.read(262144).decode(errors="replace")
+                end = file.seek(0, os.SEEK_END)
+                file.seek(max(self.start, end - self.most))  # the main thread is the last
+                return file.read(self.most).decode(errors="replace")
         except OSError:
             return ""

@@ -14,18 +14,20 @@ class Scenario:
     name: str
     title: str
     fault: str
-    """crash, lose or freeze."""
+    """crash, hang (one process stopped), lose or freeze."""
     world: int = NODES
     """The size of the world that has to follow."""
     minimum: int | None = None
     spares: int = 0
     limit: float = 30.0
     """Seconds after which Outrider has failed."""
+    is_long: bool = False
+    """Measured only where it is asked for."""
 
     @property
     def wants_replacement(self) -> bool:
         """A new member is due and none waits for it."""
-        return self.fault != "crash" and self.world == NODES and not self.spares
+        return self.fault in ("lose", "freeze") and self.world == NODES and not self.spares
 
 
 SCENARIOS = {
@@ -37,6 +39,7 @@ SCENARIOS = {
         Scenario("shrink", "member lost, not replaced", "lose", world=NODES - 1, minimum=NODES - 1),
         Scenario("frozen", "member frozen, replaced from nothing", "freeze"),
         Scenario("frozen-spare", "member frozen, a spare waits", "freeze", spares=1),
+        Scenario("hang", "one process stopped (SIGSTOP)", "hang", limit=90.0, is_long=True),
         Scenario("frozen-shrink", "member frozen, not replaced", "freeze", world=NODES - 1, minimum=NODES - 1),
     )
 }

@@ -87,14 +87,14 @@ class Trial:
 
     def _victim(self, first: list[Step]) -> int:
         """Another rank's process each time. A lost node never hosts torchrun's rendezvous: that is not survived."""
-        pids = [s.pid for s in first if self.scenario.fault == "crash" or not self.job.is_first(s.pid)]
+        pids = [s.pid for s in first if self.scenario.fault in ("crash", "hang") or not self.job.is_first(s.pid)]
         return pids[self.number % len(pids)]
 
     def _hurt(self, victim: int) -> tuple[float, set[int]]:
         """Do the fault; when it was done, and to which processes."""
-        if self.scenario.fault == "crash":
+        if self.scenario.fault in ("crash", "hang"):
             moment = time.time()
-            send_all([victim], signal.SIGKILL)
+            send_all([victim], signal.SIGKILL if self.scenario.fault == "crash" else signal.SIGSTOP)
             return moment, {victim}
         hit = set(self.job.tree_of(victim))
         moment = self.job.lose(victim) if self.scenario.fault == "lose" else self.job.freeze(victim)

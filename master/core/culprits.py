@@ -39,7 +39,7 @@ class Finding:
     is_certain: bool = False
     """A process is stopped, a collective or a rendezvous is waited in: it hangs, whatever it was doing."""
     is_odd: bool = False
-    """By the stacks alone: one stands elsewhere, and the others wait."""
+    """One stands elsewhere and the others wait, or it alone answers nothing."""
     moves: bool = False
     """Collectives have begun lately: something goes on."""
 
@@ -203,8 +203,9 @@ def _of_stacks(told: list[Told], odd: frozenset[int], patience: float, nodes: Ma
     text = f"{_who(ranks, nodes)} {'stands' if len(ranks) == 1 else 'stand'} elsewhere than the {len(others)} others"
     text += f" ({'which wait ' if waited else ''}at {at})" if at else ""
     meets = bool(others) and testimony.is_meeting(others[0].stack)
-    found = _blame(ranks, text + _what_instead(ranks), certain=meets or any(each.is_mute for each in ranks))
-    return Finding(found.sentence, found.member, found.is_certain, is_odd=bool(waited))
+    found = _blame(ranks, text + _what_instead(ranks), certain=meets)
+    is_odd = bool(waited) or any(each.is_mute for each in ranks)
+    return Finding(found.sentence, found.member, found.is_certain, is_odd)
 
 
 # -- words --------------------------------------------------------------------------------------------------------

@@ -49,8 +49,6 @@ def look(state: State, number: str) -> None:
         watching.look_in(state, watch)
     elif state.now - watch.heard_at > max(FRESH, state.spec.silent_after):
         watching.look_in(state, watch, LOOK_AGAIN)
-    elif not watch.ranks:
-        _cannot_count(state, watch)
     else:
         _suspect(state, watch, world)
 

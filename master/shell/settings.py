@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,10 @@ def spec_of(document: dict[str, object]) -> JobSpec:
         raise WrongSetting(f"OUTRIDER_SPEC: {', '.join(missing)} must be given")
     made: dict[str, Any] = {name: _of_json(value) for name, value in document.items()}
     spec = JobSpec(**made)
+    for name in ("hang_step", "hang_init", "hang_checkpoint", "hang_eval"):
+        limit = getattr(spec, name)
+        if limit is not None and not 0 < limit < math.inf:
+            raise WrongSetting(f"OUTRIDER_SPEC: {name}={limit} must be a number of seconds above 0, or null")
     if not 1 <= spec.min_members <= spec.replicas <= spec.max_members:
         raise WrongSetting(
             f"OUTRIDER_SPEC: min_members={spec.min_members}, replicas={spec.replicas}, max_members={spec.max_members}: "

@@ -114,7 +114,9 @@ def claim(folder: Path, pid: int) -> list[dict[str, Any]]:
     return [{"id": "worker-0", "state": "running", "rank_index": 0, "pids": pids}]
 
 
-@pytest.mark.parametrize("what", ["kill-process", "kill-launcher", "kill-sidecar", "kill-member", "freeze-member"])
+@pytest.mark.parametrize(
+    "what", ["kill-process", "hang", "kill-launcher", "kill-sidecar", "kill-member", "freeze-member"]
+)
 def test_chaos_never_touches_a_process_without_the_jobs_marks(running_job: Any, outrider: Any, what: str) -> None:
     job = running_job()
     stranger = bystander()

@@ -22,6 +22,15 @@ SKIP = "dist.barrier = lambda *_, real=dist.barrier: setattr(dist, 'barrier', re
 """The next barrier is left out by this rank."""
 
 
+STUCK_AT_FIRST = SCRIPT.replace(
+    "def main():\n",
+    """def main():
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "1":
+        time.sleep(1e6)
+""",
+)
+
+
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
     home = Path(tempfile.mkdtemp(prefix="or-"))
@@ -92,6 +101,16 @@ def test_a_hang_that_a_new_master_finds_is_ended_too(job: Training) -> None:
     begins_again(job, restart, mark, "is stopped")
 
 
+def test_an_evaluation_that_says_so_is_no_hang(job: Training) -> None:
+    restart, world = job.training(SIZE)
+    mark = job.mark()
+    job.order(0, f"torch.nn.Linear(1, 1).eval(); time.sleep({1.5 * float(LIMIT)})")
+    job.training(SIZE, more=len(world[0]) + 60)
+    again, same = job.now()
+    assert (again, pids(same)) == (restart, pids(world))
+    assert "HangSuspected" not in job.told(mark)
+
+
 def test_a_slow_save_is_no_hang_and_the_job_ends_well(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark, slow, saving = job.mark(), job.folder / "slow", job.folder / "saving"
@@ -107,3 +126,18 @@ def test_a_slow_save_is_no_hang_and_the_job_ends_well(job: Training) -> None:
     assert (again, pids(same)) == (restart, pids(world))
     assert "HangSuspected" not in job.told(mark)
     job.end_well()
+
+
+def test_a_rank_that_never_comes_to_the_rendezvous_is_named(tmp_path: Path) -> None:
+    home = Path(tempfile.mkdtemp(prefix="or-"))
+    training = Training(
+        tmp_path, home, "--nnodes", "2", "--silent-after", "10", "--hang-after", f"init={LIMIT}", script=STUCK_AT_FIRST
+    )
+    try:
+        event = training.event("RanksHang", 0, "in its init, which may take 8.0 s", "rank 1 on worker-1", "train.py:")
+        assert event["member"] == "worker-1"
+        training.training(2)
+        training.end_well()
+    finally:
+        training.close()
+        shutil.rmtree(home)

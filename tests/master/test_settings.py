@@ -71,6 +71,14 @@ def test_rules_come_through_as_they_were_given(tmp_path: Path) -> None:
             '{"name": "a", "min_members": 2, "max_members": 4, "replicas": 3, "permanent_codes": ["2"]}',
             "permanent_codes=['2'] has the wrong type",
         ),
+        *(
+            (
+                "OUTRIDER_SPEC",
+                f'{{"name": "a", "min_members": 2, "max_members": 4, "replicas": 3, "hang_init": {limit}}}',
+                "must be a number of seconds above 0",
+            )
+            for limit in ("-1", "0", "NaN", "Infinity")
+        ),
         ("OUTRIDER_JOB_DIR", "/nonexistent", "OUTRIDER_JOB_DIR='/nonexistent'"),
         ("OUTRIDER_TOKEN_FILE", "/nonexistent", "OUTRIDER_TOKEN_FILE='/nonexistent'"),
         ("OUTRIDER_LIFELINE_FD", "one", "OUTRIDER_LIFELINE_FD='one'"),

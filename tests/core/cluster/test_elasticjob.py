@@ -76,6 +76,7 @@ def test_a_plain_job_is_right() -> None:
         (job(recovery={"silentAfter": 0}), "spec.recovery.silentAfter: 0 would leave out every member at once"),
         (job(recovery={"silentAfter": "1m", "replaceAfter": 20}), "spec.recovery.replaceAfter: it is less than"),
         (job(recovery={"hang": {"init": -1}}), "spec.recovery.hang.init: -1 is no duration"),
+        (job(recovery={"hang": {"step": "0s"}}), "spec.recovery.hang.step: 0 would take every job for hung; enabled: "),
         (job(recovery={"exitCodes": {"retryable": [1, 2], "permanent": [2]}}),
          "spec.recovery.exitCodes.permanent: 2 is in retryable as well"),
         (job(recovery={"rules": [{"action": "fail"}]}), "spec.recovery.rules[0]: it does not say when; give one of"),
@@ -260,6 +261,21 @@ def test_everything_that_a_user_may_ask_for_reaches_the_core() -> None:
         silent_after=5.0, replace_after=90.0, stop_grace=0.5, handler_grace=1.0, save_grace=120.0, grow_patience=3600.0,
         start_patience=2.5, max_restarts_asked=True, keep_failed_pods=3,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("hang", "meant"),
+    [
+        ({}, (True, None, None)),
+        ({"enabled": True}, (True, None, None)),
+        ({"enabled": False, "step": 5}, (False, 5.0, None)),
+        ({"step": "2m", "init": "1h"}, (True, 120.0, 3600.0)),
+        ("off", (True, None, None)),
+    ],
+)
+def test_limits_of_a_hang_that_are_left_out_are_the_cores(hang: Any, meant: tuple[bool, float | None, float]) -> None:
+    spec = spec_of(job(recovery={"hang": hang}))
+    assert (spec.hang_detection, spec.hang_step, spec.hang_init) == meant
 
 
 def test_the_key_of_a_job_names_its_namespace() -> None:

@@ -161,6 +161,11 @@ def test_a_rank_that_has_ended_is_missed() -> None:
     assert found.sentence.endswith("it has ended with code 0")
 
 
+def test_one_that_answers_nothing_where_nobody_waits_is_odd_and_not_certain() -> None:
+    found = asked([Answers([], stack(9)), mute(), Answers([], stack(9))])
+    assert (found.member, found.is_certain, found.is_odd) == ("worker-1", False, True)
+
+
 def test_collectives_that_began_lately_are_no_hang() -> None:
     found = asked([trains_on(0.2), trains_on(0.1), Answers([call(15, age=0.1)])])
     assert found.moves

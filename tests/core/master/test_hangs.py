@@ -12,7 +12,7 @@ from master.core.actions import Deliver, Send
 from master.core.events import Asked, SidecarSaid, SpecChanged, Stalled
 from master.core.pace import EVAL, INIT, LEAST, STEP
 from tests.core.master.play import Play, job, running
-from tests.core.master.ranks import Answers, elsewhere, holds_the_gil, is_stopped, stack, trains_on, waits
+from tests.core.master.ranks import Answers, elsewhere, holds_the_gil, is_stopped, mute, stack, trains_on, waits
 from wire.messages import Ask, Exited, RankProgress, Report, WorkerExit
 
 ANSWERS_WITHIN = 8.0
@@ -343,6 +343,23 @@ def test_one_without_any_page_too() -> None:
         actor.has_pages = False
     play.run(10_000)
     assert len(play.announced("HangsNotSeen")) == 1
+
+
+def test_a_rank_that_nothing_is_known_of_is_no_sign_of_a_hang_in_such_a_job() -> None:
+    """A program without our hooks beside others with them."""
+    play = uncounted(Answers([], stack(9, "fit")))
+    play["worker-1"].answers = mute()
+    play.run(3000)
+    assert not has_hung(play)
+
+
+def test_a_stopped_process_ends_such_a_job_even_where_there_are_no_pages() -> None:
+    play = uncounted(mute())
+    for actor in play.actors.values():
+        actor.has_pages = False
+    play["worker-1"].answers = is_stopped()
+    assert play.until(lambda: has_hung(play), 2000) <= LEAST[INIT] + ANSWERS_WITHIN + 2
+    assert play.announced(hangs.KIND)[0].member == "worker-1"
 
 
 def test_a_collective_that_is_waited_in_ends_such_a_job_all_the_same() -> None:
