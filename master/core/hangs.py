@@ -145,6 +145,7 @@ def _end(state: State, watch: Watch, finding: Finding) -> None:
     if state.spec.is_adopted:
         giving_up.delete(state, member, f"{member.id} hangs again and again; its controller makes another.")
     elif _may_be_replaced(state):
+        member.hung = True
         pods.fail(state, member, reason, HUNG)
 
 

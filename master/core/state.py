@@ -96,6 +96,8 @@ class Member:
     """Bytes that its trainer's container may use; 0: no limit is known."""
     out_of_memory: bool = False
     """Its container had too little memory, and that ended it."""
+    hung: bool = False
+    """It was to blame for hangs, and fails for that."""
     exit_code: int | None = None
     """Of its trainer's container, where its pod has ended."""
     overdue: bool = False

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from master.core import hangs
-from master.core.actions import Deliver, Send
+from master.core.actions import CreatePod, Deliver, Send
 from master.core.events import Asked, SidecarSaid, SpecChanged, Stalled
 from master.core.pace import EVAL, INIT, LEAST, STEP
 from tests.core.master.play import Play, job, running
@@ -95,6 +95,20 @@ def test_a_repeat_on_the_same_member_replaces_it() -> None:
     assert "worker-1" not in play.world
     assert "was to blame for a hang before" in play.announced("MemberFailed")[0].reason
     assert play.state.restarts.used == 1
+
+
+def test_hangs_speak_against_the_node_of_their_culprit() -> None:
+    play = Play(job(4))
+    play.nodes = {f"worker-{number}": f"n{number}" for number in range(4)}
+    play.until_running(4)
+    play.run(3)
+    for _ in range(2):
+        hang(play)
+        play.until_next(4, 200)
+        play.run(5)
+    assert "1 incidents" not in play.announced("NodeAvoided")[0].reason
+    made = [action for action in play.actions if isinstance(action, CreatePod)]
+    assert made[-1].avoid == ("n1",)
 
 
 def test_a_hang_with_another_culprit_replaces_nobody() -> None:
