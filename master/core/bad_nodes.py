@@ -4,7 +4,8 @@ What speaks against a node is a fault of a member there that was the first of it
 a pod that a signal ended or its node refused, a template or launcher that died, silence that others confirm, a hang
 that it was to blame for, a rank that a signal ended, an exception that names a device, a driver or a file system. Not
 the script's own exceptions and exit codes, not a deleted or evicted pod, not a container that ran out of its own
-memory: those go with the job wherever it runs. Faults of one node within a minute are one incident, because a machine that dies takes its members with it.
+memory: those go with the job wherever it runs. Faults of one node within a minute are one incident, because a machine
+that dies takes its members with it.
 
 A node is bad with two incidents within a day, if that is at least three times what the other nodes of the job have on
 average: a script that crashes everywhere speaks against none. It follows that of n nodes at most (n + 2) / 3 can be
