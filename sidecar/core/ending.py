@@ -82,7 +82,9 @@ def give_up(state: State, reason: str) -> list[Action]:
 
 def exit_now(state: State, reason: str) -> list[Action]:
     state.over = True
-    return [Exit(0, state.generation, reason)]
+    told = state.ending.exit_code if state.ending is not None else None
+    code = told if told and state.me is not None and state.me.ends_as_trainer else 0
+    return [Exit(code, state.generation, reason)]
 
 
 def lifeline_lost(state: State) -> list[Action]:

@@ -25,6 +25,8 @@ class Began:
     sidecar_pid: int = 0
     restarted: bool = False
     """An earlier sidecar served this member: worker processes may be running."""
+    ends_as_trainer: bool = False
+    """With the trainer's exit code instead of 0."""
 
 
 @dataclass(frozen=True, slots=True)

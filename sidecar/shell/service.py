@@ -131,6 +131,7 @@ def _began(settings: Settings, probe_port: int, restarted: bool) -> Began:
         nproc=settings.nproc,
         sidecar_pid=os.getpid(),
         restarted=restarted,
+        ends_as_trainer=settings.ends_as_trainer,
     )
 
 

@@ -31,6 +31,8 @@ class Settings:
     """A descriptor that reads end of file when the owner of the job is gone (local)."""
     grace: float
     """Seconds between SIGTERM and SIGKILL of this member."""
+    ends_as_trainer: bool
+    """With the exit code of the trainer, so that a listing of pods, which shows one container's end, shows a failure."""
     http_port: int | None
     token_file: Path
 
@@ -61,6 +63,7 @@ def read(environment: Environment) -> Settings:
         platform=environment.choice("OUTRIDER_PLATFORM", ("local", "kubernetes"), "local"),
         lifeline=environment.optional_integer("OUTRIDER_LIFELINE_FD", low=3, high=1 << 20),
         grace=environment.seconds("OUTRIDER_GRACE", 30.0),
+        ends_as_trainer=environment.choice("OUTRIDER_ENDS_AS", ("well", "trainer"), "well") == "trainer",
         http_port=environment.optional_integer("OUTRIDER_HTTP_PORT", low=1, high=65535),
         token_file=Path(environment.text("OUTRIDER_TOKEN_FILE", what="a file")),
     )

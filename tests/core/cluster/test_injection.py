@@ -195,6 +195,13 @@ def test_what_is_not_known_yet_is_read_from_the_pod() -> None:
     assert "OUTRIDER_NPROC" not in told
 
 
+def test_a_sidecar_that_nobody_starts_again_ends_with_the_trainers_code() -> None:
+    never, always = pod_of(), pod_of()
+    never["spec"]["restartPolicy"] = "Never"
+    assert values(sidecar(injected(never)))["OUTRIDER_ENDS_AS"] == "trainer"
+    assert "OUTRIDER_ENDS_AS" not in values(sidecar(injected(always)))
+
+
 def test_a_native_sidecar_starts_before_all_but_the_hooks() -> None:
     pod = pod_of(initContainers=[{"name": "fetch", "image": "fetch:1"}])
     new = injected(pod, PLACE, NATIVE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sidecar.core.actions import (
     Exit,
     FinishTrainer,
@@ -304,6 +306,14 @@ def test_a_member_that_is_refused_for_good_ends_what_runs_and_itself() -> None:
     actions = play.said(Refused("another member has this identity", retry_after=-1.0))
     assert only(actions, FinishTrainer).exit_code == 1
     assert only(play.tell(TrainerEnded(50)), Exit)
+
+
+def test_a_member_ends_well_whatever_its_trainer_was_told_unless_it_ends_as_that() -> None:
+    for as_trainer, code in ((False, 0), (True, 3)):
+        play = Play()
+        play.ready(replace(BEGAN, ends_as_trainer=as_trainer))
+        play.said(Finish(OrderId(1), 3, "left out"))
+        assert only(play.tell(TrainerEnded(50)), Exit).exit_code == code
 
 
 def test_a_trainer_that_does_not_end_after_finish_is_killed() -> None:
