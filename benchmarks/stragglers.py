@@ -1,0 +1,115 @@
+"""How well slow members are named: made-up jobs (`straggler_jobs.py`) go through what decides, and what it says is
+compared with what was done to them. Recall by the factor of slowness, and false alarms an hour of a healthy member.
+
+    python benchmarks/stragglers.py                       # 400 episodes a factor, 20,000 healthy member-hours
+    python benchmarks/stragglers.py --episodes 50 --hours 1000
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from measure.report import table, write
+from straggler_jobs import SLOW_MINUTES, Job, Slow, Window, make_job, windows
+
+FACTORS = (1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0, 3.0)
+MARKS = {1.5: 0.95, 2.0: 0.99}
+"""The least recall at a factor."""
+FALSE_ALARMS = 0.001
+"""The most an hour of a healthy member."""
+BEFORE, HOURS_A_JOB = 300.0, 4.0
+Named = Callable[[Job, Iterable[Window]], list[tuple[float, int]]]
+"""(when, member) of every time a member was named."""
+
+
+@dataclass(slots=True)
+class Count:
+    episodes: int = 0
+    named: int = 0
+    others: int = 0
+    """Healthy members named meanwhile."""
+    seconds: float = 0.0
+    """To the naming, of those named."""
+
+
+def sampling(job: Job) -> tuple[int, int]:
+    """Stride and number of steps."""
+    stride = 4
+    while 2 * stride * job.step_seconds <= 10.0:
+        stride *= 2
+    return stride, min(8, stride)
+
+
+def by_one_window(job: Job, seen: Iterable[Window]) -> list[tuple[float, int]]:
+    """What the simplest rule would say: one window of more than 1.3 times the others' median. For comparison."""
+    named: dict[int, float] = {}
+    found = []
+    for window in seen:
+        own = np.nan_to_num(np.nanmedian(np.where(window.left_out, np.nan, window.own), axis=1))
+        for member in range(job.members):
+            here = np.arange(len(own)) // job.nproc == member
+            slow = bool((own[here] > 1.3 * np.nanmedian(own[~here])).any())
+            if slow and member not in named:
+                named[member] = window.ends
+                found.append((window.ends, member))
+            elif not slow:
+                named.pop(member, None)
+    return found
+
+
+def episode(named: Named, factor: float, random: np.random.Generator, count: Count) -> None:
+    job = make_job(random)
+    member, begins = int(random.integers(job.members)), BEFORE
+    slow = Slow(member, factor, begins, begins + 60 * SLOW_MINUTES)
+    found = named(job, windows(job, slow.ends, *sampling(job), slow, random))
+    hits = [at - begins for at, who in found if who == member and at > begins]
+    count.episodes += 1
+    count.named += bool(hits)
+    count.seconds += hits[0] if hits else 0.0
+    count.others += sum(1 for _, who in found if who != member)
+
+
+def healthy(named: Named, hours: float, random: np.random.Generator) -> tuple[int, float]:
+    """False alarms, and the member-hours in which they came."""
+    alarms, done = 0, 0.0
+    while done < hours:
+        job = make_job(random)
+        seconds = 3600 * HOURS_A_JOB
+        alarms += len(named(job, windows(job, seconds, *sampling(job), None, random)))
+        done += job.members * seconds / 3600
+    return alarms, done
+
+
+def measure(named: Named, episodes: int, hours: float, seed: int) -> tuple[dict[float, Count], int, float]:
+    random = np.random.default_rng(seed)
+    counts = {factor: Count() for factor in FACTORS}
+    for factor, count in counts.items():
+        for _ in range(episodes):
+            episode(named, factor, random, count)
+    alarms, done = healthy(named, hours, random)
+    return counts, alarms, done
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=400)
+    parser.add_argument("--hours", type=float, default=20000.0, help="of healthy members")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    counts, alarms, hours = measure(by_one_window, args.episodes, args.hours, args.seed)
+    rows = [[f"{f} ×", f"{c.named / c.episodes:.1%}", f"{c.seconds / max(c.named, 1):.0f} s", str(c.others)]
+            for f, c in counts.items()]  # fmt: skip
+    print(table(["slower by", "named", "after", "others named"], rows))
+    print(f"\n{alarms} false alarms in {hours:.0f} healthy member-hours: {alarms / hours:.4f} an hour")
+    recall = {str(factor): count.named / count.episodes for factor, count in counts.items()}
+    print(f"written to {write('stragglers', {'recall': recall, 'false_alarms_an_hour': alarms / hours})}")
+    missed = [f for f, least in MARKS.items() if counts[f].named < least * counts[f].episodes]
+    return int(bool(missed) or alarms > FALSE_ALARMS * hours)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
