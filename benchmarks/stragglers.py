@@ -16,6 +16,11 @@ import numpy as np
 from measure.report import table, write
 from straggler_jobs import SLOW_MINUTES, Job, Slow, Window, make_job, windows
 
+from master.core import stragglers
+from training_hooks import own_time
+from wire.ids import MemberId
+from wire.messages import OwnTime
+
 FACTORS = (1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0, 3.0)
 MARKS = {1.5: 0.95, 2.0: 0.99}
 """The least recall at a factor."""
@@ -37,11 +42,28 @@ class Count:
 
 
 def sampling(job: Job) -> tuple[int, int]:
-    """Stride and number of steps."""
-    stride = 4
-    while 2 * stride * job.step_seconds <= 10.0:
-        stride *= 2
-    return stride, min(8, stride)
+    """Stride and number of steps, as the hooks choose them."""
+    stride: int = own_time.stride(job.step_seconds)
+    return stride, own_time.count(stride)
+
+
+def by_the_master(job: Job, seen: Iterable[Window]) -> list[tuple[float, int]]:
+    """What the master's core says, report after report."""
+    comparison, found = stragglers.Comparison(), []
+    ranks = job.members * job.nproc
+    for window in seen:
+        own = np.nan_to_num(np.nanmedian(np.where(window.left_out, np.nan, window.own), axis=1))
+        for member in range(job.members):
+            told = tuple(
+                OwnTime(local, window.first_step, window.own.shape[1], "recorder", float(own[rank]), 0.0,
+                        max(window.step_seconds, float(own[rank])))
+                for local, rank in enumerate(range(member * job.nproc, (member + 1) * job.nproc))
+                if own[rank] > 0
+            )  # fmt: skip
+            for named in stragglers.take(comparison, MemberId(str(member)), told, ranks):
+                if not named.is_over:
+                    found.append((window.ends, int(named.member)))
+    return found
 
 
 def by_one_window(job: Job, seen: Iterable[Window]) -> list[tuple[float, int]]:
@@ -100,7 +122,7 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=20000.0, help="of healthy members")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    counts, alarms, hours = measure(by_one_window, args.episodes, args.hours, args.seed)
+    counts, alarms, hours = measure(by_the_master, args.episodes, args.hours, args.seed)
     rows = [[f"{f} ×", f"{c.named / c.episodes:.1%}", f"{c.seconds / max(c.named, 1):.0f} s", str(c.others)]
             for f, c in counts.items()]  # fmt: skip
     print(table(["slower by", "named", "after", "others named"], rows))

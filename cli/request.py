@@ -103,8 +103,6 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
 
 
 def _check_node_check(wishes: Wishes, nnodes: Members) -> None:
-    if wishes.exclude_straggler and not wishes.network_check:
-        raise UserError("--exclude-straggler: stragglers are found by the node check; give --network-check too")
     for each in wishes.chaos:
         if not wishes.network_check:
             raise UserError(f"--chaos {each.fault}: only the node check meets it; give --network-check too")

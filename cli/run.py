@@ -83,7 +83,7 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     help="Measure members before they train: a matmul and an all-gather in pairs; who fails is replaced.",
 )
 @flag(
-    "exclude-straggler", is_flag=True, help="With --network-check: also replace members slower than twice the median."
+    "exclude-straggler", is_flag=True, help="Replace members that are too slow: in the node check, or while training."
 )
 @flag(
     "chaos",

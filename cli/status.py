@@ -75,6 +75,10 @@ def _show(document: dict[str, Any]) -> None:
         screen.print(Text(f"{rung}: {why}", style="dim"))
     if document.get("node_check"):
         screen.print(_node_check(document["node_check"]))
+    for row in document.get("stragglers", ()):
+        screen.print(Text(row["reason"], style="yellow"))
+    if document.get("straggler_watch"):
+        screen.print(Text(f"stragglers: {document['straggler_watch']}", style="dim"))
     if document["faults"]:
         screen.print(_faults(document["faults"]))
 

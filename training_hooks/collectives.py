@@ -1,11 +1,13 @@
 """What this process did last in its process groups, from PyTorch's Flight Recorder, which is on by default.
 
-Asked on demand only: a full record is 20 ms and a megabyte. A thread does it, because the main thread is where the hang
-is; it starts with the first process group, by when the process has threads anyway.
+Asked on demand, and for a window of steps now and then (`sampling`): a full record is 20 ms and a megabyte. A thread
+does it, because the main thread is where the hang is; it starts with the first process group, by when the process has
+threads anyway.
 """
 
 import os
 import pickle
+import select
 import sys
 import threading
 import time
@@ -14,15 +16,15 @@ MOST_GROUPS, MOST_SIZES = 32, 16
 """Process groups, and tensors of one collective, that an answer tells of: it is a datagram."""
 
 
-def record():
+def record(stacks=True):
     """The recorder's entries as dicts, oldest first, and the ranks of the process groups by name, where it knows them;
-    nothing where this torch has no recorder."""
+    nothing where this torch has no recorder. Without stacks it takes 13 ms, not 20."""
     native = sys.modules.get("torch._C._distributed_c10d")
     dump = getattr(native, "_dump_fr_trace", None)
     if dump is None:
         return [], {}
     found = pickle.loads(
-        dump(includeCollectives=True, includeStackTraces=True, onlyActive=False)
+        dump(includeCollectives=True, includeStackTraces=stacks, onlyActive=False)
     )  # written by torch here
     entries = sorted(found.get("entries", ()), key=lambda entry: entry.get("record_id", 0))
     return entries, _ranks_by_group(found.get("pg_config"))
@@ -97,28 +99,34 @@ def answer(worker):
 
 
 def _serve(worker, channel):
+    sampler, waiting = worker.sampler, select.poll()
+    waiting.register(channel, select.POLLIN)
     while True:
-        message = _wait(channel)
-        if message is None:
+        happened = waiting.poll(1000 * sampler.pause())
+        if any(event != select.POLLIN for _, event in happened):  # closed
             return
-        if message.get("ask") == "collectives":
-            try:
-                body = answer(worker)
-            except Exception as error:  # a recorder of another version: say so, never end the thread
-                body = {"local_rank": worker.local_rank, "error": "%s: %s" % (type(error).__name__, error)}
-            channel.tell("up", {"answer": message.get("order"), "local_rank": worker.local_rank, "body": body})
+        message = channel.hear() if happened else None
+        if message and message.get("ask") == "collectives":
+            _tell(worker, channel, message.get("order"))
+        try:
+            sampler.look(_without_stacks)
+        except Exception:  # this window is lost
+            pass
 
 
-def _wait(channel):
-    channel.socket.setblocking(True)
+def _without_stacks():
     try:
-        import json
+        return record(stacks=False)[0]
+    except Exception:  # a recorder of another version is none
+        return []
 
-        return json.loads(channel.socket.recv(65536).decode())
-    except ValueError:
-        return {}
-    except OSError:
-        return None
+
+def _tell(worker, channel, order):
+    try:
+        body = answer(worker)
+    except Exception as error:  # a recorder of another version: say so, never end the thread
+        body = {"local_rank": worker.local_rank, "error": "%s: %s" % (type(error).__name__, error)}
+    channel.tell("up", {"answer": order, "local_rank": worker.local_rank, "body": body})
 
 
 def listen(worker):

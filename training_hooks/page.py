@@ -19,6 +19,9 @@ INIT, STEP, CHECKPOINT, EVAL = range(4)
 PHASES = ("init", "step", "checkpoint", "eval")
 SEQUENCE, TERM, NUMBER, PID, STEPS, BASE, LAST, BEFORE, SAMPLES, PHASE, SINCE, SAVES, LONGEST, FORKED = range(1, 15)
 """Indices of the page as an array of u64. PHASE holds two u32: phase, and the source of the steps above it."""
+WINDOW = 16
+"""Where the newest window of steps (`own_time`) begins: a sequence number of its own, then eleven numbers."""
+WINDOW_NUMBERS = 11
 FROM_OPTIMIZER, FROM_BATCHES = 1, 2
 LEFTOVER = 256
 SHORTEST_PATIENCE = 2.0
@@ -55,7 +58,7 @@ class Page:
         words, now = self.words, time.monotonic_ns()
         words[SEQUENCE] |= 1
         self.map[0:8] = b"OTRP" + WORD.pack(1)
-        for index in range(TERM, FORKED + 1):
+        for index in (*range(TERM, FORKED + 1), *range(WINDOW, WINDOW + 1 + WINDOW_NUMBERS)):
             words[index] = 0
         words[TERM], words[NUMBER], words[PID] = term, number, os.getpid()
         words[SINCE] = words[FORKED] = now
@@ -72,6 +75,16 @@ class Page:
 
     def set_phase(self, phase):
         self.set((PHASE, phase | self.source << 32), (SINCE, time.monotonic_ns()))
+
+    def set_window(self, first, own, throttled, stolen):
+        """`first` is its first step, counted from the beginning of this process; nanoseconds a step."""
+        words = self.words
+        words[WINDOW] |= 1
+        source = own.source | own.steps << 32
+        numbers = (first, source, own.gap, own.busy, own.step, own.shape, own.cpu, own.waited, own.delayed)
+        for index, value in enumerate(numbers + (throttled, stolen), WINDOW + 1):
+            words[index] = value
+        words[WINDOW] = (words[WINDOW] | 1) + 1
 
     def set_leftover(self, path):
         """Remembers what is to be removed if this process is killed now; "" when nothing is."""

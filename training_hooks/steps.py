@@ -8,7 +8,7 @@ that its DataLoaders deliver.
 
 Five stores into the mapped page and one comparison are all that a step pays (measured beside it: one `pack_into` of the
 same fields, or of the whole head, costs 40 to 50 ns more than the five stores). Everything rare hides behind that one
-comparison: another optimizer, the followed one gone, a phase that is not `step`.
+comparison: another optimizer, the followed one gone, a phase that is not `step`, a window being measured (`sampling`).
 """
 
 import functools
@@ -26,7 +26,7 @@ NOBODY = 0
 def hook(worker):
     """The function for register_optimizer_step_post_hook: (optimizer, args, kwargs) -> None. `worker.phase_changed` is
     from now on to be called when the page's phase is no longer `step`."""
-    words, now, identity = worker.page.words, time.monotonic_ns, id
+    words, now, identity, sampler = worker.page.words, time.monotonic_ns, id, worker.sampler
     made = last = others = followed = expected = NOBODY
     watch = None
 
@@ -46,13 +46,15 @@ def hook(worker):
         nonlocal made, others, followed, expected, watch
         if identity(optimizer) != followed:
             others += 1
+            if sampler.armed:
+                sampler.also()
             if followed and (others % OTHERS_BEFORE_CHANGE or now() - last < SECONDS_BEFORE_CHANGE * 10**9):
                 return False
             watch = weakref.ref(optimizer, gone)
             followed, others = identity(optimizer), 0
             made = words[pages.BASE if worker.page.source == pages.FROM_BATCHES else pages.STEPS]
             worker.page.source = pages.FROM_OPTIMIZER
-        if worker.stepped():
+        if worker.stepped(made + 1):
             expected = followed
         return True
 
@@ -100,16 +102,16 @@ def count_batches(worker, is_current, module):
     iterator = getattr(module, "_BaseDataLoaderIter", None)
     if iterator is None:
         return
-    deliver, page = iterator.__next__, worker.page
+    deliver, page, sampler = iterator.__next__, worker.page, worker.sampler
 
     @functools.wraps(deliver)
     def __next__(self):
-        batch = deliver(self)
+        batch = sampler.wait(lambda: deliver(self)) if sampler.armed and is_current() else deliver(self)
         if not _optimizer_made and is_current():
             page.source = pages.FROM_BATCHES
             last, made = page.words[pages.LAST], page.words[pages.STEPS] + 1
             page.set((pages.STEPS, made), (pages.BEFORE, last), (pages.LAST, time.monotonic_ns()))
-            worker.stepped()
+            worker.stepped(made)
         return batch
 
     iterator.__next__ = __next__

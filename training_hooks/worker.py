@@ -8,7 +8,7 @@ and saves are not the rank's.
 import os
 import time
 
-from . import channel, collectives, errors, farewell, imports, meeting, page, saves, stacks, steps
+from . import channel, collectives, errors, farewell, imports, meeting, page, sampling, saves, stacks, steps
 
 _current = None
 
@@ -33,6 +33,7 @@ class Worker:
         self.known = {os.path.realpath(path): step for path, step in known_saves}
         self._saving, self._save_began, self._after = 0, 0, page.INIT
         self.phase_changed = _nothing
+        self.sampler = sampling.Sampler(self)
 
     # -- phases -------------------------------------------------------------------------------------------------------
     def phase(self):
@@ -41,28 +42,34 @@ class Worker:
     def phase_name(self):
         return page.PHASES[min(self.phase(), 3)]
 
-    def stepped(self):
-        """Called after a step when the page may not say yet that steps are being made; True where it does now. A step
-        beside a save (an asynchronous one) leaves the page's phase to the save."""
+    def stepped(self, step):
+        """Called after a step when the page may not say yet that steps are being made, or a window is measured; True
+        where the next ones need no look. A step beside a save (an asynchronous one) leaves the page's phase to the
+        save."""
+        if self.sampler.armed:
+            self.sampler.mark(step - self.page.words[page.BASE])
         if self._saving:
             self._after = page.STEP
             return False
         if self.phase() != page.STEP or self.page.words[page.PHASE] >> 32 != self.page.source:
             self.page.set_phase(page.STEP)
-        return True
+        return not self.sampler.armed
 
     def evaluates(self):
+        self.sampler.spoil()
         if self.phase() == page.STEP:
             self.phase_changed()
             self.page.set_phase(page.EVAL)
 
     def begin_save(self):
+        self.sampler.spoil()
         self._saving += 1
         if self._saving == 1:
             self._after, self._save_began = self.phase(), time.monotonic_ns()
             self.page.set_phase(page.CHECKPOINT)
 
     def end_save(self, finished):
+        self.sampler.spoil()
         self._saving -= 1
         if self._saving:
             return

@@ -55,6 +55,37 @@ class RankProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnTime:
+    """What one rank was busy with by itself, in one window of steps: seconds a step, medians. Ranks of one generation
+    measure the same steps (`training_hooks/own_time`)."""
+
+    local_rank: int
+    first_step: int
+    """Counted from the beginning of the process."""
+    steps: int
+    """Of the window; those with a checkpoint or an evaluation are left out."""
+    source: str
+    """recorder and cpu, recorder, cpu, or none where nothing here can tell."""
+    gap: float
+    """From a step's end to its first collective; 0 without the recorder."""
+    busy: float
+    """What kept the main thread: running, waiting for a core or its DataLoader; 0 where it may spin."""
+    step_seconds: float
+    shape: int = 0
+    """Which collectives a step has: only ranks with equal ones are alike."""
+    cpu: float = 0.0
+    """This and what follows: where the time went, as far as the CPU shows it. Here: the main thread ran."""
+    waited: float = 0.0
+    """It waited for its DataLoader."""
+    delayed: float = 0.0
+    """It waited for a core."""
+    throttled: float = 0.0
+    """Its container's cgroup was kept off the cores."""
+    stolen: float = 0.0
+    """The hypervisor gave the machine's cores to others."""
+
+
+@dataclass(frozen=True, slots=True)
 class Neighbour:
     """Another member of the same world, where its sidecar answers probes (UDP)."""
 
@@ -199,6 +230,8 @@ class Report:
     sidecar_pid: int = 0
     note: str = ""
     """What the user should know and cannot see elsewhere, one sentence."""
+    own: tuple[OwnTime, ...] = ()
+    """Windows that have come since the report before; one that is lost with its report is not said again."""
 
 
 @dataclass(frozen=True, slots=True)

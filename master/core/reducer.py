@@ -24,6 +24,7 @@ from master.core import (
     hangs,
     held,
     invariants,
+    lagging,
     membership,
     node_rules,
     nodes,
@@ -285,6 +286,7 @@ def _reported(state: State, member: Member, message: Report) -> None:
     progress.note_report(state, member, message)
     watching.note_report(state, member, message)
     membership.check_report(state, member, message)
+    lagging.note_report(state, member, message)
 
 
 def _pinged(state: State, member: Member, message: Ping) -> None:

@@ -64,7 +64,7 @@ def must_leave(state: State, member: Member, why: str, grace: float) -> None:
     due = state.now + max(0.0, grace - LEAVE_EARLY)
     if member.leaving:
         before = state.deadlines.at(("leave", member.id))
-        if before is not None and due < before - SOONER:
+        if before is None or due < before - SOONER:
             state.deadlines.set(("leave", member.id), due)
             text = f"{member.id} has to leave ({why}) and has only {grace:.0f} s."
             state.announce("MemberLeaving", text, member.id, warning=True)
@@ -73,6 +73,16 @@ def must_leave(state: State, member: Member, why: str, grace: float) -> None:
     state.deadlines.set(("leave", member.id), due)
     coming = "its owner makes another one" if state.spec.is_adopted else "a replacement is started"
     text = f"{member.id} has to leave ({why}) and has {grace:.0f} s; {coming}."
+    state.announce("MemberLeaving", text, member.id, warning=True)
+    standing.refresh(state, member)
+    standing.note_staffing(state)
+    standing.note_resize(state)
+
+
+def leave_when_replaced(state: State, member: Member, why: str) -> None:
+    """It may stay for as long as nobody takes its place."""
+    member.leaving = why
+    text = f"{member.id} is to leave ({why}) and trains on until its replacement is ready."
     state.announce("MemberLeaving", text, member.id, warning=True)
     standing.refresh(state, member)
     standing.note_staffing(state)

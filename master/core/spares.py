@@ -143,6 +143,12 @@ def _may_create(state: State, rank_index: RankIndex | None) -> bool:
     return failures is None or budgets.left(failures, spec.relaunch_limit, spec.restart_decay, state.now) >= 0
 
 
+def may_replace(state: State, member: Member) -> bool:
+    """A spare is there, or another one may be made."""
+    spare = any(m.rank_index is None and m.is_usable and m.greeted for m in state.members.values())
+    return spare or _may_create(state, member.rank_index)
+
+
 def count_failure(state: State, member: Member) -> None:
     """A pod that failed by itself: its replacement is not free."""
     key = placing.key(member.rank_index)

@@ -70,7 +70,7 @@ class JobSpec:
     node_check: bool = False
     """Members are measured before they may train (`checks`)."""
     exclude_stragglers: bool = False
-    """Also those are replaced that are slower than twice the median."""
+    """Also those are replaced that are too slow: in the check, or while training (`lagging`)."""
     hang_detection: bool = True
     hang_step: float | None = None
     """Seconds without a step after which training hangs; None: ours (`pace.LEAST`), after which it must be seen that

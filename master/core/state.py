@@ -26,6 +26,7 @@ from master.core.events import NodeSeen
 from master.core.pace import Pace, Watch
 from master.core.pairing import Answer, Finding, Groups, Round
 from master.core.spec import JobSpec
+from master.core.stragglers import Comparison
 from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
 from wire.messages import Exited, FromMaster, Ready, Report, WorkerExit
 
@@ -261,6 +262,8 @@ class World:
     recovered: bool = False
     lost_from: float | None = None
     """When the highest step of the worlds before was made, while time is being lost."""
+    comparison: Comparison = field(default_factory=Comparison)
+    """Who is slow in it."""
     order: tuple[MemberId, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -408,6 +411,8 @@ class State:
     failed_pods: dict[MemberId, FailedPod] = field(default_factory=dict)
     memory: dict[RankIndex, int] = field(default_factory=dict)
     """Bytes that the container of a rank index needs, where its template's were too few."""
+    slow_replaced: set[RankIndex] = field(default_factory=set)
+    """Whose member was replaced for being slow."""
     avoiding: tuple[str, ...] = ()
     """Nodes that new pods keep off."""
     condemned: dict[str, float] = field(default_factory=dict)

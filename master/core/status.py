@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
-from master.core import pace
+from master.core import pace, slowness
 from master.core.actions import SaveStatus
 from master.core.spec import JobSpec
 from master.core.state import (
@@ -89,6 +89,7 @@ def document(state: State, now: float) -> dict[str, Any]:
         "avoided_nodes": list(state.avoiding),
         "memory": {str(index): needed for index, needed in sorted(state.memory.items())},
         "node_check": state.rounds,
+        **slowness.document(state),
         "members": [_member(state, m) for m in sorted(_everyone(state), key=_order)],
     }
 
@@ -220,6 +221,7 @@ def _saved(state: State) -> dict[str, object]:
         "failed_pods": {str(m): [kept.uid, kept.rank_index, kept.taken]
                         for m, kept in sorted(state.failed_pods.items())},
         "memory": {str(index): needed for index, needed in sorted(state.memory.items())},
+        "slow_replaced": sorted(state.slow_replaced),
         "avoiding": list(state.avoiding),
         "condemned": {node: at + offset for node, at in sorted(state.condemned.items())},
         "flags": {node: [f.action, f.why, sorted(f.to_go)] for node, f in sorted(state.flags.items())},
@@ -325,6 +327,7 @@ def _restore_replacements(state: State, saved: Mapping[str, Any]) -> None:
     state.rounds, state.round_number = list(saved.get("rounds", ())), int(saved.get("round_number", 0))
     state.exclusions = {RankIndex(int(index)): int(n) for index, n in saved.get("exclusions", {}).items()}
     state.memory = {RankIndex(int(index)): int(needed) for index, needed in saved.get("memory", {}).items()}
+    state.slow_replaced = {RankIndex(index) for index in saved.get("slow_replaced", ())}
     state.avoiding = tuple(saved.get("avoiding", ()))
     state.condemned = {str(n): float(at) - state.unix_offset for n, at in saved.get("condemned", {}).items()}
     state.flags = {

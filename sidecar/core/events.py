@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sidecar.core.actions import Action
 from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
-from wire.messages import Checked, FromMaster, Neighbour, RankProgress, WorkerExit
+from wire.messages import Checked, FromMaster, Neighbour, OwnTime, RankProgress, WorkerExit
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,8 @@ class PagesRead:
 
     generation: Generation
     ranks: tuple[RankProgress, ...]
+    own: tuple[OwnTime, ...] = ()
+    """Windows of steps that are new since the last look."""
 
 
 @dataclass(frozen=True, slots=True)

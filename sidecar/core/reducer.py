@@ -142,8 +142,8 @@ def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]
             return [Announce("CommandEnded", reason), *telling.command_ended(state)]
         case CheckpointSaved(generation, _, path, made_at):
             return telling.say(state, Saved(generation, path, made_at), f"{path} was saved", generation)
-        case PagesRead(generation, ranks):
-            return supervision.pages_read(state, generation, ranks, now)
+        case PagesRead() as pages:
+            return supervision.pages_read(state, pages, now)
         case UsageSampled(cpu, memory_mib, gpus):
             state.cpu, state.memory_mib, state.gpus = cpu, memory_mib, gpus
             return telling.report(state, now) if state.link.report_due else []

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from sidecar.core.events import Began
 from wire.ids import NO_GENERATION, Generation, OrderId
-from wire.messages import Check, Checked, Neighbour, RankProgress, Start, WorkerExit
+from wire.messages import Check, Checked, Neighbour, OwnTime, RankProgress, Start, WorkerExit
 
 
 class Phase(StrEnum):
@@ -86,6 +86,8 @@ class Work:
     """Local ranks that a reconnected hook no longer named, and that did not end as far as we know."""
     doubt_until: float | None = None
     ranks: tuple[RankProgress, ...] = ()
+    own: tuple[OwnTime, ...] = ()
+    """Windows of steps that no report has told yet."""
     stepped: tuple[int, float] | None = None
     """The first step beyond `start.high_step` and the moment of it."""
     started_at: float = 0.0

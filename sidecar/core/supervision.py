@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from sidecar.core import neighbourhood, telling
 from sidecar.core.actions import Action, Announce, FindPort, StartWorkers, StopWorkers, SweepProcesses
+from sidecar.core.events import PagesRead
 from sidecar.core.state import NO_ORDER, Phase, State, Stopping, Work
 from sidecar.core.transitions import move
 from wire.ids import Generation, OrderId
-from wire.messages import RankProgress, Start, StartFailed, Stop, WorkerExit
+from wire.messages import Start, StartFailed, Stop, WorkerExit
 
 START_PATIENCE = 60.0
 """Seconds the template or launcher has to start the processes; forking takes 0.1 s, a T1 command's start a few."""
@@ -26,6 +27,8 @@ POLL_LONG = 0.5
 REPLAY = 1.0
 """Seconds a reconnected hook has to tell how processes ended that it no longer names."""
 FIND_AGAIN = 1.0
+MOST_WINDOWS = 64
+"""Windows of steps that are kept for the next report."""
 
 
 # -- start
@@ -194,12 +197,13 @@ def doubt_ended(state: State, now: float) -> list[Action]:
     return actions
 
 
-def pages_read(state: State, generation: Generation, ranks: tuple[RankProgress, ...], now: float) -> list[Action]:
+def pages_read(state: State, pages: PagesRead, now: float) -> list[Action]:
     """Keeps what the pages say, and tells the first step beyond all earlier ones at once."""
-    work = state.work
-    if work is None or work.generation != generation:
+    work, ranks = state.work, pages.ranks
+    if work is None or work.generation != pages.generation:
         return []
     work.ranks = ranks
+    work.own = (*work.own, *pages.own)[-MOST_WINDOWS:]
     if work.start is None or work.stepped is not None or len(ranks) < work.start.nproc:
         return []
     best = max(ranks, key=lambda rank: rank.step)

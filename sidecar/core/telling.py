@@ -178,7 +178,10 @@ def report(state: State, now: float) -> list[Action]:
         pids=_living(work),
         ranks=ranks,
         sidecar_pid=me.sidecar_pid if me else 0,
+        own=work.own if work else (),
     )
+    if work is not None:
+        work.own = ()
     return say(state, message, "a report is due")
 
 

@@ -38,6 +38,7 @@ from sidecar.shell.pages import PageReader
 from sidecar.shell.probes import Probes
 from sidecar.shell.trainers import Trainers
 from sidecar.shell.usage import UsageSampler
+from sidecar.shell.windows import WindowReader
 from wire.ids import Generation
 from wire.messages import Hello, Start
 
@@ -57,6 +58,7 @@ class SidecarEffects:
     master: MasterLink
     hooks: HooksLink
     pages: PageReader
+    windows: WindowReader
     usage: UsageSampler
     probes: Probes
     trainers: Trainers
@@ -85,7 +87,7 @@ class SidecarEffects:
             case FindPort():
                 self.put(PortFound(find_port()))
             case ReadPages(generation):
-                self.put(PagesRead(generation, self.pages.read(generation)))
+                self.put(self._read_pages(generation))
             case SampleUsage(pids):
                 self.put(self.usage.sample(pids))
             case ProbePeer():
@@ -104,6 +106,10 @@ class SidecarEffects:
             case _:
                 assert_never(action)
         return None
+
+    def _read_pages(self, generation: Generation) -> PagesRead:
+        ranks = self.pages.read(generation)
+        return PagesRead(generation, ranks, self.windows.read(generation, tuple(rank.local_rank for rank in ranks)))
 
     async def _probe(self, probe: ProbePeer) -> None:
         reachable = await self.probes.reach(probe.address, probe.port, probe.seconds)
@@ -126,7 +132,7 @@ class SidecarEffects:
                 known = {name: getattr(exit, name) for name in type(exit).__slots__}
                 return [WorkerExited(generation, type(exit)(**{**known, "step": progress.step if progress else 0}))]
             case WorkersStopped(generation):
-                return [PagesRead(generation, self.pages.read(generation)), event]
+                return [self._read_pages(generation), event]
             case _:
                 return [event]
 

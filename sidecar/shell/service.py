@@ -41,6 +41,7 @@ from sidecar.shell.probes import Probes
 from sidecar.shell.settings import Settings
 from sidecar.shell.trainers import Trainers
 from sidecar.shell.usage import UsageSampler
+from sidecar.shell.windows import WindowReader
 
 if TYPE_CHECKING:
     from runtime.http import HttpServer
@@ -99,6 +100,7 @@ async def serve(settings: Settings) -> int:
         master=master,
         hooks=hooks,
         pages=PageReader(settings.folder),
+        windows=WindowReader(settings.folder),
         usage=UsageSampler(),
         probes=probes,
         trainers=trainers,

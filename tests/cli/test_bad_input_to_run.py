@@ -56,7 +56,6 @@ def script(tmp_path: Path, home: Path) -> Iterator[Path]:
         (["--python", "no-such-python"], ["--python", "no-such-python"]),
         (["--no-such-flag"], ["--no-such-flag"]),
         (["--virtual-local-rank"], ["--virtual-local-rank"]),
-        (["--exclude-straggler"], ["--exclude-straggler", "give --network-check too"]),
         (["--chaos", "bad-node@rank-index=0"], ["--chaos bad-node", "give --network-check too"]),
         (["--network-check", "--chaos", "bad-node"], ["'bad-node'", "bad-node=slow@rank-index=N"]),
         (["--network-check", "--chaos", "flood@rank-index=0"], ["'flood@rank-index=0'", "bad-node@rank-index=N"]),

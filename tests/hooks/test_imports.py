@@ -7,6 +7,7 @@ import importlib
 import inspect
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,31 @@ PRIVATE = {
     "torch.utils.data.dataloader": "_BaseDataLoaderIter",
 }
 """Every private name of torch that the hooks touch, as of 2.13; each is optional to them."""
+
+
+RECORDED = ("record_id", "process_group", "collective_seq_id", "profiling_name", "time_created_ns", "input_sizes",
+            "input_dtypes", "state", "retired")  # fmt: skip
+"""What the hooks read of an entry of the Flight Recorder, whose format 2.10 is torch 2.13's."""
+
+
+@pytest.mark.slow
+def test_the_flight_recorder_s_entries_have_what_the_hooks_read_of_them() -> None:
+    import torch
+    import torch.distributed as dist
+
+    from training_hooks import collectives
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        dist.all_reduce(torch.ones(1))
+        for stacks in (True, False):
+            entry = collectives.record(stacks)[0][-1]
+            assert set(RECORDED) <= set(entry)
+            assert ("frames" in entry) == stacks
+            assert abs(entry["time_created_ns"] - time.time_ns()) < 60 * 10**9, "the wall clock, in nanoseconds"
+            assert entry["profiling_name"] == "gloo:all_reduce"
+    finally:
+        dist.destroy_process_group()
 
 
 @pytest.mark.slow

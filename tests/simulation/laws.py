@@ -96,6 +96,12 @@ class Laws:
         self._hold(len(others) >= wanted, f"the healthy {action.member} is deleted, though only {len(others)} others "
                    f"run and {wanted} are wanted: {action.reason}")  # fmt: skip
 
+    def named(self, action: Any) -> None:
+        """Nobody who is as fast as the others is called slow, whatever happens to the job meanwhile."""
+        self.world.stragglers_named += 1
+        is_slow = self.world.own_times.is_slow(str(action.member))
+        self._hold(is_slow, f"the healthy {action.member} is named a straggler: {action.reason}")
+
     def creation_asked(self, master: Master, action: Any) -> None:
         """A pod is made only where one is missing, or in doubt: never for a pause or a leap of the master's own."""
         if action.member in self.world.platform.asked or self._is_history(master):

@@ -98,6 +98,8 @@ class Master(Process):
                 self.world.laws.saved(self)
                 text = json.dumps(action.status)
                 self.world.time.after(self.world.rng.choice((0.001, 0.01, 0.3)), self._save, action, text)
+            case do.Announce(kind="Straggler"):
+                self.world.laws.named(action)
             case do.EndJob(exit_code, _, reason):
                 if self.world.masters.term == self.term:
                     self.world.laws.ended(self)

@@ -113,7 +113,8 @@ class Sidecar(Process):
             case do.FindPort():
                 time.after(0.001 + 0.01 * rng.random(), self._found_port)
             case do.ReadPages(generation):
-                self.post(told.PagesRead(generation, trainer.pages() if trainer is not None else ()))
+                own = self.world.own_times.windows(self.pod)
+                self.post(told.PagesRead(generation, trainer.pages() if trainer is not None else (), own))
             case do.SampleUsage():
                 self.post(told.UsageSampled(1.0, 100.0))
             case do.ProbePeer(order, member, address, _, seconds):

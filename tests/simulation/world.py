@@ -15,6 +15,7 @@ from tests.simulation.isolation import Isolation
 from tests.simulation.laws import Laws
 from tests.simulation.masters import Masters
 from tests.simulation.network import Network
+from tests.simulation.own_times import OwnTimes
 from tests.simulation.owner import Owner
 from tests.simulation.pods import Platform, Pod
 from tests.simulation.scenario import Scenario
@@ -44,13 +45,14 @@ class World:
         self.laws = Laws(self)
         self.isolation = Isolation(self)
         self.hangs = Hangs(self)
+        self.own_times = OwnTimes(self)
         self.runs: dict[tuple[str, int], Run] = {}
         self.troubles: list[tuple[str, float, str | None]] = []
         self.checkpoint = 0
         self.ports, self._pids, self.port_clashes = 20000, 100, 0
         self.charged: set[Generation] = set()
         self.fault_of_network: set[Generation] = set()
-        self.pod_failures = self.pods_given_up = self.out_of_memory = 0
+        self.pod_failures = self.pods_given_up = self.out_of_memory = self.stragglers_named = 0
         self.replicas = self.scenario.spec.replicas
         self.script_done = self.stop_asked = self.over = False
         self.ended_with: tuple[int, str] | None = None

@@ -25,6 +25,7 @@ from wire.messages import (
     Hello,
     Message,
     Neighbour,
+    OwnTime,
     PeerCheck,
     Ping,
     Pong,
@@ -103,6 +104,20 @@ def test_a_start_with_a_neighbour_is_these_bytes() -> None:
     )
     assert encode(start) == expected
     assert decode_from_master(expected) == start
+
+
+def test_a_report_with_a_window_of_steps_is_these_bytes() -> None:
+    own = OwnTime(1, 128, 8, "cpu", 0.0, 0.25, 0.5, 7, waited=0.125)
+    zero = b"\xcb" + 8 * b"\x00"
+    expected = (
+        b"\xa3own\x91\x8d\xaalocal_rank\x01\xaafirst_step\xcc\x80\xa5steps\x08\xa6source\xa3cpu\xa3gap" + zero
+        + b"\xa4busy\xcb?\xd0" + 6 * b"\x00" + b"\xacstep_seconds\xcb?\xe0" + 6 * b"\x00" + b"\xa5shape\x07"
+        + b"\xa3cpu" + zero
+        + b"\xa6waited\xcb?\xc0" + 6 * b"\x00" + b"\xa7delayed" + zero + b"\xa9throttled" + zero + b"\xa6stolen" + zero
+    )  # fmt: skip
+    data = encode(Report(Generation(1, 2), "running", own=(own,)))
+    assert data[data.index(b"\xa3own") :] == expected
+    assert decode_from_sidecar(data) == Report(Generation(1, 2), "running", own=(own,))
 
 
 def test_a_ping_and_its_answer_are_these_bytes() -> None:

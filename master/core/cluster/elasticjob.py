@@ -339,8 +339,6 @@ def _node_check(spec: Document) -> Iterator[str]:
     for field in NODE_CHECKS:
         if check.get(field) is not None and not isinstance(check[field], bool):
             yield f"spec.nodeCheck.{field}: {shown(check[field])} must be true or false"
-    if check.get("excludeStragglers") is True and check.get("enabled") is not True:
-        yield "spec.nodeCheck.excludeStragglers: stragglers are found by the node check; set enabled to true too"
 
 
 def _recovery(recovery: Document) -> Iterator[str]:

@@ -302,9 +302,13 @@ def test_the_node_check_reaches_the_core() -> None:
 
 def test_a_node_check_that_cannot_be_meant_is_named() -> None:
     assert validate(checking(enabled="yes")) == ["spec.nodeCheck.enabled: yes must be true or false"]
-    assert validate(checking(excludeStragglers=True)) == [
-        "spec.nodeCheck.excludeStragglers: stragglers are found by the node check; set enabled to true too"
-    ]
+    assert validate(checking(excludeStragglers=1)) == ["spec.nodeCheck.excludeStragglers: 1 must be true or false"]
+
+
+def test_stragglers_can_be_replaced_while_training_without_a_check_before_it() -> None:
+    made = checking(excludeStragglers=True)
+    assert validate(made) == []
+    assert (spec_of(made).node_check, spec_of(made).exclude_stragglers) == (False, True)
 
 
 # -- other owners -------------------------------------------------------------------------------------------------

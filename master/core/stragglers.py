@@ -1,0 +1,305 @@
+"""Who is slow while training: each rank's own time, compared with that of the others at the same steps.
+
+Ranks that meet in every step take equally long for it, so only what a rank does by itself tells (`OwnTime`): the gap
+before its first collective, and what keeps its main thread busy. The excess of the larger of the two over the others'
+medians, on top of what the others need, is its factor. A member is named when one of its ranks is more than 1.3 times
+slower in three windows running and for 30 s, if that costs something: 5 % of a step and 1 ms. What the whole job does
+makes nobody slower than the others. Only ranks that call the same collectives are compared: a pipeline's stages differ
+for ever.
+
+Where steps differ by themselves (sequences of all lengths) three windows may come about by chance. So it is estimated
+by how much the windows of this job's ranks differ from one to the next: a run must stand out from that, which it does
+the sooner the longer it is, and one window that falls short by no more than that does not end it.
+
+A window is judged once everybody has told it who told the one before, so a report costs O(1) and a window O(n log n).
+Where it fails (no recorder, one member, times that are none) there is no verdict, and `Comparison` knows why.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass, field, fields, replace
+from math import log, sqrt
+from statistics import median
+
+from wire.ids import MemberId
+from wire.messages import OwnTime
+
+TIMES_THE_OTHERS = 1.3
+RUNNING, LASTING = 3, 30.0
+"""Windows in a row, to be named and to be taken back, and the seconds from the first to the last of a run: contention
+that is over within half a minute is nobody's fault that could be put right."""
+LEAST_SHARE, LEAST = 0.05, 0.001
+"""Of a step, and in seconds: less is not worth a word."""
+STANDS_OUT = 6.0
+"""Standard errors of the mean logarithm of a run's factors: with 4.5 the benchmark has five times the false alarms."""
+ALWAYS, REMEMBERED = 0.05, 16
+"""Sigma of the logarithm by which healthy members differ for minutes, and windows from which the rest is estimated."""
+LONGEST_RUN = 16
+OPEN = 3
+"""Windows that are waited for: who does not tell one is not waited for longer."""
+LONGEST, LEAST_FACTOR = 86_400.0, 0.01
+RECORDER_AND_CPU, RECORDER, CPU, NO_SOURCE = "recorder and cpu", "recorder", "cpu", "none"
+MANY = 64
+"""Members from which on one of them does not move a median: it is computed once for all."""
+Key = tuple[MemberId, int]
+"""A rank, by its member and local rank."""
+TIMES = tuple(
+    each.name for each in fields(OwnTime) if each.name not in ("local_rank", "first_step", "steps", "source", "shape")
+)
+COUNTED = ("throttled", "stolen", "waited", "delayed", "cpu")
+PARTS = (*COUNTED, "idle")
+"""Where a slow member's time goes. `idle`: what lies in its gap and keeps its main thread not busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """One rank in one window: what it needs by itself a step, what the others need, and how much more of each part."""
+
+    own: float
+    others: float
+    step: float
+    first_step: int
+    more: tuple[float, ...] = ()
+    """By PARTS; only of a slow one."""
+    moved: float = 0.0
+    """What stands out most from the others, less as well as more, as the logarithm of a factor."""
+
+    @property
+    def excess(self) -> float:
+        return self.own - self.others
+
+    @property
+    def factor(self) -> float:
+        return max(self.own / self.others, LEAST_FACTOR)
+
+    @property
+    def is_slow(self) -> bool:
+        return self.factor > TIMES_THE_OTHERS and self.excess >= max(LEAST, LEAST_SHARE * self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A member that is slow now, or (`is_over`) that is no more."""
+
+    member: MemberId
+    local_rank: int
+    pace: Lag
+    """Means of its windows."""
+    of_two: bool = False
+    """There is only one other member: who is slow is relative."""
+    is_over: bool = False
+
+
+@dataclass(slots=True)
+class Comparison:
+    """The windows of one generation."""
+
+    open: dict[int, dict[Key, OwnTime]] = field(default_factory=dict)
+    """Not judged yet, by first step."""
+    judged: int = -1
+    told: frozenset[Key] = frozenset()
+    """Who told the window that was judged last."""
+    slow: dict[Key, list[Lag]] = field(default_factory=dict)
+    """The slow windows running of ranks that have some."""
+    last: dict[Key, float] = field(default_factory=dict)
+    """What stood out most of each rank in the window before; a window of fewer ranks says nothing of change."""
+    changes: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    """Of each of the newest windows: by how much that of the middle rank had changed."""
+    fine: dict[MemberId, int] = field(default_factory=dict)
+    """Windows running in which a named member was not slow."""
+    named: dict[MemberId, Named] = field(default_factory=dict)
+    pace: dict[MemberId, Lag] = field(default_factory=dict)
+    """Of its slowest rank, in the window that was judged last."""
+    sources: dict[MemberId, str] = field(default_factory=dict)
+    problems: dict[MemberId, str] = field(default_factory=dict)
+    """Why a member's windows are not judged."""
+
+
+def take(comparison: Comparison, member: MemberId, windows: tuple[OwnTime, ...], ranks: int) -> list[Named]:
+    """What a report brings; `ranks` are those of the world. Returns who is named, and who is no more."""
+    for window in windows:
+        problem = wrong(window)
+        if problem:
+            comparison.problems[member] = problem
+            continue
+        comparison.sources[member] = window.source
+        if window.source != NO_SOURCE and window.first_step > comparison.judged:
+            comparison.open.setdefault(window.first_step, {})[member, window.local_rank] = window
+    found: list[Named] = []
+    while (step := _due(comparison, ranks)) is not None:
+        found += _judge(comparison, comparison.open.pop(step))
+        comparison.judged = step
+    return found
+
+
+def wrong(window: OwnTime) -> str:
+    """Why these cannot be times, in a clause; empty where they can."""
+    for name in TIMES:
+        value = getattr(window, name)
+        if not 0 <= value <= LONGEST:
+            return f"its {name} of {value:g} s a step is no time"
+    if window.step_seconds <= 0:
+        return "its steps take no time"
+    if window.gap > 1.01 * window.step_seconds:
+        return f"its gap of {window.gap:g} s is longer than its step of {window.step_seconds:g} s"
+    return ""
+
+
+def _due(comparison: Comparison, ranks: int) -> int | None:
+    """The oldest window, where it or a later one is complete, or too many wait."""
+    if not comparison.open:
+        return None
+    expected = len(comparison.told) or ranks
+    is_complete = any(len(told) >= expected and comparison.told <= told.keys() for told in comparison.open.values())
+    return min(comparison.open) if is_complete or len(comparison.open) > OPEN else None
+
+
+# -- one window ---------------------------------------------------------------------------------------------------
+def _judge(comparison: Comparison, window: dict[Key, OwnTime]) -> list[Named]:
+    alike: dict[tuple[int, str], dict[Key, OwnTime]] = {}
+    for key, own in sorted(window.items()):
+        alike.setdefault((own.shape, own.source), {})[key] = own
+    comparison.told = frozenset(window)
+    paces: dict[Key, Lag] = {}
+    of_two = False
+    for ranks in alike.values():
+        members = {member for member, _ in ranks}
+        of_two = len(members) == 2
+        for member in members:
+            comparison.problems.pop(member, None)
+        if len(members) > 1:
+            paces |= compare(ranks)
+        else:
+            for member in members:
+                comparison.problems[member] = (
+                    "no other member calls the same collectives, so there is nobody to compare with"
+                )
+    return _note(comparison, paces, of_two)
+
+
+def compare(ranks: dict[Key, OwnTime]) -> dict[Key, Lag]:
+    """Each rank beside those of the other members, all of which call the same collectives."""
+    gaps, busy = sorted(own.gap for own in ranks.values()), sorted(own.busy for own in ranks.values())
+    step = median(own.step_seconds for own in ranks.values())
+    mine: dict[MemberId, list[OwnTime]] = {}
+    for (member, _), own in ranks.items():
+        mine.setdefault(member, []).append(own)
+    others = {
+        member: (median_without(gaps, [own.gap for own in owns]), median_without(busy, [own.busy for own in owns]))
+        for member, owns in mine.items()
+    }
+    usual: tuple[float, ...] = ()
+    found = {}
+    for key, own in ranks.items():
+        gap, kept = others[key[0]]
+        base = max(gap, kept, 1e-6)
+        beyond = _beyond(own, gap, kept)
+        most = max(beyond, key=abs)
+        moved = log(max(1 + most / base, LEAST_FACTOR))
+        pace = Lag(base + max(beyond), base, step, own.first_step, moved=moved)
+        if pace.is_slow:
+            if not usual or len(mine) < MANY:
+                usual = _usual(ranks, key[0])
+            more = tuple(getattr(own, part) - what for part, what in zip(COUNTED, usual, strict=True))
+            pace = replace(pace, more=(*more, _idle(own, gap, kept)))
+        found[key] = pace
+    return found
+
+
+def _usual(ranks: dict[Key, OwnTime], member: MemberId) -> tuple[float, ...]:
+    """Medians of the other members' COUNTED parts."""
+    others = [own for key, own in ranks.items() if key[0] != member]
+    return tuple(median(getattr(own, part) for own in others) for part in COUNTED)
+
+
+def _idle(own: OwnTime, gap: float, busy: float) -> float:
+    if own.source != RECORDER_AND_CPU:
+        return 0.0
+    return max(0.0, own.gap - gap - max(0.0, own.busy - busy))
+
+
+def _beyond(own: OwnTime, gap: float, busy: float) -> tuple[float, ...]:
+    """Seconds a step more than the others, of what its source tells. Less, where it is faster."""
+    if own.source == RECORDER:
+        return (own.gap - gap,)
+    if own.source == CPU:
+        return (own.busy - busy,)
+    return own.gap - gap, own.busy - busy
+
+
+def median_without(ordered: list[float], taken: list[float]) -> float:
+    """The median of a sorted list without some of its values, in O(log n) for each of them."""
+    gone: list[int] = []
+    for value in sorted(taken):
+        at = bisect_left(ordered, value)
+        gone.append(max(at, gone[-1] + 1) if gone else at)
+    left = len(ordered) - len(gone)
+
+    def nth(index: int) -> float:
+        for at in gone:
+            index += at <= index
+        return ordered[index]
+
+    return (nth((left - 1) // 2) + nth(left // 2)) / 2
+
+
+# -- window after window ------------------------------------------------------------------------------------------
+def _note(comparison: Comparison, paces: dict[Key, Lag], of_two: bool) -> list[Named]:
+    """Counts the slow windows of each rank. A window that says nothing of a rank changes nothing."""
+    found: list[Named] = []
+    slowest: dict[MemberId, Lag] = {}
+    spread = _spread(comparison, paces)
+    for (member, local_rank), pace in paces.items():
+        if member not in slowest or pace.factor > slowest[member].factor:
+            slowest[member] = pace
+        running = comparison.slow.pop((member, local_rank), [])
+        if pace.is_slow or (running and log(pace.factor) > log(TIMES_THE_OTHERS) - spread):
+            running = comparison.slow[member, local_rank] = [*running, pace][-LONGEST_RUN:]
+            if member not in comparison.named and _stands_out(running, spread):
+                comparison.named[member] = Named(member, local_rank, _mean(running), of_two)
+                found.append(comparison.named[member])
+    comparison.pace = slowest
+    return found + _no_longer(comparison, slowest)
+
+
+def _spread(comparison: Comparison, paces: dict[Key, Lag]) -> float:
+    """Sigma of what stands out in one window; the median change to the next is 0.95 of it."""
+    now = {key: pace.moved for key, pace in paces.items()}
+    if now and now.keys() == comparison.last.keys():
+        comparison.changes.append(median(abs(value - comparison.last[key]) for key, value in now.items()))
+    if len(now) >= len(comparison.last):
+        comparison.last = now
+    return median(comparison.changes) / 0.954 if comparison.changes else ALWAYS
+
+
+def _stands_out(running: list[Lag], spread: float) -> bool:
+    first, last, count = running[0], running[-1], len(running)
+    if sum(pace.is_slow for pace in running) < RUNNING or not last.is_slow:
+        return False
+    if (last.first_step - first.first_step) * last.step < LASTING:
+        return False
+    mean = sum(log(pace.factor) for pace in running) / count
+    return mean >= STANDS_OUT * sqrt(ALWAYS**2 + spread**2 / count)
+
+
+def _no_longer(comparison: Comparison, slowest: dict[MemberId, Lag]) -> list[Named]:
+    found = []
+    for member, pace in slowest.items():
+        if member not in comparison.named:
+            continue
+        comparison.fine[member] = 0 if pace.is_slow else comparison.fine.get(member, 0) + 1
+        if comparison.fine[member] >= RUNNING:
+            before = comparison.named.pop(member)
+            del comparison.fine[member]
+            found.append(Named(member, before.local_rank, pace, before.of_two, is_over=True))
+    return found
+
+
+def _mean(paces: list[Lag]) -> Lag:
+    paces = [pace for pace in paces if pace.is_slow]
+    count = len(paces)
+    more = tuple(sum(column) / count for column in zip(*(pace.more for pace in paces), strict=True))
+    own, others, step = (sum(getattr(pace, name) for pace in paces) / count for name in ("own", "others", "step"))
+    return Lag(own, others, step, paces[0].first_step, more)

@@ -1,0 +1,79 @@
+"""Reads the windows of steps that the hooks put on the progress pages: what each rank was busy with by itself.
+
+A window is handed on once, as it appears. A page is written by the user's process, so nothing in it is believed: what
+cannot be a time is no window.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+from wire.ids import Generation
+from wire.messages import OwnTime
+
+HEAD = struct.Struct("<4sIQQQQ")
+WINDOW = struct.Struct("<QQIIQQQQQQQQQ")
+BEGINS = 128
+SOURCES = {1: "recorder and cpu", 2: "recorder", 3: "cpu", 4: "none"}
+LONGEST = 86_400 * 10**9
+"""Nanoseconds that a step may take."""
+TRIES = 4
+
+
+class WindowReader:
+    """Remembers which window of each rank it has handed on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "progress"
+        self._seen: dict[int, tuple[int, int]] = {}
+
+    def read(self, generation: Generation, local_ranks: tuple[int, ...]) -> tuple[OwnTime, ...]:
+        """The new ones of these ranks of this generation."""
+        found = (self._read(generation, rank) for rank in local_ranks)
+        return tuple(window for window in found if window is not None)
+
+    def _read(self, generation: Generation, local_rank: int) -> OwnTime | None:
+        raw = _whole(self._folder / str(local_rank))
+        if raw is None:
+            return None
+        _, version, _, term, number, pid = HEAD.unpack_from(raw)
+        sequence = WINDOW.unpack_from(raw, BEGINS)[0]
+        if version != 1 or Generation(term, number) != generation or sequence in (0, self._last(local_rank, pid)):
+            return None
+        self._seen[local_rank] = (pid, sequence)
+        return _parsed(local_rank, raw)
+
+    def _last(self, local_rank: int, pid: int) -> int:
+        known, sequence = self._seen.get(local_rank, (0, 0))
+        return sequence if known == pid else 0
+
+
+def _whole(path: Path) -> bytes | None:
+    """The page's beginning with a window that is whole; None where there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        for _ in range(TRIES):
+            raw, after = os.pread(descriptor, 256, 0), os.pread(descriptor, 8, BEGINS)
+            if len(raw) < 256 or raw[:4] != b"OTRP":
+                return None
+            if raw[BEGINS : BEGINS + 8] == after and not after[0] & 1:
+                return raw
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _parsed(local_rank: int, raw: bytes) -> OwnTime | None:
+    _, first, source, steps, gap, busy, step, shape, *parts = WINDOW.unpack_from(raw, BEGINS)
+    if source not in SOURCES or not 0 < step <= LONGEST or max(gap, busy, *parts) > LONGEST or first >= 1 << 62:
+        return None
+    cpu, waited, delayed, throttled, stolen = (part / 1e9 for part in parts)
+    return OwnTime(local_rank, first, steps, SOURCES[source], gap / 1e9, busy / 1e9, step / 1e9, shape & 0xFFFFFFFF,
+                   cpu, waited, delayed, throttled, stolen)  # fmt: skip

@@ -1,0 +1,277 @@
+"""Who is slow while training: windows in, names out."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from master.core import causes
+from master.core.stragglers import Comparison, Lag, Named, compare, median_without, take
+from wire.ids import MemberId
+from wire.messages import OwnTime
+
+STRIDE, STEP = 128, 0.1
+"""12.8 s from window to window."""
+
+
+def window(number: int, gap: float, *, rank: int = 0, busy: float = 0.0, source: str = "recorder and cpu",
+           shape: int = 7, **parts: float) -> OwnTime:  # fmt: skip
+    return OwnTime(rank, number * STRIDE, 8, source, gap, busy, STEP, shape, **parts)
+
+
+class Job:
+    """Members that tell a window each, by their gaps."""
+
+    def __init__(self, *gaps: float, seed: int = 0) -> None:
+        self.gaps, self.comparison, self.number = list(gaps), Comparison(), 0
+        self.random = Random(seed)
+        self.noise = 0.0
+
+    def window(self, **changes: object) -> list[Named]:
+        self.number += 1
+        found: list[Named] = []
+        for member, gap in enumerate(self.gaps):
+            told = window(self.number, gap * self.random.lognormvariate(0, self.noise))
+            found += self.tell(member, replace(told, **changes))  # type: ignore[arg-type]
+        return found
+
+    def tell(self, member: int, *told: OwnTime) -> list[Named]:
+        return take(self.comparison, MemberId(f"worker-{member}"), told, len(self.gaps))
+
+    def windows(self, count: int) -> list[Named]:
+        return [named for _ in range(count) for named in self.window()]
+
+
+def who(found: list[Named]) -> list[str]:
+    return [("-" if named.is_over else "+") + named.member for named in found]
+
+
+def test_a_member_that_is_slower_in_three_windows_is_named_once() -> None:
+    job = Job(0.02, 0.02, 0.03, 0.02)
+    assert who(job.windows(2)) == []
+    assert who(job.windows(2)) == ["+worker-2"]
+    assert who(job.windows(20)) == []
+    assert job.comparison.named[MemberId("worker-2")].pace.factor == pytest.approx(1.5)
+
+
+def test_three_windows_that_are_over_within_half_a_minute_are_not_enough() -> None:
+    job = Job(0.01, 0.02, 0.01)
+    assert who([n for _ in range(3) for n in job.window(step_seconds=0.05)]) == []
+    assert 2 * STRIDE * 0.05 < 30
+
+
+def test_one_that_keeps_up_again_is_taken_back_and_may_be_named_anew() -> None:
+    job = Job(0.02, 0.04, 0.02)
+    assert who(job.windows(4)) == ["+worker-1"]
+    job.gaps[1] = 0.021
+    assert who(job.windows(2)) == []
+    assert who(job.windows(1)) == ["-worker-1"]
+    assert job.comparison.named == {}
+    job.gaps[1] = 0.04
+    assert who(job.windows(5)) == ["+worker-1"]
+
+
+def test_a_window_in_between_that_is_well_begins_the_count_anew() -> None:
+    job = Job(0.02, 0.04, 0.02)
+    for _ in range(6):
+        assert who(job.windows(2)) == []
+        job.gaps[1] = 0.02
+        assert who(job.windows(1)) == []
+        job.gaps[1] = 0.04
+
+
+def test_nobody_is_named_when_the_whole_job_slows_down() -> None:
+    job = Job(0.02, 0.021, 0.019, 0.02)
+    job.windows(5)
+    job.gaps = [3 * gap for gap in job.gaps]
+    assert who([n for _ in range(20) for n in job.window(step_seconds=0.3)]) == []
+
+
+def test_of_two_members_the_slower_one_is_named_as_such() -> None:
+    found = Job(0.02, 0.03).windows(4)
+    assert (who(found), found[0].of_two) == (["+worker-1"], True)
+
+
+def test_one_member_alone_is_compared_with_nobody() -> None:
+    job = Job(0.02)
+    assert who(job.windows(9)) == []
+    assert "nobody to compare with" in job.comparison.problems[MemberId("worker-0")]
+
+
+def test_two_slow_ones_of_four_are_both_named() -> None:
+    assert who(Job(0.02, 0.04, 0.04, 0.02).windows(5)) == ["+worker-1", "+worker-2"]
+
+
+def test_what_costs_the_job_nothing_is_not_worth_a_word() -> None:
+    assert who(Job(0.001, 0.003, 0.001).windows(9)) == [], "2 ms of a step of 100 ms"
+    tiny = Job(0.0004, 0.0012, 0.0004)
+    assert who([n for _ in range(400) for n in tiny.window(step_seconds=0.002)]) == [], "0.8 ms"
+
+
+def test_a_rank_that_waits_for_the_slow_one_is_not_slow() -> None:
+    """BatchNorm: both are in their step for as long, and the innocent one spends it in the broadcast."""
+    job = Job(0.061, 0.0002)
+    found = [n for _ in range(4) for n in job.window(busy=0.002)]
+    assert who(found) == ["+worker-0"]
+
+
+def test_busier_is_slower_too_where_the_first_collective_comes_at_once() -> None:
+    """FSDP on a throttled member: its first gather is called as early as anybody's."""
+    comparison, found = Comparison(), list[Named]()
+    for number in range(1, 5):
+        for member, busy in enumerate((0.03, 0.06, 0.03)):
+            told = window(number, 0.0002, busy=busy, throttled=busy - 0.03)
+            found += take(comparison, MemberId(f"worker-{member}"), (told,), 3)
+    assert who(found) == ["+worker-1"]
+    assert causes.of(found[0].pace).kind == "throttled"
+
+
+def test_members_with_different_numbers_of_ranks_are_compared_rank_by_rank() -> None:
+    comparison, found = Comparison(), list[Named]()
+    for number in range(1, 6):
+        for member, gaps in enumerate([(0.02,), (0.02, 0.02, 0.05, 0.02), (0.02, 0.02)]):
+            told = tuple(window(number, gap, rank=rank) for rank, gap in enumerate(gaps))
+            found += take(comparison, MemberId(f"worker-{member}"), told, 7)
+    assert who(found) == ["+worker-1"]
+    assert found[0].local_rank == 2
+
+
+def test_ranks_that_call_other_collectives_are_not_alike() -> None:
+    """The stages of a pipeline: the last one also has the head of the model."""
+    comparison, found = Comparison(), list[Named]()
+    for number in range(1, 9):
+        for member, (gap, shape) in enumerate([(0.02, 1), (0.02, 1), (0.05, 2), (0.05, 2)]):
+            found += take(comparison, MemberId(f"worker-{member}"), (window(number, gap, shape=shape),), 4)
+    assert found == []
+
+
+def test_who_measures_by_something_else_is_not_compared_with_the_others() -> None:
+    comparison, found = Comparison(), list[Named]()
+    for number in range(1, 9):
+        for member, source in enumerate(("recorder", "recorder", "cpu")):
+            told = window(number, 0.02 if source == "recorder" else 0.0, busy=0.09, source=source)
+            found += take(comparison, MemberId(f"worker-{member}"), (told,), 3)
+    assert found == []
+    assert MemberId("worker-2") in comparison.problems
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ({"gap": -0.1}, "its gap of -0.1 s a step is no time"),
+        ({"busy": float("nan")}, "its busy of nan s"),
+        ({"waited": float("inf")}, "its waited of inf s"),
+        ({"gap": 1e9}, "its gap of 1e+09 s"),
+        ({"step_seconds": 0.0}, "its steps take no time"),
+        ({"gap": 0.5}, "its gap of 0.5 s is longer than its step of 0.1 s"),
+    ],
+)
+def test_times_that_can_be_none_are_named_and_count_for_nothing(bad: dict[str, float], said: str) -> None:
+    job = Job(0.02, 0.02, 0.02)
+    found: list[Named] = []
+    for number in range(1, 20):
+        found += job.tell(0, replace(window(number, 0.02), **bad))
+        found += job.tell(1, window(number, 0.02))
+        found += job.tell(2, window(number, 0.05))
+    assert said in job.comparison.problems[MemberId("worker-0")]
+    assert who(found) == ["+worker-2"], "the others are compared without it"
+
+
+def test_a_member_that_tells_nothing_is_not_waited_for_longer_than_three_windows() -> None:
+    job = Job(0.02, 0.02, 0.05)
+    found: list[Named] = []
+    for number in range(1, 10):
+        found += job.tell(1, window(number, 0.02))
+        found += job.tell(2, window(number, 0.05))
+    assert who(found) == ["+worker-2"]
+    assert len(job.comparison.open) <= 1
+
+
+def test_a_window_that_comes_late_or_twice_changes_nothing() -> None:
+    job = Job(0.02, 0.05, 0.02)
+    job.windows(4)
+    before = repr(job.comparison)
+    assert job.tell(1, window(2, 0.02)) == []
+    assert repr(job.comparison) == before
+
+
+def test_who_takes_every_second_window_only_is_compared_at_those() -> None:
+    job = Job(0.02, 0.05, 0.02)
+    found: list[Named] = []
+    for number in range(1, 40):
+        for member, gap in enumerate(job.gaps):
+            if number % 2 == 0 or member != 1:
+                found += job.tell(member, window(number, gap))
+    assert who(found) == ["+worker-1"]
+
+
+def test_where_steps_differ_by_themselves_it_takes_longer_to_be_sure() -> None:
+    calm, wild = Job(0.02, 0.03, 0.02, 0.02), Job(0.02, 0.03, 0.02, 0.02)
+    wild.noise = 0.15
+    needed = []
+    for job in (calm, wild):
+        while not job.comparison.named:
+            job.window()
+        needed.append(job.number)
+    assert needed[0] < needed[1] < 40
+
+
+def test_a_long_healthy_run_however_noisy_names_nobody() -> None:
+    for noise in (0.02, 0.1, 0.2):
+        job = Job(*[0.02] * 8, seed=3)
+        job.noise = noise
+        assert who(job.windows(1500)) == []
+
+
+@given(st.lists(st.floats(0, 100), min_size=2, max_size=30), st.data())
+def test_the_median_of_the_others_is_that_of_a_list_without_them(values: list[float], data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, len(values) - 1))
+    taken, rest = values[:count], values[count:]
+    assert median_without(sorted(values), taken) == pytest.approx(statistics.median(rest))
+
+
+def test_nobody_needs_less_than_nothing() -> None:
+    ranks = {(MemberId(f"worker-{n}"), 0): window(1, gap) for n, gap in enumerate((0.0, 0.0, 0.05))}
+    paces = compare(ranks)
+    assert [pace.is_slow for pace in paces.values()] == [False, False, True]
+    assert all(pace.factor > 0 for pace in paces.values())
+
+
+# -- why ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("parts", "kind"),
+    [
+        ({"throttled": 0.06, "delayed": 0.06}, "throttled"),
+        ({"stolen": 0.06}, "stolen"),
+        ({"waited": 0.06}, "data"),
+        ({"delayed": 0.05, "cpu": 0.01}, "contended"),
+        ({}, "waiting"),
+        ({"cpu": 0.06}, "computing"),
+        ({"cpu": 0.02, "waited": 0.02}, "unknown"),
+    ],
+)
+def test_the_part_that_makes_up_half_of_the_excess_is_the_cause(parts: dict[str, float], kind: str) -> None:
+    for others in (1, 3, 100):
+        ranks = {(MemberId(f"worker-{n}"), 0): window(1, 0.02, busy=0.01) for n in range(others)}
+        busy = 0.01 + sum(parts.get(part, 0.0) for part in ("waited", "delayed", "cpu", "stolen"))
+        slow = MemberId(f"worker-{others}")
+        ranks[slow, 0] = window(1, 0.08, busy=busy, **parts)
+        cause = causes.of(compare(ranks)[slow, 0])
+        assert cause.kind == kind
+        assert kind == "unknown" or " ms" in cause.sentence
+
+
+def test_what_all_members_do_is_no_cause() -> None:
+    all_wait = {"waited": 0.06, "source": "recorder"}
+    ranks = {(MemberId(f"worker-{n}"), 0): replace(window(1, 0.06), **all_wait) for n in range(3)}  # type: ignore[arg-type]
+    ranks[MemberId("worker-3"), 0] = replace(window(1, 0.09), **all_wait)  # type: ignore[arg-type]
+    assert causes.of(compare(ranks)[MemberId("worker-3"), 0]).kind == "unknown"
+
+
+def test_a_pace_without_parts_has_no_known_cause() -> None:
+    assert causes.of(Lag(0.03, 0.01, 0.1, 0)).kind == "unknown"

@@ -1,0 +1,61 @@
+"""What takes the CPU away from this process from outside: its cgroup's limit, and the machine's hypervisor.
+
+Read inside the container, because the sidecar is in another cgroup. A container sees its own group as the root,
+whatever its path is called outside.
+"""
+
+V2 = ("/sys/fs/cgroup%s/cpu.stat", "/sys/fs/cgroup/cpu.stat")
+V1 = ("/sys/fs/cgroup/cpu%s/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat")
+
+
+def candidates(text):
+    """Where the counters may be, for this /proc/self/cgroup."""
+    rows = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
+    paths = [V1[0] % path.rstrip("/") for _, kinds, path in rows if "cpu" in kinds.split(",")]
+    paths += [V2[0] % path.rstrip("/") for _, kinds, path in rows if not kinds]
+    return paths + [V1[1], V2[1]]
+
+
+def throttled_ns(text):
+    """From a cpu.stat: how long the group was kept off its cores, in nanoseconds; None where it does not say."""
+    for line in text.splitlines():
+        name, _, value = line.partition(" ")
+        if name in ("throttled_time", "throttled_usec") and value.strip().isdigit():
+            return int(value) * (1000 if name == "throttled_usec" else 1)
+    return None
+
+
+def stolen_share(text):
+    """From /proc/stat: (ticks that the hypervisor gave to others, all ticks)."""
+    fields = text.partition("\n")[0].split()
+    if len(fields) < 9 or fields[0] != "cpu":
+        return 0, 0
+    ticks = [int(field) for field in fields[1:9]]
+    return ticks[7], sum(ticks)
+
+
+def _read(path):
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+class Pressure:
+    """Two looks at the counters; `since` says what went on between them."""
+
+    def __init__(self):
+        paths = candidates(_read("/proc/self/cgroup"))
+        self.path = next((path for path in paths if throttled_ns(_read(path)) is not None), "")
+
+    def look(self):
+        return (throttled_ns(_read(self.path)) or 0) if self.path else 0, stolen_share(_read("/proc/stat"))
+
+    @staticmethod
+    def since(before, now, elapsed_ns):
+        """(share of the time throttled, share of the time stolen), each 0 to 1."""
+        throttled = (now[0] - before[0]) / elapsed_ns if elapsed_ns > 0 else 0.0
+        ticks = now[1][1] - before[1][1]
+        stolen = (now[1][0] - before[1][0]) / ticks if ticks > 0 else 0.0
+        return min(max(throttled, 0.0), 1.0), min(max(stolen, 0.0), 1.0)
