@@ -32,7 +32,7 @@ class Settings:
     grace: float
     """Seconds between SIGTERM and SIGKILL of this member."""
     ends_as_trainer: bool
-    """With the exit code of the trainer, so that a listing of pods, which shows one container's end, shows a failure."""
+    """With the trainer's exit code: a listing of pods shows the end of one container, and it may be this one."""
     http_port: int | None
     token_file: Path
 

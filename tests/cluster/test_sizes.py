@@ -31,6 +31,7 @@ def test_a_launcher_that_is_hung_up_may_not_be_replaced_and_the_others_go_on(mak
     _, six = job.training(6, after=restart)
     assert sorted(set(members(six))) == [job.pod(f"worker-{i}") for i in (0, 2, 3)]
     until(lambda: job.pods()[pod]["status"]["phase"] == "Failed", job.story)
+    assert job.kubectl("get", "pod", pod, "--no-headers").split()[2] == "Error"
     assert job.pod("worker-4") not in job.pods()
     lines = job.rendezvous(job.pod("worker-0"))
     assert [line["group_world_size"] for line in lines] == ["4", "3"]
