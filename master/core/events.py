@@ -69,6 +69,8 @@ class PodSeen:
     """The kernel ended the trainer's container for want of memory."""
     lingers: bool = False
     """It has failed, and something in it still runs, or will again: it holds what it has."""
+    sidecar_ended: str = ""
+    """How its sidecar ended (`ended with exit code 137`), where the platform does not start it again."""
     has_ended: bool = False
     """Terminating: its kubelet says that all of its containers have ended, and no finalizer holds it."""
 

@@ -18,6 +18,8 @@ from master.core.state import SILENT, Doubt, Member, State, seconds
 from wire.ids import MemberId
 
 DELETE_GRACE = 5.0
+LEAST_GRACE = 1.0
+"""With none the platform forgets a pod before its kubelet has ended it."""
 STUCK_AFTER = 10.0
 """Seconds beyond a pod's grace: a kubelet that is well needs some to tell that all of it has ended."""
 STUCK_AGAIN = 30.0
@@ -29,7 +31,7 @@ def consider(state: State, member_id: str) -> None:
     member = state.members.get(MemberId(member_id))
     if member is None or member.life != SILENT or member.uid is None or member.deleting or state.is_over:
         return
-    if silence.is_on_a_lost_node(state, member):
+    if silence.is_on_a_lost_node(state, member) or member.sidecar_ended:
         if member.doubt is not None:
             silence.end_doubt(state, member)
         _give_up(state, member)
@@ -68,6 +70,8 @@ def _is_our_own_silence(state: State, member: Member) -> bool:
 def _give_up(state: State, member: Member) -> None:
     witness = silence.witness(state, member)
     silent = f"{member.id} has been silent for {seconds(state.now - member.heard_at)}"
+    if member.sidecar_ended:
+        silent = f"The sidecar of {member.id} {member.sidecar_ended} and is not started again"
     if not member.has_controller:
         keep(state, member, silent)
         return
@@ -75,7 +79,8 @@ def _give_up(state: State, member: Member) -> None:
     is_forced = silence.is_on_a_lost_node(state, member)
     reason = f"{silent}; its pod is deleted{' by force' if is_forced else ''}."
     state.announce("MemberGivenUp", reason, member.id, warning=True)
-    delete(state, member, reason, 0.0 if is_forced else DELETE_GRACE)
+    grace = LEAST_GRACE if member.sidecar_ended else DELETE_GRACE
+    delete(state, member, reason, 0.0 if is_forced else grace)
 
 
 def keep(state: State, member: Member, why: str) -> None:
@@ -135,6 +140,7 @@ def stuck(state: State, member_id: str) -> None:
     member = state.members.get(MemberId(member_id))
     if member is None or member.uid is None or member.grace_ends is None or state.is_over:
         return
+    standing.stop_waiting_for(state, member)
     over = f"its grace ran out {seconds(max(state.now - member.grace_ends, 0.0))} ago"
     witness = EMPTY if member.has_ended else silence.witness(state, member)
     state.deadlines.set(("stuck", member.id), state.now + STUCK_AGAIN)

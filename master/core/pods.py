@@ -16,6 +16,7 @@ from master.core import (
     memory,
     node_rules,
     orders,
+    orphans,
     recovery,
     refusals,
     scaling,
@@ -82,6 +83,7 @@ def seen(state: State, pod: PodSeen) -> None:
     refusals.taken(state, member)
     node_rules.arrived(state, member)
     held.note(state, member, pod)
+    orphans.note(state, member, pod)
     if pod.grace is not None:
         _is_to_go(state, member, pod, pod.grace)
     member.memory_limit, member.out_of_memory, member.exit_code = pod.memory_limit, pod.out_of_memory, pod.exit_code

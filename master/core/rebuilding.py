@@ -28,7 +28,7 @@ def begin(state: State) -> None:
 
 def advance(state: State) -> None:
     """Everybody has spoken: no need to wait longer."""
-    if state.stage == REBUILDING and state.listed and all(m.greeted for m in state.members.values()):
+    if state.stage == REBUILDING and state.listed and all(m.greeted or m.sidecar_ended for m in state.members.values()):
         decide(state)
 
 
@@ -56,6 +56,8 @@ def decide(state: State) -> None:
     else:
         _clear(state, running)
     for member in [m for _id, m in sorted(state.members.items())]:
+        if not member.greeted and member.address:
+            _judge_by_silence(state, member)
         generations.refuse_used_port(state, member)
     standing.note_staffing(state)
     status.mark(state)
@@ -112,8 +114,7 @@ def _adopt_member(state: State, world: World, member: Member) -> bool:
     member.told = max(member.told, world.generation)
     is_known = True
     if not member.greeted:
-        member.heard_at, member.greeted = state.began_now, True
-        silence.watch(state, member)
+        _judge_by_silence(state, member)
         world.started.add(member.id)
     elif member.running == world.generation and not member.isolated:
         world.started.add(member.id)
@@ -124,6 +125,12 @@ def _adopt_member(state: State, world: World, member: Member) -> bool:
         is_known = False
     standing.refresh(state, member)
     return is_known
+
+
+def _judge_by_silence(state: State, member: Member) -> None:
+    """It spoke to an earlier master, and not to this one yet: like anybody else who is not heard."""
+    member.heard_at, member.greeted = state.began_now, True
+    silence.watch(state, member)
 
 
 def _clear(state: State, running: set[Generation]) -> None:

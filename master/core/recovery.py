@@ -53,6 +53,7 @@ IMPORT_HOLD = 1.0
 """How long the first generation is left alone after an exception at import: do all ranks fail the same way?"""
 FREE_PORT_CLASHES = 5
 FAULTS_KEPT = 200
+LOSSES = ("MemberLost", "MemberSilent", "MemberFailed", "MemberIsolated", "MemberExcluded", "SidecarEnded")
 
 
 # -- what ended ---------------------------------------------------------------------------------------------------
@@ -308,7 +309,7 @@ def _take_blame(state: State, member: Member, kind: str, reason: str, *, free: b
     episode = state.episode
     if episode is None or state.now - episode.began_at > EFFECT_WITHIN or episode.fault.kind == kind:
         return False
-    if episode.fault.kind in ("MemberLost", "MemberSilent", "MemberFailed", "MemberIsolated", "MemberExcluded"):
+    if episode.fault.kind in LOSSES:
         return False
     world = state.world
     if world is not None and world.generation != episode.generation and member.id in world.places:

@@ -29,6 +29,7 @@ from master.core import (
     node_rules,
     nodes,
     orders,
+    orphans,
     owning,
     pods,
     progress,
@@ -137,6 +138,7 @@ def _advance(state: State) -> None:
         ending.advance(state)
         return
     rebuilding.advance(state)
+    orphans.advance(state)
     hangs.advance(state)
     editing.hold(state)
     if state.unstaffed:

@@ -300,6 +300,16 @@ def _silence(state: State, member: Member, quiet: float, witness: str) -> None:
     recovery.member_lost(state, member, "MemberSilent", reason)
 
 
+def remember(state: State, member: Member) -> None:
+    """An earlier master had left it out: so it stays, until it speaks. It has the time of a connection at the least."""
+    uid, heard_at = state.silent.get(member.id, (None, 0.0))
+    if uid is None or uid != member.uid:
+        return
+    member.life, member.greeted, member.heard_at = SILENT, True, heard_at
+    soon = state.now + RECONNECT_PATIENCE * state.spec.silent_after
+    state.deadlines.set(("replace", member.id), max(heard_at + state.spec.replace_after, soon))
+
+
 # -- return -------------------------------------------------------------------------------------------------------
 def _back(state: State, member: Member) -> None:
     if member.doubt is not None:

@@ -11,7 +11,7 @@ holder is lost or has never come, and the pod that was to come is the one too ma
 
 from __future__ import annotations
 
-from master.core import bad_nodes, budgets, ending, memory, placing, standing, status, successors, unchecked
+from master.core import bad_nodes, budgets, ending, memory, placing, silence, standing, status, successors, unchecked
 from master.core.actions import CreatePod
 from master.core.events import PodSeen
 from master.core.state import ALIVE, SILENT, Budget, Member, Placed, State, counted
@@ -192,6 +192,7 @@ def adopt(state: State, pod: PodSeen) -> Member:
     if uid == pod.uid:
         member.address, member.probe_port = address, port
     state.members[member.id] = member
+    silence.remember(state, member)
     if rank_index != pod.rank_index:
         placing.show(state, member, f"{member.id} has another rank index than its pod says.")
         successors.came(state, member)

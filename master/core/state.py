@@ -86,6 +86,8 @@ class Member:
     """Somebody makes another pod when this one is deleted; one without is never deleted."""
     grace_ends: float | None = None
     """Its pod is being deleted, and has to be gone by then."""
+    sidecar_ended: str = ""
+    """How its sidecar ended, where nobody starts it again (`orphans`)."""
     has_ended: bool = False
     """As its last PodSeen said."""
     is_stuck: bool = False
@@ -147,7 +149,8 @@ class Member:
     @property
     def is_usable(self) -> bool:
         """It may be part of the next generation once it is ready."""
-        return self.life == ALIVE and not self.leaving and not self.deleting and self.pod_phase != "terminating"
+        is_staying = not self.leaving and not self.deleting and self.pod_phase != "terminating"
+        return self.life == ALIVE and is_staying and not self.sidecar_ended
 
 
 class Placed(NamedTuple):
@@ -356,6 +359,8 @@ class State:
     """An earlier master's members, as they were last: a pod's label says what it was made with."""
     addresses: dict[MemberId, tuple[PodUid, str, int]] = field(default_factory=dict)
     """Where an earlier master's members answer probes: who has not spoken to this one can be looked for too."""
+    silent: dict[MemberId, tuple[PodUid, float]] = field(default_factory=dict)
+    """Members that an earlier master had left out, and when they were heard last."""
     nodes: dict[str, NodeSeen] = field(default_factory=dict)
     """Those that are not Ready, or gone."""
     marked: dict[str, NodeSeen] = field(default_factory=dict)
@@ -381,6 +386,8 @@ class State:
     exclusions: dict[RankIndex, int] = field(default_factory=dict)
     """Members that did not pass it, by rank index."""
     doubted: set[MemberId] = field(default_factory=set)
+    orphans: set[MemberId] = field(default_factory=set)
+    """Members whose sidecar has ended for good, to be looked at in this step."""
     deaf_until: float = 0.0
     """Silence counts from here at the earliest: we did not listen before."""
     deadlines: Deadlines = field(default_factory=Deadlines)

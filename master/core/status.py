@@ -213,6 +213,8 @@ def _saved(state: State) -> dict[str, object]:
                     for m in sorted(state.members.values(), key=_order)},
         "addresses": {str(m.id): [m.uid, m.address, m.probe_port]
                       for m in sorted(state.members.values(), key=_order) if m.address},
+        "silent": {str(m.id): [m.uid, m.heard_at + offset]
+                   for m in sorted(state.members.values(), key=_order) if m.life == SILENT},
         "held": sorted(state.held),
         "spares_made": state.spares_made,
         "relaunches": state.relaunches,
@@ -287,6 +289,11 @@ def restore(state: State, saved: Mapping[str, Any]) -> None:
     state.addresses = {
         MemberId(member): (PodUid(uid), str(address), int(port))
         for member, (uid, address, port) in saved.get("addresses", {}).items()
+    }
+    state.silent = {
+        MemberId(member): (PodUid(uid), float(heard_at) - offset)
+        for member, (uid, heard_at) in saved.get("silent", {}).items()
+        if uid is not None
     }
     state.spares_made = int(saved.get("spares_made", 0))
     state.relaunches = int(saved.get("relaunches", 0))

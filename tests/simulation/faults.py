@@ -27,7 +27,7 @@ class Faults:
             (2, self.stall_link), (3, self.reset_link), (1, self.evict), (1, self.no_room), (1, self.scale),
             (1, self.restart), (1, self.jump), (1, self.platform_fails), (1, self.cut_platform), (1, self.port_clash),
             (2, self.silent_then_deaf), (3, self.freeze_node), (1, self.hold_pod), (1, self.run_out_of_memory),
-            (3, self.hang),
+            (3, self.hang), (1, self.end_sidecar),
         ]  # fmt: skip
         world.time.after(self.rng.uniform(0, 15), self._next)
 
@@ -88,6 +88,11 @@ class Faults:
         pod = self._pod()
         if pod is not None:
             pod.kill_sidecar()
+
+    def end_sidecar(self, seconds: float) -> None:
+        pod = self._pod()
+        if pod is not None:
+            pod.end_sidecar()
 
     # -- members
     def lose_pod(self, seconds: float) -> None:

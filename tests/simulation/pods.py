@@ -157,6 +157,8 @@ class Pod:
         self.exit_code: int | None = None
         self.memory_limit = 0
         self.sidecar: Sidecar | None = None
+        self.sidecar_ended = ""
+        """Its kubelet does not start it again."""
         self.trainer: Trainer | None = None
         self.trainer_paused = False
         self.there = True
@@ -175,7 +177,8 @@ class Pod:
 
     def seen(self) -> PodSeen:
         pod = PodSeen(self.member, self.uid, self.role, self.rank_index, self.phase, self.reason, self.unschedulable,
-                      self.exit_code, self.node, memory_limit=self.memory_limit)  # fmt: skip
+                      self.exit_code, self.node, memory_limit=self.memory_limit,
+                      sidecar_ended=self.sidecar_ended if self.phase == "running" else "")  # fmt: skip
         if self.deleting:
             pod = replace(pod, phase="terminating", reason="Deleted", grace=self.grace, ends_at=UNIX + self.ends_at)
         return pod
@@ -203,7 +206,8 @@ class Pod:
     def start_sidecar(self, restarted: bool) -> None:
         if self.nodes.when_it_runs(self.node, self.start_sidecar, restarted):
             return
-        if self.there and self.phase == "running" and (self.sidecar is None or not self.sidecar.alive):
+        is_down = self.sidecar is None or not self.sidecar.alive
+        if self.there and self.phase == "running" and is_down and not self.sidecar_ended:
             self.sidecar = Sidecar(self, restarted)
             self.world.time.after(self.world.rng.uniform(0.05, 2.0), self.connect_trainer)
 
@@ -233,6 +237,14 @@ class Pod:
         down = self.world.rng.uniform(0.1, 1.5)
         self.world.trouble(self.member, down + 8.0)
         self.world.time.after(down, self.start_sidecar, True)
+
+    def end_sidecar(self) -> None:
+        """As where restartPolicy is Never: its ranks run on until the pod goes."""
+        if self.is_up and not self.deleting:
+            self.sidecar_ended = "ended with exit code 137"
+            self.kill_sidecar()
+            self.world.pod_failures += 1
+            self.world.platform.changed(self)
 
     def sidecar_exited(self, sidecar: Sidecar) -> None:
         sidecar.end()

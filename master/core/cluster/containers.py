@@ -77,6 +77,12 @@ def is_restarted(pod: Document, name: str, code: int) -> bool:
     return bool(policy == "Always" or (policy == "OnFailure" and code != 0))
 
 
+def end_for_good(pod: Document, name: str) -> str:
+    """How it ended, where the kubelet does not start it again; empty otherwise."""
+    end = end_of(status_of(pod, name))
+    return "" if end is None or is_restarted(pod, name, end.code) else end.with_code
+
+
 def end_of(status: Document) -> End | None:
     """How it ended, where it does not run now: None for one that runs or has not been started yet."""
     state = status.get("state") or {}

@@ -231,6 +231,7 @@ def seen(pod: Document) -> PodSeen | None:
         memory_limit=containers.memory_limit(pod, containers.trainer_name(pod)),
         out_of_memory=containers.is_out_of_memory(containers.status_of(pod, containers.trainer_name(pod))),
         lingers=phase == "failed" and not is_over(pod),
+        sidecar_ended=containers.end_for_good(pod, SIDECAR_CONTAINER) if phase == "running" else "",
         has_ended=phase == "terminating" and _has_ended(pod),
         grace=_grace(metadata),
         ends_at=_ends_at(metadata),

@@ -378,6 +378,16 @@ def test_every_pod_is_in_one_of_the_five_phases(
         assert found.phase == "running"
 
 
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [("sidecar_ended", "ended with exit code 1"), ("sidecar_down", ""), ("sidecar_loop", ""), ("sidecar_back", ""),
+     ("running", ""), ("trainer_done_sidecar_failed", ""), ("terminating", "")],
+)  # fmt: skip
+def test_a_sidecar_that_the_kubelet_does_not_start_again_is_told(name: str, end: str) -> None:
+    seen = pods.seen(recorded(name))
+    assert seen is not None and seen.sidecar_ended == end
+
+
 # -- making -------------------------------------------------------------------------------------------------------
 def creation(member: str, rank_index: int | None = 0, **more: Any) -> CreatePod:
     role = Role(member.rpartition("-")[0])

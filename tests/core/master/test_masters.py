@@ -271,3 +271,44 @@ def test_a_new_master_knows_which_rank_index_a_promoted_spare_has() -> None:
     after.save("worker-1")
     after.until_running(3)
     assert after.world == ["worker-4", "worker-1", "worker-2"]
+
+
+# -- who was left out ---------------------------------------------------------------------------------------------
+def left_out(away: float) -> Play:
+    """A member falls silent and is left out; the others train on, and another master comes."""
+    play = running(4, 3)
+    play.creates_pods = False
+    play["worker-1"].unheard = play["worker-1"].frozen = True
+    play.until(lambda: bool(play.announced("MemberSilent")))
+    play.until_running(3)
+    play.run(1.5)
+    return successor(play, away=away)
+
+
+def test_who_was_left_out_stays_so_with_a_new_master_and_is_given_up_in_its_time() -> None:
+    after = left_out(away=1.0)
+    after.run(1.0)
+    row = next(m for m in document(after.state, after.now)["members"] if m["id"] == "worker-1")
+    assert row["state"] == "silent"
+    after.until(lambda: bool(after.deleted()), after.spec.replace_after)
+    assert after.deleted() == ["worker-1"] and not after.announced("MemberSlow")
+
+
+def test_who_was_left_out_and_speaks_to_the_new_master_comes_back() -> None:
+    after = left_out(away=30.0)
+    after.run(1.0)
+    after["worker-1"].unheard = after["worker-1"].frozen = False
+    after.connect(after["worker-1"])
+    after.report(after["worker-1"])
+    after.run(2 * after.spec.replace_after)
+    assert after.announced("MemberBack") and not after.deleted()
+
+
+def test_a_member_outside_the_world_that_the_new_master_never_hears_is_judged_by_silence() -> None:
+    play = running(3, 2, spares=1)
+    play.until(lambda: "worker-3" in play.state.ready)
+    play.run(2.0)
+    play["worker-3"].unheard = play["worker-3"].frozen = True
+    after = successor(play)
+    after.until(lambda: "worker-3" in after.deleted(), 3 * after.spec.replace_after)
+    assert after.announced("MemberSilent") and not after.announced("MemberSlow")

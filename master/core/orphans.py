@@ -1,0 +1,66 @@
+"""Members whose sidecar has ended for good: nobody can stop their ranks any more but the kubelet, with their pod.
+
+Losing a sidecar stops no training where it is started again: that is a reconnect. Where the kubelet says that it is not,
+nothing is left to wait for. Silence needs a witness because it may be the network's or the master's; this is the word
+of who ran it, and no later word of the member can take it back. To let its ranks train on for the rest of `silent_after`
+would gain nothing but steps that the next world repeats.
+
+The order: the pod is deleted and the world is stopped in one step, so that the kubelet ends those ranks while the
+survivors end theirs; and the next world begins when the pod is gone. Were it to begin before, two ranks would hold the
+same number for that long, and write the same checkpoint. That wait is bounded like a stop's, and ends where the pod
+stays beyond its grace: then its node is not well either, and no order would be of use. The pod gets the least grace
+with which the platform still shows it until its processes are gone: its template holds SIGTERM back for a sidecar
+that does not come, so that a longer one would only lengthen the wait. A container of the pod has ended by itself, and
+so its replacement counts as one of a failed pod.
+"""
+
+from __future__ import annotations
+
+from master.core import giving_up, recovery, silence, spares, standing
+from master.core.events import PodSeen
+from master.core.state import REBUILDING, SILENT, STOPPING, Member, State
+
+
+def note(state: State, member: Member, pod: PodSeen) -> None:
+    """What the platform says of its sidecar; an end without a new start is for ever."""
+    if pod.sidecar_ended and not member.sidecar_ended:
+        member.sidecar_ended = pod.sidecar_ended
+        state.orphans.add(member.id)
+        standing.refresh(state, member)
+    elif pod.has_ended:
+        standing.stop_waiting_for(state, member)
+
+
+def advance(state: State) -> None:
+    """At the end of a step. A new master knows its world first, so that this is a fault of it."""
+    if not state.orphans or state.stage == REBUILDING or state.is_over:
+        return
+    for member_id in sorted(state.orphans):
+        member = state.members.get(member_id)
+        if member is not None and not member.deleting and not member.leaving and member.id not in _done(state):
+            _leave_out(state, member)
+    state.orphans.clear()
+
+
+def _done(state: State) -> set[str]:
+    """Nothing runs there that could harm the others, and they go on to their own end."""
+    return set(state.world.done) if state.world is not None else set()
+
+
+def _leave_out(state: State, member: Member) -> None:
+    what = "it is left out, and its pod is deleted" if member.has_controller else "it is left out"
+    reason = (
+        f"The sidecar of {member.id} {member.sidecar_ended} and is not started again, so that nobody can stop what runs "
+        f"there: {what}."
+    )
+    if member.doubt is not None:
+        silence.end_doubt(state, member)
+    member.life = SILENT
+    standing.refresh(state, member)
+    spares.count_failure(state, member)
+    recovery.member_lost(state, member, "SidecarEnded", reason)
+    giving_up.consider(state, member.id)
+    world = state.world
+    if world is not None and state.stage == STOPPING and member.id in world.places and member.has_controller:
+        if member.stopped < world.generation and not member.has_ended:
+            world.waiting.add(member.id)
