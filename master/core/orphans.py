@@ -1,9 +1,9 @@
 """Members whose sidecar has ended for good: nobody can stop their ranks any more but the kubelet, with their pod.
 
-Losing a sidecar stops no training where it is started again: that is a reconnect. Where the kubelet says that it is not,
-nothing is left to wait for. Silence needs a witness because it may be the network's or the master's; this is the word
-of who ran it, and no later word of the member can take it back. To let its ranks train on for the rest of `silent_after`
-would gain nothing but steps that the next world repeats.
+Losing a sidecar stops no training where it is started again: that is a reconnect. Where the kubelet says that it is
+not, nothing is left to wait for. Silence needs a witness because it may be the network's or the master's; this is the
+word of who ran it, and no later word of the member can take it back. To let its ranks train on for the rest of
+`silent_after` would gain nothing but steps that the next world repeats.
 
 The order: the pod is deleted and the world is stopped in one step, so that the kubelet ends those ranks while the
 survivors end theirs; and the next world begins when the pod is gone. Were it to begin before, two ranks would hold the
@@ -50,8 +50,8 @@ def _done(state: State) -> set[str]:
 def _leave_out(state: State, member: Member) -> None:
     what = "it is left out, and its pod is deleted" if member.has_controller else "it is left out"
     reason = (
-        f"The sidecar of {member.id} {member.sidecar_ended} and is not started again, so that nobody can stop what runs "
-        f"there: {what}."
+        f"The sidecar of {member.id} {member.sidecar_ended} and is not started again, so that nobody can stop what "
+        f"runs there: {what}."
     )
     if member.doubt is not None:
         silence.end_doubt(state, member)
@@ -60,7 +60,12 @@ def _leave_out(state: State, member: Member) -> None:
     spares.count_failure(state, member)
     recovery.member_lost(state, member, "SidecarEnded", reason)
     giving_up.consider(state, member.id)
+    _await_its_end(state, member)
+
+
+def _await_its_end(state: State, member: Member) -> None:
     world = state.world
-    if world is not None and state.stage == STOPPING and member.id in world.places and member.has_controller:
-        if member.stopped < world.generation and not member.has_ended:
-            world.waiting.add(member.id)
+    if world is None or state.stage != STOPPING or member.id not in world.places or not member.has_controller:
+        return
+    if member.stopped < world.generation and not member.has_ended:
+        world.waiting.add(member.id)

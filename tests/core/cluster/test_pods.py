@@ -385,7 +385,8 @@ def test_every_pod_is_in_one_of_the_five_phases(
 )  # fmt: skip
 def test_a_sidecar_that_the_kubelet_does_not_start_again_is_told(name: str, end: str) -> None:
     seen = pods.seen(recorded(name))
-    assert seen is not None and seen.sidecar_ended == end
+    assert seen is not None
+    assert seen.sidecar_ended == end
 
 
 # -- making -------------------------------------------------------------------------------------------------------

@@ -291,7 +291,8 @@ def test_who_was_left_out_stays_so_with_a_new_master_and_is_given_up_in_its_time
     row = next(m for m in document(after.state, after.now)["members"] if m["id"] == "worker-1")
     assert row["state"] == "silent"
     after.until(lambda: bool(after.deleted()), after.spec.replace_after)
-    assert after.deleted() == ["worker-1"] and not after.announced("MemberSlow")
+    assert after.deleted() == ["worker-1"]
+    assert not after.announced("MemberSlow")
 
 
 def test_who_was_left_out_and_speaks_to_the_new_master_comes_back() -> None:
@@ -301,7 +302,8 @@ def test_who_was_left_out_and_speaks_to_the_new_master_comes_back() -> None:
     after.connect(after["worker-1"])
     after.report(after["worker-1"])
     after.run(2 * after.spec.replace_after)
-    assert after.announced("MemberBack") and not after.deleted()
+    assert after.announced("MemberBack")
+    assert not after.deleted()
 
 
 def test_a_member_outside_the_world_that_the_new_master_never_hears_is_judged_by_silence() -> None:
@@ -311,4 +313,5 @@ def test_a_member_outside_the_world_that_the_new_master_never_hears_is_judged_by
     play["worker-3"].unheard = play["worker-3"].frozen = True
     after = successor(play)
     after.until(lambda: "worker-3" in after.deleted(), 3 * after.spec.replace_after)
-    assert after.announced("MemberSilent") and not after.announced("MemberSlow")
+    assert after.announced("MemberSilent")
+    assert not after.announced("MemberSlow")

@@ -1,4 +1,4 @@
-"""Members whose sidecar has ended and is not started again: their pod goes at once, and the next world waits for that."""
+"""Members whose sidecar has ended for good: their pod goes at once, and the next world waits for that."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ def test_its_replacement_takes_its_place_and_is_one_of_a_failed_pod() -> None:
     play.until_next(4)
     assert play["worker-4"].rank_index is None
     assert play.state.members[MemberId("worker-4")].rank_index == rank_index
-    assert rank_index is not None and play.state.failures[rank_index] == 1
+    assert rank_index is not None
+    assert play.state.failures[rank_index] == 1
 
 
 def test_a_member_that_never_spoke_is_given_up_too_and_not_without_end() -> None:
@@ -111,7 +112,8 @@ def test_a_deletion_that_was_refused_is_tried_again() -> None:
 def test_a_pod_that_nobody_would_make_again_is_kept_and_not_waited_for() -> None:
     play = running(4, 3)
     end_sidecar(play, "worker-1", has_controller=False)
-    assert not play.deleted() and play.announced("PodKept")
+    assert not play.deleted()
+    assert play.announced("PodKept")
     play.until_next(limit=5.0)
 
 
@@ -131,4 +133,5 @@ def test_whose_ranks_have_all_ended_well_is_left_alone() -> None:
     play = running(4, 3)
     play.done("worker-1")
     end_sidecar(play, "worker-1")
-    assert not play.deleted() and not play.sent(Stop)
+    assert not play.deleted()
+    assert not play.sent(Stop)
