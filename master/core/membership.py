@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from master.core import ending, generations, neighbours, orders, recovery, silence, standing, status, watching
 from master.core.actions import CloseSession, Send
-from master.core.state import GONE, REBUILDING, RUNNING, STOPPING, Member, State, World
+from master.core.state import GONE, REBUILDING, RUNNING, STOPPING, Member, State, World, counted
 from wire.ids import NO_GENERATION, MemberId
 from wire.messages import (
     PROTOCOL_VERSION,
@@ -220,14 +220,23 @@ def started(state: State, member: Member, message: Started) -> None:
     world = _running_world(state, member)
     if world is None or message.generation != world.generation:
         return
-    if member.id not in world.started:
+    is_new = member.id not in world.started
+    if is_new:
         watching.note_started(state)
     world.started.add(member.id)
     if len(world.started) == len(world.places):
         state.deadlines.cancel(("start", str(world.generation.number)))
-        state.phase = "running"
-        state.message = f"generation {world.generation} runs with {len(world.places)} members"
-        status.mark(state)
+        _runs(state, world, is_new)
+
+
+def _runs(state: State, world: World, is_new: bool) -> None:
+    members = counted(len(world.places), "member")
+    state.phase, state.message = "running", f"generation {world.generation} runs with {members}"
+    status.mark(state)
+    if is_new:
+        behind = f"; the highest step before it is {state.high_step}" if state.high_step else ""
+        ranks = counted(world.world_size, "rank")
+        state.announce("WorldRuns", f"Generation {world.generation} runs with {members}, {ranks}{behind}.")
 
 
 def start_failed(state: State, member: Member, message: StartFailed) -> None:

@@ -12,10 +12,11 @@ from __future__ import annotations
 from master.core import standing, status
 from master.core.actions import FollowOwner, ResizeOwner
 from master.core.events import OwnerSized
-from master.core.state import COMMITTING, REBUILDING, RUNNING, STOPPING, State, counted
+from master.core.state import COMMITTING, GATHERING, REBUILDING, RUNNING, STOPPING, State, counted
 
 ASKING = (ResizeOwner, FollowOwner)
 AGAIN = 30.0
+NONE_WANTED = "the owner of the pods wants none; training goes on when it wants some again"
 SLOWEST = 1800.0
 
 
@@ -26,6 +27,8 @@ def sized(state: State, event: OwnerSized) -> None:
         return
     state.owner.asked = None
     status.mark(state)
+    if event.replicas and state.message == NONE_WANTED:
+        state.message = "waiting for members"
     if event.replicas == state.target:
         state.owner.failures = 0
         state.deadlines.cancel(("owner", ""))
@@ -34,6 +37,15 @@ def sized(state: State, event: OwnerSized) -> None:
     else:
         _follow(state)
     standing.note_staffing(state)
+
+
+def hold(state: State) -> None:
+    """At the end of a step: nothing is restarting where the owner wants no pods and has taken them all. When it wants
+    some again, the next world waits for all of them, as a first one does."""
+    wants_none = state.spec.is_adopted and state.owner.size == 0 and state.stage == GATHERING and not state.suspended
+    if wants_none and state.message != NONE_WANTED and not any(m.is_usable for m in state.members.values()):
+        state.phase, state.message, state.patient = "pending", NONE_WANTED, True
+        status.mark(state)
 
 
 def _follow(state: State) -> None:

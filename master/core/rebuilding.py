@@ -84,8 +84,7 @@ def _adopt(state: State, world: World) -> None:
     members = [state.members[i] for i in world.places if i in state.members]
     gone = [member for member in members if not _adopt_member(state, world, member)]
     if missing and state.stage == RUNNING:
-        reason = f"{', '.join(missing)} was lost while no master watched."
-        recovery.begin(state, "MemberLost", reason, None, free=True)
+        _go_on_without(state, missing)
     elif gone and not recovery.evidence(state, world.generation):
         names = ", ".join(member.id for member in gone)
         cut_off = next((member for member in gone if member.isolated), None)
@@ -96,6 +95,23 @@ def _adopt(state: State, world: World) -> None:
         reason = f"No rank of generation {world.generation} is left on {names}: they ended while no master watched."
         # free until a rank is told to have failed: the earlier master may have stopped them for a fault that was free
         recovery.begin(state, "WorkersGone", reason, gone[0], free=True)
+
+
+def _go_on_without(state: State, missing: list[MemberId]) -> None:
+    """Members of the world that are no more: nobody saw them go, or this master has, while it waited for the others."""
+    past = state.past
+    unseen = [i for i in missing if i not in past]
+    left = [past[i] for i in missing if i in past and not past[i].lost_by_fault]
+    if unseen:
+        verb = "was" if len(unseen) == 1 else "were"
+        reason = f"{' and '.join(unseen)} {verb} lost while no master watched."
+        recovery.begin(state, "MemberLost", reason, None, free=True)
+    elif left:
+        names = " and ".join(member.id for member in left)
+        reason = f"{names} {'has' if len(left) == 1 else 'have'} left: {left[0].leaving or 'deleted'}."
+        recovery.begin(state, "MemberLeft", reason, left[0], free=True)
+    else:  # whose loss has been told as the fault that it was
+        generations.stop(state, f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} lost.")
 
 
 def _replay(state: State) -> None:

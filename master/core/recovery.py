@@ -39,7 +39,6 @@ from master.core.state import (
     Member,
     State,
     World,
-    counted,
 )
 from wire.ids import NO_GENERATION, Generation
 from wire.messages import Exited, Stopped, TrainerExited, TrainerLost, WorkerExit
@@ -361,7 +360,10 @@ def _judge(state: State, world: World, episode: Episode) -> bool:
         _fail_with(state, cause, f"the same error ended {count} generations running, and none of them made a step")
         return False
     if budgets.left(state.restarts, allowed, state.spec.restart_decay, state.now) <= 0:
-        why = f"all {counted(allowed, 'restart')} of the budget are used" if allowed else "no restart is allowed"
+        all_used = (
+            f"all {allowed} restarts of the budget are used" if allowed > 1 else "the one restart allowed is used"
+        )
+        why = all_used if allowed else "no restart is allowed"
         return _fail_unless_explained(state, episode, cause, why)
     budgets.use(state.restarts, state.spec.restart_decay, state.now)
     episode.charged = True

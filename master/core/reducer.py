@@ -149,6 +149,7 @@ def _advance(state: State) -> None:
     if state.stage == STOPPING and state.world is not None and not state.world.waiting and recovery.settle(state):
         _leave_world(state)
     checks.advance(state)
+    owning.hold(state)
     if state.stage == GATHERING:
         generations.try_form(state)
     if state.stage == RUNNING and state.unsized:

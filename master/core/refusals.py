@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from master.core import standing
+from master.core import standing, status
 from master.core.events import CreateRefused
 from master.core.state import Member, State
 
@@ -32,6 +32,7 @@ def refused(state: State, event: CreateRefused) -> None:
         state.deadlines.set(("create", member.id), state.now + delay)
         _tell(state, member, event.reason)
     standing.refresh(state, member)
+    status.mark(state)
 
 
 def _close(state: State, reason: str) -> None:

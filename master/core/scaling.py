@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from master.core import assignment, generations, orders, standing, status
 from master.core.actions import DeletePod
-from master.core.state import GATHERING, REBUILDING, RUNNING, Member, State, counted
+from master.core.state import GATHERING, REBUILDING, RUNNING, Member, State, World, counted
 from wire.ids import MemberId
 from wire.messages import Finish, Leaving
 
@@ -95,7 +95,20 @@ def leave_now(state: State, member_id: str) -> None:
     if member is not None and state.stage == REBUILDING:
         state.deadlines.set(("leave", member.id), state.now + LEAVE_AGAIN)
     elif member is not None and state.world is not None and member.id in state.world.places:
-        generations.stop(state, f"{member.id} has to leave now ({member.leaving}); the others go on without it.")
+        generations.stop(state, f"{member.id} has to leave now ({member.leaving}); {_who_goes_on(state)}.")
+
+
+def _who_goes_on(state: State) -> str:
+    """When a member leaves whose replacement is not ready."""
+    others, least = _next_world(state), state.spec.min_members
+    if state.spec.is_adopted and state.owner.size == 0:
+        return "the owner of the pods wants none any more"
+    if len(others) >= max(least, 1):
+        return "the others go on without it" if len(others) > 1 else f"{others[0]} goes on without it"
+    if not others:
+        return "nobody is left to go on before a replacement is ready"
+    left = f"of the {least} members that a world needs {len(others)} would be left"
+    return f"{left}, so training goes on when a replacement is ready"
 
 
 def consider(state: State) -> None:
@@ -126,8 +139,21 @@ def consider(state: State) -> None:
         return
     if state.deadlines.at(("resize", "")) is None:
         state.deadlines.set(("resize", ""), state.now + state.spec.grow_patience)
-    text = f"The world will change {why}, at the next finished checkpoint or in {state.spec.grow_patience:.0f} s."
-    state.announce("ResizePending", text)
+    state.announce("ResizePending", f"The world will change {why}, {_until_when(state, world)}.")
+
+
+def _until_when(state: State, world: World) -> str:
+    """What comes first: a checkpoint, the end of somebody's grace, a replacement, the end of all patience."""
+    ends = [(due, m) for m in world.places if (due := state.deadlines.at(("leave", m))) is not None]
+    patience = state.deadlines.at(("resize", ""))
+    due, member = min(ends, default=(state.now + state.spec.grow_patience if patience is None else patience, ""))
+    if not member or (patience is not None and patience <= due):
+        return f"at the next finished checkpoint or in {state.spec.grow_patience:.0f} s"
+    replaced = "its replacement is" if len(ends) == 1 else "the replacements are"
+    return (
+        f"at the next finished checkpoint or in {max(due - state.now, 0.0):.0f} s, when {member} has to be gone; where "
+        f"{replaced} ready before, with as many members as now"
+    )
 
 
 def _next_world(state: State) -> list[MemberId]:

@@ -69,10 +69,15 @@ def _is_well(member: Member) -> bool:
 
 
 def _why_spare(state: State, shaky: list[RankIndex], doubted: list[RankIndex], have: int) -> str:
-    names = [m.id for m in state.members.values() if m.rank_index in shaky or m.rank_index in doubted]
-    if have >= state.spec.spares and names:
-        return f"in case {', '.join(sorted(names))} does not come back"
-    return f"{counted(state.spec.spares, 'spare')} wanted"
+    """Who is to be replaced by it, and does that one come back?"""
+    if have < state.spec.spares:
+        return f"{counted(state.spec.spares, 'spare')} wanted"
+    holders = [m for _id, m in sorted(state.members.items()) if m.rank_index in shaky or m.rank_index in doubted]
+    going = [m.id for m in holders if m.leaving or m.deleting or m.pod_phase == "terminating"]
+    silent = [m.id for m in holders if m.id not in going]
+    told = [f"{' and '.join(going)} {'has' if len(going) == 1 else 'have'} to leave"] if going else []
+    told += [f"in case {' or '.join(silent)} does not come back"] if silent else []
+    return ", and ".join(told) or f"{counted(have + 1, 'spare')} wanted"
 
 
 def _create(state: State, rank_index: RankIndex | None, why: str) -> bool:

@@ -184,7 +184,7 @@ def test_who_asks_by_a_label_needs_none() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"spec": {**POD["spec"], "hostPID": True}}, "spec.hostPID is true"),
+        ({"spec": {**POD["spec"], "hostPID": True}}, "spec.hostPID: it is true"),
         ({"metadata": {"name": "gpt-0", "labels": {"outrider.dev/inject": "false"}}},
          'its label outrider.dev/inject is "false"'),
         ({"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": TEMPLATE}}}},

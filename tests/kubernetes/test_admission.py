@@ -88,9 +88,12 @@ async def test_a_pod_that_asks_for_nothing_is_not_looked_at() -> None:
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        ({"hostPID": True}, "spec.hostPID is true"),
-        ({"os": {"name": "windows"}}, "it is a Windows pod"),
-        ({"initContainers": [{"name": "outrider-hooks", "image": "mine"}]}, "it has a container outrider-hooks"),
+        ({"hostPID": True}, "spec.hostPID: it is true"),
+        ({"os": {"name": "windows"}}, "spec.os.name: it is a Windows pod"),
+        (
+            {"initContainers": [{"name": "outrider-hooks", "image": "mine"}]},
+            "spec.initContainers[0].name: it has a container outrider-hooks",
+        ),
         ({"containers": None}, "spec.containers: there is none"),
     ],
 )

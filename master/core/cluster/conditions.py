@@ -18,6 +18,7 @@ from master.core.cluster.names import DOMAIN, GROUP_VERSION, JOB, KIND, ROLE, Do
 from master.core.cluster.pods import name_of, seen
 from master.core.events import PodSeen
 from master.core.spec import WORKER
+from master.core.state import counted
 from wire.ids import MemberId
 
 PENDING, RUNNING, RESTARTING = "Pending", "Running", "Restarting"
@@ -92,7 +93,7 @@ def _message(
     if problems:
         said = f"the spec cannot be run: {'; '.join(problems)}"
     elif phase in (PENDING, RUNNING, RESTARTING):
-        held = [f"{member}: {reason}" for member, reason in _held(document, known)]
+        held = [f"{member}: {reason}" for member, reason in (*_held(document, known), *_refused(document, known))]
         if held and held[0] not in said:
             more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
             said = "; ".join(part for part in (said.rstrip("."), held[0] + more) if part)
@@ -109,12 +110,23 @@ def _held(document: Mapping[str, Any], known: Mapping[MemberId, PodSeen]) -> lis
             for _order, member, reason in sorted(waiting)]  # fmt: skip
 
 
+def _refused(document: Mapping[str, Any], known: Mapping[MemberId, PodSeen]) -> list[tuple[MemberId, str]]:
+    """Members that have no pod, because the cluster will not make it; and why."""
+    rows = document.get("members") or ()
+    return [(m["id"], f"its pod is refused: {m['held']}") for m in rows if m.get("held") and m["id"] not in known]
+
+
 def _why_not_running(phase: str, document: Mapping[str, Any], known: Mapping[MemberId, PodSeen]) -> tuple[str, str]:
     """Reason and message of Running while it is false: what keeps a job from beginning that its users can put right."""
     stopped = {member for member, pod in known.items() if pod.cannot_start}
     held = [f"{member}: {reason}" for member, reason in _held(document, known) if member in stopped]
     if phase in (PENDING, RESTARTING) and held:
         return "PodsCannotStart", f"{len(held)} of {len(known)} pods cannot start; {held[0]}"[:MESSAGE]
+    refused = [f"{member}: {reason}" for member, reason in _refused(document, known)]
+    if phase in (PENDING, RESTARTING) and refused:
+        return "CreateRefused", f"{len(refused)} of {len(refused) + len(known)} pods are refused; {refused[0]}"[
+            :MESSAGE
+        ]
     return f"Job{phase}", ""
 
 
@@ -178,7 +190,7 @@ def _conditions(
         SUCCEEDED: (phase == SUCCEEDED, "JobSucceeded", message),
         FAILED: (phase in (FAILED, STOPPED), f"Job{phase}", message),
     }
-    wanted = [("Created", True, "JobCreated", ""), _scheduled(job, phase, known, old)]
+    wanted = [("Created", True, "JobCreated", ""), _scheduled(job, phase, document, known, old)]
     for kind, (holds, reason, text) in is_true.items():
         if holds or kind in old or kind == RUNNING:
             why_not = _why_not_running(phase, document, known) if kind == RUNNING else (f"Job{phase}", "")
@@ -198,7 +210,11 @@ def _condition(kind: str, holds: bool, reason: str, message: str, old: Mapping[A
 
 
 def _scheduled(
-    job: Document, phase: str, known: Mapping[MemberId, PodSeen], old: Mapping[Any, Document]
+    job: Document,
+    phase: str,
+    document: Mapping[str, Any],
+    known: Mapping[MemberId, PodSeen],
+    old: Mapping[Any, Document],
 ) -> tuple[str, bool, str, str]:
     """Enough workers for a world have a node. What was true when the job ended stays so while its pods go."""
     before = old.get("Scheduled")
@@ -207,12 +223,15 @@ def _scheduled(
     workers = [pod for pod in known.values() if pod.role == WORKER]
     least = sizes(roles_of(job).get(WORKER, {}))[0]
     placed = sum(1 for pod in workers if pod.node)
-    told = f"{placed} of {len(workers)} workers have a node, {least} are needed"
+    needed = f"{least} {'is' if least == 1 else 'are'} needed"
+    told = f"{placed} of {counted(len(workers), 'worker')} {'has' if len(workers) == 1 else 'have'} a node, {needed}"
     if placed >= least:
         return "Scheduled", True, "EnoughWorkers", told
     no_room = next((pod for pod in workers if pod.unschedulable), None)
     if no_room is not None:
         return "Scheduled", False, "Unschedulable", f"{told}; {no_room.member}: {no_room.reason}"
+    if refused := _refused(document, known):
+        return "Scheduled", False, "CreateRefused", f"{told}; {refused[0][0]}: {refused[0][1]}"[:MESSAGE]
     return "Scheduled", False, "TooFewWorkers", told
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from master.core.cluster import quantities
-from master.core.cluster.names import CONTAINER, HOOKS_CONTAINER, SIDECAR_CONTAINER, Document
+from master.core.cluster.names import CONTAINER, HOOKS_CONTAINER, PROXIES, SIDECAR_CONTAINER, Document
 
 OURS = (HOOKS_CONTAINER, SIDECAR_CONTAINER)
 LOOPS_AFTER = 3
@@ -50,10 +50,12 @@ class End:
 
 
 def trainer_name(pod: Document) -> str:
-    """The container that the annotation names, else the first that is not ours."""
+    """The container that the annotation names, else the first that is not ours and no mesh's."""
     names = [c.get("name", "") for c in (pod.get("spec") or {}).get("containers") or ()]
     wanted = ((pod.get("metadata") or {}).get("annotations") or {}).get(CONTAINER)
-    return str(wanted) if wanted in names else next((name for name in names if name not in OURS), "")
+    users = [name for name in names if name not in OURS]
+    first = next((name for name in users if name not in PROXIES), users[0] if users else "")
+    return str(wanted) if wanted in names else first
 
 
 def status_of(pod: Document, name: str) -> Document:

@@ -289,7 +289,9 @@ def _template(path: str, template: object) -> Iterator[str]:
         yield f"{path}.spec.containers: there is none, and the first one is the trainer"
         return
     policy = pod.get("restartPolicy")
-    if policy is not None and policy not in _RESTARTS:
+    if policy is not None and policy not in (*_RESTARTS, "Always"):
+        yield f"{path}.spec.restartPolicy: {shown(policy)} is none; it may be {' or '.join(_RESTARTS)}"
+    elif policy == "Always":
         yield (
             f"{path}.spec.restartPolicy: {shown(policy)} would start a trainer again that has succeeded; it may be "
             f"{' or '.join(_RESTARTS)}"

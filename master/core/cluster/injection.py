@@ -25,6 +25,7 @@ from master.core.cluster.injection_containers import (
     sidecar_container,
     volumes,
 )
+from master.core.cluster.injection_objections import objections
 from master.core.cluster.names import (
     CONTAINER,
     HOOKS_CONTAINER,
@@ -44,7 +45,6 @@ __all__ = ["Injection", "Place", "Policy", "inject", "passed_through"]
 
 ANNOTATION_BYTES = 256 * 1024
 """Of all names and values together: the API server stores no pod with more."""
-STATIC_POD = "kubernetes.io/config.mirror"
 _PID_1 = re.compile(r"\bkill\b[^;&|]*[ \"]1\b|/proc/1/")
 DEFAULT_LOGS_CONTAINER = "kubectl.kubernetes.io/default-logs-container"
 
@@ -58,13 +58,15 @@ class Injection:
     """Why the pod is passed through untouched; empty where it is not."""
     explanation: tuple[str, ...]
     """Sentences: which container is the trainer, which rung is aimed at, what is added, what would stop it."""
+    warnings: tuple[str, ...] = ()
+    """What its user probably did not mean, though the pod is injected."""
 
 
 def inject(pod: Document, place: Place, policy: Policy) -> Injection:
     """`pod` may be the template of one too; it is not changed."""
     if _is_injected(pod):
         return Injection(pod, False, "", (f"annotation {INJECTED} is there: the pod is injected already",))
-    refused = next(_reasons_against(pod, place), "")
+    refused = next(objections(pod, place), "")
     if refused:
         return passed_through(pod, refused)
     spec, annotations = pod["spec"], mapping(mapping(pod.get("metadata")).get("annotations"))
@@ -75,7 +77,8 @@ def inject(pod: Document, place: Place, policy: Policy) -> Injection:
     if (size := _bytes(new["metadata"]["annotations"])) > ANNOTATION_BYTES:
         return passed_through(pod, f"with ours its annotations have {size} bytes, and {ANNOTATION_BYTES} are allowed")
     new["spec"] = _spec(new["spec"], place, policy, chosen.index)
-    return Injection(new, True, "", tuple(_explained(spec, place, policy, chosen, rung)))
+    warnings = tuple(trainers.doubts(spec["containers"], chosen, place))
+    return Injection(new, True, "", (*_explained(spec, place, policy, chosen, rung), *warnings), warnings)
 
 
 def _is_injected(pod: Document) -> bool:
@@ -93,78 +96,6 @@ def passed_through(pod: Document, refused: str) -> Injection:
 
 def _bytes(annotations: Document) -> int:
     return sum(len(str(text).encode()) for entry in annotations.items() for text in entry)
-
-
-# -- what speaks against it ---------------------------------------------------------------------------------------
-def _reasons_against(pod: Document, place: Place) -> Iterator[str]:
-    spec = mapping(pod.get("spec"))
-    containers = entries(spec.get("containers"))
-    if not containers:
-        yield "spec.containers: there is none"
-        return
-    yield from _malformed(spec)
-    if STATIC_POD in mapping(mapping(pod.get("metadata")).get("annotations")):
-        yield "it is a static pod: its kubelet runs it as a file says, whatever the API server is told"
-    if _is_windows(spec):
-        yield "it is a Windows pod, and the hooks and the sidecar are for Linux"
-    if spec.get("hostPID"):
-        yield "spec.hostPID is true, and with the processes of the node in sight those of the pod cannot be shared"
-    if spec.get("shareProcessNamespace") is False:
-        yield (
-            "spec.shareProcessNamespace is false, and without it the sidecar cannot watch the trainer's processes; "
-            "leave it out, or set it to true"
-        )
-    for container in (*entries(spec.get("initContainers")), *containers):
-        if container.get("name") in (HOOKS_CONTAINER, SIDECAR_CONTAINER):
-            yield f"it has a container {container['name']} of its own: another name is needed"
-    for volume in entries(spec.get("volumes")):
-        if volume.get("name") in (VOLUME, TOKEN_VOLUME):
-            yield f"it has a volume {volume['name']} of its own: another name is needed"
-    chosen = trainers.chosen(containers, place, mapping(mapping(pod.get("metadata")).get("annotations")))
-    yield from [chosen.refused] if chosen.refused else _taken(containers[chosen.index])
-
-
-def _malformed(spec: Document) -> Iterator[str]:
-    """What the API server would not store: a file may say it all the same."""
-    for kind in ("initContainers", "containers"):
-        for index, container in enumerate(entries(spec.get(kind))):
-            path = f"spec.{kind}[{index}]"
-            if not isinstance(container, dict):
-                yield f"{path}: it must be an object with name and image"
-            elif not isinstance(container.get("name", ""), str):
-                yield f"{path}.name: it must be text"
-            else:
-                yield from _lists(path, container)
-    if not all(isinstance(volume, dict) for volume in entries(spec.get("volumes"))):
-        yield "spec.volumes: each entry must be an object"
-
-
-def _lists(path: str, container: Document) -> Iterator[str]:
-    for field in ("command", "args", "env", "volumeMounts"):
-        if not isinstance(container.get(field) or [], list):
-            yield f"{path}.{field}: it must be a list"
-    for field, key in (("env", "name"), ("volumeMounts", "mountPath")):
-        for entry in entries(container.get(field)):
-            if not isinstance(entry, dict) or not isinstance(entry.get(key), str):
-                yield f"{path}.{field}: each entry must be an object with a {key} that is text"
-
-
-def _is_windows(spec: Document) -> bool:
-    selector = mapping(spec.get("nodeSelector"))
-    named = (mapping(spec.get("os")).get("name"), selector.get("kubernetes.io/os"),
-             selector.get("beta.kubernetes.io/os"))  # fmt: skip
-    return "windows" in named or bool(mapping(spec.get("securityContext")).get("windowsOptions"))
-
-
-def _taken(trainer: Document) -> Iterator[str]:
-    """Names in the trainer's container that are ours."""
-    for entry in entries(trainer.get("env")):
-        if entry.get("name") in trainers.RESERVED:
-            yield f"its container {trainer.get('name')} sets {entry['name']} itself: is it supervised by hand already?"
-    for mounted in entries(trainer.get("volumeMounts")):
-        path = str(mounted.get("mountPath") or "").rstrip("/")
-        if path == MOUNT or path.startswith(f"{MOUNT}/"):
-            yield f"its container {trainer.get('name')} has a mount at {path}, where the hooks' volume comes"
 
 
 # -- what is made -------------------------------------------------------------------------------------------------

@@ -62,6 +62,8 @@ def _injected(template: Template, namespace: str, policy: Policy) -> Injected:
 def _check_texts(where: str, metadata: Document) -> None:
     """The API server refuses a label that is written true where "true" is meant. Raises ValueError."""
     for kind in ("labels", "annotations"):
+        if not isinstance(metadata.get(kind) or {}, dict):
+            raise ValueError(f"{where}: metadata.{kind}: it must be an object, with a text for each name")
         for name, value in mapping(metadata.get(kind)).items():
             if value is not None and not (isinstance(name, str) and isinstance(value, str)):
                 raise ValueError(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from master.core.cluster.elasticjob import entries
 from master.core.cluster.injection_containers import HOOKS, Place, field, mount, variable
-from master.core.cluster.names import CONTAINER, MOUNT, PYTHONPATH, Document
+from master.core.cluster.names import CONTAINER, MOUNT, PROXIES, PYTHONPATH, Document
 
 LAUNCH = f"{HOOKS}/outrider-launch"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
@@ -30,6 +30,8 @@ WRAPPERS = (
 )  # fmt: skip
 TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic.launch")
 ACCELERATE_MODULES = ("accelerate.commands.launch", "accelerate.commands.accelerate_cli")
+LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
+FIRST = "it is the first container"
 _PYTHON = re.compile(r"(python|pypy)[0-9.tdm]*")
 _TORCHRUN = re.compile(r"\btorchrun\b|\btorch\.distributed\.(run|launch)\b")
 _RUNS_PYTHON = re.compile(r"\baccelerate\s+launch\b|\bpy(thon|py)[\d.]*[\"']?\s[^;&|\n]*?(\.py\b|-m\s)")
@@ -46,7 +48,7 @@ class Chosen:
 
 
 def chosen(containers: Sequence[Document], place: Place, annotations: Document) -> Chosen:
-    """What was said to us, else what kubectl was told, else the operator's, else the first."""
+    """What was said to us, else what kubectl was told, else the operator's, else the first that is no mesh's proxy."""
     names = [container.get("name") for container in containers]
     if place.container:
         if place.container not in names:
@@ -61,7 +63,47 @@ def chosen(containers: Sequence[Document], place: Place, annotations: Document) 
     named = next((name for name in names if name in OPERATORS_CONTAINERS), None) if place.of_operator else None
     if named is not None:
         return Chosen(names.index(named), "the training operator runs a job in the container of this name")
-    return Chosen(0, "it is the first container" if len(names) > 1 else "it is the only container")
+    first = next((index for index, name in enumerate(names) if name not in PROXIES), 0)
+    if first:
+        return Chosen(first, f"it is the first container that is no service mesh's, as {names[0]} is")
+    return Chosen(0, FIRST if len(names) > 1 else "it is the only container")
+
+
+def doubts(containers: Sequence[Document], chosen: Chosen, place: Place) -> Iterator[str]:
+    """Where nobody has said which container is the trainer, and another one looks more like it."""
+    trainer = containers[chosen.index]
+    if chosen.reason != FIRST or not _trains_not(trainer):
+        return
+    others = [str(each.get("name")) for each in containers if each.get("name") not in PROXIES and _trains(each)]
+    if len(others) == 1:
+        yield (
+            f"the container {trainer.get('name')} is taken for the trainer, because it is the first, and its command "
+            f"runs no Python; if {others[0]} is the trainer, put it first or set the annotation "
+            f"{CONTAINER}: {others[0]}"
+        )
+
+
+def _trains(container: Document) -> bool:
+    """Its command is Python's or a launcher's, or a shell's or a wrapper's that names one."""
+    return any(_names_python(word) for word in _words(container))
+
+
+def _trains_not(container: Document) -> bool:
+    """Its command is known, and none of that; a script given to a shell may be anything."""
+    words = _words(container)
+    is_script = bool(words) and _basename(words[0]) in SHELLS and not any(word.startswith("-") for word in words[1:])
+    return bool(words) and not _trains(container) and not is_script
+
+
+def _words(container: Document) -> list[str]:
+    return [str(word) for word in (*container["command"], *entries(container.get("args")))] if (
+        has_command(container)) else []  # fmt: skip
+
+
+def _names_python(word: str) -> bool:
+    name = _basename(word)
+    is_program = bool(_PYTHON.fullmatch(name)) or name in LAUNCHERS or name.endswith(".py")
+    return is_program or any(pattern.search(word) for pattern in (_TORCHRUN, _RUNS_PYTHON, _OTHER_LAUNCHER))
 
 
 # -- what is changed ----------------------------------------------------------------------------------------------

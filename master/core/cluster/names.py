@@ -28,6 +28,8 @@ MIN, MAX, NPROC, SPARES, NODE_CHECK, SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS,
 
 HOOKS_CONTAINER = "outrider-hooks"
 SIDECAR_CONTAINER = "outrider-sidecar"
+PROXIES = ("istio-proxy", "linkerd-proxy")
+"""Containers that a service mesh puts into pods, some of them in the first place: none is ever the trainer."""
 VOLUME = "outrider"
 TOKEN_VOLUME = "outrider-token"
 MOUNT = "/outrider"

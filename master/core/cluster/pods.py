@@ -112,7 +112,7 @@ def pod_of(job: Document, action: CreatePod) -> Document:
             "name": name_of(job, action.member),
             "namespace": key_of(job).partition("/")[0],
             "labels": {**mapping(metadata.get("labels")), **_labels(job, action)},
-            "annotations": {**_handed_on(job), **mapping(metadata.get("annotations"))},
+            "annotations": {**handed_on(job), **mapping(metadata.get("annotations"))},
             "ownerReferences": [owned_by(job)],
             **({"finalizers": metadata["finalizers"]} if metadata.get("finalizers") else {}),
         },
@@ -137,10 +137,11 @@ def _id_of(member: MemberId) -> str:
     return member.rpartition("-")[2]
 
 
-def _handed_on(job: Document) -> dict[str, str]:
-    notes = mapping(job["metadata"].get("annotations"))
+def handed_on(job: Document) -> dict[str, str]:
+    """Annotations of its pods that the job itself has, or means."""
+    notes = mapping(mapping(job.get("metadata")).get("annotations"))
     kept = {note: str(notes[note]) for note in HANDED_ON if note in notes}
-    nproc = job["spec"].get("nprocPerNode")
+    nproc = mapping(job.get("spec")).get("nprocPerNode")
     return kept if nproc is None else kept | {NPROC: str(nproc)}
 
 

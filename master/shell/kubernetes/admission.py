@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 
-from master.core.cluster import elasticjob, injection, owners
+from master.core.cluster import elasticjob, injection, owners, validation
 from master.core.cluster.elasticjob import mapping
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import INJECT, Document
@@ -33,7 +33,7 @@ async def serving(api: Api, settings: Settings, policy: Policy) -> AsyncIterator
     async def mutate(pod: Document, namespace: str, _request: Document) -> Mutation:
         return await injected(api, pod, namespace, policy)
 
-    server = HttpsServer(Webhook(mutate, elasticjob.with_defaults, elasticjob.validate).application())
+    server = HttpsServer(Webhook(mutate, elasticjob.with_defaults, validation.problems).application())
     certified = asyncio.Event()
 
     def serve(held: Certificates) -> None:
@@ -67,7 +67,7 @@ async def injected(
     found = injection.inject(pod, place, policy)
     if found.refused:
         return None, [f"outrider: {found.refused}"]
-    return (found.pod if found.changed else None), []
+    return (found.pod if found.changed else None), [f"outrider: {warning}" for warning in found.warnings]
 
 
 async def _owners(api: Api, pod: Document, namespace: str, patience: float) -> list[Document]:

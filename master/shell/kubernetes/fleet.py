@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
-from master.core.cluster import conditions, elasticjob
+from master.core.cluster import conditions, elasticjob, validation
 from master.core.cluster import nodes as node_documents
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
@@ -115,7 +115,7 @@ class Fleet:
             self._begin(key, job)
 
     def _begin(self, key: JobName, job: Document, attempt: int = 0) -> None:
-        wrong = elasticjob.validate(job)
+        wrong = validation.problems(job)
         if wrong:
             self._refuse(key, job, wrong)
             return

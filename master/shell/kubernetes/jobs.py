@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 from master.core.actions import Action
-from master.core.cluster import elasticjob, owners_resizing
+from master.core.cluster import elasticjob, owners_resizing, validation
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import Document
@@ -138,7 +138,7 @@ class RunningJob:
             return
         self._seen = generation
         wrong = owners_resizing.refusal(job, self._platform.owner.document, self.state.target)
-        self._record.problems = elasticjob.validate(job) + ([wrong] if wrong else [])
+        self._record.problems = validation.problems(job) + ([wrong] if wrong else [])
         if self._record.problems:
             reason = f"The job is run as it was: {'; '.join(self._record.problems)}"
             self._record.add("SpecRefused", reason, "warning", None, "", {})

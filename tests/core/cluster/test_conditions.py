@@ -194,6 +194,30 @@ def test_what_the_kubelet_said_first_is_kept_while_it_backs_off() -> None:
     assert status_of(job(), said, [pod("image_pull_back_off", "worker-0")], NOW)["message"] == said["message"]
 
 
+def test_a_job_whose_pods_are_refused_says_so_in_its_message_and_conditions() -> None:
+    quota = "pods is forbidden: exceeded quota: few"
+    told = core("pending", {"worker-0": "starting", "worker-1": "starting"}, message="waiting for members")
+    for row in told["members"]:
+        row["held"] = quota
+    status = status_of(job(), told, [], NOW)
+    said = f"worker-0: its pod is refused: {quota}"
+    assert status["message"] == f"waiting for members; {said} (and 1 more)"
+    running, scheduled = condition(status, "Running"), condition(status, "Scheduled")
+    assert (running["status"], running["reason"]) == ("False", "CreateRefused")
+    assert running["message"] == f"2 of 2 pods are refused; {said}"
+    assert (scheduled["status"], scheduled["reason"]) == ("False", "CreateRefused")
+    assert scheduled["message"] == f"0 of 0 workers have a node, 4 are needed; {said}"
+
+
+def test_a_job_that_runs_with_a_refused_pod_runs() -> None:
+    told = core("running", {"worker-0": "running", "worker-1": "starting"}, message="generation 2.3 runs")
+    told["members"][1]["held"] = "exceeded quota"
+    status = status_of(job({"worker": worker(replicas=2, minReplicas=1)}), told, [pod("running", "worker-0")], NOW)
+    assert condition(status, "Running")["reason"] == "WorldRuns"
+    assert condition(status, "Scheduled")["message"] == "1 of 1 worker has a node, 1 is needed"
+    assert status["message"] == "generation 2.3 runs; worker-1: its pod is refused: exceeded quota"
+
+
 def test_members_of_the_past_are_shown_while_their_pods_are_there() -> None:
     told = core(members={"worker-0": "failed", "worker-1": "gone", "worker-2": "replaced", "worker-3": "done"})
     status = status_of(job(), told, [pod("trainer_failed", "worker-0")], NOW)

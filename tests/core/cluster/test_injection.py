@@ -354,14 +354,58 @@ def test_what_is_asked_for_the_whole_pod_is_not_exceeded_by_our_containers() -> 
     assert quality_of(new["spec"]) == "Guaranteed"
 
 
+# -- which container is the trainer -------------------------------------------------------------------------------
+@pytest.mark.parametrize("proxy", ["istio-proxy", "linkerd-proxy"])
+def test_the_proxy_of_a_service_mesh_is_never_taken_for_the_trainer(proxy: str) -> None:
+    pod = pod_of({"name": proxy, "command": ["/proxy"]}, {"name": "main", "command": ["python", "train.py"]})
+    found = inject(pod, PLACE, POLICY)
+    assert found.pod["metadata"]["annotations"]["outrider.dev/container"] == "main"
+    assert found.pod["spec"]["containers"][0]["command"] == ["/proxy"]
+    assert f"the trainer is the container main: it is the first container that is no service mesh's, as {proxy} is" in (
+        found.explanation
+    )
+    assert not found.warnings
+
+
+def test_a_first_container_that_runs_no_python_beside_one_that_does_is_warned_of() -> None:
+    pod = pod_of({"name": "log", "command": ["/bin/fluent-bit"]}, {"name": "main", "command": ["python", "train.py"]})
+    found = inject(pod, PLACE, POLICY)
+    assert found.pod["metadata"]["annotations"]["outrider.dev/container"] == "log", "the first one, as it is documented"
+    (warning,) = found.warnings
+    assert warning == (
+        "the container log is taken for the trainer, because it is the first, and its command runs no Python; if main "
+        "is the trainer, put it first or set the annotation outrider.dev/container: main"
+    )
+    assert warning in found.explanation
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"name": "a"},
+        {"name": "a", "command": ["bash", "train.sh"]},
+        {"name": "a", "command": ["sh", "-c", "exec torchrun train.py"]},
+        {"name": "a", "command": ["deepspeed", "train.py"]},
+    ],
+)
+def test_a_first_container_that_may_train_is_not_doubted(first: Document) -> None:
+    pod = pod_of(first, {"name": "main", "command": ["python", "train.py"]})
+    assert not inject(pod, PLACE, POLICY).warnings
+
+
+def test_who_has_said_which_container_it_is_is_not_warned() -> None:
+    pod = pod_of({"name": "log", "command": ["/bin/log"]}, {"name": "main", "command": ["python", "train.py"]})
+    assert not inject(pod, replace(PLACE, container="log"), POLICY).warnings
+
+
 # -- refused ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("pod", "said"),
     [
         ({"metadata": {}, "spec": {"containers": []}}, "spec.containers: there is none"),
         ({"metadata": {}}, "spec.containers: there is none"),
-        (pod_of(hostPID=True), "spec.hostPID is true"),
-        (pod_of(shareProcessNamespace=False), "spec.shareProcessNamespace is false"),
+        (pod_of(hostPID=True), "spec.hostPID: it is true"),
+        (pod_of(shareProcessNamespace=False), "spec.shareProcessNamespace: it is false"),
         (pod_of(os={"name": "windows"}), "it is a Windows pod"),
         (pod_of(nodeSelector={"kubernetes.io/os": "windows"}), "it is a Windows pod"),
         (pod_of(securityContext={"windowsOptions": {"hostProcess": True}}), "it is a Windows pod"),
@@ -391,7 +435,9 @@ def test_a_pod_is_passed_through_with_the_reason(pod: Document, said: str) -> No
 
 def test_a_container_that_is_not_there_cannot_be_the_trainer() -> None:
     found = inject(pod_of(), replace(PLACE, container="trainer"), POLICY)
-    assert found.refused == "annotation outrider.dev/container names trainer, and the pod's containers are main"
+    assert found.refused == (
+        "spec.containers: annotation outrider.dev/container names trainer, and the pod's containers are main"
+    )
 
 
 def test_the_pod_written_by_hand_is_left_alone() -> None:

@@ -42,6 +42,39 @@ def test_a_worker_that_died_while_no_master_watched_is_found() -> None:
     assert [f.kind for f in after.state.faults] == ["WorkersGone"]
 
 
+def test_a_member_that_a_new_master_sees_go_as_it_was_told_to_is_not_said_to_be_lost_unseen() -> None:
+    after = successor(running(3, 2))
+    leaver = after["worker-2"]
+    leaver.unheard = True
+    after.run(0.05)
+    why = "it was deleted with 5 s of grace"
+    after.tell(PodSeen(leaver.id, leaver.uid, Role("worker"), leaver.rank_index, "terminating", why, grace=5.0))
+    after.lose("worker-2", why)
+    after.until(lambda: after.is_running() and after.generation == Generation(2, 2), 20)
+    assert [(fault.kind, fault.reason) for fault in after.state.faults] == [
+        ("MemberLeft", "worker-2 has left: it was deleted with 5 s of grace.")
+    ]
+
+
+def test_a_member_that_a_new_master_has_told_to_be_lost_is_told_once() -> None:
+    after = successor(running(3, 2))
+    after["worker-2"].unheard = True
+    after.run(0.05)
+    after.lose("worker-2", "its machine is gone")
+    after.until(lambda: after.is_running() and after.generation == Generation(2, 2), 20)
+    assert [fault.reason for fault in after.state.faults] == ["worker-2 is lost: its machine is gone."]
+
+
+def test_members_that_went_while_no_master_watched_are_told_together() -> None:
+    play = running(4, 2)
+    play["worker-1"].gone = play["worker-3"].gone = True
+    after = successor(play)
+    after.until(lambda: after.is_running() and after.generation == Generation(2, 2), 20)
+    assert [fault.reason for fault in after.state.faults] == [
+        "worker-1 and worker-3 were lost while no master watched."
+    ]
+
+
 def test_what_an_earlier_master_ordered_acknowledges_nothing_of_the_next_one() -> None:
     """A sidecar says Started of the Start that an earlier master gave as its third order; a Stop is not done by it."""
     play = running(4)

@@ -1,0 +1,45 @@
+"""All that is wrong with an ElasticJob, its pods' templates included: what is refused when it is applied, and what
+keeps a stored one from being run.
+
+`elasticjob` knows the job's own fields. A template that could not be supervised is found here, by the rules that the
+injection of its pods follows, because their refusal would come too late to be read: after the job was accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from master.core.cluster import elasticjob, owners
+from master.core.cluster.elasticjob import entries, mapping
+from master.core.cluster.injection_objections import objections
+from master.core.cluster.names import INJECT, JOB, MEMBER, NPROC, ROLE, Document
+from master.core.cluster.pods import handed_on
+
+
+def problems(job: Document, old: Document | None = None) -> list[str]:
+    """Sentences that begin with the path of a field, each once; none where it can be run."""
+    return list(dict.fromkeys([*elasticjob.validate(job, old), *_templates(job)]))
+
+
+def _templates(job: Document) -> Iterator[str]:
+    spec, inherited = mapping(job.get("spec")), handed_on(job)
+    inherited.pop(NPROC, None)  # which is a field of the job, and has been looked at
+    for role, value in mapping(spec.get("replicaSpecs")).items():
+        template = mapping(mapping(value).get("template"))
+        pod_spec, metadata = mapping(template.get("spec")), mapping(template.get("metadata"))
+        if spec.get("adopts") is not None or not entries(pod_spec.get("containers")):
+            continue  # it makes no pods, or that has been said
+        labels = {JOB: "job", ROLE: str(role).lower(), MEMBER: f"{role}-0", INJECT: "true"}
+        notes = {**inherited, **mapping(metadata.get("annotations"))}
+        path = f"spec.replicaSpecs.{role}.template"
+        yield from _of_pod({"metadata": {"labels": labels, "annotations": notes}, "spec": pod_spec}, path)
+
+
+def _of_pod(pod: Document, path: str) -> Iterator[str]:
+    try:
+        place = owners.place_of(pod, "default", {})
+    except ValueError as error:
+        yield f"{path}.metadata: {error}"
+        return
+    if place is not None:
+        yield from (f"{path}.{objection}" for objection in objections(pod, place))

@@ -1,0 +1,143 @@
+"""What is said when members have to leave: who goes on, when the world changes, and for whom a replacement comes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from master.core.events import OwnerSized, PodGone, PodSeen
+from tests.core.master.play import Play, job, running
+from wire.ids import Role
+from wire.messages import Leaving
+
+
+def adopted(members: int, least: int) -> Play:
+    play = Play(replace(job(members, least), is_adopted=True))
+    play.run(0.1)
+    for index in range(members):
+        play.appears(f"train-{index}", index)
+    play.tell(OwnerSized(members))
+    play.until_running(members)
+    play.run(2.0)
+    play.actions.clear()
+    return play
+
+
+def delete(play: Play, member: str, grace: float = 10.0) -> None:
+    """Somebody does, by the platform."""
+    actor = play[member]
+    why = f"it was deleted with {grace:.0f} s of grace"
+    play.tell(PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, "terminating", why, grace=grace))
+
+
+def stops(play: Play) -> str:
+    play.until(lambda: play.state.stage != "running", 40.0)
+    return play.state.message
+
+
+def test_the_others_are_said_to_go_on_where_they_do() -> None:
+    play = adopted(3, 2)
+    delete(play, "train-2")
+    assert stops(play) == "train-2 has to leave now (it was deleted with 10 s of grace); the others go on without it."
+    play.until_running(2)
+
+
+def test_a_last_one_that_goes_on_is_named() -> None:
+    play = adopted(2, 1)
+    delete(play, "train-1")
+    assert stops(play).endswith("; train-0 goes on without it.")
+    play.until_running(1)
+
+
+def test_nobody_is_said_to_go_on_where_too_few_are_left() -> None:
+    play = adopted(2, 2)
+    delete(play, "train-1")
+    assert stops(play).endswith(
+        "; of the 2 members that a world needs 1 would be left, so training goes on when a replacement is ready."
+    )
+
+
+def test_of_the_last_one_it_is_said_that_nobody_is_left() -> None:
+    play = adopted(1, 1)
+    delete(play, "train-0")
+    assert stops(play).endswith("; nobody is left to go on before a replacement is ready.")
+
+
+def test_a_job_whose_owner_wants_none_waits_and_says_so() -> None:
+    play = adopted(2, 1)
+    play.tell(OwnerSized(0))
+    for member in ("train-1", "train-0"):
+        delete(play, member)
+    assert stops(play).endswith("; the owner of the pods wants none any more.")
+    for member in ("train-1", "train-0"):
+        play.actors[member].gone = True
+        play.tell(PodGone(play[member].id, play[member].uid, "it was deleted"))
+    play.run(5.0)
+    assert (play.state.phase, play.state.message) == (
+        "pending",
+        "the owner of the pods wants none; training goes on when it wants some again",
+    )
+    play.actors.clear()
+    for index in range(2):
+        play.appears(f"train-{index}", index)
+    play.tell(OwnerSized(2))
+    assert play.state.message == "waiting for members"
+    play.until_running(2)
+    assert play.state.phase == "running"
+
+
+def test_a_change_for_leaving_members_says_when_it_comes_at_the_latest_and_what_may_come_before() -> None:
+    play = running(3, 1, grow_patience=600.0)
+    play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
+    play.say(play["worker-2"], Leaving("SIGTERM", 30.0))
+    assert [a.reason for a in play.announced("ResizePending")] == [
+        "The world will change to go from 3 to 2 members, at the next finished checkpoint or in 25 s, when worker-1 "
+        "has to be gone; where its replacement is ready before, with as many members as now.",
+        "The world will change to go from 3 to 1 member, at the next finished checkpoint or in 25 s, when worker-1 "
+        "has to be gone; where the replacements are ready before, with as many members as now.",
+    ]
+    assert play.until_next(3) < 4.0, "as it was said: the replacements came before"
+
+
+def test_growth_waits_for_a_checkpoint_or_its_patience_as_before() -> None:
+    play = running(4, 2)
+    play.lose("worker-3")
+    play.run(20)
+    (pending,) = play.announced("ResizePending")
+    assert pending.reason == (
+        "The world will change to grow from 3 to 4 members, at the next finished checkpoint or in 600 s."
+    )
+
+
+def test_a_replacement_says_for_whom_it_is_and_whether_that_one_may_come_back() -> None:
+    play = running(4, 4)
+    play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
+    play.say(play["worker-2"], Leaving("SIGTERM", 30.0))
+    assert [a.reason for a in play.announced("ReplacementCreated")] == [
+        "worker-4 is created as a spare: worker-1 has to leave.",
+        "worker-5 is created as a spare: worker-1 and worker-2 have to leave.",
+    ]
+
+
+def test_a_replacement_of_a_silent_member_may_prove_not_to_be_needed() -> None:
+    play = running(3, 3)
+    play.freeze("worker-1")
+    play.until(lambda: bool(play.announced("ReplacementCreated")), 30.0)
+    assert play.announced("ReplacementCreated")[0].reason.endswith("in case worker-1 does not come back.")
+
+
+def test_a_world_that_runs_is_told_once_a_generation_with_the_step_that_it_follows() -> None:
+    play = Play(job(2))
+    play.until_running(2)
+    assert [a.reason for a in play.announced("WorldRuns")] == ["Generation 1.1 runs with 2 members, 2 ranks."]
+    play.run(3.0)
+    play.crash("worker-1", step=30)
+    play.until_next(2)
+    play.run(5.0)
+    told = [a.reason for a in play.announced("WorldRuns")]
+    assert told[1:] == ["Generation 1.2 runs with 2 members, 2 ranks; the highest step before it is 30."]
+
+
+def test_a_world_of_one_member_is_said_in_the_singular() -> None:
+    play = Play(job(1))
+    play.until_running(1)
+    assert play.state.message == "generation 1.1 runs with 1 member"
