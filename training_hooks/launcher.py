@@ -28,16 +28,30 @@ def say(text):
         pass
 
 
-def execute(argv, environ):
-    """Becomes the command, as a shell would: 127 where there is none, 126 where it cannot be run."""
+def execute(argv, environ, why_not=""):
+    """Becomes the command, as a shell would: 127 where there is none, 126 where it cannot be run. `why_not` is the file
+    for a worker process's error, where it is one."""
     try:
         os.execvpe(argv[0], argv, environ)
-    except FileNotFoundError as error:
-        say("%s: %s" % (argv[0], error.strerror))
-        os._exit(127)
     except OSError as error:
-        say("%s: %s" % (argv[0], error.strerror))
-        os._exit(126)
+        sentence = "%s: %s" % (argv[0], error.strerror)
+        say(sentence)
+        if why_not:
+            _note(why_not, type(error).__name__, sentence)
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def _note(path, kind, sentence):
+    import time
+
+    from . import errors
+
+    found = {"type": kind, "message": sentence, "frame": "", "traceback": "", "in_import": True}
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        errors.write(path, dict(found, at=time.monotonic(), pid=os.getpid()))
+    except OSError:
+        pass
 
 
 def main(arguments):

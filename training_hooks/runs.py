@@ -35,20 +35,21 @@ def environments(order, each_rank, own):
     return [(0, whole)]
 
 
-def spawn(argv, environ, streams=None, macro=None, session=True):
+def spawn(argv, environ, streams=None, macro=None, session=True, why_not=""):
     """The pid of a process that becomes the command, or ends as a shell would say it cannot. `streams` are its stdout
-    and stderr, `macro` the local rank to be filled into its arguments; it dies with this process."""
+    and stderr, `macro` the local rank to be filled into its arguments, `why_not` the file for the reason why it cannot;
+    it dies with this process."""
     argv = argv if macro is None else handover.fill_in(argv, macro)
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(argv, environ, streams, parent, session)
+        _become(argv, environ, streams, parent, session, why_not)
     for stream in streams or ():
         os.close(stream)
     return pid
 
 
-def _become(argv, environ, streams, parent, session):
+def _become(argv, environ, streams, parent, session, why_not):
     """In the child; never returns."""
     try:
         descent.die_with_parent(parent)
@@ -59,6 +60,6 @@ def _become(argv, environ, streams, parent, session):
             os.dup2(stream, target)
         if session:
             os.setsid()
-        launcher.execute(argv, environ)
+        launcher.execute(argv, environ, why_not)
     finally:
         os._exit(126)

@@ -216,10 +216,11 @@ class Supervisor:
 
     # -- processes ----------------------------------------------------------------------------------------------------
     def _spawn(self, local_rank, variables):
-        errors.remove(*worker.error_paths(self.volume, local_rank))
+        paths = worker.error_paths(self.volume, local_rank)
+        errors.remove(*paths)
         streams = self.outlet.open(self.generation, self.global_ranks.get(local_rank, local_rank))
         macro = local_rank if self.told.get("macros") else None
-        return runs.spawn(self.argv, dict(self.environ, **variables), streams, macro)
+        return runs.spawn(self.argv, dict(self.environ, **variables), streams, macro, why_not=paths[0])
 
     def _reap(self):
         """Workers that ended by themselves are told; what they left behind is only cleared away."""

@@ -180,7 +180,9 @@ def test_a_command_that_does_not_exist_ends_with_127_and_its_name(container: Con
     container.listen()
     container.run("/no/such/trainer")
     container.start(container.said(what="launcher"), 1)
-    assert container.said(event="exited")["code"] == 127
+    exited = container.said(event="exited")
+    assert exited["code"] == 127
+    assert exited["error"]["message"] == "/no/such/trainer: No such file or directory"
     assert "/no/such/trainer: No such file" in container.stderr()
 
 
