@@ -2,11 +2,12 @@
 
 Sizes are a wish like any other: the world grows and shrinks as it does for `scale`. A suspended job stops its world
 with all graces, lets every member go and keeps what it has achieved; the members of a resumed one are no relaunches.
+A changed template is for new pods: nobody who trains is stopped for it, but pods that could not start are made anew.
 """
 
 from __future__ import annotations
 
-from master.core import generations, membership, standing, status, unchecked, watching
+from master.core import generations, giving_up, membership, standing, status, unchecked, watching
 from master.core.events import SpecChanged
 from master.core.spec import JobSpec
 from master.core.state import COMMITTING, GATHERING, RUNNING, State, counted
@@ -31,10 +32,28 @@ def edited(state: State, event: SpecChanged) -> None:
         _suspend(state)
     elif state.suspended and not event.suspended:
         _resume(state)
+    if event.has_new_template and not state.suspended:
+        _use_template(state)
     watching.edited(state)
     standing.note_staffing(state)
     standing.note_resize(state)
     status.mark(state)
+
+
+def _use_template(state: State) -> None:
+    """Those that never started have nothing to lose, and what keeps them from it may be what was mended: they are made
+    anew, at no cost; a pod that was refused is asked for at once."""
+    text = "New pods get the changed template; those that run keep theirs until they are replaced."
+    state.announce("TemplateChanged", text)
+    for member in [m for _id, m in sorted(state.members.items()) if m.cannot_start and not m.greeted]:
+        if member.uid is None:
+            state.deadlines.set(("create", member.id), state.now)
+        elif member.pod_phase == "pending" and not member.deleting and not state.spec.is_adopted:
+            if member.rank_index is not None:
+                state.held.discard(member.rank_index)
+            reason = f"{member.id} is made anew with the changed template: it could not start, {member.pod_reason}."
+            state.announce("MemberRemade", reason, member.id)
+            giving_up.delete(state, member, reason)
 
 
 def _patience(spec: JobSpec) -> tuple[float, ...]:

@@ -158,6 +158,8 @@ class SpecChanged:
 
     spec: JobSpec
     suspended: bool = False
+    has_new_template: bool = False
+    """Pods that are made from now on are others than those that run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ POD = {
     "spec": {"containers": [{"name": "main", "image": "train:1", "command": ["python", "train.py"]}]},
 }
 TEMPLATE = {"metadata": {"labels": {"app": "gpt"}}, "spec": POD["spec"]}
+COUNTED = {"metadata": {"labels": {"app": "gpt"}, "annotations": {"outrider.dev/max": "2"}}, "spec": POD["spec"]}
 KEY = "k" * 40
 BOMB = "".join(f"{name}: &{name} [{', '.join(['*' + before if before else 'x'] * 9)}]\n"
                for before, name in zip(("", *"abcdefgh"), "abcdefghi", strict=True)) + "kind: Pod"  # fmt: skip
@@ -73,8 +74,8 @@ def test_a_namespace_and_how_the_sidecar_comes_can_be_given() -> None:
     [
         (owner("Job", template=TEMPLATE), ["template"], "research/gpt", "worker"),
         (owner("StatefulSet", template=TEMPLATE), ["template"], "research/gpt", "worker"),
-        (owner("Deployment", template=TEMPLATE), ["template"], "research/gpt", "worker"),
-        (owner("DaemonSet", template=TEMPLATE), ["template"], "research/gpt", "worker"),
+        (owner("Deployment", template=COUNTED), ["template"], "research/gpt", "worker"),
+        (owner("DaemonSet", template=COUNTED), ["template"], "research/gpt", "worker"),
         (owner("Rollout", template=TEMPLATE), ["template"], "research/gpt", "worker"),
         (owner("PyTorchJob", pytorchReplicaSpecs={"Master": {"template": TEMPLATE}}),
          ["pytorchReplicaSpecs", "Master", "template"], "research/gpt", "master"),
@@ -189,6 +190,7 @@ def test_who_asks_by_a_label_needs_none() -> None:
          'its label outrider.dev/inject is "false"'),
         ({"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": TEMPLATE}}}},
          "each Job that it makes is a job of its own"),
+        ({"kind": "Deployment", "spec": {"template": TEMPLATE}}, "metadata.ownerReferences: it is a Deployment's, and"),
         ({"kind": "PodTemplate", "template": TEMPLATE, "spec": None}, "whoever makes pods of it names their job"),
     ],
 )  # fmt: skip

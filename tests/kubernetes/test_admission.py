@@ -64,11 +64,21 @@ async def test_a_pod_does_not_wait_for_an_api_server_that_does_not_answer(caplog
     assert "the owners of a pod in research were not read: it took too long" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["plain", "job", "indexed_job", "deployment"])
+@pytest.mark.parametrize("name", ["plain", "job", "indexed_job"])
 async def test_nobody_is_asked_about_a_pod_that_says_it_all(name: str) -> None:
     (pod,) = recorded(f"pods/{name}")
     _, asked = await labels_of(pod)
     assert asked == []
+
+
+async def test_a_pod_of_a_deployment_is_made_as_it_is_where_nobody_says_how_many_there_are() -> None:
+    (pod,) = recorded("pods/deployment")
+    counted = {**pod, "metadata": {**pod["metadata"], "annotations": {"outrider.dev/max": "2"}}}
+    async with unwell() as (_, api):
+        new, (warning,) = await injected(api, pod, "research", POLICY)
+        assert new is None
+        assert warning.startswith("outrider: metadata.ownerReferences: it is a ReplicaSet's, and how many pods")
+        assert (await injected(api, counted, "research", POLICY))[0] is not None
 
 
 @pytest.mark.parametrize("name", ["../../../../api/v1/namespaces/kube-system/secrets/s", "..", "", "a b", "a%2fb"])

@@ -68,6 +68,11 @@ def roles_of(job: Mapping[str, Any]) -> dict[str, Document]:
     return {str(role).lower(): mapping(spec) for role, spec in specs.items()}
 
 
+def pod_templates(job: Mapping[str, Any]) -> dict[str, Document]:
+    """By role, what its pods are made from."""
+    return {role: mapping(spec.get("template")) for role, spec in roles_of(job).items()}
+
+
 def sizes(role: Mapping[str, Any]) -> tuple[int, int, int]:
     """Least, most and wanted members: what is left out follows from what is there."""
     least, most = whole(role.get("minReplicas")), whole(role.get("maxReplicas"))

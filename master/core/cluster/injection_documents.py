@@ -44,7 +44,7 @@ def _injected(template: Template, namespace: str, policy: Policy) -> Injected:
     _check_texts(template.where, mapping(pod.get("metadata")))
     labels = mapping(mapping(pod.get("metadata")).get("labels"))
     asks = owners.is_asked_for(labels, {}) or template.is_ours
-    refused, place = template.unknown, None
+    refused, place = template.unknown or owners.uncounted(pod), None
     try:
         if not refused:
             place = owners.place_of(pod, namespace, ASKED)

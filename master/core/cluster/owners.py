@@ -12,18 +12,20 @@ from typing import Any
 from master.core.cluster import owners_annotations
 from master.core.cluster.elasticjob import mapping
 from master.core.cluster.injection_containers import Place
-from master.core.cluster.names import INJECT, JOB, MEMBER, ROLE, Document
+from master.core.cluster.names import INJECT, JOB, MAX, MEMBER, MIN, ROLE, Document
 from master.core.cluster.owners_ranks import needs_owners, rank_index_of
 from master.core.cluster.owners_references import controller_of, meant_by
 from master.core.cluster.owners_sizes import Size, size_of
 from master.core.cluster.owners_templates import JOBSET_NAME, REPLICA_TYPE
 from master.core.spec import WORKER
 
-__all__ = ["Size", "controller_of", "is_asked_for", "needs_owners", "place_of", "size_of"]
+__all__ = ["Size", "controller_of", "is_asked_for", "needs_owners", "place_of", "size_of", "uncounted"]
 
 WELL_KNOWN = (JOBSET_NAME, "training.kubeflow.org/job-name", "batch.kubernetes.io/job-name", "job-name")
 """Labels with a job's name: the outermost controller first."""
 TEMPLATE_HASH = "pod-template-hash"
+UNCOUNTED = ("Deployment", "ReplicaSet", "DaemonSet", "ReplicationController")
+"""Controllers of any number of equal pods, whose size we have no right to read."""
 
 
 # -- the place of a pod -------------------------------------------------------------------------------------------
@@ -50,6 +52,19 @@ def place_of(
         container=asked.container,
         of_operator=bool(labels.get(REPLICA_TYPE)),
         max_restarts=asked.max_restarts,
+    )
+
+
+def uncounted(pod: Document) -> str:
+    """Why it is no member, where nobody says how many there are: each would be taken for a job of one, and all but the
+    first would wait for ever. Empty where it may be one."""
+    metadata = mapping(pod.get("metadata"))
+    notes, kind = mapping(metadata.get("annotations")), mapping(controller_of(metadata)).get("kind")
+    if kind not in UNCOUNTED or MEMBER in mapping(metadata.get("labels")) or notes.get(MIN) or notes.get(MAX):
+        return ""
+    return (
+        f"metadata.ownerReferences: it is a {kind}'s, and how many pods that wants is not read; say it by the "
+        f"annotation {MAX}, or use a Job, a StatefulSet or an ElasticJob"
     )
 
 

@@ -64,6 +64,8 @@ async def injected(
         return None, [f"outrider: {error}"]
     if place is None:
         return None, []
+    if uncounted := owners.uncounted(pod):
+        return None, [f"outrider: {uncounted}"]
     found = injection.inject(pod, place, policy)
     if found.refused:
         return None, [f"outrider: {found.refused}"]

@@ -132,6 +132,7 @@ class RunningJob:
     # -- what the watches show --------------------------------------------------------------------------------------
     def changed(self, job: Document) -> None:
         """A status write changes the version, an edit the generation as well."""
+        before = self._record.job
         self._record.update(job)
         generation = job["metadata"].get("generation")
         if generation == self._seen or not self.has_begun:
@@ -145,7 +146,8 @@ class RunningJob:
             return
         job = elasticjob.with_defaults(job)
         spec = elasticjob.spec_of(job)
-        self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend"))))
+        is_new = elasticjob.pod_templates(before) != elasticjob.pod_templates(job)
+        self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend")), is_new))
         self._follow_rules(spec)
         self._belongings.stir()
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from master.core.cluster import durations, quantities
-from master.core.cluster.elasticjob import adopting, key_of, spec_of, validate, with_defaults
+from master.core.cluster.elasticjob import adopting, key_of, pod_templates, spec_of, validate, with_defaults
 from master.core.cluster.names import Document
 from master.core.spec import JobSpec, Rule
 from tests.core.cluster.documents import job, template, worker
@@ -375,3 +375,10 @@ def test_an_amount_that_is_written_reads_the_same(amount: int) -> None:
 )  # fmt: skip
 def test_durations(text: object, seconds: float | None) -> None:
     assert durations.parsed(text) == seconds
+
+
+def test_a_template_is_the_same_until_it_is_edited_and_whatever_else_is() -> None:
+    before, scaled = job({"worker": worker(replicas=4)}), job({"Worker": worker(replicas=2)}, maxRestarts=1)
+    assert pod_templates(before) == pod_templates(scaled)
+    mended = job({"worker": {"replicas": 4, "template": template(restartPolicy="OnFailure")}})
+    assert pod_templates(before) != pod_templates(mended)

@@ -12,7 +12,7 @@ from cli import pod_yaml
 from master.core.cluster.elasticjob import adopting, spec_of, validate
 from master.core.cluster.injection import Place
 from master.core.cluster.names import Document
-from master.core.cluster.owners import Size, place_of, size_of
+from master.core.cluster.owners import Size, place_of, size_of, uncounted
 
 PODS = Path(__file__).parent / "pods"
 INJECT = {"outrider.dev/inject": "true"}
@@ -90,6 +90,19 @@ def test_an_elasticjobs_own_pod_says_all_by_its_labels() -> None:
 
 
 # -- the job ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", ["ReplicaSet", "Deployment", "DaemonSet", "ReplicationController"])
+def test_pods_of_an_owner_that_is_not_counted_say_how_many_they_are_or_are_no_members(kind: str) -> None:
+    lone = pod((kind, "web"))
+    assert uncounted(lone).startswith(f"metadata.ownerReferences: it is a {kind}'s, and how many pods that wants")
+    assert "annotation outrider.dev/max" in uncounted(lone)
+    assert uncounted({"metadata": {**lone["metadata"], "annotations": {"outrider.dev/max": "2"}}}) == ""
+
+
+@pytest.mark.parametrize("kind", ["Job", "StatefulSet", "ElasticJob", "Rollout"])
+def test_pods_of_other_owners_may_be_members_as_they_are(kind: str) -> None:
+    assert uncounted(pod((kind, "web"))) == ""
+
+
 DEPLOYMENT = {"kind": "Deployment", "metadata": {"name": "web", "uid": "d"}}
 REPLICA_SET = {
     "kind": "ReplicaSet",

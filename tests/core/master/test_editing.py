@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from master.core.actions import CreatePod
-from master.core.events import PodGone, PodSeen, PodsListed, SpecChanged
+from master.core.events import CreateRefused, PodGone, PodSeen, PodsListed, SpecChanged
 from tests.core.master.play import Play, job, running
 from wire.ids import MemberId, PodUid, RankIndex, Role
 from wire.messages import Finish
@@ -96,3 +96,66 @@ def test_the_next_pod_of_a_name_is_a_member_where_its_owner_gives_the_name_again
     play.tell(PodSeen(MemberId("db-1"), PodUid("u8"), Role("worker"), RankIndex(1), "running"))
     assert play.state.members[MemberId("db-1")].uid == "u8"
     assert [member.rank_index for _, member in sorted(play.state.members.items())] == [0, 1]
+
+
+def asked(play: Play) -> list[CreatePod]:
+    return [action for action in play.actions if isinstance(action, CreatePod)]
+
+
+# -- a changed template -------------------------------------------------------------------------------------------
+def held_up(play: Play, member: str) -> None:
+    actor = play[member]
+    why = "the container main waits: ImagePullBackOff"
+    play.tell(PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, "pending", why, cannot_start=True))
+
+
+def test_a_changed_template_is_for_new_pods_and_stops_nobody() -> None:
+    play = running(2)
+    play.tell(SpecChanged(play.state.spec, has_new_template=True))
+    play.run(20.0)
+    assert [a.reason for a in play.announced("TemplateChanged")] == [
+        "New pods get the changed template; those that run keep theirs until they are replaced."
+    ]
+    assert play.generation.number == 1
+    assert not play.deleted()
+
+
+def test_pods_that_could_not_start_are_made_anew_with_the_changed_template_at_no_cost() -> None:
+    play = Play(job(2, max_relaunches=0))
+    play.until(lambda: len(play.actors) == 2)
+    for member in ("worker-0", "worker-1"):
+        play[member].unheard = True
+        held_up(play, member)
+    play.run(1.0)
+    assert not play.deleted()
+    play.tell(SpecChanged(play.state.spec, has_new_template=True))
+    play.until_running(2)
+    assert play.deleted() == ["worker-0", "worker-1"]
+    assert play.announced("MemberRemade")[0].reason == (
+        "worker-0 is made anew with the changed template: it could not start, the container main waits: "
+        "ImagePullBackOff."
+    )
+    assert not play.state.faults
+    assert not play.state.failures
+
+
+def test_a_refused_pod_is_asked_for_at_once_when_the_template_was_changed() -> None:
+    play = Play(job(1))
+    play.creates_pods = False
+    for times in range(1, 5):
+        play.until(lambda times=times: len(asked(play)) == times, 100.0)
+        play.tell(CreateRefused(asked(play)[-1], "Pod is invalid: spec.hostPID"))
+    play.creates_pods = True
+    play.tell(SpecChanged(play.state.spec, has_new_template=True))
+    play.until_running(1, 5.0)
+
+
+def test_the_pods_of_another_controller_are_its_own_to_make_anew() -> None:
+    play = Play(replace(job(1), is_adopted=True))
+    play.run(0.1)
+    play.appears("train-0", 0)
+    play["train-0"].unheard = True
+    held_up(play, "train-0")
+    play.tell(SpecChanged(play.state.spec, has_new_template=True))
+    play.run(5.0)
+    assert not play.deleted()
