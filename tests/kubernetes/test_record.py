@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 import pytest
 
 from master.core.cluster.names import Document
 from master.shell.kubernetes.record import JobRecord
-from tests.kubernetes.unwell_server import UnwellServer, refuses, says, unwell
+from tests.kubernetes.unwell_server import refuses, says, unwell
 
 GOING = 'events "train.1" is forbidden: unable to create new content in namespace a because it is being terminated'
 JOB: Document = {
@@ -23,11 +24,11 @@ def add(record: JobRecord, *members: str) -> None:
         record.add("MemberLost", f"{member} is lost.", "warning", member, "1.1", {})
 
 
-async def written(record: JobRecord, server: UnwellServer, count: int) -> None:
-    """Until so many were tried, and none is left to be."""
+async def written(record: JobRecord, is_done: Callable[[], bool]) -> None:
+    """Until then, and what is left at last."""
     task = asyncio.ensure_future(record.post_events())
     async with asyncio.timeout(20):
-        while len(server.asked) < count:
+        while not is_done():
             await asyncio.sleep(0.005)
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -41,7 +42,7 @@ async def test_a_namespace_that_is_being_deleted_is_told_once_and_asked_no_more(
     async with unwell(refuses(403, "Forbidden", GOING)) as (server, api):
         record = JobRecord(api, JOB, 1, list)
         add(record, "worker-0", "worker-1", "worker-2")
-        await written(record, server, 1)
+        await written(record, lambda: any(r.name == "record" for r in caplog.records))
         add(record, "worker-3")
         await record.post_last_events()
         assert server.asked == [("POST", "/api/v1/namespaces/a/events")]
@@ -57,7 +58,7 @@ async def test_what_keeps_events_from_being_taken_is_told_once_until_one_is_take
     async with unwell(*refused[:2], says({}), *refused[2:]) as (server, api):
         record = JobRecord(api, JOB, 1, list)
         add(record, *(f"worker-{n}" for n in range(5)))
-        await written(record, server, 5)
+        await written(record, lambda: len(server.asked) == 5)
         assert len(server.asked) == 5
     told = [r.getMessage().rpartition(" Event ")[2] for r in caplog.records if r.name == "record"]
     assert told == ['"train.0" is invalid', '"train.2" is invalid']
