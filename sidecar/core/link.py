@@ -17,6 +17,11 @@ HOOKS_FIRST = 2.5
 """Seconds that Hello waits for the hooks where an earlier sidecar served this member: they reconnect within 2 s, and a
 Hello that forgets what runs would cost a generation."""
 
+AT_ONCE = 5
+"""So many refusals are asked about again as soon as the master wants it: it may only not have seen the pod yet."""
+SLOWEST = 5.0
+"""Seconds between two Hellos of a member that is refused again and again."""
+
 
 def connected(state: State, now: float) -> list[Action]:
     state.link.up, state.link.welcomed = True, False
@@ -48,7 +53,7 @@ def welcomed(state: State, welcome: Welcome, now: float) -> list[Action]:
         why = f"a master of term {welcome.term} is not obeyed: one of term {newest} has been here"
         return [Announce("OldMaster", why, state.generation, "warning")]
     link.term, link.welcomed, link.hello_at = welcome.term, True, None
-    link.ticket = welcome.ticket
+    link.ticket, link.refusal, link.refusals = welcome.ticket, "", 0
     link.report_every = max(0.1, welcome.report_every)
     link.silent_after = welcome.silent_after
     link.graces = (welcome.stop_grace, welcome.handler_grace, welcome.save_grace)
@@ -60,9 +65,12 @@ def welcomed(state: State, welcome: Welcome, now: float) -> list[Action]:
 def refused(state: State, refusal: Refused, now: float) -> list[Action]:
     link = state.link
     link.welcomed, link.report_at = False, None
-    line = Announce("Refused", f"the master does not serve this member: {refusal.reason}", severity="warning")
+    text = f"the master does not serve this member: {refusal.reason}"
+    lines: list[Action] = [] if link.refusal == text else [Announce("Refused", text, severity="warning")]
+    link.refusal, link.refusals = text, link.refusals + 1
     if refusal.retry_after < 0:
         link.hello_at = None
-        return [line, *ending.refused_for_good(state, refusal.reason, now)]
-    link.hello_at = now + refusal.retry_after if link.up else None  # a new link says Hello by itself
-    return [line]
+        return [*lines, *ending.refused_for_good(state, refusal.reason, now)]
+    pause = max(refusal.retry_after, min(refusal.retry_after * 2.0 ** max(link.refusals - AT_ONCE, 0), SLOWEST))
+    link.hello_at = now + pause if link.up else None  # a new link says Hello by itself
+    return lines

@@ -61,6 +61,10 @@ class Link:
     """Seconds after which the master may take a member that it does not hear for lost."""
     graces: tuple[float, float, float] = (0.2, 10.0, 60.0)
     """Of a stop without the master's word: `grace`, `handler_grace` and `save_grace` of Stop."""
+    refusal: str = ""
+    """Why the master does not serve this member, as it was logged last; empty once it does."""
+    refusals: int = 0
+    """How often it has said so, one after the other."""
     hello_at: float | None = None
     report_at: float | None = None
     report_due: bool = False

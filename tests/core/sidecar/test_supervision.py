@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sidecar.core.actions import (
+    Announce,
     Exit,
     FinishTrainer,
     RefuseHook,
@@ -291,6 +292,24 @@ def test_a_refused_member_tries_again_when_it_was_told_to() -> None:
     play.said(Refused("the job is not known here yet", retry_after=2.0))
     assert none(play.pass_time(1.5), Hello)
     assert only(play.pass_time(1.0), Hello)
+
+
+def test_a_member_that_is_refused_again_and_again_asks_ever_more_slowly_and_logs_each_reason_once() -> None:
+    play = Play()
+    play.tell(BEGAN, MasterConnected())
+    unknown, other = Refused("no pod is shown", retry_after=0.2), Refused("it is another's", retry_after=0.2)
+    assert only(play.said(unknown), Announce)
+    for _ in range(4):
+        assert only(play.pass_time(0.3), Hello)
+        assert none(play.said(unknown), Announce)
+    for _ in range(8):
+        play.said(unknown)
+    assert none(play.pass_time(4.5), Hello)
+    assert only(play.pass_time(1.0), Hello)
+    assert only(play.said(other), Announce)
+    play.said(Welcome(1))
+    assert only(play.said(other), Announce)
+    assert only(play.pass_time(0.3), Hello)
 
 
 def test_a_refusal_that_was_on_its_way_when_the_link_broke_wants_no_hello_without_a_link() -> None:
