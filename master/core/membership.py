@@ -202,6 +202,10 @@ def ready(state: State, member: Member, message: Ready) -> None:
     member.trainer_pid, member.max_restarts = message.trainer_pid, message.max_restarts
     if member.stopped < member.told:
         return
+    world = _running_world(state, member)
+    if world is not None and message.after >= world.generation and member.id not in world.done:
+        reason = f"{member.id} has stopped generation {world.generation}, as an earlier master told it to."
+        recovery.begin(state, "WorkersGone", reason, member, free=True)
     first = not member.rung_told
     member.ready, member.trainer_lost, member.overdue, member.rung_told = message, False, False, True
     state.deadlines.cancel(("unready", member.id))

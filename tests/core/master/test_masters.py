@@ -348,3 +348,18 @@ def test_a_member_outside_the_world_that_the_new_master_never_hears_is_judged_by
     after.until(lambda: "worker-3" in after.deleted(), 3 * after.spec.replace_after)
     assert after.announced("MemberSilent")
     assert not after.announced("MemberSlow")
+
+
+def test_ranks_that_end_because_an_earlier_master_said_so_are_missed_and_cost_nothing() -> None:
+    """It was killed while they stopped: they say that they run, are taken over, and end. Found by seed 1140."""
+    before = running(2)
+    after = Play(before.spec, term=2, saved=before.saved, actors=before.actors, now=before.now + 1, master="m2")
+    after.until(lambda: bool(after.announced("GenerationAdopted")))
+    for actor in after.actors.values():
+        actor.stopped, actor.running = actor.running, NO_GENERATION
+        after.say_ready(actor)
+    after.until(lambda: after.is_running(2) and after.state.number == 2)
+    assert after.announced("WorkersGone")[0].reason == (
+        "worker-0 has stopped generation 1.1, as an earlier master told it to."
+    )
+    assert after.state.restarts.used == 0
