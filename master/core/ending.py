@@ -6,7 +6,7 @@ the number for a signal.
 
 from __future__ import annotations
 
-from master.core import generations, orders, standing, status
+from master.core import generations, orders, standing, status, strangers
 from master.core.actions import DeletePod, EndJob
 from master.core.state import ENDED, FINISHING, SILENT, STOPPING, Member, State, counted
 from wire.messages import Finish, Stop
@@ -16,9 +16,10 @@ FINISH_PATIENCE = 5.0
 DELETE_GRACE = 5.0
 
 
-def succeed(state: State) -> None:
+def succeed(state: State, how: str = "") -> None:
     """Every rank of every member ended with 0."""
-    state.announce("JobSucceeded", f"All ranks ended with code 0 after {counted(state.high_step, 'step')}.")
+    how = how or f"All ranks ended with code 0 after {counted(state.high_step, 'step')}."
+    state.announce("JobSucceeded", how)
     _finish(state, 0, "succeeded", "The job has succeeded.")
 
 
@@ -79,8 +80,9 @@ def tell(state: State, member: Member) -> None:
         return
     state.ending[member.id] = True
     if not member.greeted:
-        if member.has_controller:
-            state.act(DeletePod(member.id, member.uid, 0.0, state.generation, reason))
+        grace = strangers.GRACE if member.is_stranger else 0.0
+        if member.has_controller and not (member.is_stranger and member.finished):
+            state.act(DeletePod(member.id, member.uid, grace, state.generation, reason))
         return
     orders.drop_starts(state, member, state.generation)
     orders.give(state, member, lambda order: Finish(order, code, reason), reason)

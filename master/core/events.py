@@ -73,6 +73,8 @@ class PodSeen:
     """How its sidecar ended (`ended with exit code 137`), where the platform does not start it again."""
     has_ended: bool = False
     """Terminating: its kubelet says that all of its containers have ended, and no finalizer holds it."""
+    has_another_key: bool = False
+    """Its sidecar was given the key of another master than this one: it can never be heard here (`strangers`)."""
 
 
 @dataclass(frozen=True, slots=True)

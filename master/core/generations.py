@@ -7,7 +7,7 @@ very step in which the last survivor has stopped and is ready again: no timer st
 
 from __future__ import annotations
 
-from master.core import assignment, neighbours, orders, standing, status, watching
+from master.core import assignment, neighbours, orders, standing, status, strangers, watching
 from master.core.state import COMMITTING, GATHERING, RUNNING, STOPPING, Member, Place, State, World, counted
 from wire.ids import NO_GENERATION, Generation, OrderId
 from wire.messages import Start, Stop
@@ -23,6 +23,8 @@ def try_form(state: State) -> None:
     if state.stage != GATHERING or state.suspended or not state.listed or len(state.ready) < state.spec.min_members:
         return
     if state.patient and state.coming and len(state.ready) < state.target:
+        return
+    if strangers.in_the_way(state):
         return
     if state.check is not None and state.check.helpers and not state.check.training:
         return  # some of the ready help to measure a new one: moments

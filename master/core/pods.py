@@ -24,6 +24,7 @@ from master.core import (
     spares,
     standing,
     status,
+    strangers,
 )
 from master.core.actions import CloseSession
 from master.core.events import PodGone, PodSeen, PodsListed
@@ -79,6 +80,7 @@ def seen(state: State, pod: PodSeen) -> None:
     was = (member.pod_phase, member.unschedulable)
     member.uid, member.pod_phase, member.has_controller = pod.uid, pod.phase, pod.has_controller
     member.has_ended = pod.has_ended
+    strangers.note(state, member, pod)
     member.unschedulable, member.node = pod.unschedulable, pod.node
     refusals.taken(state, member)
     node_rules.arrived(state, member)
@@ -88,11 +90,12 @@ def seen(state: State, pod: PodSeen) -> None:
         _is_to_go(state, member, pod, pod.grace)
     member.memory_limit, member.out_of_memory, member.exit_code = pod.memory_limit, pod.out_of_memory, pod.exit_code
     bad_nodes.note_room(state, member, pod)
-    if pod.phase == "running" and pod.out_of_memory and memory.may_have_more(state, member) and not state.is_over:
+    is_short = pod.phase == "running" and pod.out_of_memory and not (member.is_stranger or state.is_over)
+    if is_short and memory.may_have_more(state, member):
         fail(state, member, f"{member.id} ran out of memory: {pod.reason}; {memory.raised(state, member)}.", KILLED)
         failed_pods.seen(state, pod)
         return
-    if pod.phase == "running" and pod.out_of_memory and not state.is_over:
+    if is_short:
         memory.explain(state, member)
     if pod.reason.startswith("Restarted") and member.greeted:
         silence.heard(state, member)
@@ -131,7 +134,10 @@ def _changed(state: State, member: Member, pod: PodSeen) -> None:
     if pod.unschedulable:
         text = f"{member.id} finds no room: {pod.reason or 'unschedulable'}. Nobody waits for it."
         state.announce("MemberUnschedulable", text, member.id, warning=True)
-    if pod.phase == "succeeded" and not state.is_over and _has_run_alone(state, member):
+    if pod.phase == "succeeded" and member.is_stranger and not state.is_over:
+        member.finished = True
+        state.announce("MemberDone", f"{member.id} has ended with code 0, unsupervised.", member.id)
+    elif pod.phase == "succeeded" and not state.is_over and _has_run_alone(state, member):
         ending.fail(state, 1, _ran_alone(member))
     elif pod.phase == "failed" or (pod.phase == "succeeded" and not state.is_over and not member.finished):
         code = "" if pod.exit_code is None else f" with exit code {pod.exit_code}"
@@ -199,6 +205,19 @@ def gone(state: State, event: PodGone) -> None:
     _lost(state, member, "MemberLost", f"{member.id} is lost: {event.reason or 'its pod is gone'}.")
 
 
+def strangers_done(state: State) -> None:
+    """At the end of a step: the strangers that ended with code 0 have finished the job, or a part of one that failed
+    elsewhere, which begins again."""
+    done = [m for member_id in sorted(state.strangers) if (m := state.members[member_id]).finished]
+    if not done or state.is_over or strangers.in_the_way(state):
+        return
+    if not state.lost_a_stranger:
+        ending.succeed(state, f"All that ran unsupervised has ended with code 0: {', '.join(m.id for m in done)}.")
+        return
+    for member in done:
+        _lost(state, member, "MemberFailed", f"{member.id} has ended with code 0, and others of its world had failed.")
+
+
 def fail(state: State, member: Member, reason: str, code: int) -> None:
     """It fails by our word, though its pod is well: its containers end with this code, and the pod stays to be read."""
     _lost(state, member, "MemberFailed", reason, code)
@@ -232,6 +251,7 @@ def _remove(state: State, member: Member, life: str) -> None:
     """From the living to the past."""
     member.life = life
     silence.forget(state, member)
+    strangers.forget(state, member)
     orders.drop_all(state, member)
     for kind in ("unready", "patience", "confirm", "create", "leave", "absent", "delete", "unended", "stuck"):
         state.deadlines.cancel((kind, member.id))
@@ -271,6 +291,8 @@ def absent(state: State, member_id: str) -> None:
     for member in list(state.members.values()):
         if member.id != member_id or member.greeted or member.uid is None or member.pod_phase != "running":
             continue
+        if member.is_stranger:  # it cannot be heard, and may well train
+            return
         if member.address:  # it spoke to an earlier master: its peers can be asked, as about anyone who falls silent
             member.greeted, member.heard_at = True, state.now
             silence.watch(state, member)

@@ -28,8 +28,12 @@ def begin(state: State) -> None:
 
 def advance(state: State) -> None:
     """Everybody has spoken: no need to wait longer."""
-    if state.stage == REBUILDING and state.listed and all(m.greeted or m.sidecar_ended for m in state.members.values()):
+    if state.stage == REBUILDING and state.listed and all(map(_needs_no_waiting, state.members.values())):
         decide(state)
+
+
+def _needs_no_waiting(member: Member) -> bool:
+    return member.greeted or member.sidecar_ended or member.is_stranger
 
 
 def overdue(state: State) -> None:
@@ -50,6 +54,8 @@ def decide(state: State) -> None:
     running = {m.running for m in state.members.values() if m.running != NO_GENERATION}
     highest = max((m.told for m in state.members.values()), default=NO_GENERATION)
     state.number = max(state.number, highest.number)
+    if world is not None and state.strangers.intersection(world.places):
+        world = None  # it may run, and nothing in it is to be told anything
     if world is not None and (running == {world.generation} or (not running and _was_started(state, world))):
         _adopt(state, world)
         watching.take_over(state, world, progress)
@@ -161,7 +167,7 @@ def _clear(state: State, running: set[Generation]) -> None:
         member = state.members[member_id]
         if member.running != NO_GENERATION:
             generations.stop_member(state, member, member.running, f"Generation {member.running} is not agreed.")
-        elif member.finished:
+        elif member.finished and not member.is_stranger:
             generations.stop_member(state, member, member.told, f"Generation {member.told} has ended here alone.")
         elif member.greeted:
             member.stopped = max(member.stopped, member.told)

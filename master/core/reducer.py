@@ -42,6 +42,7 @@ from master.core import (
     spares,
     standing,
     status,
+    strangers,
     watching,
 )
 from master.core.actions import Action, CreatePod, DeletePod, SaveStatus, Send
@@ -137,8 +138,13 @@ def _advance(state: State) -> None:
     if state.is_over:
         ending.advance(state)
         return
+    pods.strangers_done(state)
+    if state.is_over:
+        ending.advance(state)
+        return
     rebuilding.advance(state)
     orphans.advance(state)
+    strangers.advance(state)
     hangs.advance(state)
     editing.hold(state)
     if state.unstaffed:

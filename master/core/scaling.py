@@ -7,7 +7,7 @@ or when its grace has nearly run out, whichever is first.
 
 from __future__ import annotations
 
-from master.core import assignment, generations, orders, standing, status
+from master.core import assignment, generations, orders, standing, status, strangers
 from master.core.actions import DeletePod
 from master.core.state import GATHERING, REBUILDING, RUNNING, Member, State, World, counted
 from wire.ids import MemberId
@@ -116,7 +116,7 @@ def consider(state: State) -> None:
     world = state.world
     if state.stage != RUNNING or world is None:
         return
-    wanted = _next_world(state)
+    wanted = _next_world(state) if not strangers.in_the_way(state) else list(world.places)
     staying = [m for m in wanted if m in world.places]
     why = ""
     if len(wanted) > len(world.places):
@@ -218,9 +218,14 @@ def dismiss(state: State) -> None:
             member.id not in in_world
             and not member.deleting
             and not _is_taken_soon(state, member)
-            and (state.suspended or member.leaving or (_is_beyond(state, member) and not state.spec.is_adopted))
+            and (state.suspended or _has_to_leave(member) or (_is_beyond(state, member) and not state.spec.is_adopted))
         ):
             _dismiss(state, member)
+
+
+def _has_to_leave(member: Member) -> bool:
+    """A stranger trains on in a world that nobody here knows: whoever deletes its pod has given it its grace."""
+    return bool(member.leaving) and not member.is_stranger
 
 
 def _is_taken_soon(state: State, member: Member) -> bool:

@@ -45,7 +45,7 @@ def staff(state: State) -> None:
             placing.promote(state, spare, hole, holders.get(hole))
             (empty if hole in empty else shaky).remove(hole)
     surplus = [m for r, m in given if r >= state.target and _is_well(m)]
-    to_come = [r for r, m in given if r < state.target and m.is_usable and not m.greeted]
+    to_come = [r for r, m in given if r < state.target and m.is_usable and not (m.greeted or m.is_stranger)]
     for hole, member in zip([*empty, *shaky, *to_come], surplus, strict=False):
         placing.promote(state, member, hole, holders.get(hole))
         if hole in to_come:

@@ -11,7 +11,7 @@ def refresh(state: State, member: Member) -> None:
     """Puts the member into the sets where it belongs now, and notes that something may have become possible."""
     is_prepared = can_be_told(member)
     is_ready = is_prepared and not member.check_wanted
-    is_held = member.unschedulable or member.cannot_start or member.overdue
+    is_held = member.unschedulable or member.cannot_start or member.overdue or member.is_stranger
     is_coming = member.is_usable and not is_ready and not is_held
     _put(state.ready, member, is_ready)
     _put(state.coming, member, is_coming)

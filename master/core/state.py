@@ -92,6 +92,10 @@ class Member:
     """As its last PodSeen said."""
     is_stuck: bool = False
     """It was not, and that has been told."""
+    is_stranger: bool = False
+    """Its sidecar holds the key of another installation's master (`strangers`)."""
+    was_idle: bool = False
+    """A stranger that this master has seen before its containers ran: nobody can have started it."""
     node: str = ""
     avoid: tuple[str, ...] = ()
     """Nodes that its pod was made to keep off."""
@@ -388,6 +392,13 @@ class State:
     doubted: set[MemberId] = field(default_factory=set)
     orphans: set[MemberId] = field(default_factory=set)
     """Members whose sidecar has ended for good, to be looked at in this step."""
+    strangers: set[MemberId] = field(default_factory=set)
+    has_news_of_strangers: bool = False
+    """Some came in this step."""
+    blocked_by_strangers: bool = False
+    """No generation forms beside them, and the message says so."""
+    lost_a_stranger: bool = False
+    """One that may have trained went, or failed, before it had finished."""
     deaf_until: float = 0.0
     """Silence counts from here at the earliest: we did not listen before."""
     deadlines: Deadlines = field(default_factory=Deadlines)

@@ -33,7 +33,7 @@ from master.core.state import (
 )
 from wire.ids import Generation, MemberId, PodUid, RankIndex, Role
 
-LIVING_STATES = ("starting", "checking", "ready", "running", "stopping", "spare", "silent", "done")
+LIVING_STATES = ("starting", "checking", "ready", "running", "stopping", "spare", "silent", "unsupervised", "done")
 LEAST_APART = 1.0
 AT_REST = 10.0
 
@@ -162,9 +162,12 @@ def _member(state: State, member: Member) -> dict[str, Any]:
 
 
 def member_state(state: State, member: Member) -> str:
-    """One of starting, checking, ready, running, stopping, spare, silent, lost, replaced, gone, failed, done."""
+    """One of starting, checking, ready, running, stopping, spare, silent, unsupervised, lost, replaced, gone, failed,
+    done."""
     if member.id not in state.members:
         return _past_state(state, member)
+    if member.is_stranger:
+        return "done" if member.finished else "unsupervised"
     if member.life == SILENT:
         return "silent"
     world = state.world

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from master.core.cluster import quantities
-from master.core.cluster.names import CONTAINER, HOOKS_CONTAINER, PROXIES, SIDECAR_CONTAINER, Document
+from master.core.cluster.names import CONTAINER, HOOKS_CONTAINER, MASTER_KEY, PROXIES, SIDECAR_CONTAINER, Document
 
 OURS = (HOOKS_CONTAINER, SIDECAR_CONTAINER)
 LOOPS_AFTER = 3
@@ -56,6 +56,19 @@ def trainer_name(pod: Document) -> str:
     users = [name for name in names if name not in OURS]
     first = next((name for name in users if name not in PROXIES), users[0] if users else "")
     return str(wanted) if wanted in names else first
+
+
+def master_key(pod: Document) -> str:
+    """The CURVE key of the master that its sidecar was told to trust; empty where the pod itself does not say."""
+    spec = pod.get("spec") or {}
+    sidecars = (
+        container
+        for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+        if container.get("name") == SIDECAR_CONTAINER
+    )
+    said = (entry.get("value") for sidecar in sidecars for entry in sidecar.get("env") or ()
+            if entry.get("name") == MASTER_KEY)  # fmt: skip
+    return str(next(said, None) or "")
 
 
 def status_of(pod: Document, name: str) -> Document:

@@ -15,6 +15,7 @@ from master.core.cluster.elasticjob import entries, mapping
 from master.core.cluster.names import (
     AUDIENCE,
     HOOKS_CONTAINER,
+    MASTER_KEY,
     MOUNT,
     RANK_INDEX,
     SIDECAR_CONTAINER,
@@ -130,7 +131,7 @@ def _variables(spec: Document, place: Place, policy: Policy) -> Iterator[Documen
     if spec.get("restartPolicy") == "Never" and not policy.native_sidecar:  # nobody would start it again for its code
         yield variable("OUTRIDER_ENDS_AS", "trainer")
     yield variable("OUTRIDER_MASTER", policy.endpoint)
-    yield variable("OUTRIDER_MASTER_KEY", policy.public_key)
+    yield variable(MASTER_KEY, policy.public_key)
     yield variable("OUTRIDER_TOKEN_FILE", f"{TOKEN_MOUNT}/token")
 
 

@@ -209,8 +209,8 @@ def service_of(job: Document, role: Role, rank_index: RankIndex) -> Document:
 
 
 # -- reading ------------------------------------------------------------------------------------------------------
-def seen(pod: Document) -> PodSeen | None:
-    """What the core is told of it; None for a pod of no job."""
+def seen(pod: Document, public_key: str = "") -> PodSeen | None:
+    """What the core is told of it; None for a pod of no job. `public_key`: the master's, where that is asked."""
     member = member_of(pod)
     if member is None:
         return None
@@ -234,6 +234,7 @@ def seen(pod: Document) -> PodSeen | None:
         lingers=phase == "failed" and not is_over(pod),
         sidecar_ended=containers.end_for_good(pod, SIDECAR_CONTAINER) if phase == "running" else "",
         has_ended=phase == "terminating" and _has_ended(pod),
+        has_another_key=bool(public_key) and containers.master_key(pod) not in ("", public_key),
         grace=_grace(metadata),
         ends_at=_ends_at(metadata),
         has_controller=MEMBER in labels or owners_references.controller_of(metadata) is not None,
@@ -247,9 +248,9 @@ def _has_ended(pod: Document) -> bool:
         pod["metadata"].get("finalizers"))  # fmt: skip
 
 
-def listed(pods: Iterable[Document]) -> PodsListed:
+def listed(pods: Iterable[Document], public_key: str = "") -> PodsListed:
     """Those of which nothing runs any more are gone, whatever is left to be read of them."""
-    shown = [(pod, pod_seen) for pod in pods if (pod_seen := seen(pod)) is not None]
+    shown = [(pod, pod_seen) for pod in pods if (pod_seen := seen(pod, public_key)) is not None]
     left = [gone(pod, pod_seen, is_deleted=False) for pod, pod_seen in shown if is_gone(pod)]
     return PodsListed(
         tuple(pod_seen for pod, pod_seen in shown if not is_gone(pod)), tuple(pod for pod in left if pod.remains)

@@ -59,6 +59,7 @@ class RunningJob:
         self._term, self._is_master = term, is_master
         self._pods: dict[str, Document] = {}
         self._told: dict[MemberId, PodSeen] = {}
+        self._public_key = policy.public_key
         self._node_of = node_of
         self._told_nodes: dict[str, NodeSeen] = {}
         """Those that are not Ready; all, where a rule of the job is about nodes."""
@@ -158,13 +159,13 @@ class RunningJob:
             self._put_list()
 
     def _put_list(self) -> None:
-        found = pod_documents.listed(self._pods.values())
+        found = pod_documents.listed(self._pods.values(), self._public_key)
         self._told = {pod.member: pod for pod in found.pods}
         self._pump.put(found)
         self._tell_nodes()
 
     def pod_changed(self, kind: str, pod: Document) -> None:
-        name, seen = pod["metadata"]["name"], pod_documents.seen(pod)
+        name, seen = pod["metadata"]["name"], pod_documents.seen(pod, self._public_key)
         if kind == "DELETED":
             self._pods.pop(name, None)
         else:

@@ -95,6 +95,8 @@ class Actor:
     frozen: bool = False
     unheard: bool = False
     """The master does not hear it, and it does not hear the master; its peers reach it."""
+    stranger: bool = False
+    """Its sidecar holds the key of another installation's master: the two never speak."""
     gone: bool = False
     finished: bool = False
     isolated: str = ""
@@ -319,7 +321,7 @@ class Play:
 
     # -- the sidecar's side -----------------------------------------------------------------------------------------
     def connect(self, actor: Actor, highest: Generation | None = None) -> None:
-        if actor.gone or actor.frozen or actor.unheard:
+        if actor.gone or actor.frozen or actor.unheard or actor.stranger:
             return
         actor.session = f"{self.master}-{next(self._sessions)}"
         hello = Hello(self.spec.name, actor.id, actor.uid, Role("worker"), actor.rank_index, "token", probe_port=9000,
@@ -467,7 +469,7 @@ class Play:
     def _pod(self, actor: Actor) -> PodSeen:
         phase = "running" if actor.failed is None else "failed"
         return PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, phase, exit_code=actor.failed,
-                       node=actor.node, memory_limit=actor.memory_limit)  # fmt: skip
+                       node=actor.node, memory_limit=actor.memory_limit, has_another_key=actor.stranger)  # fmt: skip
 
     def _create(self, action: CreatePod) -> None:
         if action.member in self.actors:

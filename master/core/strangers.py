@@ -1,0 +1,81 @@
+"""Strangers: members whose sidecars hold the key of another installation's master, and so can never speak to this one.
+
+Their pods were made before Outrider was installed anew, or before its Secrets were lost. What runs in them goes on
+without anybody's supervision, and nobody here can stop it, or knows which generation it is. Laws:
+
+* not being heard says nothing about a stranger: it is never judged by silence, nor deleted for it;
+* no generation forms beside one that may train, because two worlds would write to one checkpoint. One that this master
+  saw before its containers ran has nobody who could have started it: it holds its place, and no world;
+* when its pod goes, or ends, its place is free as any other's. Where all of them end with code 0 and no fault was seen,
+  the job has succeeded.
+
+Users are told once for all that came together, with what they can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from master.core import standing, status
+from master.core.events import PodSeen
+from master.core.state import GATHERING, Member, State
+
+NAMED = 5
+GRACE = 30.0
+"""Seconds for a stranger whose job its user ends: its sidecar is not told, and SIGTERM is all that it gets."""
+WAITING = "waiting for members"
+
+
+def note(state: State, member: Member, pod: PodSeen) -> None:
+    """Its pod was seen."""
+    if pod.has_another_key and not member.is_stranger:
+        member.is_stranger = state.has_news_of_strangers = True
+        state.strangers.add(member.id)
+        state.deadlines.cancel(("patience", member.id))
+    if member.is_stranger:
+        member.was_idle = member.was_idle or pod.phase == "pending"
+        standing.note_resize(state)
+
+
+def forget(state: State, member: Member) -> None:
+    """It is no more."""
+    if member.id in state.strangers:
+        state.strangers.discard(member.id)
+        state.lost_a_stranger |= not (member.finished or member.was_idle)
+        member.is_stranger = False
+        standing.note_resize(state)
+
+
+def in_the_way(state: State) -> list[Member]:
+    """Who may train, so that no generation may form."""
+    members = (state.members[member_id] for member_id in sorted(state.strangers))
+    return [m for m in members if m.pod_phase in ("running", "terminating") and not (m.has_ended or m.was_idle)]
+
+
+def advance(state: State) -> None:
+    """At the end of a step: says why no generation forms, and takes it back."""
+    living = [m for member_id in sorted(state.strangers) if not (m := state.members[member_id]).finished]
+    if state.has_news_of_strangers and living:
+        state.announce("KeyMismatch", _sentence(living), warning=True)
+        status.mark(state)
+    state.has_news_of_strangers = False
+    if state.stage != GATHERING or state.suspended:
+        return
+    there = in_the_way(state)
+    message = _sentence(there) if there else WAITING
+    if state.message != message and (there or state.blocked_by_strangers):
+        state.message = message
+        status.mark(state)
+    state.blocked_by_strangers = bool(there)
+
+
+def _sentence(members: Sequence[Member]) -> str:
+    names = ", ".join(m.id for m in members[:NAMED])
+    more = f" and {len(members) - NAMED} more" if len(members) > NAMED else ""
+    were, have, these = ("was", "has", "this pod") if len(members) == 1 else ("were", "have", "these pods")
+    again = "what its controller makes anew has" if all(m.has_controller for m in members) else "made anew it has"
+    return (
+        f"{names}{more} {were} made for another installation of Outrider and {have} the key of its master: what runs "
+        f"there trains on unsupervised, and no generation forms beside it; delete or restart {these}, {again} the key "
+        f"of this one."
+    )
