@@ -29,6 +29,8 @@ OVER = (SUCCEEDED, FAILED, STOPPED)
 MEMBERS_SHOWN = 500
 """Of 10,000 members the status would be larger than the API server's database takes."""
 FAULTS_SHOWN = 10
+UNSUPERVISED = "unsupervised"
+"""The state of members whose pods are another installation's."""
 PAST = ("gone", "lost", "replaced", "failed")
 """Members in these states are shown only while their pod is there."""
 MESSAGE = 1000
@@ -118,6 +120,8 @@ def _refused(document: Mapping[str, Any], known: Mapping[MemberId, PodSeen]) -> 
 
 def _why_not_running(phase: str, document: Mapping[str, Any], known: Mapping[MemberId, PodSeen]) -> tuple[str, str]:
     """Reason and message of Running while it is false: what keeps a job from beginning that its users can put right."""
+    if phase in (PENDING, RESTARTING) and any(m["state"] == UNSUPERVISED for m in document.get("members") or ()):
+        return "KeyMismatch", str(document.get("message") or "")[:MESSAGE]
     stopped = {member for member, pod in known.items() if pod.cannot_start}
     held = [f"{member}: {reason}" for member, reason in _held(document, known) if member in stopped]
     if phase in (PENDING, RESTARTING) and held:

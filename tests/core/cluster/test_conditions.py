@@ -309,3 +309,14 @@ def test_a_member_is_shown_with_the_memory_that_its_container_may_use() -> None:
     told = core(members={"worker-0": "failed"})
     (member,) = status_of(job(), told, [pod("out_of_memory", "worker-0")], NOW)["members"]
     assert member["memory"] == "20Mi"
+
+
+def test_pods_of_another_installation_are_why_a_job_does_not_run() -> None:
+    why = "worker-0 was made for another installation of Outrider ..."
+    told = core("pending", {"worker-0": "unsupervised", "worker-1": "ready"}, message=why)
+    status = status_of(job(), told, [pod("running", "worker-0"), pod("running", "worker-1")], NOW)
+    running = condition(status, "Running")
+    assert (running["status"], running["reason"], running["message"]) == ("False", "KeyMismatch", why)
+    assert status["message"] == why
+    status = status_of(job(), core("running", {"worker-0": "unsupervised"}), [pod("running", "worker-0")], NOW)
+    assert condition(status, "Running")["reason"] == "WorldRuns"

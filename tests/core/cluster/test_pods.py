@@ -126,6 +126,30 @@ def test_a_spare_has_no_rank_index_and_another_owners_pod_is_the_member_of_its_o
     assert (found.member, found.role, found.rank_index) == ("mnist-worker-0", "worker", None)
 
 
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_a_pod_whose_sidecar_was_given_another_masters_key_is_seen_as_such(kind: str) -> None:
+    pod = recorded("running")
+    sidecar = {"name": "outrider-sidecar", "env": [{"name": "OUTRIDER_MASTER_KEY", "value": "old"}]}
+    others = [c for c in pod["spec"]["containers"] if c["name"] != "outrider-sidecar"]
+    pod["spec"] |= {"containers": others, "initContainers": []}
+    pod["spec"][kind] = [*pod["spec"][kind], sidecar]
+    told = {key: found.has_another_key for key in ("new", "old", "") if (found := pods.seen(pod, key)) is not None}
+    assert told == {"new": True, "old": False, "": False}
+    assert [found.has_another_key for found in pods.listed([pod], "new").pods] == [True]
+
+
+@pytest.mark.parametrize(
+    "entry", [{"valueFrom": {"configMapKeyRef": {"name": "outrider-master"}}}, {"value": ""}, None]
+)
+def test_a_pod_that_does_not_say_which_key_it_holds_is_taken_for_ours(entry: dict[str, object] | None) -> None:
+    pod = recorded("running")
+    env = [] if entry is None else [{"name": "OUTRIDER_MASTER_KEY", **entry}]
+    pod["spec"]["containers"] = [{"name": "trainer"}, {"name": "outrider-sidecar", "env": env}]
+    found = pods.seen(pod, "new")
+    assert found is not None
+    assert not found.has_another_key
+
+
 def test_a_pod_of_no_job_is_nobody() -> None:
     pod = recorded("running")
     del pod["metadata"]["labels"]["outrider.dev/job"]
