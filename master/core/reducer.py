@@ -135,9 +135,6 @@ def _look(state: State) -> None:
 
 
 def _advance(state: State) -> None:
-    if state.is_over:
-        ending.advance(state)
-        return
     pods.strangers_done(state)
     if state.is_over:
         ending.advance(state)

@@ -43,7 +43,7 @@ class Documents:
             version = patch["metadata"].get("resourceVersion")
             if version not in (None, document["metadata"]["resourceVersion"]):
                 raise ApiError(409, "Conflict", path)
-            document["data"] |= patch["data"]
+            document["data"] = (document.get("data") or {}) | patch["data"]
         return self._stored(path, document)
 
     async def replace(self, path: str, document: Mapping[str, Any]) -> Document:

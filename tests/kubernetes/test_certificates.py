@@ -158,6 +158,22 @@ async def test_a_configuration_that_is_not_there_is_left_alone() -> None:
     assert VALIDATING not in api.documents
 
 
+async def test_a_lost_secret_gets_the_certificate_back_that_is_served() -> None:
+    api = cluster()
+    held = await certificates.ensure(api, "outrider-system", NOW)
+    del api.documents[SECRET]
+    assert await certificates.ensure(api, "outrider-system", NOW, held) == held
+    api.documents[SECRET]["data"] = {}
+    assert (
+        await certificates.ensure(api, "outrider-system", NOW, held)
+        == held
+        == certificates.held_in(api.documents[SECRET])
+    )
+    del api.documents[SECRET]
+    later = await certificates.ensure(api, "outrider-system", NOW + timedelta(days=350), held)
+    assert reason_to_renew(later, NAMES, NOW + timedelta(days=350)) == ""
+
+
 class Enough(Exception):
     pass
 

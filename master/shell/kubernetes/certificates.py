@@ -33,7 +33,7 @@ VALID = timedelta(days=365)
 RENEW_BEFORE = timedelta(days=30)
 CLOCKS_DIFFER = timedelta(hours=1)
 """A certificate begins to be valid this long before it was made: the API server's clock is not ours."""
-LOOK_EVERY = 600.0
+LOOK_EVERY = 10.0
 AGAIN = 5.0
 """Seconds after which it is tried again where the API server did not do it."""
 JSON_PATCH = "application/json-patch+json"
@@ -202,10 +202,12 @@ def bundle_patch(configuration: Document, ca: bytes) -> list[Document]:
 
 
 # -- with the API server --------------------------------------------------------------------------------------------
-async def ensure(api: Calls, namespace: str, now: datetime) -> Certificates:
-    """Those of the Secret, made or renewed where need be. ApiError where the API server does not take part."""
+async def ensure(api: Calls, namespace: str, now: datetime, served: Certificates | None = None) -> Certificates:
+    """Those of the Secret, made or renewed where need be. ApiError where the API server does not take part. `served`:
+    what is trusted already, and is written back as long as it is good where the Secret is gone, or of no use."""
     folder = f"/api/v1/namespaces/{namespace}/secrets"
     names = names_of(namespace)
+    kept = None if served is None or reason_to_renew(served, names, now) else served
     for _ in range(3):
         try:
             try:
@@ -213,14 +215,14 @@ async def ensure(api: Calls, namespace: str, now: datetime) -> Certificates:
             except ApiError as error:
                 if error.status != 404:
                     raise
-                log.info("there is no webhook certificate yet: one is made")
-                return held_in(await api.create(folder, secret_of(make(names, now), namespace)))
+                log.info("there is no webhook certificate: %s", "one is made" if kept is None else "it is written back")
+                return held_in(await api.create(folder, secret_of(kept or make(names, now), namespace)))
             held = held_in(secret)
             reason = reason_to_renew(held, names, now)
             if not reason:
                 return held
             log.info("the webhook's certificates are renewed: %s", reason)
-            renewed = make(names, now, trusted=held.ca)
+            renewed = kept or make(names, now, trusted=held.ca)
             version = secret["metadata"]["resourceVersion"]
             return held_in(await api.patch(f"{folder}/{SECRET}", secret_patch(renewed, version), MERGE_PATCH))
         except ApiError as error:
@@ -257,7 +259,7 @@ async def keep(
     served: Certificates | None = None
     while True:
         try:
-            held = await ensure(api, namespace, clock())
+            held = await ensure(api, namespace, clock(), served)
             await publish(api, held.ca)
         except (ApiError, TimeoutError) as error:
             log.warning("the webhook's certificates could not be looked after: %s", error or "no answer in time")

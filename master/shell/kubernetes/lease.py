@@ -44,6 +44,10 @@ class Lease:
                 return term
             await asyncio.sleep(LOOK_EVERY)
 
+    async def has_another_holder(self) -> bool:
+        lease, *_ = await self._read()
+        return ((lease or {}).get("spec") or {}).get("holderIdentity") not in (None, "", self._me)
+
     async def keep(self) -> None:
         """Renews it; returns when it is lost."""
         while self.is_held:

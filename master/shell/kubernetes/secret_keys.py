@@ -1,44 +1,155 @@
-"""Keys that all replicas share, made by whichever comes first: the CURVE pair and the key of the tickets."""
+"""Keys that all replicas share, made by whichever comes first: the CURVE pair and the key of the tickets.
+
+The public half of the CURVE pair stands in every pod that was made, so a master with another pair hears none of them
+any more. Hence the Secret is only where the key is kept: the master that leads has it, and writes it back when it is
+gone or was changed. A replica that begins meanwhile waits for that instead of making another one, and one that waits
+for its turn with another key than the Secret's begins anew. To have another key, end all replicas, then delete it.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import secrets
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NoReturn
 
-from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.api import ApiError
+from master.shell.kubernetes.certificates import MERGE_PATCH, Calls
 from runtime.sockets import KeyPair, new_key_pair
 
 CURVE, TICKETS = "outrider-master-curve", "outrider-tickets"
+LOOK_EVERY = 10.0
+LOOK_FOR = 1.0
+LOOKS = 30
+"""So often a replica that begins looks for a key that the master has, before it makes one."""
+
+Keys = Mapping[str, bytes]
+
+log = logging.getLogger("keys")
 
 
-async def curve(api: Api, namespace: str) -> KeyPair:
-    def make() -> dict[str, bytes]:
-        pair = new_key_pair()
-        return {"public": pair.public.encode(), "secret": pair.secret.encode()}
+class KeyReplaced(Exception):
+    """The masters have agreed on another key than this process has."""
+
+
+async def curve(
+    api: Calls,
+    namespace: str,
+    is_led: Callable[[], Awaitable[bool]],
+    pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+) -> KeyPair:
+    """`is_led`: another replica is the master."""
+    for _ in range(LOOKS):
+        if await _read(api, namespace, CURVE) is not None or not await is_led():
+            break
+        log.warning("there is no Secret %s: the replica that is the master has the key, and writes it back", CURVE)
+        await pause(LOOK_FOR)
+
+    def make() -> Keys:
+        return data_of(new_key_pair())
 
     found = await get_or_make(api, namespace, CURVE, make)
     return KeyPair(found["public"].decode(), found["secret"].decode())
 
 
-async def tickets(api: Api, namespace: str) -> bytes:
+def data_of(pair: KeyPair) -> Keys:
+    return {"public": pair.public.encode(), "secret": pair.secret.encode()}
+
+
+async def tickets(api: Calls, namespace: str) -> bytes:
     return (await get_or_make(api, namespace, TICKETS, lambda: {"key": secrets.token_bytes(32)}))["key"]
 
 
-async def get_or_make(api: Api, namespace: str, name: str, make: Callable[[], Mapping[str, bytes]]) -> dict[str, bytes]:
+async def get_or_make(api: Calls, namespace: str, name: str, make: Callable[[], Keys]) -> dict[str, bytes]:
     """The Secret's data; where two make it at once, the one that was there first counts for both."""
-    folder = f"/api/v1/namespaces/{namespace}/secrets"
-    try:
-        found = await api.get(f"{folder}/{name}")
-    except ApiError as error:
-        if not error.is_absent:
-            raise
-        data = {key: b64encode(value).decode() for key, value in make().items()}
-        document = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": "Opaque", "data": data}
+    found = await _read(api, namespace, name)
+    if found is None:
         try:
-            found = await api.create(folder, document)
+            found = await api.create(_folder(namespace), _secret(name, make()))
         except ApiError as conflict:
             if not conflict.is_conflict:
                 raise
-            found = await api.get(f"{folder}/{name}")
+            found = await api.get(f"{_folder(namespace)}/{name}")
     return {key: b64decode(value) for key, value in found["data"].items()}
+
+
+# -- the master keeps them there ------------------------------------------------------------------------------------
+async def keep(
+    api: Calls,
+    namespace: str,
+    held: Mapping[str, Keys],
+    pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+) -> NoReturn:
+    """Looks now and then, until it is cancelled."""
+    while True:
+        await write_back(api, namespace, held)
+        await pause(LOOK_EVERY)
+
+
+async def write_back(api: Calls, namespace: str, held: Mapping[str, Keys]) -> None:
+    """Each Secret holds again what this master has. What is refused is tried again at the next look."""
+    for name, data in held.items():
+        try:
+            await _write_back(api, namespace, name, data)
+        except (ApiError, TimeoutError) as error:
+            log.warning("Secret %s could not be looked after: %s", name, error or "no answer in time")
+
+
+async def _write_back(api: Calls, namespace: str, name: str, data: Keys) -> None:
+    found = await _read(api, namespace, name)
+    if found is None:
+        await api.create(_folder(namespace), _secret(name, data))
+        log.warning("Secret %s was gone: the key that this master has is written back", name)
+    elif not _holds(found, data):
+        version = found["metadata"]["resourceVersion"]
+        patch = {"metadata": {"resourceVersion": version}, "data": _encoded(data)}
+        await api.patch(f"{_folder(namespace)}/{name}", patch, MERGE_PATCH)
+        log.warning("Secret %s held another key: the one that this master has is written back", name)
+
+
+# -- the others follow ----------------------------------------------------------------------------------------------
+async def check(api: Calls, namespace: str, pair: KeyPair) -> None:
+    """Raises KeyReplaced where the Secret is there and holds another pair."""
+    found = await _read(api, namespace, CURVE)
+    if found is not None and not _holds(found, data_of(pair)):
+        raise KeyReplaced(f"Secret {CURVE} holds another key than this replica has; it begins anew with that one")
+
+
+async def watch(
+    api: Calls, namespace: str, pair: KeyPair, pause: Callable[[float], Awaitable[Any]] = asyncio.sleep
+) -> NoReturn:
+    """Checks now and then, until it is cancelled."""
+    while True:
+        try:
+            await check(api, namespace, pair)
+        except (ApiError, TimeoutError) as error:
+            log.warning("Secret %s could not be looked at: %s", CURVE, error or "no answer in time")
+        await pause(LOOK_EVERY)
+
+
+def _folder(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/secrets"
+
+
+async def _read(api: Calls, namespace: str, name: str) -> dict[str, Any] | None:
+    try:
+        return await api.get(f"{_folder(namespace)}/{name}")
+    except ApiError as error:
+        if not error.is_absent:
+            raise
+        return None
+
+
+def _holds(secret: Mapping[str, Any], data: Keys) -> bool:
+    there = secret.get("data") or {}
+    return all(there.get(key) == value for key, value in _encoded(data).items())
+
+
+def _secret(name: str, data: Keys) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": "Opaque", "data": _encoded(data)}
+
+
+def _encoded(data: Keys) -> dict[str, str]:
+    return {key: b64encode(value).decode() for key, value in data.items()}

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import uvloop
 
@@ -30,9 +30,11 @@ from master.shell.kubernetes.settings import Settings
 from master.shell.sidecars import Sidecars
 from runtime import logs
 from runtime.settings import Environment, WrongSetting
+from runtime.sockets import KeyPair
 
 LEASE = "outrider-master"
 LEASE_LOST = 3
+LAST_LOOK = 2.0
 NATIVE_SIDECARS_SINCE = (1, 29)
 
 log = logging.getLogger("service")
@@ -82,7 +84,7 @@ def _report(task: asyncio.Task[None], end: Callable[[int], None]) -> None:
 
 
 async def _serve(api: Api, settings: Settings, lease: Lease, health: Health, end: Callable[[int], None]) -> None:
-    keys = await secret_keys.curve(api, settings.namespace)
+    keys = await secret_keys.curve(api, settings.namespace, lease.has_another_holder)
     policy = Policy(
         image=settings.image,
         pull_policy=settings.pull_policy,
@@ -92,7 +94,7 @@ async def _serve(api: Api, settings: Settings, lease: Lease, health: Health, end
     )
     async with admission.serving(api, settings, policy):
         health.is_ready = True
-        term = await lease.acquire()
+        term = await _acquire(api, settings, lease, keys)
         ticket_key = await secret_keys.tickets(api, settings.namespace)
         fleet = Fleet(api, term, policy, settings.journals, lease, end)
         health.fleet = fleet
@@ -102,12 +104,45 @@ async def _serve(api: Api, settings: Settings, lease: Lease, health: Health, end
             await lead(api, settings)
             watching = asyncio.ensure_future(fleet.run())
             keeping = asyncio.ensure_future(lease.keep())
-            done, _ = await asyncio.wait({watching, keeping}, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            async with _secrets_kept(api, settings, lease, keys, ticket_key):
+                done, _ = await asyncio.wait({watching, keeping}, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
             end(LEASE_LOST)
         finally:
             fleet.sidecars.close()
+
+
+async def _acquire(api: Api, settings: Settings, lease: Lease, keys: KeyPair) -> int:
+    """The term, when it is this replica's turn. KeyReplaced where its key is not the one that the pods were given."""
+    acquiring = asyncio.ensure_future(lease.acquire())
+    watching = asyncio.ensure_future(secret_keys.watch(api, settings.namespace, keys))
+    try:
+        done, _ = await asyncio.wait({acquiring, watching}, return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {acquiring}:
+            task.result()
+        await secret_keys.check(api, settings.namespace, keys)
+        return acquiring.result()
+    finally:
+        acquiring.cancel()
+        watching.cancel()
+
+
+@contextlib.asynccontextmanager
+async def _secrets_kept(
+    api: Api, settings: Settings, lease: Lease, keys: KeyPair, ticket_key: bytes
+) -> AsyncIterator[None]:
+    """And looked at for the last time when this replica goes as the master: nobody else may have what is in them."""
+    held = {secret_keys.CURVE: secret_keys.data_of(keys), secret_keys.TICKETS: {"key": ticket_key}}
+    keeping = asyncio.ensure_future(secret_keys.keep(api, settings.namespace, held))
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        if lease.is_held:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_LOOK):
+                    await secret_keys.write_back(api, settings.namespace, held)
 
 
 async def lead(api: Api, settings: Settings) -> None:
