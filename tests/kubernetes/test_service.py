@@ -1,0 +1,65 @@
+"""A replica's turn, and its end: which key it has, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from master.shell.kubernetes import secret_keys, service
+from master.shell.kubernetes.api import Api
+from master.shell.kubernetes.lease import Lease
+from master.shell.kubernetes.settings import Settings
+from runtime.sockets import new_key_pair
+from tests.kubernetes.cluster_double import Documents
+
+NAMESPACE = "outrider-system"
+CURVE = f"/api/v1/namespaces/{NAMESPACE}/secrets/{secret_keys.CURVE}"
+
+
+def settings(me: str) -> Settings:
+    return Settings(me, NAMESPACE, me, "image", "Never", "tcp://master:7070", Path("/tmp"), 7070, 8443, 8080, "text")
+
+
+def lease(api: Documents, me: str) -> Lease:
+    return Lease(cast(Api, api), "outrider-master", NAMESPACE, me)
+
+
+async def test_a_replica_whose_key_the_pods_do_not_have_is_not_the_master() -> None:
+    documents = Documents()
+    api = cast(Api, documents)
+    agreed = await secret_keys.curve(api, NAMESPACE, lease(documents, "a").has_another_holder)
+    with pytest.raises(secret_keys.KeyReplaced):
+        await service._acquire(api, settings("a"), lease(documents, "a"), new_key_pair())
+    other = lease(documents, "a")
+    assert await service._acquire(api, settings("a"), other, agreed) == 1
+    assert other.is_held
+
+
+async def test_a_master_that_goes_leaves_its_keys_in_their_secrets() -> None:
+    documents, pair, begun = Documents(), new_key_pair(), asyncio.Event()
+    api, mine = cast(Api, documents), lease(documents, "a")
+
+    async def lead() -> None:
+        async with service._secrets_kept(api, settings("a"), mine, pair, b"ticket"):
+            begun.set()
+            await asyncio.Event().wait()
+
+    for holds in (True, False):
+        if holds:
+            await mine.acquire()
+        else:
+            await mine.release()
+        begun.clear()
+        leading = asyncio.ensure_future(lead())
+        await begun.wait()
+        while CURVE not in documents.documents:
+            await asyncio.sleep(0)
+        documents.documents = {p: d for p, d in documents.documents.items() if "secrets" not in p}
+        leading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leading
+        assert (CURVE in documents.documents) == holds, "whoever took the Lease from it decides"
+        documents.documents.pop(CURVE, None)
