@@ -37,7 +37,9 @@ def advance(state: State) -> None:
         return
     for member_id in sorted(state.orphans):
         member = state.members.get(member_id)
-        if member is not None and not member.deleting and not member.leaving and member.id not in _done(state):
+        if member is None or member.is_stranger:  # nobody here could stop it before either: it trains on
+            continue
+        if not member.deleting and not member.leaving and member.id not in _done(state):
             _leave_out(state, member)
     state.orphans.clear()
 

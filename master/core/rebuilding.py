@@ -33,7 +33,7 @@ def advance(state: State) -> None:
 
 
 def _needs_no_waiting(member: Member) -> bool:
-    return member.greeted or member.sidecar_ended or member.is_stranger
+    return member.greeted or bool(member.sidecar_ended) or member.is_stranger
 
 
 def overdue(state: State) -> None:

@@ -145,6 +145,15 @@ def test_a_master_that_has_lost_the_key_lets_the_world_of_the_one_before_it_trai
     assert play.world == ["worker-3", "worker-4", "worker-5"]
 
 
+def test_one_whose_sidecar_has_ended_is_left_alone_too() -> None:
+    play = reinstalled(1)
+    play.appears("train-2", 2)
+    play.tell(replace(play._pod(play["train-0"]), sidecar_ended="has ended with exit code 1"))
+    play.run(LONG)
+    assert not play.deleted()
+    assert not play.sent(Start)
+
+
 def test_a_job_is_over_when_all_of_them_have_ended_well() -> None:
     play = reinstalled()
     play.appears("train-2", 2)
