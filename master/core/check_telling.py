@@ -20,7 +20,7 @@ def tell(state: State, done: Round, elapsed: float) -> None:
     """The lines, and the round in the status."""
     members = sorted(done.answers, key=lambda m: _order(state, m))
     took = {m: _seconds(done.answers[m]) for m in members}
-    said = {m: word(done.answers[m]) for m in members}
+    said = {m: word(m, done.answers[m]) for m in members}
     times = _row(
         state, {m: f"{seconds:.3f}" if seconds else "-" for m, seconds in took.items()}, _slowest(took), "more"
     )
@@ -49,11 +49,12 @@ def note_verdicts(
         state.rounds[-1]["verdicts"] = dict(list(verdicts.items())[:NAMED])
 
 
-def word(answer: Answer) -> str:
+def word(member: MemberId, answer: Answer) -> str:
     """ok, or what went wrong with it or between it and its group."""
     if answer.result != OK:
         return answer.result if answer.result in SAYS_NOTHING else f"failed ({answer.result})"
-    return "unreachable" if answer.peers and all(peer.error for peer in answer.peers) else OK
+    others = [peer for peer in answer.peers if peer.member != member] or answer.peers
+    return "unreachable" if others and all(peer.error for peer in others) else OK
 
 
 def _seconds(answer: Answer) -> float:
@@ -89,7 +90,7 @@ def _document(member: MemberId, answer: Answer) -> dict[str, object]:
     errors = [answer.error, *(f"with {peer.member}: {peer.error}" for peer in answer.peers if peer.error)]
     return {
         "member": str(member),
-        "status": word(answer),
+        "status": word(member, answer),
         "kind": answer.kind,
         "compute": round(answer.compute, 4),
         "network": round(min(network, default=0.0), 4),

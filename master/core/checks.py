@@ -16,7 +16,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from zlib import crc32
 
-from master.core import bad_nodes, check_telling, giving_up, orders, pairing, pods, standing, status
+from master.core import (
+    bad_nodes,
+    check_telling,
+    generations,
+    giving_up,
+    orders,
+    pairing,
+    pods,
+    standing,
+    status,
+    unchecked,
+)
 from master.core.pairing import OK, Answer, Finding, Round
 from master.core.state import ALIVE, GATHERING, RUNNING, Check, Member, State, World, counted
 from wire.ids import MemberId, OrderId
@@ -64,14 +75,30 @@ def _is_time(state: State) -> bool:
     together = len(state.ready) + len(state.unchecked)
     if state.patient:
         return len(state.coming) <= len(state.unchecked) or together >= state.target
-    return len(state.ready) < state.spec.min_members <= together
+    return together >= state.spec.min_members and not generations.can_form(state)
 
 
 def _begin(state: State) -> None:
+    if state.stage == GATHERING:
+        for member_id in sorted(m for m in state.ready if not _is_known(state, m)):
+            member = state.members[member_id]
+            member.check_wanted = "it was never measured with another"
+            standing.refresh(state, member)
     subjects = set(state.unchecked)
     helpers, training = _helpers(state, len(subjects))
     state.check = Check(subjects, helpers, training)
     _next_round(state, state.check)
+
+
+def _is_known(state: State, member_id: MemberId) -> bool:
+    """It reached another one when it was measured: so what fails with it is not its fault. One that passed alone, or of
+    two that failed together, is not known to be well."""
+    member = state.members.get(member_id)
+    return member is not None and member.finding is not None and member.finding.network > 0
+
+
+def _known(state: State, check: Check) -> list[MemberId]:
+    return [helper for helper in check.helpers if _is_known(state, helper)]
 
 
 def _helpers(state: State, wanted: int) -> tuple[list[MemberId], frozenset[MemberId]]:
@@ -108,7 +135,7 @@ def _next_round(state: State, check: Check) -> None:
             state.deadlines.set(("check", ""), state.now + READY_SECONDS)
         return
     if check.rounds:
-        found = pairing.findings(check.rounds, check.helpers)
+        found = pairing.findings(check.rounds, _known(state, check))
         check.groups = pairing.again(pairing.suspicion(subjects - check.mute, found), check.helpers, check.rounds)
     else:
         check.groups = pairing.first(subjects, check.helpers, f"{state.spec.name}/{state.round_number}")
@@ -187,7 +214,7 @@ def answered(state: State, member: Member, message: Checked) -> None:
     if member.ready is not None and member.ready.port == check.ports[member.id]:
         member.ready = None  # said before it heard of the check: that port is used up
         standing.refresh(state, member)
-    _take(state, check, member.id, pairing.answer_of(message, _shares_its_machine(state, member)))
+    _take(state, check, member.id, pairing.answer_of(message, _shares_its_machine(state, member), state.now))
     standing.stir(state)
 
 
@@ -236,7 +263,7 @@ def _round_over(state: State, check: Check) -> None:
     state.deadlines.cancel(("check", ""))
     check.rounds.append(Round(check.number, check.groups, check.answers))
     check_telling.tell(state, check.rounds[-1], state.now - check.began_at)
-    found = pairing.findings(check.rounds, check.helpers)
+    found = pairing.findings(check.rounds, _known(state, check))
     slow = _stragglers(state, check, found)
     if _is_enough(check, found, slow):
         _conclude(state, check, found, slow)
@@ -291,6 +318,15 @@ def _conclude(state: State, check: Check, found: dict[MemberId, Finding], slow: 
         ):
             continue
         _pass(state, member, finding, slow.get(member_id), in_doubt)
+    for helper in sorted(set(check.helpers) & set(found)):
+        _look_at_helper(state, helper, found[helper])
+
+
+def _look_at_helper(state: State, member_id: MemberId, finding: Finding) -> None:
+    """Who was to help reaches nobody: it is looked at itself."""
+    member = state.members.get(member_id)
+    if member is not None and finding.check == "network" and finding.verdict in ("faulty", "unclear"):
+        unchecked.ask(state, member, f"it helped to measure others and reached none of them ({finding.reason})")
 
 
 def _exclude(state: State, member: Member, what: str, finding: Finding) -> bool:

@@ -28,10 +28,21 @@ def try_form(state: State) -> None:
         return
     if state.check is not None and state.check.helpers and not state.check.training:
         return  # some of the ready help to measure a new one: moments
+    chosen = _chosen(state)
+    if chosen:
+        _form(state, chosen)
+
+
+def can_form(state: State) -> bool:
+    """The ready alone make a world, whoever else may come."""
+    return len(state.ready) >= state.spec.min_members and bool(_chosen(state))
+
+
+def _chosen(state: State) -> list[Member]:
+    """Nobody where they are too few, or one of them is in doubt."""
     chosen = assignment.choose((state.members[i] for i in state.ready), state.target, state.spec.node_unit)
-    if len(chosen) < state.spec.min_members or any(m.id in state.doubted for m in chosen):
-        return
-    _form(state, chosen)
+    is_wrong = len(chosen) < state.spec.min_members or any(m.id in state.doubted for m in chosen)
+    return [] if is_wrong else chosen
 
 
 def _form(state: State, chosen: list[Member]) -> None:

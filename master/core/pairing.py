@@ -28,6 +28,8 @@ SAYS_NOTHING = ("port taken", "interrupted", "gone")
 TIMES_THE_MEDIAN = 2.0
 LEAST_COMPUTE, LEAST_NETWORK = 0.02, 0.03
 """Seconds beyond the median that a straggler takes at the least: below that it is the noise of a busy machine."""
+MET_WITHIN = 3.0
+"""Seconds between the beginnings of two probes; they wait 4 s for each other."""
 LONGEST = 3600.0
 
 
@@ -41,6 +43,8 @@ class Answer:
     compute: float = 0.0
     elapsed: float = 0.0
     peers: tuple[PeerCheck, ...] = ()
+    began: float = 0.0
+    """When its probe began, on the master's clock, as far as that can be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,8 @@ class Finding:
     """What all rounds say about a member. `compute` and `network` are its best times, 0 where there is none."""
 
     verdict: str
-    """ok, faulty, unclear (it was never well, and that may be another's fault) or unmeasured."""
+    """ok, faulty, unclear (it was never well, and that may be another's fault) or unmeasured (its port was taken, or
+    nobody was left to measure it with)."""
     check: str = ""
     """compute or network: which one it did not pass."""
     reason: str = ""
@@ -66,13 +71,14 @@ class Finding:
     network: float = 0.0
 
 
-def answer_of(message: Checked, shares_its_machine: bool) -> Answer:
-    """On a machine that others of the job share, CPU time counts: they disturb each other while they measure."""
+def answer_of(message: Checked, shares_its_machine: bool, now: float = 0.0) -> Answer:
+    """As it came at this moment. On a machine that others of the job share, CPU time counts: they disturb each other while they measure."""
     times = (message.compute, message.cpu, message.elapsed, *(peer.seconds for peer in message.peers))
     if not all(0 <= seconds <= LONGEST for seconds in times):
         return Answer("absurd", f"it says that it took {', '.join(f'{seconds:g}' for seconds in times)} s")
     compute = message.cpu if shares_its_machine and message.cpu else message.compute
-    return Answer(message.result, message.error, message.kind, compute, message.elapsed, message.peers)
+    began = now - message.elapsed
+    return Answer(message.result, message.error, message.kind, compute, message.elapsed, message.peers, began)
 
 
 # -- who with whom ------------------------------------------------------------------------------------------------
@@ -162,8 +168,8 @@ _Link = tuple[MemberId, float, str]
 
 def _links(rounds: Sequence[Round]) -> dict[MemberId, list[_Link]]:
     """By member: with whom it tried the all-gather, how long that took, and what was wrong. One that failed because the
-    other one's probe did, or with one that does not even reach itself, is left out: it says nothing about this member.
-    """
+    other one's probe did, with one that does not even reach itself, or that began at another time (its order came late),
+    is left out: it says nothing about this member."""
     broken = {member for each in rounds for member, answer in each.answers.items() if _is_cut_off(member, answer)}
     found: dict[MemberId, list[_Link]] = {}
     for each in rounds:
@@ -171,11 +177,16 @@ def _links(rounds: Sequence[Round]) -> dict[MemberId, list[_Link]]:
             for peer in answer.peers:
                 other = each.answers.get(peer.member)
                 is_own = peer.member == member
-                if not is_own and peer.error and (other is None or other.result != OK or peer.member in broken):
+                is_void = other is None or other.result != OK or peer.member in broken
+                if not is_own and peer.error and (is_void or not _were_together(answer, other)):
                     continue
                 if answer.result == OK and not is_own:
                     found.setdefault(member, []).append((peer.member, peer.seconds, peer.error))
     return found
+
+
+def _were_together(one: Answer, other: Answer | None) -> bool:
+    return other is not None and abs(one.began - other.began) <= MET_WITHIN
 
 
 def _is_cut_off(member: MemberId, answer: Answer) -> bool:
@@ -203,6 +214,9 @@ def _finding(member: MemberId, rounds: Sequence[Round], links: list[_Link], well
         is_clear = len(failed) > 1 and any(other in well for other, _error in failed)
         reason = "; ".join(f"with {other}: {error}" for other, error in failed[-2:])
         return Finding("faulty" if is_clear else "unclear", "network", reason, kind, compute)
+    had_company = any(len(group) > 1 for each in rounds for group in each.groups if member in group)
+    if had_company and not links:
+        return Finding("unmeasured", "network", "nobody was left to measure it with", kind, compute)
     return Finding(OK, "", "", kind, compute, network)
 
 

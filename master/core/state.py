@@ -385,8 +385,8 @@ class State:
     """The newest rounds of the node check, as users read them."""
     round_number: int = 0
     """Of the next round: they count on over replacements and masters."""
-    checked: dict[MemberId, PodUid] = field(default_factory=dict)
-    """Of an earlier master's members: those that had passed the node check."""
+    checked: dict[MemberId, tuple[PodUid, Finding]] = field(default_factory=dict)
+    """Of an earlier master's members: those that had passed the node check, and what it measured."""
     exclusions: dict[RankIndex, int] = field(default_factory=dict)
     """Members that did not pass it, by rank index."""
     doubted: set[MemberId] = field(default_factory=set)

@@ -15,6 +15,7 @@ from typing import Any
 
 from master.core import pace, slowness
 from master.core.actions import SaveStatus
+from master.core.pairing import Finding
 from master.core.spec import JobSpec
 from master.core.state import (
     COMMITTING,
@@ -248,7 +249,8 @@ def _saved(state: State) -> dict[str, object]:
         "version": state.version,
         "pace": pace.saved(state.pace, offset),
         "met": {str(i): [g.term, g.number, port] for i, (g, port) in sorted(state.met.items()) if i in state.members},
-        "checked": {str(m.id): m.uid for m in sorted(state.members.values(), key=_order) if _is_checked(state, m)},
+        "checked": {str(m.id): [m.uid, *_measured(m)] for m in sorted(state.members.values(), key=_order)
+                    if _is_checked(state, m)},
         "rounds": state.rounds,
         "round_number": state.round_number,
         "exclusions": {str(index): times for index, times in sorted(state.exclusions.items())},
@@ -259,6 +261,11 @@ def _saved(state: State) -> dict[str, object]:
 
 def _is_checked(state: State, member: Member) -> bool:
     return state.spec.node_check and not member.check_wanted and member.uid is not None
+
+
+def _measured(member: Member) -> tuple[str, float, float]:
+    found = member.finding or Finding("ok")
+    return (found.kind, round(found.compute, 4), round(found.network, 4))
 
 
 def _saved_world(state: State) -> dict[str, object] | None:
@@ -333,7 +340,10 @@ def _restore_replacements(state: State, saved: Mapping[str, Any]) -> None:
         MemberId(member): FailedPod(PodUid(uid), _index(index), *taken)
         for member, (uid, index, *taken) in saved.get("failed_pods", {}).items()
     }
-    state.checked = {MemberId(member): PodUid(uid) for member, uid in saved.get("checked", {}).items()}
+    state.checked = {
+        MemberId(member): (PodUid(uid), Finding("ok", kind=kind, compute=compute, network=network))
+        for member, (uid, kind, compute, network) in saved.get("checked", {}).items()
+    }
     state.rounds, state.round_number = list(saved.get("rounds", ())), int(saved.get("round_number", 0))
     state.exclusions = {RankIndex(int(index)): int(n) for index, n in saved.get("exclusions", {}).items()}
     state.memory = {RankIndex(int(index)): int(needed) for index, needed in saved.get("memory", {}).items()}

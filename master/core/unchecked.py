@@ -15,8 +15,10 @@ NEW = "it is new"
 
 def note_new(state: State, member: Member) -> None:
     """Made or seen for the first time. An earlier master's check holds for the same pod."""
-    is_known = member.uid is not None and state.checked.get(member.id) == member.uid
-    if state.spec.node_check and not is_known:
+    uid, finding = state.checked.get(member.id, (None, None))
+    if member.uid is not None and uid == member.uid:
+        member.finding = finding
+    elif state.spec.node_check:
         member.check_wanted = NEW
 
 

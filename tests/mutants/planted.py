@@ -10,7 +10,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from master.core import assignment, generations, giving_up, memory, orders, pace, recovery, scaling, spares, status
+from master.core import (
+    assignment,
+    checks,
+    generations,
+    giving_up,
+    memory,
+    orders,
+    pace,
+    pairing,
+    recovery,
+    scaling,
+    spares,
+    status,
+)
 from master.core import events as master_events
 from master.core import reducer as master
 from master.core.actions import DeletePod
@@ -241,6 +254,22 @@ def take_a_save_for_a_hang() -> list[Swap]:
     return [(pace, "ruling", ruling)]
 
 
+def train_on_bad_machines() -> list[Swap]:
+    """Who did not pass the node check trains all the same."""
+    return [(checks, "_exclude", lambda *_args: False)]
+
+
+def condemn_after_one_round() -> list[Swap]:
+    """Whoever fails in the first round of the node check is left out, its partner with it."""
+    real = pairing._finding
+
+    def finding(*args: Any) -> Any:
+        found = real(*args)
+        return replace(found, verdict="faulty") if found.verdict == "unclear" else found
+
+    return [(pairing, "_finding", finding), (checks, "ROUNDS", 1)]
+
+
 MUTANTS: dict[str, Callable[[], list[Swap]]] = {
     plant.__name__: plant
     for plant in (
@@ -249,6 +278,7 @@ MUTANTS: dict[str, Callable[[], list[Swap]]] = {
         evict_on_disconnect_alone,
         ignore_stalled, reuse_the_old_port, charge_deletions, never_regrow, lose_the_saved_number,
         train_on_when_cut_off, stop_when_the_master_is_gone, forget_what_a_place_needs,
+        train_on_bad_machines, condemn_after_one_round,
         forget_who_says_its_place,
         look_for_no_hangs, take_a_save_for_a_hang,
     )

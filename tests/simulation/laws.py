@@ -39,6 +39,7 @@ class Laws:
 
     # -- the master's actions
     def sent(self, master: Master, member: str, message: Any) -> None:
+        self.world.checking.sent(master, member, message)
         if isinstance(message, Finish) and message.exit_code == KILLED:
             self._ran_out(master, MemberId(member))
         if not isinstance(message, Start):
@@ -77,12 +78,15 @@ class Laws:
 
     def deleted(self, master: Master, action: Any) -> None:
         world = self.world
+        world.checking.deleted(master, action)
         pod = world.platform.pods.get(action.member)
         if pod is None or pod.uid != action.uid or pod.deleting or pod.is_stray:
             return
         if action.member in master.state.failed_pods:  # it ran out of memory, and its place is another's
             return
         world.pods_given_up += 1
+        if pod.bad and "the node check" in action.reason:
+            return
         if world.stop_asked or world.ended_with is not None or world.script_done or master.state.is_over:
             return
         if not self.is_healthy(pod):
@@ -203,6 +207,7 @@ class Laws:
         is_owned = self.world.owner.is_there
         self._hold(not is_owned or start.rank_index == pod.rank_index,
                    f"{pod.member} has rank index {start.rank_index} in {start.generation}")  # fmt: skip
+        self.world.checking.forked(pod, workers)
         ranks = self._ranks.setdefault(start.generation, {})
         for worker in workers:
             other = ranks.get(worker.rank)

@@ -38,6 +38,7 @@ class Master(Process):
         self.request_at = 0.0
         self.links: dict[str, Link] = {}
         self.saved_generation: Any = None
+        self.saved_version = 0
         saved = world.masters.store
         self.post(told.Began(term, world.scenario.spec, json.loads(saved) if saved else None, UNIX + world.time.now))
         world.time.after(0.05, world.platform.list_for, self)
@@ -106,6 +107,8 @@ class Master(Process):
                     self.world.ended(exit_code, reason)
                 else:  # the job is no longer its own: it only ends itself
                     self.world.time.after(0.0, self.die)
+            case do.Announce(kind, member=member):
+                self.world.checking.announced(kind, member)
             case _:
                 pass
 
@@ -115,7 +118,9 @@ class Master(Process):
         if self.world.masters.store_term > self.term:
             self.post(told.ActionFailed(action, "a newer term holds the status"))
             return
-        self.world.masters.store, self.world.masters.store_term = text, self.term
+        if action.version > self.saved_version:  # one write is on its way at a time: an older one never comes later
+            self.world.masters.store, self.world.masters.store_term = text, self.term
+            self.saved_version = action.version
         self.saved_generation = max(action.generation, self.saved_generation or action.generation)
         self.post(told.StatusSaved(action.version))
 

@@ -107,6 +107,9 @@ class Sidecar(Process):
             case do.FinishTrainer(connection, exit_code):
                 if self._reach(trainer, connection, action):
                     trainer.order("finish", exit_code)
+            case do.RunCheck(connection, order=order):
+                if self._reach(trainer, connection, action):
+                    trainer.order("check", order)
             case do.CollectFromWorkers(_, order, what):
                 if not self.pod.trainer_paused:
                     time.after(0.1, self.post, told.Collected(order, hangs.answer(self.pod, what)))
@@ -168,6 +171,8 @@ class Pod:
         self.held_until = 0.0
         """A finalizer keeps it until then, whatever has ended in it."""
         self.finishing = False
+        self.bad = world.checking.draw()
+        """What is wrong with its machine, from the start."""
         self.ran_since = 0.0
         self.restarts: list[float] = []
         self.is_of_history = False

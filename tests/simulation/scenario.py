@@ -11,6 +11,10 @@ from wire.ids import JobName
 SIZES = (1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 5, 6, 8, 16)
 OWNED = 0.15
 """Jobs whose pods another controller makes."""
+CHECKED = 0.3
+"""Jobs that measure their members."""
+CHECKS_LAST = 60.0
+"""Seconds that the checks of newcomers and of those who replace bad ones may take, while nothing goes wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +45,15 @@ class Scenario:
         most: 134 s and the patience of growth. A hang has its limit. A script that ends has its work to do."""
         work = self.total_steps * (self.step_seconds + self.save_seconds[1] / self.save_every)
         limits = (self.spec.hang_step or 60.0, self.spec.hang_init, self.spec.hang_checkpoint, self.spec.hang_eval)
-        return 150.0 + max(limit or 0.0 for limit in limits) + self.spec.grow_patience + work
+        checks = CHECKS_LAST if self.spec.node_check else 0.0
+        return 150.0 + max(limit or 0.0 for limit in limits) + self.spec.grow_patience + work + checks
 
     @staticmethod
     def of(seed: int) -> Scenario:
         rng = random.Random(f"scenario {seed}")
         of_memory = random.Random(f"memory {seed}")
         is_owned = random.Random(f"owner {seed}").random() < OWNED
+        of_check = random.Random(f"check {seed}")
         memory = of_memory.choice((0, 700 << 20))
         of_hangs = random.Random(f"hangs {seed}")
         is_slow = of_hangs.random() < 0.15
@@ -77,6 +83,8 @@ class Scenario:
         if is_owned:  # who runs out of memory begins again in place, and no pod is made by the master
             spec = replace(spec, is_adopted=True, spares=0, max_relaunches=None, keep_failed_pods=None)
             memory = 0
+        if of_check.random() < CHECKED:
+            spec = replace(spec, node_check=True, exclude_stragglers=of_check.random() < 0.5)
         return Scenario(
             spec=spec,
             chaos_seconds=rng.uniform(30, 90),

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from sidecar.core import events as told
 from wire.ids import NO_GENERATION, Generation
-from wire.messages import RankProgress, Start, WorkerExit
+from wire.messages import Check, Checked, RankProgress, Start, WorkerExit
 
 if TYPE_CHECKING:
+    from tests.simulation.checking import Probe
     from tests.simulation.pods import Pod
     from tests.simulation.world import World
 
@@ -183,6 +184,8 @@ class Trainer:
         self._exits: list[told.WorkerExited] = []
         self._stop: Generation | None = None
         self._killed = 0
+        self.probe: Probe | None = None
+        self.answer: Checked | None = None
 
     # -- agent.sock
     def connect(self) -> None:
@@ -199,6 +202,8 @@ class Trainer:
         )  # fmt: skip
         for line in self._exits:
             self._say(line)
+        if self.answer is not None:
+            self._say(told.MemberChecked(self.answer))
 
     def tell(self, event: Any) -> None:
         if self.connection and self.alive:
@@ -218,6 +223,12 @@ class Trainer:
             what, args = self._orders.popleft()
             getattr(self, what)(*args)
 
+    def check(self, order: Check) -> None:
+        if self.answer is not None and self.answer.order == order.order:
+            self.tell(told.MemberChecked(self.answer))
+        elif self.probe is None or self.probe.order.order != order.order:
+            self.world.checking.begin(self, order)
+
     # -- starting
     def start(self, order: Start) -> None:
         living = any(w.alive for w in self.workers.values())
@@ -231,6 +242,7 @@ class Trainer:
 
     def _fork(self, order: Start) -> None:
         world, rng = self.world, self.world.rng
+        world.checking.interrupt(self)
         self.seen = self.running = order.generation
         self._exits = []
         run = world.run_of(order)
@@ -287,6 +299,7 @@ class Trainer:
 
     def stop(self, generation: Generation, grace: float, handler_grace: float, save_grace: float) -> None:
         living = [w for w in self.workers.values() if w.alive]
+        self.world.checking.interrupt(self)
         if not living or self.running > generation:
             self.seen = max(self.seen, generation)
             if self.running <= generation:

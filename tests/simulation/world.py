@@ -9,6 +9,7 @@ from typing import Any
 
 from master.core.events import StopAsked
 from runtime.journal import line
+from tests.simulation.checking import Checking
 from tests.simulation.faults import Faults
 from tests.simulation.hangs import Hangs
 from tests.simulation.isolation import Isolation
@@ -46,6 +47,7 @@ class World:
         self.isolation = Isolation(self)
         self.hangs = Hangs(self)
         self.own_times = OwnTimes(self)
+        self.checking = Checking(self)
         self.runs: dict[tuple[str, int], Run] = {}
         self.troubles: list[tuple[str, float, str | None]] = []
         self.checkpoint = 0
