@@ -72,7 +72,8 @@ class Finding:
 
 
 def answer_of(message: Checked, shares_its_machine: bool, now: float = 0.0) -> Answer:
-    """As it came at this moment. On a machine that others of the job share, CPU time counts: they disturb each other while they measure."""
+    """As it came at this moment. On a machine that others of the job share, CPU time counts: they disturb each other
+    while they measure."""
     times = (message.compute, message.cpu, message.elapsed, *(peer.seconds for peer in message.peers))
     if not all(0 <= seconds <= LONGEST for seconds in times):
         return Answer("absurd", f"it says that it took {', '.join(f'{seconds:g}' for seconds in times)} s")
@@ -168,8 +169,8 @@ _Link = tuple[MemberId, float, str]
 
 def _links(rounds: Sequence[Round]) -> dict[MemberId, list[_Link]]:
     """By member: with whom it tried the all-gather, how long that took, and what was wrong. One that failed because the
-    other one's probe did, with one that does not even reach itself, or that began at another time (its order came late),
-    is left out: it says nothing about this member."""
+    other one's probe did, with one that does not even reach itself, or that began at another time (its order came
+    late), is left out: it says nothing about this member."""
     broken = {member for each in rounds for member, answer in each.answers.items() if _is_cut_off(member, answer)}
     found: dict[MemberId, list[_Link]] = {}
     for each in rounds:

@@ -134,8 +134,9 @@ def test_of_two_the_one_that_does_not_even_reach_itself_is_to_blame() -> None:
 def test_who_waited_for_one_whose_order_came_late_is_not_to_blame() -> None:
     one, two, three, four = ids(4)
     late = PeerCheck(two, 0.0, "it did not connect within 4 s")
+    refused = PeerCheck(one, 0.0, "Connection refused")
     first = {one: Answer("ok", "", "python", 0.05, 5.0, (late,), began=0.0),
-             two: Answer("ok", "", "python", 0.05, 5.0, (PeerCheck(one, 0.0, "Connection refused"),), began=10.0)}  # fmt: skip
+             two: Answer("ok", "", "python", 0.05, 5.0, (refused,), began=10.0)}  # fmt: skip
     second = played(1, ((one, three), (two, four)), {three: "mute"})
     found = pairing.findings([Round(0, ((one, two),), first), second])
     assert (found[one].verdict, found[two].verdict) == ("unclear", "ok")
