@@ -67,9 +67,10 @@ def advance(state: State) -> None:
 
 
 def _is_time(state: State) -> bool:
-    """In a running world at once; else when the world could form but for the check."""
-    if state.stage == RUNNING:
-        return True
+    """Beside a world as soon as all of it runs, because who helps is one of it; else when a world could form but for the
+    check."""
+    if state.stage == RUNNING and state.world is not None:
+        return len(state.world.started) == len(state.world.places)
     if state.stage != GATHERING:
         return False
     together = len(state.ready) + len(state.unchecked)

@@ -93,8 +93,9 @@ class Master(Process):
             case do.ProbeMember(member, address):
                 reached = self.world.platform.answers(address, self.host)
                 self.world.time.after(0.4, self.post, told.MemberProbed(member, reached))
-            case do.Announce():
+            case do.Announce(kind, member=member):
                 self.world.hangs.announced(self, action)
+                self.world.checking.announced(kind, member)
             case do.SaveStatus():
                 self.world.laws.saved(self)
                 text = json.dumps(action.status)
@@ -107,8 +108,6 @@ class Master(Process):
                     self.world.ended(exit_code, reason)
                 else:  # the job is no longer its own: it only ends itself
                     self.world.time.after(0.0, self.die)
-            case do.Announce(kind, member=member):
-                self.world.checking.announced(kind, member)
             case _:
                 pass
 
