@@ -67,8 +67,7 @@ def advance(state: State) -> None:
 
 
 def _is_time(state: State) -> bool:
-    """Beside a world as soon as all of it runs, because who helps is one of it; else when a world could form but for the
-    check."""
+    """Beside a world as soon as all of it runs, for who helps is one of it; else when one could form but for that."""
     if state.stage == RUNNING and state.world is not None:
         return len(state.world.started) == len(state.world.places)
     if state.stage != GATHERING:

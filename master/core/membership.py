@@ -230,6 +230,7 @@ def started(state: State, member: Member, message: Started) -> None:
     world.started.add(member.id)
     if len(world.started) == len(world.places):
         state.deadlines.cancel(("start", str(world.generation.number)))
+        standing.stir(state)
         _runs(state, world, is_new)
 
 
