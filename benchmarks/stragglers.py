@@ -1,5 +1,6 @@
 """How well slow members are named: made-up jobs (`straggler_jobs.py`) go through what decides, and what it says is
 compared with what was done to them. Recall by the factor of slowness, and false alarms an hour of a healthy member.
+Then jobs that were recorded on a real machine (`straggler_record.py`) go the same way.
 
     python benchmarks/stragglers.py                       # 400 episodes a factor, 20,000 healthy member-hours
     python benchmarks/stragglers.py --episodes 50 --hours 1000
@@ -8,15 +9,18 @@ compared with what was done to them. Recall by the factor of slowness, and false
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from measure.report import table, write
+from measure.report import OUT, table, write
 from straggler_jobs import SLOW_MINUTES, Job, Slow, Window, make_job, windows
 
-from master.core import stragglers
+from master.core import causes, stragglers
 from training_hooks import own_time
 from wire.ids import MemberId
 from wire.messages import OwnTime
@@ -26,6 +30,7 @@ MARKS = {1.5: 0.95, 2.0: 0.99}
 """The least recall at a factor."""
 FALSE_ALARMS = 0.001
 """The most an hour of a healthy member."""
+TRACES = Path(__file__).parent / "traces"
 BEFORE, HOURS_A_JOB = 300.0, 4.0
 Named = Callable[[Job, Iterable[Window]], list[tuple[float, int]]]
 """(when, member) of every time a member was named."""
@@ -66,23 +71,6 @@ def by_the_master(job: Job, seen: Iterable[Window]) -> list[tuple[float, int]]:
     return found
 
 
-def by_one_window(job: Job, seen: Iterable[Window]) -> list[tuple[float, int]]:
-    """What the simplest rule would say: one window of more than 1.3 times the others' median. For comparison."""
-    named: dict[int, float] = {}
-    found = []
-    for window in seen:
-        own = np.nan_to_num(np.nanmedian(np.where(window.left_out, np.nan, window.own), axis=1))
-        for member in range(job.members):
-            here = np.arange(len(own)) // job.nproc == member
-            slow = bool((own[here] > 1.3 * np.nanmedian(own[~here])).any())
-            if slow and member not in named:
-                named[member] = window.ends
-                found.append((window.ends, member))
-            elif not slow:
-                named.pop(member, None)
-    return found
-
-
 def episode(named: Named, factor: float, random: np.random.Generator, count: Count) -> None:
     job = make_job(random)
     member, begins = int(random.integers(job.members)), BEFORE
@@ -116,6 +104,47 @@ def measure(named: Named, episodes: int, hours: float, seed: int) -> tuple[dict[
     return counts, alarms, done
 
 
+def replayed(path: Path) -> tuple[dict[str, Any], list[stragglers.Named]]:
+    """A recorded job, and who is named in it."""
+    trace = json.loads(path.read_text())
+    comparison, found = stragglers.Comparison(), []
+    for row in trace["windows"]:
+        own = OwnTime(**{name: value for name, value in row.items() if name != "member"})
+        found += stragglers.take(comparison, MemberId(str(row["member"])), (own,), 2)
+    return trace, found
+
+
+def replay() -> tuple[list[list[str]], bool]:
+    """A row a recorded job, and whether all came out right: who was hurt is named, nobody else, and with its cause."""
+    rows, is_right = [], True
+    for path in sorted(TRACES.glob("*.json")):
+        trace, found = replayed(path)
+        named = [(int(each.member), causes.of(each.pace).kind) for each in found if not each.is_over]
+        expected = [] if trace["slow"] is None else [(trace["slow"], trace["kind"])]
+        is_right &= named == expected
+        said = ", ".join(f"member {member} ({cause})" for member, cause in named) or "nobody"
+        wanted = "nobody" if trace["slow"] is None else f"member {trace['slow']}"
+        load = trace["machine"]["load"][0]
+        rows.append([trace["kind"], str(len(trace["windows"])), f"{load:.1f}", wanted, said])
+    return rows, is_right
+
+
+def plot(counts: dict[float, Count], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6, 4))
+    axes.plot(list(counts), [100 * c.named / c.episodes for c in counts.values()], marker="o")
+    for factor, least in MARKS.items():
+        axes.plot([factor], [100 * least], marker="_", markersize=18, color="tab:red")
+    axes.set(xlabel="times slower than the others", ylabel="named within 10 minutes, %", ylim=(-2, 102))
+    axes.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", type=int, default=400)
@@ -129,8 +158,11 @@ def main() -> int:
     print(f"\n{alarms} false alarms in {hours:.0f} healthy member-hours: {alarms / hours:.4f} an hour")
     recall = {str(factor): count.named / count.episodes for factor, count in counts.items()}
     print(f"written to {write('stragglers', {'recall': recall, 'false_alarms_an_hour': alarms / hours})}")
+    plot(counts, OUT / "stragglers.png")
+    recorded, is_right = replay()
+    print("\n" + table(["recorded", "windows", "load", "hurt", "named"], recorded))
     missed = [f for f, least in MARKS.items() if counts[f].named < least * counts[f].episodes]
-    return int(bool(missed) or alarms > FALSE_ALARMS * hours)
+    return int(bool(missed) or alarms > FALSE_ALARMS * hours or not is_right)
 
 
 if __name__ == "__main__":
