@@ -32,7 +32,7 @@ RUNNING, LASTING = 3, 30.0
 that is over within half a minute is nobody's fault that could be put right."""
 LEAST_SHARE, LEAST = 0.05, 0.001
 """Of a step, and in seconds: less is not worth a word."""
-STANDS_OUT = 6.0
+STANDS_OUT = 5.5
 """Standard errors of the mean logarithm of a run's factors: with 4.5 the benchmark has five times the false alarms."""
 ALWAYS, REMEMBERED = 0.05, 16
 """Sigma of the logarithm by which healthy members differ for minutes, and windows from which the rest is estimated."""
@@ -63,8 +63,8 @@ class Lag:
     first_step: int
     more: tuple[float, ...] = ()
     """By PARTS; only of a slow one."""
-    moved: float = 0.0
-    """What stands out most from the others, less as well as more, as the logarithm of a factor."""
+    level: float = 0.0
+    """The logarithm of what it needs by itself, whatever the others need."""
 
     @property
     def excess(self) -> float:
@@ -104,7 +104,7 @@ class Comparison:
     slow: dict[Key, list[Lag]] = field(default_factory=dict)
     """The slow windows running of ranks that have some."""
     last: dict[Key, float] = field(default_factory=dict)
-    """What stood out most of each rank in the window before; a window of fewer ranks says nothing of change."""
+    """The level of each rank that was not slow in the window before."""
     changes: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     """Of each of the newest windows: by how much that of the middle rank had changed."""
     fine: dict[MemberId, int] = field(default_factory=dict)
@@ -196,9 +196,8 @@ def compare(ranks: dict[Key, OwnTime]) -> dict[Key, Lag]:
         gap, kept = others[key[0]]
         base = max(gap, kept, 1e-6)
         beyond = _beyond(own, gap, kept)
-        most = max(beyond, key=abs)
-        moved = log(max(1 + most / base, LEAST_FACTOR))
-        pace = Lag(base + max(beyond), base, step, own.first_step, moved=moved)
+        level = log(max(own.gap, own.busy, 1e-6)) if own.source != CPU else log(max(own.busy, 1e-6))
+        pace = Lag(base + max(beyond), base, step, own.first_step, level=level)
         if pace.is_slow:
             if not usual or len(mine) < MANY:
                 usual = _usual(ranks, key[0])
@@ -265,13 +264,15 @@ def _note(comparison: Comparison, paces: dict[Key, Lag], of_two: bool) -> list[N
 
 
 def _spread(comparison: Comparison, paces: dict[Key, Lag]) -> float:
-    """Sigma of what stands out in one window; the median change to the next is 0.95 of it."""
-    now = {key: pace.moved for key, pace in paces.items()}
-    if now and now.keys() == comparison.last.keys():
-        comparison.changes.append(median(abs(value - comparison.last[key]) for key, value in now.items()))
-    if len(now) >= len(comparison.last):
-        comparison.last = now
-    return median(comparison.changes) / 0.954 if comparison.changes else ALWAYS
+    """Sigma of the logarithm of one window's factor: of what healthy ranks need (the median change to the next window
+    is 0.95 of that), and of the others' median that it is compared with."""
+    now = {key: pace.level for key, pace in paces.items() if not pace.is_slow}
+    changes = [abs(level - comparison.last[key]) for key, level in now.items() if key in comparison.last]
+    if changes:
+        comparison.changes.append(median(changes))
+    comparison.last = now
+    others = max(len({member for member, _ in paces}) - 1, 1)
+    return sqrt(1 + 1 / others) * median(comparison.changes) / 0.954 if comparison.changes else ALWAYS
 
 
 def _stands_out(running: list[Lag], spread: float) -> bool:
