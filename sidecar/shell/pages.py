@@ -45,26 +45,31 @@ class Page:
     forked_at: int
 
 
-def read_page(path: Path) -> Page | None:
-    """None where there is no page, it is not one of this version, or it was being written at each try."""
+def whole(path: Path, length: int, at: int = 8) -> bytes | None:
+    """The first `length` bytes of a page, the part behind the sequence number at `at` whole; None where there is no
+    page, it is shorter, or it was being written at each try."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     try:
         for _ in range(TRIES):
-            before = os.pread(descriptor, 128, 0)
-            after = os.pread(descriptor, 8, 8)
-            if len(before) < LAYOUT.size:
+            raw, after = os.pread(descriptor, length, 0), os.pread(descriptor, 8, at)
+            if len(raw) < length:
                 return None
-            sequence = before[8:16]
-            if sequence == after and not sequence[0] & 1:
-                return _parsed(before)
+            if raw[at : at + 8] == after and not after[0] & 1:
+                return raw
     except OSError:
         return None
     finally:
         os.close(descriptor)
     return None
+
+
+def read_page(path: Path) -> Page | None:
+    """None where there is none that is whole, or it is not one of this version."""
+    raw = whole(path, LAYOUT.size)
+    return None if raw is None else _parsed(raw)
 
 
 def _parsed(raw: bytes) -> Page | None:

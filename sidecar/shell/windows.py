@@ -6,10 +6,10 @@ cannot be a time is no window.
 
 from __future__ import annotations
 
-import os
 import struct
 from pathlib import Path
 
+from sidecar.shell.pages import MAGIC, whole
 from wire.ids import Generation
 from wire.messages import OwnTime
 
@@ -19,7 +19,6 @@ BEGINS = 128
 SOURCES = {1: "recorder and cpu", 2: "recorder", 3: "cpu", 4: "none"}
 LONGEST = 86_400 * 10**9
 """Nanoseconds that a step may take."""
-TRIES = 4
 
 
 class WindowReader:
@@ -35,8 +34,8 @@ class WindowReader:
         return tuple(window for window in found if window is not None)
 
     def _read(self, generation: Generation, local_rank: int) -> OwnTime | None:
-        raw = _whole(self._folder / str(local_rank))
-        if raw is None:
+        raw = whole(self._folder / str(local_rank), BEGINS + WINDOW.size, BEGINS)
+        if raw is None or raw[:4] != MAGIC:
             return None
         _, version, _, term, number, pid = HEAD.unpack_from(raw)
         sequence = WINDOW.unpack_from(raw, BEGINS)[0]
@@ -48,26 +47,6 @@ class WindowReader:
     def _last(self, local_rank: int, pid: int) -> int:
         known, sequence = self._seen.get(local_rank, (0, 0))
         return sequence if known == pid else 0
-
-
-def _whole(path: Path) -> bytes | None:
-    """The page's beginning with a window that is whole; None where there is none."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    try:
-        for _ in range(TRIES):
-            raw, after = os.pread(descriptor, 256, 0), os.pread(descriptor, 8, BEGINS)
-            if len(raw) < 256 or raw[:4] != b"OTRP":
-                return None
-            if raw[BEGINS : BEGINS + 8] == after and not after[0] & 1:
-                return raw
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
-    return None
 
 
 def _parsed(local_rank: int, raw: bytes) -> OwnTime | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.hooks.agent import wait_until
+from training_hooks import page, worker
 
 
 @pytest.fixture
@@ -27,3 +29,12 @@ def cgroup() -> Iterator[Path]:
     yield group
     wait_until(lambda: not (group / "cgroup.procs").read_text(), "an empty cgroup")
     group.rmdir()
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Any]:
+    """The hooks of rank 0, with a page and without torch."""
+    made = worker.Worker(str(tmp_path), 0, (1, 1))
+    made.page.source = page.FROM_OPTIMIZER
+    yield made
+    made.channel.close()

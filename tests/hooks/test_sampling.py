@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from training_hooks import own_time, page, pressure, steps, worker
+from training_hooks import own_time, page, pressure, steps
 
 
 class Optimizer:
     pass
-
-
-@pytest.fixture
-def watched(tmp_path: Path) -> Iterator[Any]:
-    made = worker.Worker(str(tmp_path), 0, (1, 1))
-    made.page.source = page.FROM_OPTIMIZER
-    yield made
-    made.channel.close()
 
 
 class Training:

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from training_hooks import page, steps, worker
 
 
 class Optimizer:
     pass
-
-
-@pytest.fixture
-def watched(tmp_path: Path) -> Iterator[Any]:
-    made = worker.Worker(str(tmp_path), 0, (1, 1))
-    made.page.source = page.FROM_OPTIMIZER
-    yield made
-    made.channel.close()
 
 
 def reading(watched: Any) -> Any:

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from master.core.events import OwnerSized, PodGone, PodSeen
+from tests.core.master.adopted import adopted
 from tests.core.master.play import Play, job, running
 from wire.ids import Role
 from wire.messages import Leaving
-
-
-def adopted(members: int, least: int) -> Play:
-    play = Play(replace(job(members, least), is_adopted=True))
-    play.run(0.1)
-    for index in range(members):
-        play.appears(f"train-{index}", index)
-    play.tell(OwnerSized(members))
-    play.until_running(members)
-    play.run(2.0)
-    play.actions.clear()
-    return play
 
 
 def delete(play: Play, member: str, grace: float = 10.0) -> None:

@@ -6,23 +6,11 @@ from dataclasses import replace
 
 from master.core.actions import Action, DeletePod, FollowOwner, ResizeOwner
 from master.core.events import ActionFailed, OwnerSized, PodGone, SpecChanged
+from tests.core.master.adopted import adopted
 from tests.core.master.play import Play, job
 from wire.messages import Finish
 
 KINDS = (ResizeOwner, FollowOwner)
-
-
-def adopted(members: int, least: int = 1) -> Play:
-    """It trains, its owner was read, and as many again are allowed."""
-    play = Play(replace(job(members, least), is_adopted=True, max_members=2 * members))
-    play.run(0.1)
-    for index in range(members):
-        play.appears(f"train-{index}", index)
-    play.tell(OwnerSized(members))
-    play.until_running(members)
-    play.run(2.0)
-    play.actions.clear()
-    return play
 
 
 def scale(play: Play, replicas: int) -> None:
@@ -34,7 +22,7 @@ def asked(play: Play) -> list[tuple[type[Action], int]]:
 
 
 def test_more_members_are_asked_of_the_owner_at_once() -> None:
-    play = adopted(2)
+    play = adopted(2, most=4)
     scale(play, 3)
     assert asked(play) == [(ResizeOwner, 3)]
     assert play.announced("OwnerAsked")[0].reason == "The owner of the pods is asked for 3 pods instead of 2."
@@ -48,7 +36,7 @@ def test_more_members_are_asked_of_the_owner_at_once() -> None:
 
 
 def test_the_owner_is_asked_for_fewer_when_the_world_needs_no_more_of_them() -> None:
-    play = adopted(3)
+    play = adopted(3, most=6)
     scale(play, 2)
     play.run(2.0)
     assert asked(play) == []
@@ -63,7 +51,7 @@ def test_the_owner_is_asked_for_fewer_when_the_world_needs_no_more_of_them() -> 
 
 
 def test_the_owners_own_user_is_followed_and_nothing_is_asked_back() -> None:
-    play = adopted(2)
+    play = adopted(2, most=4)
     play.appears("train-2", 2)
     play.tell(OwnerSized(3))
     assert asked(play) == [(FollowOwner, 3)]
@@ -75,14 +63,14 @@ def test_the_owners_own_user_is_followed_and_nothing_is_asked_back() -> None:
 
 
 def test_a_pod_of_an_owner_that_grows_is_not_sent_away_before_the_job_follows() -> None:
-    play = adopted(2)
+    play = adopted(2, most=4)
     play.appears("train-2", 2)
     play.run(10.0)
     assert not play.deleted()
 
 
 def test_an_owner_that_is_read_again_at_the_same_size_says_nothing() -> None:
-    play = adopted(2)
+    play = adopted(2, most=4)
     scale(play, 3)
     play.tell(OwnerSized(2))
     assert asked(play) == [(ResizeOwner, 3)]
@@ -90,7 +78,7 @@ def test_an_owner_that_is_read_again_at_the_same_size_says_nothing() -> None:
 
 
 def test_a_wish_that_waits_for_a_checkpoint_outlives_the_master() -> None:
-    play = adopted(3)
+    play = adopted(3, most=6)
     scale(play, 2)
     play.run(2.0)
     after = Play(play.state.spec, term=2, saved=play.saved, actors=play.actors, now=play.now, master="m2")
@@ -104,7 +92,7 @@ def test_a_wish_that_waits_for_a_checkpoint_outlives_the_master() -> None:
 
 
 def test_an_owner_that_cannot_be_changed_is_told_of_and_asked_again_ever_more_slowly() -> None:
-    play = adopted(2)
+    play = adopted(2, most=4)
     scale(play, 3)
     for tries, seconds in ((1, 30), (2, 60), (3, 120)):
         (*_, last) = [action for action in play.actions if isinstance(action, ResizeOwner)]
@@ -119,7 +107,7 @@ def test_an_owner_that_cannot_be_changed_is_told_of_and_asked_again_ever_more_sl
 
 
 def test_a_job_that_cannot_be_written_follows_later() -> None:
-    play = adopted(2)
+    play = adopted(2, most=4)
     play.tell(OwnerSized(3))
     (follow,) = [action for action in play.actions if isinstance(action, FollowOwner)]
     play.tell(ActionFailed(follow, "the API server was not reached"))
@@ -128,7 +116,7 @@ def test_a_job_that_cannot_be_written_follows_later() -> None:
 
 
 def test_an_owner_of_no_pods_is_waited_for() -> None:
-    play = adopted(2)
+    play = adopted(2, most=4)
     play.tell(OwnerSized(0))
     for actor in list(play.actors.values()):
         play.tell(PodGone(actor.id, actor.uid, "deleted"))
