@@ -17,7 +17,7 @@ take.
 
 from __future__ import annotations
 
-from master.core import collecting, culprits, giving_up, pace, pods, recovery, status, testimony, watching
+from master.core import collecting, culprits, giving_up, pace, pods, recovery, status, testimony, unchecked, watching
 from master.core.culprits import Finding
 from master.core.pace import EVAL, INIT, STEP, Suspicion, Watch
 from master.core.state import RUNNING, Collection, State, World, counted, seconds
@@ -139,6 +139,8 @@ def _end(state: State, watch: Watch, finding: Finding) -> None:
     is_repeat = member is not None and any(f.kind == KIND and f.member == member.id for f in state.faults)
     if member is None or not is_repeat:
         recovery.begin(state, KIND, f"{reason}.", member)
+        if member is not None:
+            unchecked.ask(state, member, "it was to blame for a hang")
         return
     reason = f"{reason}. It was to blame for a hang before, so {member.id} is replaced."
     recovery.begin(state, KIND, reason, member)

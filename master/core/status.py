@@ -290,7 +290,7 @@ def restore(state: State, saved: Mapping[str, Any]) -> None:
     offset = state.unix_offset
     state.number = int(saved.get("number", 0))
     state.target = int(saved.get("target", state.target))
-    state.began_at = float(saved.get("began_at", state.now + offset)) - offset
+    state.began_at = _moment(state, saved.get("began_at", state.now + offset))
     state.next_id = {Role(role): int(number) for role, number in saved.get("next_id", {}).items()}
     state.held = {RankIndex(index) for index in saved.get("held", ())}
     state.placed = {
@@ -301,17 +301,18 @@ def restore(state: State, saved: Mapping[str, Any]) -> None:
         for member, (uid, address, port) in saved.get("addresses", {}).items()
     }
     state.silent = {
-        MemberId(member): (PodUid(uid), float(heard_at) - offset)
+        MemberId(member): (PodUid(uid), _moment(state, heard_at))
         for member, (uid, heard_at) in saved.get("silent", {}).items()
         if uid is not None
     }
     state.spares_made = int(saved.get("spares_made", 0))
     state.relaunches = int(saved.get("relaunches", 0))
-    state.failed_relaunches = {int(k): Budget(int(u), float(s) - offset)
-                               for k, (u, s) in saved.get("failed_relaunches", {}).items()}  # fmt: skip
+    state.failed_relaunches = {
+        int(k): Budget(int(u), _moment(state, s)) for k, (u, s) in saved.get("failed_relaunches", {}).items()
+    }
     _restore_replacements(state, saved)
     used, since = saved.get("restarts", (0, offset))
-    state.restarts = Budget(int(used), float(since) - offset)
+    state.restarts = Budget(int(used), _moment(state, since))
     text, count = saved.get("same_error", ("", 0))
     state.same_error = (str(text), int(count))
     state.port_clashes = int(saved.get("port_clashes", 0))
@@ -323,6 +324,11 @@ def restore(state: State, saved: Mapping[str, Any]) -> None:
     state.saved_world = saved.get("world")
     state.pace = pace.restored(saved.get("pace", {}), offset)
     _restore_progress(state, saved)
+
+
+def _moment(state: State, unix_time: float) -> float:
+    """In our own clock. The clock of whoever wrote it may be an hour ahead, and nothing that was written is to come."""
+    return min(float(unix_time) - state.unix_offset, state.now)
 
 
 def _placed(uid: str, index: int | None, own: int | None = None) -> Placed:
@@ -349,19 +355,18 @@ def _restore_replacements(state: State, saved: Mapping[str, Any]) -> None:
     state.memory = {RankIndex(int(index)): int(needed) for index, needed in saved.get("memory", {}).items()}
     state.slow_replaced = {RankIndex(index) for index in saved.get("slow_replaced", ())}
     state.avoiding = tuple(saved.get("avoiding", ()))
-    state.condemned = {str(n): float(at) - state.unix_offset for n, at in saved.get("condemned", {}).items()}
+    state.condemned = {str(n): _moment(state, at) for n, at in saved.get("condemned", {}).items()}
     state.flags = {
         str(node): Flag(str(action), str(why), to_go={PodUid(uid) for uid in to_go})
         for node, (action, why, to_go) in saved.get("flags", {}).items()
     }
     forgiven_at = saved.get("forgiven_at")
-    state.forgiven_at = float("-inf") if forgiven_at is None else float(forgiven_at) - state.unix_offset
+    state.forgiven_at = float("-inf") if forgiven_at is None else _moment(state, forgiven_at)
 
 
 def _restore_progress(state: State, saved: Mapping[str, Any]) -> None:
-    offset = state.unix_offset
     state.faults = [
-        Fault(float(at) - offset, kind, None if member is None else MemberId(member), reason,
+        Fault(_moment(state, at), kind, None if member is None else MemberId(member), reason,
               Generation(term, number), lost, *node)
         for at, kind, member, reason, term, number, lost, *node in saved.get("faults", ())
     ]  # fmt: skip
@@ -372,7 +377,7 @@ def _restore_progress(state: State, saved: Mapping[str, Any]) -> None:
     state.first_step = saved.get("first_step")
     state.high_step = int(saved.get("high_step", 0))
     at = saved.get("high_step_at")
-    state.high_step_at = None if at is None else float(at) - offset
+    state.high_step_at = None if at is None else _moment(state, at)
     state.high_step_generation = Generation(*saved.get("high_step_generation", (0, 0)))
     state.step_seconds.extend(saved.get("step_seconds", ()))
 

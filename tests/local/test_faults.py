@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -140,6 +141,23 @@ def test_a_master_that_is_killed_comes_back_and_training_does_not_notice(job: Tr
     job.event("WorkerExited", mark, "Rank 3", "SIGKILL")
     _, new = job.training(SIZE, after=restart)
     assert members(new) == members(world)
+
+
+def test_a_master_that_is_stopped_for_20_s_evicts_nobody(job: Training) -> None:
+    restart, world = job.training(SIZE)
+    mark, master = job.mark(), job.master()
+    over = time.monotonic() + 20
+    kill(master, signal.SIGSTOP)
+    try:
+        until(lambda: time.monotonic() > over, "20 s")
+    finally:
+        kill(master, signal.SIGCONT)
+    job.event("MasterStalled", mark, "The master itself did not run for")
+    again, same = job.training(SIZE, more=len(world[0]) + 60)
+    assert (again, pids(same)) == (restart, pids(world))
+    assert job.master() == master
+    told = {event["kind"] for event in job.events(mark)}
+    assert not told & {"MemberSilent", "MemberLost", "MemberGivenUp", "ReplacementCreated", "GenerationStarted"}
 
 
 def test_a_fault_while_there_is_no_master(job: Training) -> None:

@@ -41,6 +41,14 @@ def _quiet(run: Run) -> float:
     return max(0.0, run.world.time.now - run.moved_at)
 
 
+def _quiet_as_told(run: Run) -> float:
+    """As the master may know it: that training went on a moment before its verdict has not come there yet."""
+    now = run.world.time.now
+    if run.since is None:
+        return _quiet(run)
+    return max(0.0, run.since - run.moved_at) if now - run.since < TOLD_LATE else 0.0
+
+
 class Hangs:
     def __init__(self, world: World) -> None:
         self.world = world
@@ -62,7 +70,7 @@ class Hangs:
         for run in [run for run in self.world.runs.values() if run.generation == action.generation]:
             least = {"step": spec.hang_step or 60.0, "init": spec.hang_init, "checkpoint": spec.hang_checkpoint,
                      "eval": spec.hang_eval}[run.phase()]  # fmt: skip
-            quiet = 0.0 if run.since is not None else _quiet(run)
+            quiet = _quiet_as_told(run)
             if quiet < (least or 0.0) - TOLD_LATE:
                 self.world.broken(f"generation {run.generation} is taken for hung after {quiet:.1f} s without progress "
                                   f"in its {run.phase()}: {action.reason}")  # fmt: skip

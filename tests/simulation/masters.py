@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,10 @@ from tests.simulation.processes import Process
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+
+WRONG = (0.0, 0.0, -3600.0, 3600.0)
+"""Seconds by which the wall clock of a master's machine is ahead. Its other clock is its own anyway."""
 
 
 def _check(state: State, actions: list[do.Action]) -> None:
@@ -40,7 +45,8 @@ class Master(Process):
         self.saved_generation: Any = None
         self.saved_version = 0
         saved = world.masters.store
-        self.post(told.Began(term, world.scenario.spec, json.loads(saved) if saved else None, UNIX + world.time.now))
+        wall_clock = UNIX + world.time.now + random.Random(f"wall clock {world.seed} {term}").choice(WRONG)
+        self.post(told.Began(term, world.scenario.spec, json.loads(saved) if saved else None, wall_clock))
         world.time.after(0.05, world.platform.list_for, self)
         self._look_at_watch()
 

@@ -129,7 +129,8 @@ class Play:
     """A job on its stage. `now` grows only in `run` and `until`."""
 
     def __init__(self, spec: JobSpec | None = None, *, term: int = 1, saved: dict[str, object] | None = None,
-                 actors: dict[str, Actor] | None = None, now: float = 0.0, master: str = "m1") -> None:  # fmt: skip
+                 actors: dict[str, Actor] | None = None, now: float = 0.0, master: str = "m1",
+                 clock_is_ahead: float = 0.0) -> None:  # fmt: skip
         self.spec = spec or job()
         self.state = State()
         self.now = now
@@ -153,7 +154,7 @@ class Play:
         self._order = count()
         self._sessions = count()
         self._uids = count()
-        self.tell(Began(term, self.spec, saved, 1_700_000_000.0 + now))
+        self.tell(Began(term, self.spec, saved, 1_700_000_000.0 + now + clock_is_ahead))
         alive = tuple(self._pod(a) for a in self.actors.values() if not a.gone)
         self.after(LATENCY, lambda: self.tell(PodsListed(alive)))
         for actor in list(self.actors.values()):

@@ -10,6 +10,7 @@ from master.core import unchecked
 from master.core.events import ScaleAsked, SpecChanged
 from master.core.state import FAILED
 from tests.core.master.play import Play, job, running
+from tests.core.master.ranks import elsewhere
 from wire.messages import Check, Checked, Finish, Start
 
 
@@ -298,6 +299,20 @@ def test_a_machine_that_has_gone_bad_is_found_by_the_check_that_is_asked_for() -
     play.crash("worker-0")
     play.until_next(3)
     assert "worker-1" not in play.world
+
+
+def test_who_was_to_blame_for_a_hang_is_measured_before_it_trains_again() -> None:
+    play = begun(3)
+    play.until_running(3)
+    play.run(2)
+    play["worker-2"].bad = "dies"
+    play.hang("worker-2", elsewhere(13))
+    play.until_next(3, 200)
+    asked = play.announced("CheckWanted")
+    assert [each.reason for each in asked] == [
+        "worker-2 is checked before it trains in another generation: it was to blame for a hang."
+    ]
+    assert "worker-2" not in play.world
 
 
 def test_without_the_wish_no_evidence_calls_for_a_check() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from master.core.actions import Deliver, EndJob
 from master.core.events import Asked, PodSeen, ScaleAsked, StopAsked
 from master.core.status import document
@@ -12,10 +14,12 @@ from wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Rol
 from wire.messages import Finish, Started, Stop
 
 
-def successor(play: Play, *, saved: dict[str, object] | None = None, away: float = 1.0) -> Play:
-    """The master dies; another one takes over a while later."""
+def successor(play: Play, *, saved: dict[str, object] | None = None, away: float = 1.0,
+              clock_is_ahead: float = 0.0) -> Play:  # fmt: skip
+    """The master dies; another one takes over a while later, on a machine whose wall clock may be wrong."""
     left = json.loads(json.dumps(saved or play.saved))
-    return Play(play.spec, term=play.term + 1, saved=left, actors=play.actors, now=play.now + away, master="m2")
+    return Play(play.spec, term=play.term + 1, saved=left, actors=play.actors, now=play.now + away, master="m2",
+                clock_is_ahead=clock_is_ahead)  # fmt: skip
 
 
 def test_a_new_master_adopts_what_runs_and_stops_nothing() -> None:
@@ -25,6 +29,20 @@ def test_a_new_master_adopts_what_runs_and_stops_nothing() -> None:
     assert after.generation == Generation(1, 1)
     assert not after.sent(Stop)
     assert not after.state.faults
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
+def test_wall_clocks_that_differ_by_an_hour_change_nothing(ahead: float) -> None:
+    before = running(4, 3)
+    before.freeze("worker-3")
+    before.until_next(3)
+    before.run(5)
+    after = successor(before, clock_is_ahead=ahead)
+    took = after.until(lambda: bool(after.announced("MemberGivenUp")), 60)
+    assert took <= after.spec.replace_after + 2 * after.spec.silent_after
+    assert after.announced("GenerationAdopted")
+    assert not after.sent(Stop)
+    assert not after.announced("HangSuspected")
 
 
 def test_the_next_generation_after_an_adoption_has_the_higher_term_and_the_next_number() -> None:
