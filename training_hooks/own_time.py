@@ -8,6 +8,9 @@ its main thread *busy*: running, waiting for a core, or for its DataLoader. Whil
 They overlap, and neither is enough: data from elsewhere than a DataLoader is in the gap alone, and with a BatchNorm or
 FSDP's first gather the gap ends where the work begins.
 
+A container that is kept off its cores by its CPU limit stands still once in a tenth of a second, and where steps are
+shorter most of them do not show it. Hence what its limit costs counts by its mean, all else by its median.
+
 That waiting is no running holds for gloo. Beside a GPU the main thread may spin while it waits, so there the gap alone
 counts; where there is no recorder, what keeps the main thread busy.
 
@@ -29,9 +32,9 @@ Mark = namedtuple("Mark", "at cpu delay waited spoiled ends")
 """The end of a step, in nanoseconds: the moment; what the thread had run and had waited for a core by then; what it
 waited for its DataLoader since the mark before; whether a checkpoint or an evaluation lies since then; and when other
 optimizers' steps ended since then (a GAN loads its data behind any of them)."""
-Own = namedtuple("Own", "source steps gap busy step shape cpu waited delayed")
-"""One window; medians a step, in nanoseconds. `shape`: which collectives a step has, by name and order, as a number:
-only ranks with equal ones are alike."""
+Own = namedtuple("Own", "source steps gap busy step shape cpu waited delayed throttled")
+"""One window; medians a step, in nanoseconds, but for the mean `throttled`. `shape`: which collectives a step has, by
+name and order, as a number: only ranks with equal ones are alike."""
 
 
 def stride(step_seconds):
@@ -57,9 +60,10 @@ def shape(names):
     return zlib.crc32("\n".join(names).encode())
 
 
-def measure(marks, created, beside_gpu):
+def measure(marks, created, beside_gpu, throttled=0.0):
     """The Own of these marks, None where too few of their steps count. `created`: (nanoseconds on the marks' clock,
-    name) of the recorder's entries, oldest first; empty where there is no recorder."""
+    name) of the recorder's entries, oldest first; empty where there is no recorder. `throttled`: the share of the time
+    in which the container's limit held this process up."""
     rows, shapes = [], Counter()
     for before, after in zip(marks, marks[1:]):  # noqa: RUF007 (Python 3.8)
         if after.spoiled or (created and created[0][0] > before.at):
@@ -71,11 +75,18 @@ def measure(marks, created, beside_gpu):
         return None
     source = _source(created, beside_gpu)
     if source == NOTHING:
-        return Own(NOTHING, len(rows), 0, 0, _median([row[0] for row in rows]), 0, 0, 0, 0)
-    busy = 0 if source == RECORDER else _median([min(row[0], sum(row[2:])) for row in rows])
+        return Own(NOTHING, len(rows), 0, 0, _median([row[0] for row in rows]), 0, 0, 0, 0, 0)
+    kept_off = int(throttled * sum(row[0] for row in rows) / len(rows))
+    busy = 0 if source == RECORDER else _busy(rows, kept_off)
     step, gap, cpu, waited, delay = (_median(column) for column in zip(*rows))
     gap = 0 if source == CPU else gap
-    return Own(source, len(rows), gap, busy, step, shapes.most_common(1)[0][0], cpu, waited, delay)
+    return Own(source, len(rows), gap, busy, step, shapes.most_common(1)[0][0], cpu, waited, delay, kept_off)
+
+
+def _busy(rows, kept_off):
+    """What the limit keeps it off is a part of its wait for a core, in the steps that show it."""
+    usual = _median([min(row[0], sum(row[2:])) for row in rows])
+    return max(usual, _median([min(row[0], row[2] + row[3]) for row in rows]) + kept_off)
 
 
 def _of_step(before, after, created):

@@ -76,13 +76,13 @@ class Page:
     def set_phase(self, phase):
         self.set((PHASE, phase | self.source << 32), (SINCE, time.monotonic_ns()))
 
-    def set_window(self, first, own, throttled, stolen):
+    def set_window(self, first, own, stolen):
         """`first` is its first step, counted from the beginning of this process; nanoseconds a step."""
         words = self.words
         words[WINDOW] |= 1
         source = own.source | own.steps << 32
-        numbers = (first, source, own.gap, own.busy, own.step, own.shape, own.cpu, own.waited, own.delayed)
-        for index, value in enumerate(numbers + (throttled, stolen), WINDOW + 1):
+        times = (own.gap, own.busy, own.step, own.shape, own.cpu, own.waited, own.delayed, own.throttled, stolen)
+        for index, value in enumerate((first, source) + times, WINDOW + 1):
             words[index] = value
         words[WINDOW] = (words[WINDOW] | 1) + 1
 

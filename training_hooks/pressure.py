@@ -2,7 +2,12 @@
 
 Read inside the container, because the sidecar is in another cgroup. A container sees its own group as the root,
 whatever its path is called outside.
+
+The group's counter also grows where the limit holds up nobody who is waited for, a DataLoader's workers say. So it
+counts as far as threads of this process waited for a core meanwhile: the main thread, or one that moves gradients.
 """
+
+import os
 
 V2 = ("/sys/fs/cgroup%s/cpu.stat", "/sys/fs/cgroup/cpu.stat")
 V1 = ("/sys/fs/cgroup/cpu%s/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat")
@@ -34,6 +39,15 @@ def stolen_share(text):
     return ticks[7], sum(ticks)
 
 
+def waited_ns():
+    """How long the threads of this process have waited for a core, together."""
+    waited = 0
+    for thread in os.listdir("/proc/self/task"):
+        fields = _read("/proc/self/task/%s/schedstat" % thread).split()
+        waited += int(fields[1]) if len(fields) > 1 else 0
+    return waited
+
+
 def _read(path):
     try:
         with open(path) as file:
@@ -50,12 +64,15 @@ class Pressure:
         self.path = next((path for path in paths if throttled_ns(_read(path)) is not None), "")
 
     def look(self):
-        return (throttled_ns(_read(self.path)) or 0) if self.path else 0, stolen_share(_read("/proc/stat"))
+        """(nanoseconds throttled, nanoseconds for which threads have waited, (ticks stolen, all ticks))."""
+        throttled = (throttled_ns(_read(self.path)) or 0) if self.path else 0
+        return throttled, waited_ns() if throttled else 0, stolen_share(_read("/proc/stat"))
 
     @staticmethod
     def since(before, now, elapsed_ns):
         """(share of the time throttled, share of the time stolen), each 0 to 1."""
-        throttled = (now[0] - before[0]) / elapsed_ns if elapsed_ns > 0 else 0.0
-        ticks = now[1][1] - before[1][1]
-        stolen = (now[1][0] - before[1][0]) / ticks if ticks > 0 else 0.0
+        held_up = min(now[0] - before[0], now[1] - before[1])
+        throttled = held_up / elapsed_ns if elapsed_ns > 0 else 0.0
+        ticks = now[2][1] - before[2][1]
+        stolen = (now[2][0] - before[2][0]) / ticks if ticks > 0 else 0.0
         return min(max(throttled, 0.0), 1.0), min(max(stolen, 0.0), 1.0)

@@ -37,6 +37,7 @@ class Sampler:
         self.marks = []
         self.whole = None
         self.step_seconds = 0.0
+        self._behind = None
         self._spoiled, self._waited, self._ends = False, 0, []
         self._stat, self._thread, self._offset = -1, 0, 0
         self._pressure, self._looked = None, None
@@ -138,11 +139,19 @@ class Sampler:
         made = words[page.STEPS] - words[page.BASE]
         if made < 2 or self.worker.phase() != page.STEP:
             return None, 0, 0
-        step_seconds = self.step_seconds or (words[page.LAST] - words[page.BEFORE]) / 1e9
+        step_seconds = max(self.step_seconds, self._since(made)) or (words[page.LAST] - words[page.BEFORE]) / 1e9
         stride = own_time.stride(step_seconds)
         first = (made // stride + 1) * stride
         ends_in = (first - made) * step_seconds - (time.monotonic_ns() - words[page.LAST]) / 1e9
         return ends_in - ARM_BEFORE - ARM_STEPS_BEFORE * step_seconds, first, own_time.count(stride)
+
+    def _since(self, made):
+        """Seconds a step since the last window: where they have become long, the next one is not to be waited for in
+        steps that were short."""
+        if self._behind is None or made < self._behind[0] + 2:
+            return 0.0
+        step, at = self._behind
+        return (self.worker.page.words[page.LAST] - at) / 1e9 / (made - step)
 
     def _arm(self, first, count):
         if self._pressure is None:
@@ -153,18 +162,19 @@ class Sampler:
         self.worker.phase_changed()
 
     def _publish(self, first, marks, entries):
+        self._behind = (first + len(marks) - 1, marks[-1].at)
         offset = time.time_ns() - time.monotonic_ns()
         if abs(offset - self._offset) > CLOCK_JUMP:
             self.armed = False  # the next window takes the clocks' distance anew
             return
         created = [(entry["time_created_ns"] - offset, entry["profiling_name"]) for entry in entries]
-        found = own_time.measure(marks, sorted(each for each in created if each[0] <= marks[-1].at), _beside_gpu())
-        if found is None:
-            return
-        self.step_seconds = found.step / 1e9
+        created = sorted(each for each in created if each[0] <= marks[-1].at)
         (at, before), self._looked = self._looked, (time.monotonic_ns(), self._pressure.look())
         throttled, stolen = pressure.Pressure.since(before, self._looked[1], self._looked[0] - at)
-        self.worker.page.set_window(first, found, int(throttled * found.step), int(stolen * found.step))
+        found = own_time.measure(marks, created, _beside_gpu(), throttled)
+        if found is not None:
+            self.step_seconds = found.step / 1e9
+            self.worker.page.set_window(first, found, int(stolen * found.step))
 
 
 def _open_stat():

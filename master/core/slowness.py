@@ -60,7 +60,8 @@ def watch_sentence(world: World) -> str:
     if mute:
         told.append(f"not {', '.join(mute)}: no Flight Recorder, and beside a GPU its CPU time says nothing")
     told += [f"not {member}: {problem}" for member, problem in sorted(comparison.problems.items())]
-    silent = [m for m in world.places if m not in comparison.sources and m not in comparison.problems]
+    known = {*comparison.pace, *comparison.problems, *mute}
+    silent = [member for member in world.places if member not in known]
     if silent and (words or mute):
         told.append(f"not {', '.join(sorted(silent))}: no window of its steps has come")
     return "; ".join(told) or "no window of steps has come yet: a process group and torch's optimizers make some"

@@ -18,7 +18,7 @@ Where it fails (no recorder, one member, times that are none) there is no verdic
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field, fields, replace
 from math import log, sqrt
 from statistics import median
@@ -38,7 +38,9 @@ ALWAYS, REMEMBERED = 0.05, 16
 """Sigma of the logarithm by which healthy members differ for minutes, and windows from which the rest is estimated."""
 LONGEST_RUN = 16
 OPEN = 3
-"""Windows that are waited for: who does not tell one is not waited for longer."""
+"""Windows that are waited for: who does not tell one is not waited for longer. Ranks that meet in every step are never
+ahead of each other, so who leaves out as many and tells later ones is not believed until others tell them too."""
+AHEAD = "it tells of steps that no other member has made"
 LONGEST, LEAST_FACTOR = 86_400.0, 0.01
 RECORDER_AND_CPU, RECORDER, CPU, NO_SOURCE = "recorder and cpu", "recorder", "cpu", "none"
 MANY = 64
@@ -101,6 +103,10 @@ class Comparison:
     judged: int = -1
     told: frozenset[Key] = frozenset()
     """Who told the window that was judged last."""
+    ahead: Counter[Key] = field(default_factory=Counter)
+    """Windows running that a rank has left out, and told a later one."""
+    aside: dict[Key, OwnTime] = field(default_factory=dict)
+    """The newest windows of ranks that are not believed."""
     slow: dict[Key, list[Lag]] = field(default_factory=dict)
     """The slow windows running of ranks that have some."""
     last: dict[Key, float] = field(default_factory=dict)
@@ -125,13 +131,42 @@ def take(comparison: Comparison, member: MemberId, windows: tuple[OwnTime, ...],
             comparison.problems[member] = problem
             continue
         comparison.sources[member] = window.source
-        if window.source != NO_SOURCE and window.first_step > comparison.judged:
-            comparison.open.setdefault(window.first_step, {})[member, window.local_rank] = window
+        if window.source != NO_SOURCE:
+            _keep(comparison, (member, window.local_rank), window)
     found: list[Named] = []
     while (step := _due(comparison, ranks)) is not None:
-        found += _judge(comparison, comparison.open.pop(step))
+        told = comparison.open.pop(step)
+        found += _judge(comparison, told)
         comparison.judged = step
+        _note_ahead(comparison, told)
     return found
+
+
+def _keep(comparison: Comparison, key: Key, window: OwnTime) -> None:
+    """Who comes late to the window that was judged last is waited for in the next."""
+    step = window.first_step
+    if step == comparison.judged:
+        comparison.told |= {key}
+    elif step > comparison.judged and comparison.ahead[key] >= OPEN and step not in comparison.open:
+        comparison.aside[key], comparison.problems[key[0]] = window, AHEAD
+    elif step > comparison.judged:
+        if step not in comparison.open:
+            comparison.open[step] = {key: own for key, own in comparison.aside.items() if own.first_step == step}
+        comparison.open[step][key] = window
+
+
+def _note_ahead(comparison: Comparison, told: dict[Key, OwnTime]) -> None:
+    """After a window that these have told."""
+    later = {key for window in comparison.open.values() for key in window} - told.keys()
+    comparison.ahead = Counter({key: comparison.ahead[key] + (key in later) for key in comparison.ahead.keys() | later})
+    for key in told:
+        comparison.ahead.pop(key, None)
+        comparison.aside.pop(key, None)
+    disbelieved = {key for key, count in comparison.ahead.items() if count >= OPEN}
+    for step, window in list(comparison.open.items()) if disbelieved else ():
+        comparison.open[step] = {key: own for key, own in window.items() if key not in disbelieved}
+        if not comparison.open[step]:
+            del comparison.open[step]
 
 
 def wrong(window: OwnTime) -> str:

@@ -44,6 +44,20 @@ def test_where_the_first_collective_is_at_the_beginning_what_the_main_thread_run
     assert (found.cpu, found.delayed, found.waited) == (40 * MS, 20 * MS, 10 * MS)
 
 
+def test_a_limit_that_stops_the_container_in_every_third_step_counts_by_its_mean() -> None:
+    """The median alone would not show it."""
+    stalls = [0, 60, 60, 60, 120, 120, 120, 180, 180]
+    seen = [mark._replace(delay=stalls[n] * MS) for n, mark in enumerate(marks(8, 100, cpu=20))]
+    found = measure(seen, created(8, 100, 1), beside_gpu=False, throttled=0.225)
+    assert (found.busy, found.throttled, found.delayed) == (42.5 * MS, 22.5 * MS, 0)
+    assert measure(seen, created(8, 100, 1), beside_gpu=False).busy == 20 * MS
+
+
+def test_where_every_step_shows_the_limit_it_counts_once() -> None:
+    found = measure(marks(8, 100, cpu=20, delay=30), created(8, 100, 1), beside_gpu=False, throttled=0.3)
+    assert found.busy == 50 * MS
+
+
 def test_beside_a_gpu_the_recorder_alone_counts_because_the_main_thread_may_spin() -> None:
     found = measure(marks(8, 100, cpu=100), created(8, 100, 30), beside_gpu=True)
     assert (found.source, found.gap, found.busy) == (own_time.RECORDER, 30 * MS, 0)

@@ -162,6 +162,18 @@ def test_the_next_window_is_looked_for_only_while_steps_are_made(watched: Any) -
     assert sampler._next()[0] is None
 
 
+def test_where_steps_have_become_long_the_next_window_is_not_waited_for_in_short_ones(watched: Any) -> None:
+    training, sampler, words = Training(watched), watched.sampler, watched.page.words
+    training.step(3)
+    training.window(8, 4)
+    training.look()
+    sampler.step_seconds = 0.01
+    training.step(8)
+    assert sampler._next()[1] == own_time.stride(0.01) == 1024
+    words[page.LAST] = sampler._behind[1] + 8 * 10**9
+    assert sampler._next()[1:] == (24, own_time.count(8)), "steps of a second"
+
+
 def test_throttling_is_read_from_either_version_of_cgroups() -> None:
     assert pressure.throttled_ns("nr_periods 5\nnr_throttled 2\nthrottled_time 4000\n") == 4000
     assert pressure.throttled_ns("usage_usec 9\nnr_throttled 2\nthrottled_usec 4\n") == 4000
@@ -180,8 +192,15 @@ def test_a_cgroup_is_looked_for_where_it_is_and_at_the_top() -> None:
 
 def test_shares_of_throttled_and_stolen_time_are_between_none_and_all() -> None:
     since = pressure.Pressure.since
-    assert since((0, (0, 0)), (500, (5, 20)), 1000) == (0.5, 0.25)
-    assert since((0, (0, 0)), (5000, (0, 0)), 1000) == (1.0, 0.0)
-    assert since((10, (9, 9)), (0, (0, 20)), 1000) == (0.0, 0.0)
+    assert since((0, 0, (0, 0)), (500, 900, (5, 20)), 1000) == (0.5, 0.25)
+    assert since((0, 0, (0, 0)), (5000, 5000, (0, 0)), 1000) == (1.0, 0.0)
+    assert since((10, 10, (9, 9)), (0, 0, (0, 20)), 1000) == (0.0, 0.0)
     assert pressure.stolen_share("cpu  1 1 1 1 1 1 1 3 0 0\ncpu0 …") == (3, 10)
     assert pressure.stolen_share("") == (0, 0)
+
+
+def test_a_limit_counts_as_far_as_it_holds_up_threads_of_this_process() -> None:
+    """And not where it stops a DataLoader's workers alone."""
+    assert pressure.Pressure.since((0, 0, (0, 0)), (500, 200, (0, 0)), 1000) == (0.2, 0.0)
+    before = pressure.waited_ns()
+    assert 0 <= before <= pressure.waited_ns()

@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 
-from sidecar.shell.windows import BEGINS, LONGEST, WindowReader
+from master.core.stragglers import Comparison, Named, take
+from sidecar.shell.windows import BEGINS, WindowReader
 from training_hooks import own_time, page
-from wire.ids import Generation
-from wire.messages import OwnTime
+from wire.codec import decode_from_sidecar, encode
+from wire.ids import Generation, MemberId
+from wire.messages import OwnTime, Report
 
-OWN = own_time.Own(own_time.RECORDER_AND_CPU, 8, 60_000_000, 5_000_000, 100_000_000, 77, 4_000_000, 1_000_000, 500_000)
+OWN = own_time.Own(
+    own_time.RECORDER_AND_CPU, 8, 60_000_000, 5_000_000, 100_000_000, 77, 4_000_000, 1_000_000, 500_000, 2_000_000
+)
 
 
 @pytest.fixture
@@ -32,45 +36,66 @@ def read(folder: Path, reader: WindowReader | None = None, generation: Generatio
 def test_a_window_is_handed_on_once(tmp_path: Path, written: Any) -> None:
     reader = WindowReader(tmp_path)
     assert read(tmp_path, reader) == ()
-    written.set_window(128, OWN, 2_000_000, 3_000_000)
+    written.set_window(128, OWN, 3_000_000)
     expected = OwnTime(0, 128, 8, "recorder and cpu", 0.06, 0.005, 0.1, 77, 0.004, 0.001, 0.0005, 0.002, 0.003)
     assert read(tmp_path, reader) == (expected,)
     assert read(tmp_path, reader) == ()
-    written.set_window(256, OWN, 0, 0)
+    written.set_window(256, OWN, 0)
     assert [own.first_step for own in read(tmp_path, reader)] == [256]
 
 
 def test_a_window_of_another_generation_is_none(tmp_path: Path, written: Any) -> None:
-    written.set_window(128, OWN, 0, 0)
+    written.set_window(128, OWN, 0)
     assert read(tmp_path, generation=Generation(1, 4)) == ()
 
 
 def test_a_new_process_begins_without_one(tmp_path: Path, written: Any) -> None:
-    written.set_window(128, OWN, 0, 0)
+    written.set_window(128, OWN, 0)
     again = page.Page(str(tmp_path / "progress" / "0"), 1, 3)
     assert read(tmp_path) == ()
     again.words.release()
     again.map.close()
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        OWN._replace(source=9),
-        OWN._replace(step=0),
-        OWN._replace(gap=2**63),
-        OWN._replace(waited=LONGEST + 1),
-        OWN._replace(step=2**64 - 1),
-    ],
-)
-def test_what_can_be_no_time_is_no_window(tmp_path: Path, written: Any, bad: Any) -> None:
-    written.set_window(128, bad, 0, 0)
+def test_what_no_message_can_carry_is_no_window(tmp_path: Path, written: Any) -> None:
+    written.set_window(128, OWN._replace(source=9), 0)
     assert read(tmp_path) == ()
+    written.set_window(1 << 63, OWN, 0)
+    assert read(tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ({"step": 0}, "its steps take no time"),
+        ({"gap": 2**63}, "its gap of 9.22337e+09 s a step is no time"),
+        ({"busy": 2**64 - 1_000_000}, "its busy of 1.84467e+10 s a step is no time"),
+        ({"waited": 10**14}, "its waited of 100000 s a step is no time"),
+        ({"step": 2**64 - 1}, "its step_seconds of 1.84467e+10 s a step is no time"),
+        ({"gap": 200_000_000}, "its gap of 0.2 s is longer than its step of 0.1 s"),
+    ],
+    ids=str,
+)
+def test_times_that_a_hostile_page_claims_come_to_the_master_which_says_whose_they_are_and_judges_the_others(
+    tmp_path: Path, written: Any, bad: dict[str, int], said: str
+) -> None:
+    """From the bytes of the page, over the wire, to what the status says. A negative time is there an enormous one."""
+    comparison, named, reader = Comparison(), list[Named](), WindowReader(tmp_path)
+    for number in range(1, 9):
+        written.set_window(128 * number, OWN._replace(**bad), 0)
+        told = decode_from_sidecar(encode(Report(Generation(1, 3), "running", own=read(tmp_path, reader))))
+        assert isinstance(told, Report)
+        named += take(comparison, MemberId("worker-0"), told.own, 3)
+        for member, gap in (("worker-1", 0.02), ("worker-2", 0.05)):
+            own = OwnTime(0, 128 * number, 8, "recorder and cpu", gap, 0.01, 0.1)
+            named += take(comparison, MemberId(member), (own,), 3)
+    assert comparison.problems[MemberId("worker-0")] == said
+    assert [each.member for each in named] == ["worker-2"]
 
 
 def test_a_window_that_is_being_written_waits(tmp_path: Path, written: Any) -> None:
     reader = WindowReader(tmp_path)
-    written.set_window(128, OWN, 0, 0)
+    written.set_window(128, OWN, 0)
     written.words[page.WINDOW] |= 1
     assert read(tmp_path, reader) == ()
     written.words[page.WINDOW] += 1

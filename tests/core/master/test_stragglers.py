@@ -192,6 +192,30 @@ def test_a_member_that_tells_nothing_is_not_waited_for_longer_than_three_windows
     assert len(job.comparison.open) <= 1
 
 
+def test_who_was_silent_for_long_and_comes_back_is_waited_for_again() -> None:
+    """It tells its windows last."""
+    job = Job(0.02, 0.02, 0.05)
+    for number in range(1, 8):
+        job.tell(0, window(number, 0.02))
+        job.tell(1, window(number, 0.02))
+    found = [n for number in range(8, 13) for m, gap in enumerate(job.gaps) for n in job.tell(m, window(number, gap))]
+    assert who(found) == ["+worker-2"]
+
+
+@pytest.mark.parametrize("ahead", [1, 5, 1 << 40])
+def test_a_rank_that_tells_of_steps_that_no_other_has_made_is_not_believed_and_blinds_nobody(ahead: int) -> None:
+    job = Job(0.02, 0.02, 0.05)
+    found: list[Named] = []
+    for number in range(1, 20):
+        found += job.tell(0, window(1000 + number * ahead, 0.09))
+        for member in (1, 2):
+            found += job.tell(member, window(number, job.gaps[member]))
+    assert who(found) == ["+worker-2"]
+    assert job.comparison.problems[MemberId("worker-0")] == "it tells of steps that no other member has made"
+    found = [n for number in range(20, 30) for m, gap in enumerate(job.gaps) for n in job.tell(m, window(number, gap))]
+    assert (found, job.comparison.problems) == ([], {}), "it is believed again beside the others"
+
+
 def test_a_window_that_comes_late_or_twice_changes_nothing() -> None:
     job = Job(0.02, 0.05, 0.02)
     job.windows(4)
