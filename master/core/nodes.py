@@ -7,7 +7,8 @@ The platform says of a node only that its kubelet is heard. So what is done depe
 * one that is silent is judged at once: for a node that is not Ready no peer needs to be asked, and silence of half of
   the job is not put down to the master's own network, because the platform does not hear that machine either;
 * one on a node that the cluster has deleted has no future: if it reports it leaves as one that was told to go, before
-  its pod is taken away; if it is silent it is given up at once, by force.
+  its pod is taken away; if it is silent it is given up at once, by force. Where the node comes back before that, and
+  nobody has its place yet, it stays.
 """
 
 from __future__ import annotations
@@ -30,14 +31,25 @@ def seen(state: State, event: NodeSeen) -> None:
     node_rules.seen(state, event)
     there = [m for _id, m in sorted(state.members.items()) if m.node == event.node]
     if event.is_ready and before is not None and not state.is_over:
-        state.announce("NodeReady", f"Node {event.node} is Ready again.")
-        standing.note_staffing(state)
+        _is_back(state, event, there)
     if event.is_ready or not there or state.is_over:
         return
     if before is None or before.is_gone != event.is_gone:
         _tell(state, event, there)
     for member in there:
         _look_at(state, member, event)
+
+
+def _is_back(state: State, event: NodeSeen, there: Sequence[Member]) -> None:
+    state.announce("NodeReady", f"Node {event.node} is Ready again.")
+    standing.note_staffing(state)
+    for member in there:
+        if member.leaves_with_node and member.rank_index is not None and not _is_going(member):
+            scaling.stay(state, member, f"node {event.node} is part of the cluster again")
+
+
+def _is_going(member: Member) -> bool:
+    return member.deleting or member.grace_ends is not None
 
 
 def _tell(state: State, event: NodeSeen, there: Sequence[Member]) -> None:
@@ -61,7 +73,7 @@ def _look_at(state: State, member: Member, event: NodeSeen) -> None:
     elif member.pod_phase == "pending" and not member.greeted:
         giving_up.will_not_start(state, member, silence.not_ready(event))
     elif event.is_gone and is_heard(member) and not member.deleting:
-        scaling.must_leave(state, member, silence.not_ready(event), GONE_GRACE)
+        scaling.must_leave(state, member, silence.not_ready(event), GONE_GRACE, with_node=True)
     if member.is_stuck:
         state.deadlines.set(("stuck", member.id), state.now)
 

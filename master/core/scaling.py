@@ -59,8 +59,10 @@ def leaving(state: State, member: Member, message: Leaving) -> None:
     must_leave(state, member, message.reason or "it was told to go", message.grace)
 
 
-def must_leave(state: State, member: Member, why: str, grace: float) -> None:
-    """Make before break: it trains on while its replacement comes. Who says the least grace is believed."""
+def must_leave(state: State, member: Member, why: str, grace: float, *, with_node: bool = False) -> None:
+    """Make before break: it trains on while its replacement comes. Who says the least grace is believed. Who leaves
+    `with_node` stays where that comes back and nobody else has told it to go."""
+    member.leaves_with_node = with_node and (member.leaves_with_node or not member.leaving)
     due = state.now + max(0.0, grace - LEAVE_EARLY)
     if member.leaving:
         before = state.deadlines.at(("leave", member.id))
@@ -74,6 +76,17 @@ def must_leave(state: State, member: Member, why: str, grace: float) -> None:
     coming = "its owner makes another one" if state.spec.is_adopted else "a replacement is started"
     text = f"{member.id} has to leave ({why}) and has {grace:.0f} s; {coming}."
     state.announce("MemberLeaving", text, member.id, warning=True)
+    standing.refresh(state, member)
+    standing.note_staffing(state)
+    standing.note_resize(state)
+
+
+def stay(state: State, member: Member, why: str) -> None:
+    """What it was to leave for is over, and nobody has taken its pod."""
+    member.leaving, member.leaves_with_node = "", False
+    state.deadlines.cancel(("leave", member.id))
+    state.announce("MemberStays", f"{member.id} need not leave: {why}.", member.id)
+    standing.wait_again(state, member)
     standing.refresh(state, member)
     standing.note_staffing(state)
     standing.note_resize(state)

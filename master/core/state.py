@@ -111,6 +111,8 @@ class Member:
     """It has been starting for longer than anyone waits for."""
     leaving: str = ""
     """Why it will not be part of another generation, if so."""
+    leaves_with_node: bool = False
+    """For its node's sake alone, and that may come back."""
     deleting: bool = False
     lost_by_fault: bool = False
     session: str | None = None

@@ -125,6 +125,39 @@ def test_a_member_on_a_node_that_was_deleted_trains_on_until_its_replacement_is_
     assert play.deleted() == ["worker-1"], "and this one came back"
 
 
+def test_a_member_whose_node_comes_back_before_its_replacement_stays() -> None:
+    play = on_node()
+    left_to_its_owner(play)
+    play.tell(GONE)
+    play.tell(READY)
+    assert play.announced("MemberStays")[0].reason == (
+        "worker-1 need not leave: node node-2 is part of the cluster again."
+    )
+    play.run(60)
+    assert not play.deleted()
+    assert play.world == ["worker-0", "worker-1", "worker-2", "worker-3"]
+    assert play.state.generation.number == 1
+
+
+def test_a_member_that_has_left_the_world_with_its_node_comes_back_with_it() -> None:
+    play = on_node(least=2)
+    left_to_its_owner(play)
+    play.tell(GONE)
+    play.until_next(3, 60)
+    play.tell(READY)
+    play.until_next(4, 700)
+    assert not play.deleted()
+
+
+def test_a_member_that_somebody_else_told_to_go_too_goes_though_its_node_comes_back() -> None:
+    play = on_node()
+    left_to_its_owner(play)
+    play.tell(GONE)
+    play.say(play["worker-1"], Leaving("SIGTERM", 30))
+    play.tell(READY)
+    assert not play.announced("MemberStays")
+
+
 def test_a_silent_member_on_a_node_that_was_deleted_is_given_up_at_once_and_by_force() -> None:
     play = on_node()
     play.freeze("worker-1")
