@@ -13,7 +13,7 @@ three times running, and a pod that nobody would make again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from zlib import crc32
 
 from master.core import (
@@ -101,14 +101,22 @@ def _known(state: State, check: Check) -> list[MemberId]:
     return [helper for helper in check.helpers if _is_known(state, helper)]
 
 
-def _helpers(state: State, wanted: int) -> tuple[list[MemberId], frozenset[MemberId]]:
-    """One each where there are so many: idle ones first, then members that train."""
+def _helpers(state: State, wanted: int, asked: Collection[MemberId] = ()) -> tuple[list[MemberId], frozenset[MemberId]]:
+    """One each where there are so many: idle ones first, then members that train; without those asked before."""
     world = state.world if state.stage == RUNNING else None
     places = world.places if world is not None else {}
-    idle = sorted(member for member in state.ready if member not in places)[:wanted]
-    busy = sorted((m for m in places if world is not None and _may_help(state, world, m)), key=_by_chance(state))
-    training = busy[: wanted - len(idle)]
+    idle = sorted(member for member in state.ready if member not in places and member not in asked)[:wanted]
+    free = [m for m in places if world is not None and m not in asked and _may_help(state, world, m)]
+    training = sorted(free, key=_by_chance(state))[: wanted - len(idle)]
     return [*idle, *training], frozenset(training)
+
+
+def _help_more(state: State, check: Check, wanted: int) -> None:
+    """Who failed with a helper meets another one: it may be their way to each other alone that is cut."""
+    if check.helpers:
+        helpers, training = _helpers(state, wanted, {*check.helpers, *check.subjects})
+        check.helpers += helpers
+        check.training |= training
 
 
 def _may_help(state: State, world: World, member_id: MemberId) -> bool:
@@ -136,6 +144,7 @@ def _next_round(state: State, check: Check) -> None:
         return
     if check.rounds:
         found = pairing.findings(check.rounds, _known(state, check))
+        _help_more(state, check, sum(found[m].verdict != OK for m in subjects - check.mute if m in found))
         check.groups = pairing.again(pairing.suspicion(subjects - check.mute, found), check.helpers, check.rounds)
     else:
         check.groups = pairing.first(subjects, check.helpers, f"{state.spec.name}/{state.round_number}")

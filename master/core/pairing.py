@@ -1,8 +1,9 @@
 """Who measures with whom in a round of the node check, and what the rounds together say about each member.
 
-Pure functions over what the probes found. Laws: nobody is condemned for an all-gather that failed unless one of those
-it failed with is known to be well, because two that fail together say nothing about which of them is broken; a member
-that was well once, in whatever round, is not faulty; and a straggler is slower than twice the median in its *best*
+Pure functions over what the probes found. Laws: nobody is condemned for an all-gather that failed unless it failed with
+two others, one of whom is known to be well, because two that fail together say nothing about which of them is broken,
+or whether it is their way to each other alone; a member that was well once, in whatever round, is not faulty; and a
+straggler is slower than twice the median in its *best*
 round, compute and network each for itself. In a group of three everybody measures with each of the others, and the best
 counts, so that no bad one spoils two.
 
@@ -212,7 +213,7 @@ def _finding(member: MemberId, rounds: Sequence[Round], links: list[_Link], well
         return Finding("unmeasured", reason=answers[-1][1].error if answers else "it was never measured")
     failed = [(other, error) for other, _seconds, error in links if error]
     if failed and len(failed) == len(links):
-        is_clear = len(failed) > 1 and any(other in well for other, _error in failed)
+        is_clear = len({other for other, _error in failed}) > 1 and any(other in well for other, _error in failed)
         reason = "; ".join(f"with {other}: {error}" for other, error in failed[-2:])
         return Finding("faulty" if is_clear else "unclear", "network", reason, kind, compute)
     had_company = any(len(group) > 1 for each in rounds for group in each.groups if member in group)

@@ -150,6 +150,8 @@ class Play:
         """Where a member's pod lands."""
         self.bad: dict[str, str] = {}
         """What is wrong with the machine of a member (`Actor.bad`)."""
+        self.apart: set[str] = set()
+        """Two whose way to each other is cut, in an all-gather."""
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._sessions = count()
@@ -436,6 +438,7 @@ class Play:
     def _gathered(self, actor: Actor, member: MemberId) -> PeerCheck:
         other = self.actors[member]
         is_well = not ({"mute", "dies"} & {actor.bad, other.bad} or other.gone or other.frozen)
+        is_well = is_well and self.apart != {actor.id, member}
         return PeerCheck(member, NETWORK_SECONDS, "") if is_well else PeerCheck(member, 0.0, "no answer within 4 s")
 
     def _probe(self, actor: Actor, probe: Probe) -> None:

@@ -164,6 +164,29 @@ def test_a_replacement_is_measured_with_one_that_is_idle_and_well() -> None:
     assert all(each.message.compute for each in checks)
 
 
+def test_who_fails_with_one_helper_meets_another_before_it_is_judged() -> None:
+    play = begun(3)
+    play.until_running(3)
+    play.run(2)
+    play.apart = {"worker-0", "worker-3"}
+    play.lose("worker-1")
+    play.until_next(3)
+    assert "check round 2: status {0: unreachable, 1: unreachable}" in lines(play)
+    assert not play.announced("MemberExcluded")
+    assert play.world == ["worker-0", "worker-3", "worker-2"]
+
+
+def test_of_two_that_cannot_reach_each_other_neither_is_condemned_though_one_was_well_before() -> None:
+    play = begun(2)
+    play.until_running(2)
+    play.run(2)
+    play.apart = {"worker-0", "worker-2"}
+    play.lose("worker-1")
+    play.until_next(2)
+    assert not play.announced("MemberExcluded")
+    assert play.announced("NodeCheckInDoubt")[0].member == "worker-2"
+
+
 def test_while_the_others_train_one_of_them_helps_with_the_all_gather_alone() -> None:
     play = begun(3, least=2)
     play.until_running(3)

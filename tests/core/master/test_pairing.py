@@ -119,6 +119,14 @@ def test_two_that_fail_together_condemn_neither() -> None:
     assert {f.verdict for f in found.values()} == {"unclear"}
 
 
+def test_who_failed_twice_with_the_same_one_is_not_to_blame_however_well_that_one_is() -> None:
+    one, two, three = ids(3)
+    rounds = [played(n, ((one, two),), {two: "mute"}) for n in range(2)]
+    assert pairing.findings(rounds, [two])[one].verdict == "unclear"
+    rounds.append(played(2, ((one, three),), {one: "mute"}))
+    assert pairing.findings(rounds, [two])[one].verdict == "faulty"
+
+
 def test_of_two_the_one_that_does_not_even_reach_itself_is_to_blame() -> None:
     one, two = ids(2)
     failed, itself = PeerCheck(two, 0.0, "no answer"), PeerCheck(one, 0.0, "no route to host")
