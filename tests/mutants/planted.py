@@ -23,6 +23,7 @@ from master.core import (
     scaling,
     spares,
     status,
+    stragglers,
 )
 from master.core import events as master_events
 from master.core import reducer as master
@@ -270,6 +271,11 @@ def condemn_after_one_round() -> list[Swap]:
     return [(pairing, "_finding", finding), (checks, "ROUNDS", 1)]
 
 
+def name_whoever_is_slower() -> list[Swap]:
+    """A member that is a little slower than the others, as one always is, is called a straggler."""
+    return [(stragglers, "TIMES_THE_OTHERS", 1.0), (stragglers, "STANDS_OUT", 0.0)]
+
+
 MUTANTS: dict[str, Callable[[], list[Swap]]] = {
     plant.__name__: plant
     for plant in (
@@ -280,7 +286,7 @@ MUTANTS: dict[str, Callable[[], list[Swap]]] = {
         train_on_when_cut_off, stop_when_the_master_is_gone, forget_what_a_place_needs,
         train_on_bad_machines, condemn_after_one_round,
         forget_who_says_its_place,
-        look_for_no_hangs, take_a_save_for_a_hang,
+        look_for_no_hangs, take_a_save_for_a_hang, name_whoever_is_slower,
     )
 }  # fmt: skip
 QUICK = ("double_a_rank", "forget_to_reap", "reuse_the_old_port")

@@ -87,6 +87,8 @@ class Laws:
         world.pods_given_up += 1
         if pod.bad and "the node check" in action.reason:
             return
+        if world.scenario.spec.exclude_stragglers and world.own_times.is_slow(pod.member):
+            return
         if world.stop_asked or world.ended_with is not None or world.script_done or master.state.is_over:
             return
         if not self.is_healthy(pod):
@@ -102,7 +104,6 @@ class Laws:
 
     def named(self, action: Any) -> None:
         """Nobody who is as fast as the others is called slow, whatever happens to the job meanwhile."""
-        self.world.stragglers_named += 1
         is_slow = self.world.own_times.is_slow(str(action.member))
         self._hold(is_slow, f"the healthy {action.member} is named a straggler: {action.reason}")
 
@@ -131,9 +132,11 @@ class Laws:
 
     def ended(self, master: Master) -> None:
         """What one that is history made moments before, and this one was not shown in time, is as late as `created`
-        has it."""
+        has it. So is what an owner made while this one could not watch: nobody can wait for the pods that it may yet
+        make, and it is the owner's to end them."""
         for pod in self.world.platform.pods.values():
-            pod.is_stray = pod.is_stray or (pod.is_of_history and pod.member not in master.state.members)
+            is_late = pod.is_of_history or self.world.owner.is_there
+            pod.is_stray = pod.is_stray or (is_late and pod.member not in master.state.members)
 
     def _is_history(self, master: Master) -> bool:
         return self.world.masters.term > master.term
@@ -166,10 +169,15 @@ class Laws:
         if master_ok or reach_master:
             clear = any_master or not any(t[0] == "master" and t[1] > world.time.now - window for t in world.troubles)
             return master_ok and (clear or not reach_master)
-        peers = [p.member for p in world.platform.living() if p is not pod and p.is_up]
+        peers = [p.member for p in world.platform.living() if p is not pod and p.is_up and self._is_old(p, window)]
         peers += [m for m, at in world.platform.gone_at.items() if at > world.time.now - window]
         reached = [p for p in peers if p not in cut_from and p in world.platform.pods]
         return bool(peers) and 2 * len(reached) >= len(peers)
+
+    def _is_old(self, pod: Pod, window: float) -> bool:
+        """A cut goes through the members that there are. Nobody has reached one that began since for long enough; were
+        it counted, the replacements of a split's far side would make those healthy whom they replace."""
+        return self.world.time.now - pod.ran_since >= window
 
     # -- the member's processes
     def obeyed(self, sidecar: Sidecar, heard: Heard, action: Any) -> None:

@@ -102,12 +102,12 @@ class Master(Process):
             case do.Announce(kind, member=member):
                 self.world.hangs.announced(self, action)
                 self.world.checking.announced(kind, member)
+                if kind == "Straggler":
+                    self.world.laws.named(action)
             case do.SaveStatus():
                 self.world.laws.saved(self)
                 text = json.dumps(action.status)
                 self.world.time.after(self.world.rng.choice((0.001, 0.01, 0.3)), self._save, action, text)
-            case do.Announce(kind="Straggler"):
-                self.world.laws.named(action)
             case do.EndJob(exit_code, _, reason):
                 if self.world.masters.term == self.term:
                     self.world.laws.ended(self)

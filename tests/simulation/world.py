@@ -54,7 +54,7 @@ class World:
         self.ports, self._pids, self.port_clashes = 20000, 100, 0
         self.charged: set[Generation] = set()
         self.fault_of_network: set[Generation] = set()
-        self.pod_failures = self.pods_given_up = self.out_of_memory = self.stragglers_named = 0
+        self.pod_failures = self.pods_given_up = self.out_of_memory = 0
         self.replicas = self.scenario.spec.replicas
         self.script_done = self.stop_asked = self.over = False
         self.ended_with: tuple[int, str] | None = None
