@@ -20,7 +20,7 @@ from cli.client import Master
 from cli.documents import status_of
 from cli.errors import UserError
 from cli.wording import plural
-from runtime.processes import marked, send_signal
+from runtime.processes import marked, seen_from_here, send_signal
 
 HERE = ("starting", "checking", "ready", "running", "stopping", "spare", "silent")
 """States of members that have processes."""
@@ -133,7 +133,8 @@ def _kill_one(
 ) -> None:
     name = _running(job)
     target, pid = _target(name, member, part, chosen)
-    if not send_signal(pid, number, "OUTRIDER_DIR", str(_volume(name, target))):
+    mark = ("OUTRIDER_DIR", str(_volume(name, target)))
+    if not send_signal(seen_from_here(pid, *mark), number, *mark):
         raise UserError(f"the {part} of {target} is gone already (pid {pid}); ask again")
     click.echo(f"sent {number.name} to the {part} of {target} (pid {pid})")
 

@@ -28,7 +28,8 @@ from cli.screen import Screen
 from cli.wording import plural
 from cli.writing import Writer
 from master.core.spec import WORKER, JobSpec
-from master.shell.node import Node, NodeConfig, NodeError
+from master.shell.node import Node, NodeError
+from master.shell.plans import NodeConfig
 from wire.ids import JobName, MemberId
 
 STREAMS = {"stdout": 1, "stderr": 2}
@@ -101,6 +102,7 @@ def _config(request: Request, folder: Path, writer: Writer) -> NodeConfig:
         trainer_variables=_variables(request),
         on_output=on_output,
         armed={MemberId(f"{WORKER}-{each.rank_index}"): each.fault for each in request.chaos},
+        limits=request.limits,
     )
 
 

@@ -19,6 +19,7 @@ from cli.armed import Armed
 from cli.errors import UserError
 from cli.patience import HangLimits
 from cli.sizes import Members
+from master.shell.cgroups import Limits
 
 MOST_RESTARTS = 1_000_000
 LONGEST_SILENCE = 3600
@@ -43,6 +44,7 @@ class Wishes:
     network_check: bool = False
     exclude_straggler: bool = False
     chaos: tuple[Armed, ...] = ()
+    limits: Limits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class Request:
     exclude_straggler: bool = False
     chaos: tuple[Armed, ...] = ()
     """What is to be wrong with members from their start."""
+    limits: Limits | None = None
+    """Of each member, which is isolated then; None: members are not."""
     needless: tuple[str, ...] = ()
     """Flags of the inner launcher that mean nothing here."""
 
@@ -98,6 +102,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         network_check=wishes.network_check,
         exclude_straggler=wishes.exclude_straggler,
         chaos=wishes.chaos,
+        limits=wishes.limits,
         needless=(*inside.needless, *inside.ineffective),
     )
 

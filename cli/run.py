@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cli import armed, folders, patience, sizes
+from cli import armed, folders, isolating, patience, sizes
 from cli.request import LONGEST_SILENCE, MOST_RESTARTS, Request, Wishes, request_for
 from cli.torchrun_flags import accepted, both_spellings, not_needed
 
@@ -93,6 +93,21 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     help="Arm a fault before the start: bad-node or bad-node=slow. Its replacement is well.",
 )
 @flag(
+    "isolate",
+    is_flag=True,
+    help="Give each member a network, pids and a cgroup of its own (root only), so that its network can be broken too.",
+)
+@flag(
+    "member-cpus",
+    type=float,
+    metavar="N",
+    callback=isolating.cpus,
+    help="CPUs of an isolated member's trainer, as 0.5.",
+)
+@flag(
+    "member-memory", metavar="SIZE", callback=isolating.memory, help="Memory of an isolated member's trainer, as 1Gi."
+)
+@flag(
     "hang-after",
     metavar="SECONDS|off",
     callback=patience.hang_limits,
@@ -136,6 +151,7 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         network_check=flags["network_check"],
         exclude_straggler=flags["exclude_straggler"],
         chaos=flags["chaos"],
+        limits=isolating.limits(flags["isolate"], flags["member_cpus"], flags["member_memory"]),
     )
     request = request_for(words, after_dashes, wishes, os.environ)
     folders.check_writable(folders.home(), "OUTRIDER_HOME")

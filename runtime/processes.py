@@ -40,6 +40,14 @@ def send_signal(pid: int, number: signal.Signals, variable: str, value: str) -> 
         os.close(descriptor)
 
 
+def seen_from_here(pid: int, variable: str, value: str) -> int:
+    """Which process here is the marked one that has this pid in its own pid namespace; 0: none.
+
+    A member tells pids as it sees them: in a pod, or isolated, they mean nothing outside.
+    """
+    return next((each for each in marked(variable, value) if _own_pid(each) == pid), 0)
+
+
 def sweep(variable: str, value: str, *, spare: frozenset[int] = frozenset(), seconds: float = 5.0) -> list[int]:
     """Kills every marked process but the caller and `spare`, again until none is left or the time is over (a process
     in an uninterruptible call dies when it returns); the pids that were signalled, sorted."""
@@ -65,6 +73,14 @@ def is_alive(pid: int) -> bool:
 
 def _pids() -> list[int]:
     return [int(entry.name) for entry in os.scandir(PROC) if entry.name.isdigit()]
+
+
+def _own_pid(pid: int) -> int:
+    try:
+        status = (PROC / str(pid) / "status").read_text()
+    except OSError:
+        return 0
+    return next((int(line.split()[-1]) for line in status.splitlines() if line.startswith("NSpid:")), pid)
 
 
 def _carries(pid: int, variable: str, value: str) -> bool:

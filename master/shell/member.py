@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from master.shell.isolation import Sandbox
 from master.shell.output import LinePipe, Log
 from master.shell.spawning import Child, exit_code_of
 from runtime.processes import marked, send_signal
@@ -58,6 +59,8 @@ class MemberPlan:
     lifeline: int
     on_output: Callable[[MemberId, str, bytes], None] | None
     """Called with member, `stdout` or `stderr`, and a line; None: the trainer writes where the command does."""
+    sandbox: Sandbox | None
+    """Where it lives, closed with it; None: beside us."""
 
 
 class LocalMember:
@@ -89,6 +92,7 @@ class LocalMember:
         try:
             self._sidecar = self._start_sidecar()
         except OSError:
+            self._ending = asyncio.ensure_future(self._close_sandbox())
             self._close_files()
             raise
         self._trainer = self._start_trainer()
@@ -112,7 +116,8 @@ class LocalMember:
     @property
     def pids(self) -> set[int]:
         """Of the processes that are waited for here."""
-        return {self._sidecar.pid, self._trainer.pid if self._trainer is not None else 0}
+        holder = {self.plan.sandbox.pid} if self.plan.sandbox else set()
+        return {self._sidecar.pid, self._trainer.pid if self._trainer is not None else 0, *holder}
 
     def delete(self, grace: float, reason: str = "Deleted") -> None:
         """Ends it: SIGTERM, SIGKILL of whatever is left after `grace` seconds (0: at once). Once is enough, but a
@@ -141,6 +146,7 @@ class LocalMember:
             out=self._sidecar_log,
             err=self._sidecar_log,
             keep_open=(plan.lifeline,),
+            place=plan.sandbox.entrance if plan.sandbox else None,
         )
 
     def _start_trainer(self) -> Child | None:
@@ -156,6 +162,7 @@ class LocalMember:
                 parent_death_signal=signal.SIGKILL,
                 out=out,
                 err=err,
+                place=plan.sandbox.trainers_entrance if plan.sandbox else None,
             )
         except OSError as error:
             self._loop.call_soon(self._fail, f"the trainer cannot be started: {error}", 127)
@@ -269,8 +276,7 @@ class LocalMember:
         self._ending = asyncio.ensure_future(self._sweep_and_tell(phase, reason))
 
     async def _sweep_and_tell(self, phase: str, reason: str) -> None:
-        await self._sweep()
-        self._close_files()
+        await self._clear()
         self._change(phase, reason)
 
     def _lose(self, code: int) -> None:
@@ -292,10 +298,18 @@ class LocalMember:
         return self._trainer is not None and self._trainer.code is None
 
     async def _vanish(self) -> None:
-        await self._sweep()
-        self._close_files()
+        await self._clear()
         self.phase = "gone"
         self._on_gone(self)
+
+    async def _clear(self) -> None:
+        await self._sweep()
+        await self._close_sandbox()
+        self._close_files()
+
+    async def _close_sandbox(self) -> None:
+        if self.plan.sandbox is not None:
+            await self.plan.sandbox.close()
 
     async def _sweep(self) -> None:
         """Kills everything that carries the member's mark until there is nothing, our own two children included."""

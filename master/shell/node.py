@@ -16,23 +16,20 @@ ends them.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import logging
 import os
 import secrets
 import signal
-import sys
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
-from master.core.spec import JobSpec
 from master.shell.exit_codes import ADDRESS_TAKEN, ENDED, WRONG_SETTING
+from master.shell.isolation import Hub
 from master.shell.job_folder import FolderError, JobFolder
-from master.shell.member import LocalMember, MemberPlan, not_started
+from master.shell.member import LocalMember, not_started
+from master.shell.namespaces import IsolationError
 from master.shell.orphans import end_orphans
+from master.shell.plans import NodeConfig, Plans, housed, spec_document
 from master.shell.spawning import Child, exit_code_of
 from runtime.lifeline import become_subreaper
 from runtime.lines import LineConnection
@@ -49,44 +46,12 @@ MASTER_ENDS = 5.0
 LAST_WORD = 1.0
 """Seconds in which what an ended master has said arrives."""
 REAP_EVERY = 0.5
-USER_VARIABLES = ("OUTRIDER_SCRIPT", "OUTRIDER_ATOMIC_SAVE", "OUTRIDER_DEBUG", "OUTRIDER_LOG")
-SERVICE = ("-P", "-E", "-m")
-"""Neither the current folder nor the user's PYTHONPATH is where our services look for modules."""
 
 log = logging.getLogger("node")
-
-OnOutput = Callable[[MemberId, str, bytes], None]
 
 
 class NodeError(Exception):
     """The job cannot be run here, or not any more; the message is for the user."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeConfig:
-    """One run of a local job."""
-
-    folder: Path
-    """The job's folder (docs/contracts.md §6); made where it is missing."""
-    spec: JobSpec
-    command: tuple[str, ...]
-    """The user's, as it would be started without us."""
-    environment: Mapping[str, str]
-    """The user's; what members need is put over it."""
-    working_folder: Path
-    hooks: Path
-    """The folder that is put on the trainer's path: it holds `sitecustomize.py`."""
-    launcher: Path
-    """`outrider-launch`, which is put before the command."""
-    nproc: int | None = None
-    """None: the trainer's own launcher says it."""
-    trainer_variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """More of OUTRIDER_* for the trainer: OUTRIDER_PREFIX, OUTRIDER_LOG_DIR, OUTRIDER_PER_RANK."""
-    on_output: OnOutput | None = None
-    """Called with member, `stdout` or `stderr`, and a line; None: trainers write where the command does."""
-    armed: Mapping[MemberId, str] = dataclasses.field(default_factory=dict)
-    """What is wrong with a member from its start (`outrider run --chaos`); one that replaces it has another id."""
-    python: str = sys.executable
 
 
 class Node:
@@ -103,6 +68,7 @@ class Node:
         self._said_code: int | None = None
         self.is_unsaved = False
         """The job is over, and its folder does not say so: the disk took no more."""
+        self._hub: Hub | None = None
         self._endpoint = ""
         self._keys: KeyPair = new_key_pair()
         self._folder = JobFolder(config.folder, config.spec.role)
@@ -112,7 +78,7 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._result: asyncio.Future[int] = self._loop.create_future()
         try:
-            self._folder.prepare(secrets.token_hex(16), self._keys.secret, self._spec())
+            self._folder.prepare(secrets.token_hex(16), self._keys.secret, spec_document(self.config.spec))
             listening = listening_socket(self.config.folder / "node.sock")
         except (OSError, SocketPathTooLong) as error:
             self._close_descriptors()
@@ -122,17 +88,25 @@ class Node:
             raise NodeError(str(error)) from error
         become_subreaper()
         self._lifeline_read, self._lifeline_write = os.pipe()
+        self._plans = Plans(self.config, self.job_uid, self._keys.public, self._lifeline_read)
         self._server = await self._loop.create_unix_server(self._protocol, sock=listening)
-        self._endpoint = f"tcp://127.0.0.1:{find_port()}"
         try:
-            self._start_master()
+            self._begin()
         except OSError as error:
             self._server.close()
-            (self.config.folder / "node.sock").unlink(missing_ok=True)
-            self._close_descriptors()
+            await self._remove_traces()
+            if isinstance(error, IsolationError):
+                raise NodeError(str(error)) from error
             raise NodeError(f"no process can be started: {error.strerror} (see ulimit -u, ulimit -n)") from error
         self._reaping = asyncio.ensure_future(self._reap_orphans())
         return self
+
+    def _begin(self) -> None:
+        config = self.config
+        if config.limits is not None:
+            self._hub = Hub(config.spec.name, self.job_uid, config.limits, config.folder / "hosts")
+        self._endpoint = self._free_endpoint()
+        self._start_master()
 
     async def wait(self) -> int:
         """The job's exit code, once it is over; NodeError where its master cannot be kept alive."""
@@ -153,6 +127,11 @@ class Node:
         await self._end_the_last_orphans()
         if self._result.done():
             self._result.exception()  # has been told, or nobody asked
+        await self._remove_traces()
+
+    async def _remove_traces(self) -> None:
+        if self._hub is not None:
+            await self._hub.close()
         for name in ("master.sock", "node.sock"):
             (self.config.folder / name).unlink(missing_ok=True)
         self._close_descriptors()
@@ -164,17 +143,14 @@ class Node:
         self._lifeline_read = self._lifeline_write = -1
         self._folder.close()
 
-    def _spec(self) -> str:
-        """What differs from the defaults: among those are sets, which JSON does not know and no flag here changes."""
-        spec = self.config.spec
-        values = ((each, getattr(spec, each.name)) for each in dataclasses.fields(spec))
-        return json.dumps({each.name: value for each, value in values if value != each.default})
+    def _free_endpoint(self) -> str:
+        return f"tcp://{self._hub.address if self._hub else '127.0.0.1'}:{find_port()}"
 
     # -- the master -------------------------------------------------------------------------------------------------
     def _start_master(self) -> None:
         self._master = Child(
-            (self.config.python, *SERVICE, "master"),
-            self._master_environment(),
+            self._plans.service("master"),
+            self._plans.master_environment(self._endpoint),
             self.config.folder,
             self._master_ended,
             parent_death_signal=signal.SIGCONT,  # a frozen one must wake, to see that its lifeline has ended
@@ -182,22 +158,6 @@ class Node:
             err=self._folder.master_log,
             keep_open=(self._lifeline_read,),
         )
-
-    def _master_environment(self) -> dict[str, str]:
-        folder = self.config.folder
-        return {
-            **_without_ours(self.config.environment),
-            "OUTRIDER_PLATFORM": "local",
-            "OUTRIDER_JOB": self.config.spec.name,
-            "OUTRIDER_JOB_UID": self.job_uid,
-            "OUTRIDER_JOB_DIR": str(folder),
-            "OUTRIDER_SPEC": self._spec(),
-            "OUTRIDER_BIND": self._endpoint,
-            "OUTRIDER_MASTER_KEY_FILE": str(folder / "master.key"),
-            "OUTRIDER_TOKEN_FILE": str(folder / "token"),
-            "OUTRIDER_NODE_SOCKET": str(folder / "node.sock"),
-            "OUTRIDER_LIFELINE_FD": str(self._lifeline_read),
-        }
 
     def _master_ended(self, child: Child, code: int) -> None:
         if self._closing or self._result.done():
@@ -212,7 +172,7 @@ class Node:
             )
         else:
             if code == ADDRESS_TAKEN and not self._members:
-                self._endpoint = f"tcp://127.0.0.1:{find_port()}"
+                self._endpoint = self._free_endpoint()
             log.warning("the master ended with %d and is started again", exit_code_of(code))
             pause = MASTER_PAUSES[min(len(self._master_ends), len(MASTER_PAUSES)) - 1]
             self._loop.call_later(pause, self._restart_master)
@@ -279,61 +239,17 @@ class Node:
         if member in self._members:
             self._changed(self._members[member])
             return
-        folder = self.config.folder / "members" / member
-        plan = self._plan(member, PodUid(secrets.token_hex(8)), role, rank_index, folder)
+        plan = self._plans.member(member, PodUid(secrets.token_hex(8)), role, rank_index, self._endpoint)
         try:
-            folder.mkdir(mode=0o755, exist_ok=True)
+            plan.folder.mkdir(mode=0o755, exist_ok=True)
+            if self._hub is not None:
+                plan = housed(plan, self._hub.sandbox(member))
             created = LocalMember(plan, self._changed, self._gone)
         except OSError as error:  # no process, descriptor or room for it
             self._tell({"pod": not_started(plan, error)})
             return
         self._members[member] = created
         self._changed(created)
-
-    def _plan(
-        self, member: MemberId, uid: PodUid, role: Role, rank_index: RankIndex | None, folder: Path
-    ) -> MemberPlan:
-        config = self.config
-        marks = {
-            "OUTRIDER_DIR": str(folder),
-            "OUTRIDER_POD_UID": uid,
-            "OUTRIDER_JOB_UID": self.job_uid,
-            **({} if config.nproc is None else {"OUTRIDER_NPROC": str(config.nproc)}),
-        }
-        base = _without_ours(config.environment)
-        return MemberPlan(
-            member=member,
-            uid=uid,
-            role=role,
-            rank_index=rank_index,
-            folder=folder,
-            sidecar_command=(config.python, *SERVICE, "sidecar"),
-            sidecar_environment={**base, **marks, **self._sidecar_variables(member, role, rank_index)},
-            trainer_command=(str(config.launcher), *config.command),
-            trainer_environment={**base, **marks, **self._trainer_variables(member)},
-            trainer_folder=config.working_folder,
-            lifeline=self._lifeline_read,
-            on_output=config.on_output,
-        )
-
-    def _trainer_variables(self, member: MemberId) -> dict[str, str]:
-        config = self.config
-        chaos = {"OUTRIDER_CHAOS": config.armed[member]} if member in config.armed else {}
-        return {"OUTRIDER_HOOKS": str(config.hooks), **config.trainer_variables, **chaos}
-
-    def _sidecar_variables(self, member: MemberId, role: Role, rank_index: RankIndex | None) -> dict[str, str]:
-        return {
-            "OUTRIDER_PLATFORM": "local",
-            "OUTRIDER_JOB": self.config.spec.name,
-            "OUTRIDER_MEMBER": member,
-            "OUTRIDER_ROLE": role,
-            "OUTRIDER_RANK_INDEX": "" if rank_index is None else str(rank_index),
-            "OUTRIDER_MASTER": self._endpoint,
-            "OUTRIDER_MASTER_KEY": self._keys.public,
-            "OUTRIDER_TOKEN_FILE": str(self.config.folder / "token"),
-            "OUTRIDER_ADDRESS": "127.0.0.1",
-            "OUTRIDER_LIFELINE_FD": str(self._lifeline_read),
-        }
 
     def _changed(self, member: LocalMember) -> None:
         self._tell({"pod": member.line()})
@@ -403,14 +319,7 @@ class Node:
     def _children(self) -> set[int]:
         """Those that were started here."""
         own = {pid for member in self._members.values() for pid in member.pids}
-        return own | {self._master.pid if self._master else 0}
-
-
-def _without_ours(environment: Mapping[str, str]) -> dict[str, str]:
-    """A job inside a job must not take the outer one's marks for its own; what users set themselves stays."""
-    return {
-        name: value for name, value in environment.items() if not name.startswith("OUTRIDER_") or name in USER_VARIABLES
-    }
+        return own | {self._master.pid if self._master else 0, self._hub.pid if self._hub else 0}
 
 
 def _is_name(member: str) -> bool:

@@ -13,13 +13,25 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Protocol
 
 PR_SET_PDEATHSIG = 1
 PF_EXITING = 0x4
 """A flag of a task in /proc/<pid>/stat (include/linux/sched.h)."""
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 """Looked up once: between fork and exec of a process with threads, nothing may be loaded."""
+
+
+class Place(Protocol):
+    """Where a child is born that is not to live beside us."""
+
+    def births(self) -> AbstractContextManager[None]:
+        """Around its fork."""
+
+    def enter(self) -> None:
+        """In the child, before its program."""
 
 
 class Child:
@@ -35,28 +47,37 @@ class Child:
         parent_death_signal: signal.Signals,
         out: int,
         err: int,
+        stdin: int = subprocess.DEVNULL,
         keep_open: tuple[int, ...] = (),
+        place: Place | None = None,
     ) -> None:
         """OSError where the command cannot be started."""
-        parent = os.getpid()
+        parent = os.getpid() if place is None else 0  # nobody outside of its pid namespace has a pid in it
 
-        def tie_to_parent() -> None:
+        def begin() -> None:
+            if place is not None:
+                place.enter()
+                os.chdir(folder)
             _prctl(PR_SET_PDEATHSIG, int(parent_death_signal), 0, 0, 0)
             if os.getppid() != parent:
                 os._exit(1)
 
         self._on_end = on_end
-        self._process = subprocess.Popen(
-            list(command),
-            env=dict(environment),
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-            pass_fds=keep_open,
-            preexec_fn=tie_to_parent,
-        )
+        try:
+            with nullcontext() if place is None else place.births():
+                self._process = subprocess.Popen(
+                    list(command),
+                    env=dict(environment),
+                    cwd=folder,
+                    stdin=stdin,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                    pass_fds=keep_open,
+                    preexec_fn=begin,
+                )
+        except subprocess.SubprocessError as error:  # all that is said of an exception in the child
+            raise OSError("its place, or its folder there, is gone") from error
         self.pid = self._process.pid
         self._descriptor = os.pidfd_open(self.pid)
         self._loop = asyncio.get_running_loop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +61,12 @@ def script(tmp_path: Path, home: Path) -> Iterator[Path]:
         (["--network-check", "--chaos", "bad-node"], ["'bad-node'", "bad-node=slow@rank-index=N"]),
         (["--network-check", "--chaos", "flood@rank-index=0"], ["'flood@rank-index=0'", "bad-node@rank-index=N"]),
         (["--network-check", "--chaos", "bad-node@rank-index=1"], ["rank-index=1", "rank indexes 0 to 0"]),
+        (["--member-cpus", "0.5"], ["--member-cpus", "--isolate"]),
+        (["--member-memory", "1Gi"], ["--member-memory", "--isolate"]),
+        (["--isolate", "--member-cpus", "0"], ["--member-cpus", "0.01"]),
+        (["--isolate", "--member-cpus", "nan"], ["--member-cpus", "0.01"]),
+        (["--isolate", "--member-memory", "much"], ["'much'", "512Mi"]),
+        (["--isolate", "--member-memory", "1Mi"], ["1Mi", "32Mi"]),
         (["--no-python", "-m"], ["--no-python", "--module"]),
     ],
 )
@@ -174,3 +181,15 @@ def test_a_deleted_current_folder_is_told(
     monkeypatch.undo()
     assert result.exit_code == 2
     assert "the current folder does not exist any more" in result.stderr
+
+
+def test_isolation_needs_root(outrider: Any, script: Path) -> None:
+    me = os.geteuid()
+    if me == 0:
+        os.seteuid(65534)
+    try:
+        result = outrider("run", "--isolate", script)
+    finally:
+        os.seteuid(me)
+    assert result.exit_code == 2
+    assert "--isolate: only root" in result.stderr

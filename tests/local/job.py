@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from master.core.spec import JobSpec
-from master.shell.node import NodeConfig
+from master.shell.plans import NodeConfig
 from runtime.processes import marked
 from wire.ids import JobName, MemberId
 

@@ -1,0 +1,99 @@
+"""Members that are isolated: each has its own network, pids and cgroup, and nothing of them outlives the command."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from master.shell.cgroups import hierarchies
+from tests.local.plain import SCRIPT
+from tests.local.training import DEADLINE, Training, members, until
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root may give members networks of their own"),
+]
+
+
+class Isolated(Training):
+    """Its ranks' traces tell the pids that they have in their own namespaces."""
+
+    def check_processes(self, old: set[int], new: set[int]) -> None:
+        found = [pid for member in (self.job_folder / "members").iterdir() for pid in self.tree(member.name)]
+        ranks = [pid for pid in found if re.match(r"rank \d", name_of(pid))]
+        assert len(ranks) <= len(members(self.now()[1])), f"ranks of an old generation live\n{self.story()}"
+
+
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text()
+    except OSError:  # it has ended
+        return ""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Training]:
+    home = Path(tempfile.mkdtemp(prefix="or-"))
+    training = Isolated(tmp_path, home, "--nnodes", "3", "--isolate", "--member-memory", "2Gi", script=SCRIPT)
+    try:
+        yield training
+    finally:
+        training.close()
+        shutil.rmtree(home)
+
+
+def left_of(job: Training) -> list[str]:
+    """What the kernel would show of the job: its interfaces and its cgroups."""
+    links = subprocess.run(("ip", "-d", "link"), capture_output=True, text=True, check=True).stdout
+    aliases = re.findall(f"alias (outrider job {job.job})$", links, re.MULTILINE)
+    return [*aliases, *(str(group) for group in groups())]
+
+
+def groups() -> list[Path]:
+    """Of members of any job: no other is isolated while these tests run."""
+    bases = hierarchies(Path("/proc/self/mounts").read_text(), Path("/proc/self/cgroup").read_text())
+    return [group for base in bases for group in base.glob("outrider-job-*/worker-*")]
+
+
+def test_members_have_networks_pids_and_cgroups_of_their_own_and_leave_nothing(job: Training) -> None:
+    _, world = job.training(3)
+    spaces = [{os.readlink(f"/proc/{job.tree(member)[-1]}/ns/{kind}") for kind in ("net", "pid", "mnt", "ipc", "uts")}
+              for member in members(world)]  # fmt: skip
+    assert len(set.union(*spaces)) == 15
+    assert {group.name for group in groups()} == set(members(world))
+    sizes = [(group / "memory.limit_in_bytes", group / "memory.max") for group in groups()]
+    assert {path.read_text().strip() for pair in sizes for path in pair if path.exists()} == {str(2 << 30)}
+    addresses = set(re.findall(r"master_addr=(\S+)", job.log()))
+    assert addresses
+    assert "127.0.0.1" not in addresses
+    told = {job.member(member)["pids"]["sidecar"] for member in members(world)}
+    assert told < set(range(2, 1000)), "pids as the members see them"
+    assert left_of(job)
+    job.end_well()
+    assert left_of(job) == []
+
+
+def test_a_killed_rank_and_a_killed_member_are_recovered_from(job: Training) -> None:
+    restart, world = job.training(3)
+    job.outrider("chaos", "kill-process", job.job, "--member", members(world)[1])
+    restart, world = job.training(3, after=restart)
+    job.outrider("chaos", "kill-member", job.job, "--member", members(world)[2])
+    _, new = job.training(3, after=restart)
+    assert members(new)[:2] == members(world)[:2]
+    assert members(new)[2] != members(world)[2]
+    job.end_well()
+
+
+def test_nothing_outlives_a_killed_command(job: Training) -> None:
+    job.training(3)
+    job.process.kill()
+    job.process.wait(DEADLINE)
+    until(lambda: not left_of(job), lambda: f"{left_of(job)} to go")
+    until(lambda: not job.left(), lambda: f"{job.left()} to end")
