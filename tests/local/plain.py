@@ -48,6 +48,15 @@ about = {"rank": RANK, "world": WORLD, "pid": os.getpid(), "loaded": loaded, "ve
          "restart": int(os.environ["TORCHELASTIC_RESTART_COUNT"]), "member": MEMBER}
 trace = (FOLDER / f"trace-{MEMBER}-{os.getpid()}.jsonl").open("a", buffering=1)
 step = loaded
+def obey():
+    """What a test wants this rank to do wrong."""
+    order = FOLDER / f"order-{RANK}"
+    if order.exists():
+        text = order.read_text()
+        order.unlink()
+        exec(text)
+
+
 while not together((FOLDER / "end").exists()):
     step += 1
     time.sleep(0.02)
@@ -55,4 +64,5 @@ while not together((FOLDER / "end").exists()):
     if RANK == 0 and step % EVERY == 0:
         saved.write_text(str(step))
         trace.write(json.dumps({"saved": step}) + "\\n")
+    obey()
 '''

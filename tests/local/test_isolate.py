@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,16 @@ pytestmark = [
 class Isolated(Training):
     """Its ranks' traces tell the pids that they have in their own namespaces."""
 
+    def groups(self) -> list[Path]:
+        """The cgroups of its members."""
+        bases = hierarchies(Path("/proc/self/mounts").read_text(), Path("/proc/self/cgroup").read_text())
+        return [group for base in bases for group in base.glob(f"outrider-job-{self.uid}/worker-*")]
+
+    @cached_property
+    def uid(self) -> str:
+        environment = Path(f"/proc/{self.tree('worker-0')[0]}/environ").read_text()
+        return next(row.partition("=")[2] for row in environment.split("\0") if row.startswith("OUTRIDER_JOB_UID="))
+
     def check_processes(self, old: set[int], new: set[int]) -> None:
         found = [pid for member in (self.job_folder / "members").iterdir() for pid in self.tree(member.name)]
         ranks = [pid for pid in found if re.match(r"rank \d", name_of(pid))]
@@ -39,9 +50,19 @@ def name_of(pid: int) -> str:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Iterator[Training]:
+def job(tmp_path: Path) -> Iterator[Isolated]:
     home = Path(tempfile.mkdtemp(prefix="or-"))
-    training = Isolated(tmp_path, home, "--nnodes", "3", "--isolate", "--member-memory", "2Gi", script=SCRIPT)
+    training = Isolated(
+        tmp_path,
+        home,
+        "--nnodes",
+        "3",
+        "--isolate",
+        "--member-memory",
+        "256Mi",
+        job=f"isolated-{os.getpid()}",
+        script=SCRIPT,
+    )
     try:
         yield training
     finally:
@@ -49,27 +70,20 @@ def job(tmp_path: Path) -> Iterator[Training]:
         shutil.rmtree(home)
 
 
-def left_of(job: Training) -> list[str]:
-    """What the kernel would show of the job: its interfaces and its cgroups."""
+def left_of(job: Isolated) -> list[str]:
+    """What the kernel shows of the job: its interface and its cgroups."""
     links = subprocess.run(("ip", "-d", "link"), capture_output=True, text=True, check=True).stdout
-    aliases = re.findall(f"alias (outrider job {job.job})$", links, re.MULTILINE)
-    return [*aliases, *(str(group) for group in groups())]
+    return [*re.findall(f"alias (outrider job {job.job})$", links, re.MULTILINE), *map(str, job.groups())]
 
 
-def groups() -> list[Path]:
-    """Of members of any job: no other is isolated while these tests run."""
-    bases = hierarchies(Path("/proc/self/mounts").read_text(), Path("/proc/self/cgroup").read_text())
-    return [group for base in bases for group in base.glob("outrider-job-*/worker-*")]
-
-
-def test_members_have_networks_pids_and_cgroups_of_their_own_and_leave_nothing(job: Training) -> None:
+def test_members_have_networks_pids_and_cgroups_of_their_own_and_leave_nothing(job: Isolated) -> None:
     _, world = job.training(3)
     spaces = [{os.readlink(f"/proc/{job.tree(member)[-1]}/ns/{kind}") for kind in ("net", "pid", "mnt", "ipc", "uts")}
               for member in members(world)]  # fmt: skip
     assert len(set.union(*spaces)) == 15
-    assert {group.name for group in groups()} == set(members(world))
-    sizes = [(group / "memory.limit_in_bytes", group / "memory.max") for group in groups()]
-    assert {path.read_text().strip() for pair in sizes for path in pair if path.exists()} == {str(2 << 30)}
+    assert {group.name for group in job.groups()} == set(members(world))
+    sizes = [(group / "memory.limit_in_bytes", group / "memory.max") for group in job.groups()]
+    assert {path.read_text().strip() for pair in sizes for path in pair if path.exists()} == {str(256 << 20)}
     addresses = set(re.findall(r"master_addr=(\S+)", job.log()))
     assert addresses
     assert "127.0.0.1" not in addresses
@@ -80,8 +94,14 @@ def test_members_have_networks_pids_and_cgroups_of_their_own_and_leave_nothing(j
     assert left_of(job) == []
 
 
-def test_a_killed_rank_and_a_killed_member_are_recovered_from(job: Training) -> None:
-    restart, world = job.training(3)
+def test_ranks_that_are_killed_for_want_of_memory_or_by_hand_and_a_killed_member_are_recovered_from(
+    job: Isolated,
+) -> None:
+    restart, _ = job.training(3)
+    mark = job.mark()
+    job.order(1, "b'x' * (1 << 30)")
+    assert job.event("WorkerExited", mark, "ran out of memory")["member"] == "worker-1"
+    restart, world = job.training(3, after=restart)
     job.outrider("chaos", "kill-process", job.job, "--member", members(world)[1])
     restart, world = job.training(3, after=restart)
     job.outrider("chaos", "kill-member", job.job, "--member", members(world)[2])
@@ -91,8 +111,9 @@ def test_a_killed_rank_and_a_killed_member_are_recovered_from(job: Training) -> 
     job.end_well()
 
 
-def test_nothing_outlives_a_killed_command(job: Training) -> None:
+def test_nothing_outlives_a_killed_command(job: Isolated) -> None:
     job.training(3)
+    assert left_of(job)
     job.process.kill()
     job.process.wait(DEADLINE)
     until(lambda: not left_of(job), lambda: f"{left_of(job)} to go")
