@@ -1,6 +1,11 @@
-"""What worker processes say by datagram, passed on to the sidecar: finished saves, and answers to its questions."""
+"""What worker processes and the matcher say by datagram, passed on to the sidecar: finished saves, lines of the output
+that fit a pattern, and answers to its questions.
+"""
 
 from .collection import Collection
+
+MATCHER = {"matched": "matched", "dropped": "pattern_dropped"}
+"""What the matcher says, and what the sidecar is told of it."""
 
 
 class Hearing:
@@ -27,6 +32,10 @@ class Hearing:
                 event = {"event": "saved", "path": message["saved"]}
                 event.update((key, message.get(key)) for key in ("generation", "local_rank", "step"))
                 self.agent.send(event)
+            for word, event in MATCHER.items():
+                if word in message:
+                    pattern = message.pop(word)
+                    self.agent.send(dict(message, event=event, pattern=pattern))
             for collection in self.collections:
                 collection.hear(message)
             message = self.channel.hear()

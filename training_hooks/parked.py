@@ -80,6 +80,7 @@ class Template:
             if self.wakeup.socket in ready:
                 self._be_told_to_end(self.wakeup.take())
             self._reap()
+            self.outlet.tend(may_start=self.ending is None)
             self.checking.look(now)
             self.hearing.tell(self.generation)
             if self.agent.socket is not None and self.agent.socket in ready:
@@ -135,6 +136,8 @@ class Template:
             pauses.append(self.ending_pause)
         if self.hearing.busy:
             pauses.append(0.01)
+        if self.outlet.pause is not None:
+            pauses.append(self.outlet.pause)
         if self.checking.pid:
             pauses.append(self.checking.pause(now))
         return min(pauses) if pauses else None
@@ -185,6 +188,7 @@ class Template:
         self.generation, self.exits = generation, []
         self.memory.forget()
         self.checking.interrupt()
+        self.outlet.follow(order.get("patterns"))
         return self._fork_all(order)
 
     def _why_not(self, generation):
@@ -246,8 +250,8 @@ class Template:
                 break
             if pid in self.ranks:
                 ended[pid] = status
-            elif not self.checking.reaped(pid, status):
-                self.outlet.tend()
+            else:
+                self.checking.reaped(pid, status)
         for pid, status in memory.killed_first(ended):
             self._exited(self.ranks.pop(pid), status)
         if self.ranks:
@@ -327,12 +331,13 @@ class Template:
             os.close(fd)
 
     def redirect(self, child):
-        """In the child: its output goes to the reader, line by line; where none is wanted it is inherited untouched."""
+        """In the child: its output goes to the reader; where none is wanted it is inherited untouched."""
         if child.streams:
             for fd, wanted in zip(child.streams, (1, 2)):
                 os.dup2(fd, wanted)
                 os.close(fd)
-            sys.stdout.reconfigure(line_buffering=True)
+            if self.outlet.by_lines:
+                sys.stdout.reconfigure(line_buffering=True)
         self.outlet.forget()
 
     # -- in the child -------------------------------------------------------------------------------------------------

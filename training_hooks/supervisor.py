@@ -105,6 +105,7 @@ class Supervisor:
         pauses += [] if self.watch or self.agent.ever_connected else [max(0.0, until - now)]
         pauses += [] if self.ending is None else [self.ending_pause]
         pauses += [0.01] if self.hearing.busy else []
+        pauses += [] if self.outlet.pause is None else [self.outlet.pause]
         pauses += [self.checking.pause(now)] if self.checking.pid else []
         return min(pauses)
 
@@ -178,6 +179,7 @@ class Supervisor:
         self.generation, self.exits = generation, []
         self.memory = memory.OutOfMemory(self.memory.path)
         self.outlet.forget()
+        self.outlet.follow(order.get("patterns"))
         self.global_ranks = runs.ranks_of(order)
         try:
             for local_rank, variables in runs.environments(order, self.each_rank, self.environ):
@@ -224,7 +226,7 @@ class Supervisor:
 
     def _reap(self):
         """Workers that ended by themselves are told; what they left behind is only cleared away."""
-        self.outlet.tend()
+        self.outlet.tend(may_start=self.ending is None)
         self.memory.look_again()
         if self.ending is not None:
             return

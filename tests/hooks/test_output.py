@@ -88,6 +88,38 @@ outlet.finish(20)
     assert out.count(b"x" * 99 + b"\n") == 5000
 
 
+def test_a_rank_outlives_every_reader_and_its_owner_passes_on_what_it_writes(tmp_path: Path) -> None:
+    """Each reader is killed as soon as it is there, before it can have read anything: no byte is lost."""
+    script = """
+pid = rank(0, "[os.write(1, b'%06d' % i + b'x' * 93 + b'\\\\n') for i in range(20000)]")
+killed = []
+while not os.waitpid(pid, os.WNOHANG)[0]:
+    if outlet.pid and outlet.pid not in killed:
+        killed.append(outlet.pid)
+        os.kill(outlet.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, outlet.pid, os.WEXITED | os.WNOWAIT)
+    outlet.tend()
+    time.sleep(outlet.pause or 0)
+assert len(killed) == 5, killed
+outlet.finish()
+"""
+    out, _ = act(script, tmp_path, OUTRIDER_LOG_DIR="logs")
+    assert out == b"".join(b"%06d" % i + b"x" * 93 + b"\n" for i in range(20000))
+
+
+def test_a_reader_that_is_killed_while_it_reads_costs_no_more_than_it_held(tmp_path: Path) -> None:
+    script = """
+pid = rank(0, "[os.write(1, b'%06d' % i + b'x' * 93 + b'\\\\n') for i in range(50000)]")
+while not os.path.exists('logs/1/0/stdout.log'): time.sleep(0.001)
+os.kill(outlet.pid, signal.SIGKILL)
+while not os.waitpid(pid, os.WNOHANG)[0]:
+    outlet.tend()
+outlet.finish(20)
+"""
+    out, _ = act(script, tmp_path, OUTRIDER_LOG_DIR="logs")
+    assert 100 * 50000 - len(out) <= 1 << 16
+
+
 def test_the_reader_outlives_signals_and_its_owner_until_its_inputs_end(tmp_path: Path) -> None:
     script = """
 go = os.pipe()
