@@ -114,6 +114,14 @@ class PeerCheck:
     """Why there was none; empty: all went well."""
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A named group of a pattern, and what it was in the line; at most 100 characters."""
+
+    name: str
+    text: str
+
+
 # -- sidecar to master ------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Hello:
@@ -323,6 +331,36 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
+class LineMatched:
+    """A rank has written a line that fits one of `Start.patterns`. Sent at once, and again after each Welcome until a
+    newer generation starts."""
+
+    generation: Generation
+    rank: int
+    """The global one; of a command that runs once a member its first."""
+    pattern: str
+    line: str
+    """At most 300 characters."""
+    serial: int
+    """Grows with each that a member sends: one that is not above the last is a repeat."""
+    count: int = 1
+    """Lines since the last that was sent of this rank and pattern; `line` is the last of them."""
+    age: float = 0.0
+    groups: tuple[Group, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PatternDropped:
+    """A member follows a pattern no more: it is too slow, or its Python cannot read it. Repeated like LineMatched."""
+
+    generation: Generation
+    pattern: str
+    reason: str
+    line: str = ""
+    """On which it took too long."""
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledged:
     """An order that has no answer of its own arrived."""
 
@@ -387,6 +425,9 @@ class Start:
     reason: str = ""
     neighbours: tuple[Neighbour, ...] = ()
     """At most 3 other members of this world: who reaches neither the master nor any of them is cut off."""
+    patterns: tuple[str, ...] = ()
+    """Regular expressions that the lines of the ranks' output are searched for; where there is one, and only there, the
+    ranks write into a pipe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,6 +524,8 @@ FromSidecar = (
     | Ping
     | Answer
     | Checked
+    | LineMatched
+    | PatternDropped
     | Acknowledged
 )
 FromMaster = Welcome | Refused | Start | Stop | Finish | Probe | Ask | Check | Pong

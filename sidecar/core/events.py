@@ -6,7 +6,16 @@ from dataclasses import dataclass
 
 from sidecar.core.actions import Action
 from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
-from wire.messages import Checked, FromMaster, Neighbour, OwnTime, RankProgress, WorkerExit
+from wire.messages import (
+    Checked,
+    FromMaster,
+    LineMatched,
+    Neighbour,
+    OwnTime,
+    PatternDropped,
+    RankProgress,
+    WorkerExit,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +193,19 @@ class MemberChecked:
 
 
 @dataclass(frozen=True, slots=True)
+class PatternMet:
+    """A rank's output has a line that fits a pattern; `at` is when, by the core's clock."""
+
+    said: LineMatched
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class PatternGivenUp:
+    said: PatternDropped
+
+
+@dataclass(frozen=True, slots=True)
 class TerminationAsked:
     """SIGTERM, preStop or an eviction notice reached this member."""
 
@@ -234,6 +256,8 @@ Event = (
     | NeighbourLeft
     | Collected
     | MemberChecked
+    | PatternMet
+    | PatternGivenUp
     | TerminationAsked
     | LifelineLost
     | ActionFailed

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from sidecar.core import checking, ending, isolation, link, neighbourhood, supervision, telling, trainer
+from sidecar.core import checking, ending, isolation, link, log_lines, neighbourhood, supervision, telling, trainer
 from sidecar.core.actions import (
     Action,
     Announce,
@@ -39,6 +39,8 @@ from sidecar.core.events import (
     NeighbourLeft,
     NeighbourProbed,
     PagesRead,
+    PatternGivenUp,
+    PatternMet,
     PeerProbed,
     PortFound,
     Stalled,
@@ -124,6 +126,8 @@ TrainerEvent = (
     | NeighbourLeft
     | Collected
     | MemberChecked
+    | PatternMet
+    | PatternGivenUp
 )
 
 
@@ -159,6 +163,10 @@ def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]
             return telling.say(state, Answer(OrderId(order), body), "what was asked for was collected")
         case MemberChecked(answer):
             return checking.answered(state, answer)
+        case PatternMet(said, at):
+            return log_lines.matched(state, said, at, now)
+        case PatternGivenUp(said):
+            return log_lines.dropped(state, said)
         case _:
             assert_never(event)
 

@@ -7,7 +7,17 @@ from enum import StrEnum
 
 from sidecar.core.events import Began
 from wire.ids import NO_GENERATION, Generation, OrderId
-from wire.messages import Check, Checked, Neighbour, OwnTime, RankProgress, Start, WorkerExit
+from wire.messages import (
+    Check,
+    Checked,
+    LineMatched,
+    Neighbour,
+    OwnTime,
+    PatternDropped,
+    RankProgress,
+    Start,
+    WorkerExit,
+)
 
 
 class Phase(StrEnum):
@@ -175,6 +185,17 @@ class Neighbourhood:
 
 
 @dataclass(slots=True)
+class LogLines:
+    """What the newest generation's ranks have written that fits a pattern, until the next one starts."""
+
+    matched: dict[tuple[int, str], tuple[LineMatched, float]] = field(default_factory=dict)
+    """By rank and pattern the last, and when it was written."""
+    unsaid: set[tuple[int, str]] = field(default_factory=set)
+    """Of those the ones that no master was there for."""
+    dropped: dict[str, PatternDropped] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class State:
     """Before `Began` everything has its default."""
 
@@ -209,6 +230,7 @@ class State:
     lost: tuple[str, Generation, tuple[WorkerExit, ...]] | None = None
     """A trainer that died and has no successor yet."""
     command_ended: tuple[int, str] | None = None
+    lines: LogLines = field(default_factory=LogLines)
     cpu: float = 0.0
     memory_mib: float = 0.0
     gpus: int = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from sidecar.core import neighbourhood, telling
 from sidecar.core.actions import Action, Announce, FindPort, StartWorkers, StopWorkers, SweepProcesses
 from sidecar.core.events import PagesRead
-from sidecar.core.state import NO_ORDER, Phase, State, Stopping, Work
+from sidecar.core.state import NO_ORDER, LogLines, Phase, State, Stopping, Work
 from sidecar.core.transitions import move
 from wire.ids import Generation, OrderId
 from wire.messages import Start, StartFailed, Stop, WorkerExit
@@ -45,6 +45,7 @@ def start(state: State, order: Start, now: float) -> list[Action]:
     state.not_started, state.isolated = None, ""
     state.work = Work(order.generation, order, order.order, start_by=now + START_PATIENCE)
     move(state, "start ordered")
+    state.lines = LogLines()
     state.checking = None  # whatever is still measured is of no use
     state.port = 0  # a port that was offered once is not offered again
     neighbourhood.told(state, order.neighbours, now)

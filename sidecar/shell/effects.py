@@ -147,6 +147,7 @@ def start_line(start: Start, volume: str) -> Line:
         "env": environment.common(start),
         "defaults": environment.defaults(start),
         "saves": [[path, at] for path, at in start.saves],
+        "patterns": list(start.patterns),
     }
 
 

@@ -15,6 +15,8 @@ from sidecar.core.events import (
     Event,
     HookConnected,
     MemberChecked,
+    PatternGivenUp,
+    PatternMet,
     TerminationAsked,
     WorkerExited,
     WorkersNotStarted,
@@ -22,12 +24,13 @@ from sidecar.core.events import (
     WorkersStopped,
 )
 from wire.ids import NO_GENERATION, Generation, MemberId, OrderId
-from wire.messages import Checked, PeerCheck, WorkerExit
+from wire.messages import Checked, Group, LineMatched, PatternDropped, PeerCheck, WorkerExit
 
 VERSION = 1
 LARGEST_NUMBER = 1 << 62
 MOST_RANKS = 1024
 MOST_PEERS = 4
+MOST_GROUPS = 100
 MESSAGE = 500
 LONGEST = 3600.0
 TRACEBACK_CHARACTERS = 8192
@@ -86,6 +89,11 @@ def event(line: Line, now: float, grace: float) -> Event | None:
             return Collected(number(line, "order"), json.dumps(line.get("body")))
         case "checked":
             return MemberChecked(_checked(line))
+        case "matched":
+            return PatternMet(_matched(line), min(now, _moment(line, now)))
+        case "pattern_dropped":
+            said = (text(line, "pattern"), text(line, "reason")[:MESSAGE], text(line, "line")[:MESSAGE])
+            return PatternGivenUp(PatternDropped(generation(line), *said))
         case "terminating":
             return TerminationAsked(text(line, "reason"), grace)
         case str():
@@ -138,6 +146,21 @@ def _checked(line: Line) -> Checked:
     return Checked(order, number_, result, error[:MESSAGE], kind, compute, cpu, elapsed, tuple(found))
 
 
+def _matched(line: Line) -> LineMatched:
+    groups = line.get("groups", {})
+    if not isinstance(groups, dict) or len(groups) > MOST_GROUPS:
+        raise BadLine(f"groups={_quote(groups)}: must be an object of at most {MOST_GROUPS} texts")
+    return LineMatched(
+        generation=generation(line),
+        rank=number(line, "rank"),
+        pattern=text(line, "pattern"),
+        line=text(line, "line")[:MESSAGE],
+        serial=number(line, "serial"),
+        count=number(line, "count", default=1, low=1),
+        groups=tuple(Group(name, text(groups, name)[:MESSAGE]) for name in groups),
+    )
+
+
 def _seconds(line: Line, name: str) -> float | None:
     value = line.get(name, 0.0)
     if not isinstance(value, int | float) or isinstance(value, bool):
@@ -146,8 +169,7 @@ def _seconds(line: Line, name: str) -> float | None:
 
 
 def _exit(line: Line, now: float) -> WorkerExit:
-    at = line.get("at", now)
-    age = now - at if isinstance(at, int | float) else 0.0
+    age = now - _moment(line, now)
     error = line.get("error") or {}
     if not isinstance(error, dict):
         raise BadLine(f"error={_quote(error)}: must be an object or null")
@@ -164,6 +186,12 @@ def _exit(line: Line, now: float) -> WorkerExit:
         traceback=_tail(error.get("traceback")),
         in_import=_flag(error, "in_import", False),
     )
+
+
+def _moment(line: Line, now: float) -> float:
+    """By time.monotonic(), which is one clock in a pod."""
+    at = line.get("at", now)
+    return at if isinstance(at, int | float) else now
 
 
 def _tail(traceback: object) -> str:

@@ -22,10 +22,13 @@ from wire.messages import (
     CheckPeer,
     Exited,
     Finish,
+    Group,
     Hello,
+    LineMatched,
     Message,
     Neighbour,
     OwnTime,
+    PatternDropped,
     PeerCheck,
     Ping,
     Pong,
@@ -102,7 +105,7 @@ def test_a_start_with_a_neighbour_is_these_bytes() -> None:
         b"\xafrole_world_size\x08\xaarank_index\x01\xacmax_restarts\x0a\xa3job\xa0\xa9high_step\x00\xa5saves\x90"
         b"\xa6reason\xa0\xaaneighbours\x91\x83\xa6member\xa8worker-2\xa7address\xa810.0.0.2\xa4port\xcd#\x28"
     )
-    assert encode(start) == expected
+    assert encode(start) == expected.replace(b"\x15", b"\x16", 1) + b"\xa8patterns\x90"
     assert decode_from_master(expected) == start
 
 
@@ -149,6 +152,31 @@ def test_a_check_and_its_answer_are_these_bytes() -> None:
     assert (encode(CHECKED), decode_from_sidecar(answer)) == (answer, CHECKED)
 
 
+def test_a_line_that_fits_a_pattern_is_these_bytes() -> None:
+    said = LineMatched(Generation(1, 2), 3, "loss", "loss 2", 77, 2, 0.5, (Group("loss", "2"),))
+    expected = (
+        b"\x89\xa7message\xabLineMatched\xaageneration\x92\x01\x02\xa4rank\x03\xa7pattern\xa4loss\xa4line\xa6loss 2"
+        b"\xa6serialM\xa5count\x02\xa3age\xcb?\xe0\x00\x00\x00\x00\x00\x00\xa6groups\x91\x82\xa4name\xa4loss\xa4text\xa12"
+    )
+    assert encode(said) == expected
+    assert decode_from_sidecar(expected) == said
+
+
+def test_a_pattern_that_is_given_up_is_these_bytes() -> None:
+    said = PatternDropped(Generation(1, 2), "(a+)+$", "too slow")
+    expected = (
+        b"\x85\xa7message\xaePatternDropped\xaageneration\x92\x01\x02\xa7pattern\xa6(a+)+$"
+        b"\xa6reason\xa8too slow\xa4line\xa0"
+    )
+    assert encode(said) == expected
+    assert decode_from_sidecar(expected) == said
+
+
+def test_the_patterns_of_a_start_are_these_bytes() -> None:
+    data = encode(replace(START, patterns=("ECC", "loss (?P<loss>.*)")))
+    assert data.endswith(b"\xa8patterns\x92\xa3ECC\xb1loss (?P<loss>.*)")
+
+
 def test_a_finish_without_last_words_is_one_of_an_older_version() -> None:
     body = raw(Finish(OrderId(3), 3, "left out", "worker-1 failed"))
     del body["last_words"]
@@ -181,7 +209,7 @@ def test_a_generation_and_a_part_may_have_grown() -> None:
 
 def test_fields_that_an_older_version_does_not_send_take_their_defaults() -> None:
     body = raw(START)
-    for name in ("max_restarts", "job", "high_step", "saves", "reason", "neighbours"):
+    for name in ("max_restarts", "job", "high_step", "saves", "reason", "neighbours", "patterns"):
         del body[name]
     found = decode_from_master(msgpack.packb(body))
     assert isinstance(found, Start)
