@@ -7,7 +7,7 @@ very step in which the last survivor has stopped and is ready again: no timer st
 
 from __future__ import annotations
 
-from master.core import assignment, neighbours, orders, standing, status, strangers, watching
+from master.core import assignment, neighbours, orders, rules, standing, status, strangers, watching
 from master.core.state import COMMITTING, GATHERING, RUNNING, STOPPING, Member, Place, State, World, counted
 from wire.ids import NO_GENERATION, Generation, OrderId
 from wire.messages import Start, Stop
@@ -121,6 +121,7 @@ def _start(
             saves=saves,
             reason=reason,
             neighbours=neighbours.of(state, world, member.id),
+            patterns=rules.patterns(state),
         )
 
     orders.give(state, member, make, reason)

@@ -25,7 +25,7 @@ def seen(state: State, node: NodeSeen) -> None:
     state.marked.pop(node.node, None)
     if node.conditions or node.taints:
         state.marked[node.node] = node
-    action, why = rules.of_node(state.spec, node)
+    action, why = rules.of_node(state, node)
     flag = state.flags.get(node.node)
     if flag is not None and flag.why != why:
         _end(state, node.node, flag)
@@ -39,6 +39,7 @@ def seen(state: State, node: NodeSeen) -> None:
 
 def edited(state: State) -> None:
     """The rules may be others than before."""
+    rules.edited(state)
     for _name, node in sorted(state.marked.items()):
         seen(state, node)
 

@@ -264,6 +264,7 @@ def _remove(state: State, member: Member, life: str) -> None:
     del state.members[member.id]
     state.past[member.id] = member
     state.met.pop(member.id, None)
+    state.log_serials.pop(member.id, None)
     while len(state.past) > PAST_KEPT:
         del state.past[next(iter(state.past))]
     standing.note_staffing(state)

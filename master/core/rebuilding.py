@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from master.core import generations, recovery, replacing, silence, standing, status, watching
+from master.core import generations, log_rules, recovery, replacing, silence, standing, status, watching
 from master.core.state import GATHERING, REBUILDING, RUNNING, Member, Place, State, World, counted
 from wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
+from wire.messages import LineMatched
 
 
 def begin(state: State) -> None:
@@ -125,7 +126,11 @@ def _replay(state: State) -> None:
     told, state.deferred = state.deferred, []
     for member_id, message in told:
         member = state.members.get(member_id)
-        if member is not None and not member.finished:
+        if member is None:
+            continue
+        if isinstance(message, LineMatched):
+            log_rules.follow(state, member, message)
+        elif not member.finished:
             recovery.exited(state, member, message)
             replacing.exited(state, member, message)
 

@@ -182,11 +182,7 @@ def _failed(state: State, member: Member, generation: Generation, bad: list[Work
     if world is None or world.generation != generation or member.id not in world.places:
         return
     first_rank = world.places[member.id].first_rank
-    failures = [
-        Failure(member.id, first_rank + end.local_rank, state.now - end.age, end, errors.is_effect(end),
-                rules.signature(state.spec, end))
-        for end in bad
-    ]  # fmt: skip
+    failures = [_failure(state, world, member, first_rank + end.local_rank, end) for end in bad]
     if any(not progress.made_no_step(state, end) for end in bad):
         world.made_step = True
     episode = state.episode
@@ -194,6 +190,12 @@ def _failed(state: State, member: Member, generation: Generation, bad: list[Work
         _open(state, world, member, failures)
     elif episode is not None and episode.generation == generation:
         _add(state, world, episode, failures)
+
+
+def _failure(state: State, world: World, member: Member, rank: int, end: WorkerExit) -> Failure:
+    verdict = rules.of_exit(state, world.generation, member, rank, end)
+    return Failure(member.id, rank, state.now - end.age, end, errors.is_effect(end),
+                   rules.signature(state, end, verdict), verdict)  # fmt: skip
 
 
 def _open(state: State, world: World, member: Member, failures: list[Failure]) -> None:
@@ -352,7 +354,7 @@ def _judge(state: State, world: World, episode: Episode) -> bool:
     allowed = generations.max_restarts(state)
     cause = _first(episode.failures) if episode.failures else None
     for failure in sorted(episode.failures, key=_earliest_cause):
-        action, why = rules.verdict(state.spec, failure.exit)
+        action, why = failure.verdict
         if action == FAIL:
             return _fail_unless_explained(state, episode, failure, why)
     if cause is not None and _is_crash_loop(state, world, cause):

@@ -25,6 +25,7 @@ from master.core import (
     held,
     invariants,
     lagging,
+    log_rules,
     membership,
     node_rules,
     nodes,
@@ -76,6 +77,8 @@ from wire.messages import (
     Exited,
     Hello,
     Leaving,
+    LineMatched,
+    PatternDropped,
     Ping,
     Pong,
     Probed,
@@ -324,6 +327,8 @@ MESSAGES: dict[type, Callable[[State, Member, Any], None]] = {
     Ping: _pinged,
     Answer: collecting.answered,
     Checked: checks.answered,
+    LineMatched: log_rules.matched,
+    PatternDropped: log_rules.dropped,
     Acknowledged: _acknowledged,
 }
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from master.core import bad_nodes, errors, giving_up, memory, pods, rules
 from master.core.spec import REPLACE, REPLACE_NODE
-from master.core.state import Member, State, World
-from wire.messages import Exited, WorkerExit
+from master.core.state import Member, State
+from wire.messages import Exited
 
 
 def exited(state: State, member: Member, message: Exited) -> None:
@@ -23,23 +23,23 @@ def exited(state: State, member: Member, message: Exited) -> None:
     for end in message.exits:
         if member.id not in state.members or member.deleting:
             return
-        action, why = rules.verdict(state.spec, end)
+        rank = world.places[member.id].first_rank + end.local_rank
+        action, why = rules.of_exit(state, world.generation, member, rank, end)
+        sentence = f"Rank {rank} on {member.id} {errors.describe(end)}"
         if action in (REPLACE, REPLACE_NODE):
-            _follow(state, member, action, f"{_sentence(world, member, end)}: {why}", errors.exit_code(end))
+            follow(state, member, action, f"{sentence}: {why}", errors.exit_code(end))
         elif not action and end.out_of_memory:
-            _ran_out(state, member, _sentence(world, member, end))
-
-
-def _sentence(world: World, member: Member, end: WorkerExit) -> str:
-    rank = world.places[member.id].first_rank + end.local_rank
-    return f"Rank {rank} on {member.id} {errors.describe(end)}"
+            _ran_out(state, member, sentence)
 
 
 # -- a rule of the user's -----------------------------------------------------------------------------------------
-def _follow(state: State, member: Member, action: str, reason: str, code: int) -> None:
+def follow(state: State, member: Member, action: str, reason: str, code: int) -> None:
+    """Another pod in its place; its own ends with this code."""
     if action == REPLACE_NODE:
         bad_nodes.condemn(state, member.node, reason)
-    if state.spec.is_adopted:
+    if state.spec.is_adopted and not member.has_controller:
+        giving_up.keep(state, member, reason)
+    elif state.spec.is_adopted:
         giving_up.delete(state, member, f"{reason}; its controller makes another.")
     else:
         pods.fail(state, member, f"{reason}.", code)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wire.ids import JobName, Role
 
@@ -15,8 +16,8 @@ FAIL, RESTART, REPLACE, REPLACE_NODE = "fail", "restart", "replace", "replaceNod
 
 
 class Rule(NamedTuple):
-    """A rank that ends with one of these codes, as a shell says them, or a node of such a condition or taint: what is
-    done about it."""
+    """A rank that ends with one of these codes, as a shell says them, or a node of such a condition or taint, or a line
+    of a rank's output: what is done about it."""
 
     exit_codes: tuple[int, ...]
     action: str
@@ -24,6 +25,20 @@ class Rule(NamedTuple):
     """Type and status."""
     taint: str = ""
     """Its key."""
+    log_pattern: str = ""
+    """A regular expression that is searched in each line."""
+    times: int = 1
+    """It is followed when that has been seen so often."""
+    within: float = 0.0
+    """Seconds that what was seen counts; of one that is followed the first time nothing is counted."""
+    dry_run: bool = False
+    """What would be done is told, and not done."""
+
+
+def rule_of(values: Sequence[Any]) -> Rule:
+    """A Rule as JSON has it: lists for tuples."""
+    parts: Any = (tuple(value) if isinstance(value, list) else value for value in values)
+    return Rule(*parts)
 
 
 @dataclass(frozen=True, slots=True)

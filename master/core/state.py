@@ -25,10 +25,10 @@ from master.core.deadlines import Deadlines
 from master.core.events import NodeSeen
 from master.core.pace import Pace, Watch
 from master.core.pairing import Answer, Finding, Groups, Round
-from master.core.spec import JobSpec
+from master.core.spec import JobSpec, Rule
 from master.core.stragglers import Comparison
 from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
-from wire.messages import Exited, FromMaster, Ready, Report, WorkerExit
+from wire.messages import Exited, FromMaster, LineMatched, Ready, Report, WorkerExit
 
 GATHERING, COMMITTING, RUNNING, STOPPING = "gathering", "committing", "running", "stopping"
 REBUILDING, FINISHING, ENDED = "rebuilding", "finishing", "ended"
@@ -193,6 +193,8 @@ class Failure:
     """An error of torch.distributed: some other rank's end is the cause."""
     signature: str
     """Equal for equal errors; empty for a signal."""
+    verdict: tuple[str, str] = ("", "")
+    """What a rule of the user's says: the action, and why."""
 
 
 @dataclass(slots=True)
@@ -373,6 +375,17 @@ class State:
     """Those with conditions or taints that a rule may name."""
     flags: dict[str, Flag] = field(default_factory=dict)
     """Those for which a rule of the user's holds."""
+    hits: dict[tuple[Rule, str], list[float]] = field(default_factory=dict)
+    """When a rule was met that is not followed each time, and by whom (`rules`)."""
+    holding: dict[tuple[str, Rule], bool] = field(default_factory=dict)
+    """Rules that hold for a node, and whether they were met often enough when they began to."""
+    judged: dict[tuple[MemberId, int], tuple[str, str]] = field(default_factory=dict)
+    """What the rules say of ends of ranks, by local rank, in the generation `judged_of`."""
+    judged_of: Generation = NO_GENERATION
+    log_serials: dict[MemberId, int] = field(default_factory=dict)
+    """Of the last LineMatched of each member."""
+    dropped_patterns: set[str] = field(default_factory=set)
+    """Those of the rules that are too slow, or cannot be read."""
     refusals: set[str] = field(default_factory=set)
     """Why the platform makes no pods, as it was told."""
     closed: str = ""
@@ -461,8 +474,8 @@ class State:
     write_not_before: float = 0.0
     """A recovery is on its way: its own status is due in a moment, and nothing else shall be in front of it."""
     saved_world: dict[str, object] | None = None
-    deferred: list[tuple[MemberId, Exited]] = field(default_factory=list)
-    """What members said of ended ranks before a new master knew the world."""
+    deferred: list[tuple[MemberId, Exited | LineMatched]] = field(default_factory=list)
+    """What members said of ended ranks and lines before a new master knew the world."""
     collections: dict[str, Collection] = field(default_factory=dict)
     answered: list[Collection] = field(default_factory=list)
     """Ours that are complete, until they are looked at."""

@@ -16,7 +16,7 @@ from typing import Any
 from master.core import pace, slowness
 from master.core.actions import SaveStatus
 from master.core.pairing import Finding
-from master.core.spec import JobSpec
+from master.core.spec import JobSpec, rule_of
 from master.core.state import (
     COMMITTING,
     FAILED,
@@ -231,6 +231,11 @@ def _saved(state: State) -> dict[str, object]:
         "avoiding": list(state.avoiding),
         "condemned": {node: at + offset for node, at in sorted(state.condemned.items())},
         "flags": {node: [f.action, f.why, sorted(f.to_go)] for node, f in sorted(state.flags.items())},
+        "hits": [[list(rule), whose, [at + offset for at in hits]]
+                 for (rule, whose), hits in sorted(state.hits.items())],
+        "holding": [[node, list(rule), is_met] for (node, rule), is_met in sorted(state.holding.items())],
+        "log_serials": dict(sorted(state.log_serials.items())),
+        "dropped_patterns": sorted(state.dropped_patterns),
         "forgiven_at": None if state.forgiven_at == float("-inf") else state.forgiven_at + offset,
         "restarts": [state.restarts.used, state.restarts.since + offset],
         "same_error": list(state.same_error),
@@ -360,6 +365,11 @@ def _restore_replacements(state: State, saved: Mapping[str, Any]) -> None:
         str(node): Flag(str(action), str(why), to_go={PodUid(uid) for uid in to_go})
         for node, (action, why, to_go) in saved.get("flags", {}).items()
     }
+    state.hits = {(rule_of(rule), str(whose)): [float(at) - state.unix_offset for at in hits]
+                  for rule, whose, hits in saved.get("hits", ())}  # fmt: skip
+    state.holding = {(str(node), rule_of(rule)): bool(is_met) for node, rule, is_met in saved.get("holding", ())}
+    state.log_serials = {MemberId(member): int(serial) for member, serial in saved.get("log_serials", {}).items()}
+    state.dropped_patterns = set(saved.get("dropped_patterns", ()))
     forgiven_at = saved.get("forgiven_at")
     state.forgiven_at = float("-inf") if forgiven_at is None else _moment(state, forgiven_at)
 

@@ -87,7 +87,7 @@ def _of_json(value: object) -> object:
 
 
 def _is_rule(value: object) -> bool:
-    kinds = (list, str, list, str)
+    kinds: tuple[Any, ...] = (list, str, list, str, str, int, (int, float), bool)
     if not isinstance(value, list) or not 2 <= len(value) <= len(kinds):
         return False
     return all(isinstance(part, kind) for part, kind in zip(value, kinds, strict=False))

@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from master.core.cluster import quantities
-from master.core.cluster.elasticjob import mapping, roles_of, sizes
+from master.core.cluster.elasticjob import roles_of, sizes
 from master.core.cluster.names import DOMAIN, GROUP_VERSION, JOB, KIND, ROLE, Document
+from master.core.cluster.parts import mapping
 from master.core.cluster.pods import name_of, seen
 from master.core.events import PodSeen
 from master.core.spec import WORKER

@@ -16,9 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from master.core.cluster.elasticjob import entries, key_of, mapping, roles_of, sizes
+from master.core.cluster.elasticjob import key_of, roles_of, sizes
 from master.core.cluster.names import JOB, ROLE, Document
 from master.core.cluster.names import KIND as OWNER
+from master.core.cluster.parts import entries, mapping
 from master.core.cluster.pods import is_over, owned_by, seen
 from master.core.spec import WORKER
 

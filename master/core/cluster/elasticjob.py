@@ -12,7 +12,7 @@ from copy import deepcopy
 from typing import Any
 
 from master.core import memory
-from master.core.cluster import containers, durations, quantities
+from master.core.cluster import containers, durations, job_rules, quantities
 from master.core.cluster.names import (
     GROUP_VERSION,
     JOB,
@@ -25,7 +25,8 @@ from master.core.cluster.names import (
     SPARES,
     Document,
 )
-from master.core.spec import FAIL, REPLACE, REPLACE_NODE, RESTART, WORKER, JobSpec, Rule
+from master.core.cluster.parts import entries, mapping, shown, whole
+from master.core.spec import WORKER, JobSpec
 from wire.ids import JobName
 
 ROLES = ("worker", "chief", "ps", "evaluator", "master")
@@ -45,10 +46,6 @@ RECOVERY = {
 NODE_CHECKS = {"enabled": "node_check", "excludeStragglers": "exclude_stragglers"}
 KEEP_FAILED_PODS = 3
 """As the definition of ElasticJob says: where no webhook and no default was there, it holds all the same."""
-WHEN = ("exitCodes", "nodeCondition", "taint")
-"""What a rule of `recovery.rules` may be about."""
-STATUSES = ("True", "False", "Unknown")
-ACTIONS = (FAIL, RESTART, REPLACE, REPLACE_NODE)
 HANG = ("step", "init", "checkpoint", "eval")
 _COUNTS = {"nprocPerNode": 1, "nodeUnit": 1, "spares": 0, "maxRestarts": 0, "keepFailedPods": 0}
 _SIZES = ("replicas", "minReplicas", "maxReplicas")
@@ -121,26 +118,15 @@ def _of_hangs(hang: Document) -> dict[str, Any]:
 
 
 def _of_exit_codes(recovery: Document) -> dict[str, Any]:
-    """What the core is told of `exitCodes`, and of those rules that it can follow."""
+    """What the core is told of `exitCodes` and `rules`."""
     asked: dict[str, Any] = {}
     codes = mapping(recovery.get("exitCodes"))
     for field, name in (("retryable", "retryable_codes"), ("permanent", "permanent_codes")):
         if codes.get(field) is not None:
-            asked[name] = _codes(codes[field])
-    rules = [mapping(rule) for rule in entries(recovery.get("rules"))]
-    if rules:
-        asked["rules"] = tuple(_parsed_rule(rule) for rule in rules if not rule.get("logPattern"))
+            asked[name] = job_rules.codes(codes[field])
+    if rules := job_rules.parsed(recovery.get("rules")):
+        asked["rules"] = rules
     return asked
-
-
-def _parsed_rule(rule: Document) -> Rule:
-    condition = mapping(rule.get("nodeCondition"))
-    of_node = (str(condition["type"]), str(condition.get("status") or "True")) if condition.get("type") else ("", "")
-    return Rule(_codes(rule.get("exitCodes")), str(rule.get("action")), of_node, str(rule.get("taint") or ""))
-
-
-def _codes(value: object) -> tuple[int, ...]:
-    return tuple(code for code in map(whole, entries(value)) if code is not None)
 
 
 def _most_memory(job: Document, role: Document) -> int | None:
@@ -153,19 +139,6 @@ def _most_memory(job: Document, role: Document) -> int | None:
     pod = {"metadata": {"annotations": notes}, "spec": mapping(template.get("spec"))}
     limit = containers.memory_limit(pod, containers.trainer_name(pod))
     return memory.DEFAULT_CAP * limit if limit else None
-
-
-def mapping(value: object) -> Document:
-    """The value where it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def entries(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 # -- admission ----------------------------------------------------------------------------------------------------
@@ -195,7 +168,7 @@ def validate(job: Document, old: Document | None = None) -> list[str]:
     said += _counts(spec)
     said += _node_check(spec)
     said += _recovery(mapping(spec.get("recovery")))
-    said += _verdicts(mapping(spec.get("recovery")))
+    said += job_rules.objections(mapping(spec.get("recovery")), "spec.recovery")
     said += _scaling(spec)
     if old is not None:
         said += _changes(spec, mapping(old.get("spec")))
@@ -368,41 +341,6 @@ def _duration(path: str, value: object) -> Iterator[str]:
         yield f"{path}: {shown(value)} is no duration; write {durations.ALLOWED}"
 
 
-def _verdicts(recovery: Document) -> Iterator[str]:
-    """What is to follow from exit codes must say one thing."""
-    codes = mapping(recovery.get("exitCodes"))
-    for code in sorted({*_codes(codes.get("retryable"))} & {*_codes(codes.get("permanent"))}):
-        yield f"spec.recovery.exitCodes.permanent: {code} is in retryable as well"
-    for number, rule in enumerate(entries(recovery.get("rules"))):
-        yield from _rule(f"spec.recovery.rules[{number}]", mapping(rule))
-
-
-def _rule(path: str, rule: Document) -> Iterator[str]:
-    if rule.get("action") not in ACTIONS:
-        yield f"{path}.action: {shown(rule.get('action'))} is none; there are {', '.join(ACTIONS)}"
-    if rule.get("logPattern"):
-        yield f"{path}.logPattern: a rule by log line is not followed yet; give one of {', '.join(WHEN)}"
-    given = [field for field in WHEN if rule.get(field)]
-    if len(given) > 1:
-        yield f"{path}.{given[1]}: a rule is about one thing, and this one has {given[0]} too; write two rules"
-    if not given and not rule.get("logPattern"):
-        yield f"{path}: it does not say when; give one of {', '.join(WHEN)}"
-    if rule.get("nodeCondition"):
-        yield from _node_condition(f"{path}.nodeCondition", rule["nodeCondition"])
-    if rule.get("taint") and not isinstance(rule["taint"], str):
-        yield f"{path}.taint: {shown(rule['taint'])} must be the key of a taint"
-
-
-def _node_condition(path: str, condition: object) -> Iterator[str]:
-    kind, status = mapping(condition).get("type"), mapping(condition).get("status")
-    if not isinstance(condition, dict):
-        yield f"{path}: {shown(condition)} must be an object with type, and status where that is not True"
-    elif not isinstance(kind, str) or not kind:
-        yield f"{path}.type: it is missing; it is the type of a node's condition, as GpuUnhealthy"
-    if status is not None and status not in STATUSES:
-        yield f'{path}.status: {shown(status)} is none; there are "True", "False" and "Unknown"'
-
-
 def _scaling(spec: Document) -> Iterator[str]:
     scaling = mapping(spec.get("scaling"))
     yield from _duration("spec.scaling.cooldown", scaling.get("cooldown"))
@@ -426,12 +364,6 @@ def _changes(spec: Document, old: Document) -> Iterator[str]:
             "spec.nprocPerNode: it cannot be changed while the job runs, because its pods were made with "
             f"{shown(old.get('nprocPerNode'))}; set spec.suspend to true first"
         )
-
-
-def shown(value: object) -> str:
-    """A value as it stands in a sentence: short, whatever was written."""
-    text = "nothing" if value is None else value if isinstance(value, str) and value else repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 # -- other controllers' pods --------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from master.core.cluster import injection_trainer as trainers
-from master.core.cluster.elasticjob import entries, mapping
 from master.core.cluster.injection_containers import (
     Place,
     Policy,
@@ -40,6 +39,7 @@ from master.core.cluster.names import (
     VOLUME,
     Document,
 )
+from master.core.cluster.parts import entries, mapping
 
 __all__ = ["Injection", "Place", "Policy", "inject", "passed_through"]
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from master.core.cluster import quantities
-from master.core.cluster.elasticjob import entries, mapping
 from master.core.cluster.names import (
     AUDIENCE,
     HOOKS_CONTAINER,
@@ -24,6 +23,7 @@ from master.core.cluster.names import (
     VOLUME,
     Document,
 )
+from master.core.cluster.parts import entries, mapping
 
 HOOKS = f"{MOUNT}/hooks"
 CPU, MEMORY = "100m", "96Mi"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from master.core.cluster import injection_trainer as trainers
-from master.core.cluster.elasticjob import entries, mapping, shown
 from master.core.cluster.injection_containers import Place
 from master.core.cluster.names import HOOKS_CONTAINER, MOUNT, SIDECAR_CONTAINER, TOKEN_VOLUME, VOLUME, Document
+from master.core.cluster.parts import entries, mapping, shown
 
 STATIC_POD = "kubernetes.io/config.mirror"
 

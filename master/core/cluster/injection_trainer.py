@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from master.core.cluster.elasticjob import entries
 from master.core.cluster.injection_containers import HOOKS, Place, field, mount, variable
 from master.core.cluster.names import CONTAINER, MOUNT, PROXIES, PYTHONPATH, Document
+from master.core.cluster.parts import entries
 
 LAUNCH = f"{HOOKS}/outrider-launch"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from master.core.cluster.containers import brief
-from master.core.cluster.elasticjob import entries, mapping
 from master.core.cluster.names import Document
+from master.core.cluster.parts import entries, mapping
 from master.core.events import NodeSeen
 
 USUAL = {(kind, "False") for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")}

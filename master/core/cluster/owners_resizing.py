@@ -8,11 +8,12 @@ have no owner that could make another.
 
 from __future__ import annotations
 
-from master.core.cluster.elasticjob import mapping, sizes, whole
 from master.core.cluster.elasticjob import roles_of as roles_of_job
+from master.core.cluster.elasticjob import sizes
 from master.core.cluster.names import Document
 from master.core.cluster.owners_sizes import members_by_role, size_of
 from master.core.cluster.owners_templates import replica_specs
+from master.core.cluster.parts import mapping, whole
 from master.core.spec import WORKER
 
 BY_REPLICAS = ("StatefulSet", "Deployment", "ReplicaSet")

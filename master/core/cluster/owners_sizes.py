@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from master.core.cluster import elasticjob, owners_annotations
-from master.core.cluster.elasticjob import entries, mapping, whole
 from master.core.cluster.names import INJECT, KIND, MAX, MIN, Document
 from master.core.cluster.owners_templates import replica_specs, templates_of
+from master.core.cluster.parts import entries, mapping, whole
 from master.core.spec import WORKER
 
 

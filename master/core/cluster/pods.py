@@ -15,7 +15,7 @@ from datetime import datetime
 from master.core.actions import CreatePod
 from master.core.cluster import containers, owners_references, quantities
 from master.core.cluster.containers import brief, end_of
-from master.core.cluster.elasticjob import key_of, mapping, roles_of, sizes
+from master.core.cluster.elasticjob import key_of, roles_of, sizes
 from master.core.cluster.names import (
     CONTAINER,
     GROUP_VERSION,
@@ -36,6 +36,7 @@ from master.core.cluster.names import (
     SIDECAR_CONTAINER,
     Document,
 )
+from master.core.cluster.parts import mapping
 from master.core.events import PodGone, PodSeen, PodsListed
 from master.core.spec import WORKER
 from wire.ids import JobName, MemberId, PodUid, RankIndex, Role

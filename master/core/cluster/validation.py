@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from master.core.cluster import elasticjob, owners
-from master.core.cluster.elasticjob import entries, mapping
 from master.core.cluster.injection_objections import objections
 from master.core.cluster.names import INJECT, JOB, MEMBER, NPROC, ROLE, Document
+from master.core.cluster.parts import entries, mapping
 from master.core.cluster.pods import handed_on
 
 

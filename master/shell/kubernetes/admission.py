@@ -8,9 +8,9 @@ import logging
 from collections.abc import AsyncIterator
 
 from master.core.cluster import elasticjob, injection, owners, validation
-from master.core.cluster.elasticjob import mapping
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import INJECT, Document
+from master.core.cluster.parts import mapping
 from master.shell.kubernetes import certificates
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.certificates import Certificates

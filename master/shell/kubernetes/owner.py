@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from master.core.actions import FollowOwner, ResizeOwner
 from master.core.cluster import owners_resizing
-from master.core.cluster.elasticjob import mapping
 from master.core.cluster.names import Document
+from master.core.cluster.parts import mapping
 from master.core.events import Event, OwnerSized
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.ownership import NAME, PLURALS

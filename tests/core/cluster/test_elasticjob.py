@@ -80,8 +80,35 @@ def test_a_plain_job_is_right() -> None:
         (job(recovery={"exitCodes": {"retryable": [1, 2], "permanent": [2]}}),
          "spec.recovery.exitCodes.permanent: 2 is in retryable as well"),
         (job(recovery={"rules": [{"action": "fail"}]}), "spec.recovery.rules[0]: it does not say when; give one of"),
-        (job(recovery={"rules": [{"action": "fail", "logPattern": "Xid"}]}),
-         "spec.recovery.rules[0].logPattern: a rule by log line is not followed yet; give one of exitCodes, "),
+        (job(recovery={"rules": [{"action": "fail", "logPattern": "Xid", "exitCodes": [3]}]}),
+         "spec.recovery.rules[0].logPattern: a rule is about one thing, and this one has exitCodes too"),
+        (job(recovery={"rules": [{"action": "fail", "logPattern": "Xid (["}]}),
+         "spec.recovery.rules[0].logPattern: Xid ([ is no regular expression: unterminated character set at char"),
+        (job(recovery={"rules": [{"action": "fail", "logPattern": "(Xid)*"}]}),
+         "spec.recovery.rules[0].logPattern: (Xid)* fits an empty line, and so every line; say what must be in it"),
+        (job(recovery={"rules": [{"action": "fail", "logPattern": ["Xid"]}]}),
+         "spec.recovery.rules[0].logPattern: ['Xid'] must be a regular expression, a text"),
+        (job(recovery={"rules": [{"action": "fail", "logPattern": "x" * 1001}]}),
+         "spec.recovery.rules[0].logPattern: it has 1001 characters, and may have 1000"),
+        (job(recovery={"rules": [{"action": "fail", "logPattern": "(" * 500 + "x" + ")" * 499}]}),
+         "spec.recovery.rules[0].logPattern: "),
+        (job(recovery={"rules": [{"action": "fail", "logPattern": "\u00e9" * 1000}] * 20}),
+         "spec.recovery.rules: all logPatterns together have 40000 bytes, and may have 32768"),
+        (job(recovery={"rules": [{"action": "fail", "exitCodes": [3]}] * 65}), "spec.recovery.rules: there are 65"),
+        (job(recovery={"rules": [{"action": "fail", "exitCodes": [300]}]}),
+         "spec.recovery.rules[0].exitCodes: 300 must be a whole number from 0 to 255"),
+        (job(recovery={"rules": [{"action": "fail", "exitCodes": [3], "after": "1h"}]}),
+         "spec.recovery.rules[0].after: there is no such field; there are exitCodes, logPattern, nodeCondition, "),
+        (job(recovery={"rules": [{"action": "fail", "exitCodes": [3], "times": 3}]}),
+         "spec.recovery.rules[0].within: it is missing; it says for how long what was seen counts towards times"),
+        (job(recovery={"rules": [{"action": "fail", "exitCodes": [3], "within": "1h"}]}),
+         "spec.recovery.rules[0].within: it means nothing without times"),
+        (job(recovery={"rules": [{"action": "fail", "exitCodes": [3], "times": 0, "within": "1h"}]}),
+         "spec.recovery.rules[0].times: 0 must be a whole number from 1 to 1000"),
+        (job(recovery={"rules": [{"action": "fail", "exitCodes": [3], "times": 2, "within": "0s"}]}),
+         "spec.recovery.rules[0].within: 0s is no duration above 0"),
+        (job(recovery={"rules": [{"action": "fail", "exitCodes": [3], "dryRun": "yes"}]}),
+         "spec.recovery.rules[0].dryRun: yes must be true or false"),
         (job(recovery={"rules": [{"action": "replace", "exitCodes": [3], "nodeCondition": {"type": "GpuLost"}}]}),
          "spec.recovery.rules[0].nodeCondition: a rule is about one thing, and this one has exitCodes too"),
         (job(recovery={"rules": [{"action": "replace", "nodeCondition": "GpuLost"}]}),
@@ -139,7 +166,8 @@ json_values = st.recursive(
 )
 FIELDS = ("replicaSpecs", "nprocPerNode", "nodeUnit", "spares", "recovery", "scaling", "adopts", "suspend", "hang",
           "exitCodes", "rules", "schedule", "worker", "PS", "template", "spec", "containers", "resources", "limits",
-          "memory", "replicas", "minReplicas", "maxReplicas", "retryable", "permanent", "logPattern")  # fmt: skip
+          "memory", "replicas", "minReplicas", "maxReplicas", "retryable", "permanent", "logPattern",
+          "times", "within", "dryRun")  # fmt: skip
 shapes = st.recursive(
     json_values,
     lambda inner: st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5) | st.lists(inner, max_size=2),
@@ -276,6 +304,30 @@ def test_everything_that_a_user_may_ask_for_reaches_the_core() -> None:
 def test_limits_of_a_hang_that_are_left_out_are_the_cores(hang: Any, meant: tuple[bool, float | None, float]) -> None:
     spec = spec_of(job(recovery={"hang": hang}))
     assert (spec.hang_detection, spec.hang_step, spec.hang_init) == meant
+
+
+def test_rules_reach_the_core_as_they_were_written() -> None:
+    asked = job(
+        recovery={
+            "rules": [
+                {
+                    "logPattern": "Xid (?P<xid>\\d+)",
+                    "action": "replaceNode",
+                    "times": 3,
+                    "within": "1h",
+                    "dryRun": True,
+                },
+                {"exitCodes": [13, 14], "action": "replace"},
+                {"nodeCondition": {"type": "GpuLost"}, "action": "restart"},
+            ]
+        }
+    )
+    assert validate(asked) == []
+    assert spec_of(asked).rules == (
+        Rule((), "replaceNode", log_pattern="Xid (?P<xid>\\d+)", times=3, within=3600.0, dry_run=True),
+        Rule((13, 14), "replace"),
+        Rule((), "restart", ("GpuLost", "True")),
+    )
 
 
 def test_the_key_of_a_job_names_its_namespace() -> None:

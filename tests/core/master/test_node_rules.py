@@ -174,3 +174,33 @@ def test_a_pod_without_a_controller_is_left_and_told_of() -> None:
     assert not play.sent(Finish)
     (kept,) = play.announced("PodKept")
     assert kept.reason.startswith("worker-1 is to be replaced (node b: rule 1 of recovery.rules says replace")
+
+
+def test_a_rule_about_a_node_may_wait_until_it_was_met_several_times() -> None:
+    play = trains(Rule((), "replace", ("GpuUnhealthy", "True"), times=2, within=600.0))
+    for seen in (UNHEALTHY, UNHEALTHY, HEALTHY):
+        play.tell(seen)
+    play.run(5)
+    assert not play.announced("NodeRuleMet"), "it began to hold once"
+    play.tell(UNHEALTHY)
+    play.until_next(3)
+    assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
+    assert play.announced("NodeRuleMet")[0].reason.startswith(
+        "Node b: rule 1 of recovery.rules says replace for GpuUnhealthy=True, 2 times within 600 s."
+    )
+
+
+def test_a_dry_run_about_a_node_is_told_once_by_each_beginning_and_by_no_second_master() -> None:
+    play = trains(Rule((), "replaceNode", ("GpuUnhealthy", "True"), dry_run=True))
+    for seen in (UNHEALTHY, UNHEALTHY, HEALTHY, UNHEALTHY):
+        play.tell(seen)
+    assert [told.reason for told in play.announced("RuleDryRun")] == 2 * [
+        "Node b: rule 1 of recovery.rules says replaceNode for GpuUnhealthy=True. It is a dry run: nothing is done."
+    ]
+    play.run(20)
+    assert play.is_running(3)
+    after = successor(play)
+    after.tell(UNHEALTHY)
+    after.until_running(3)
+    assert not after.announced("RuleDryRun")
+    assert not made(after)

@@ -7,8 +7,11 @@ import pytest
 from master.core import rules
 from master.core.actions import CreatePod
 from master.core.spec import Rule
+from master.core.state import Member, State
 from tests.core.master.play import Play, job, running
-from wire.messages import Finish, WorkerExit
+from tests.core.master.test_masters import successor
+from wire.ids import Generation, MemberId, RankIndex, Role
+from wire.messages import Exited, Finish, WorkerExit
 
 
 def rule(action: str, *codes: int) -> Rule:
@@ -110,8 +113,88 @@ def test_what_is_worth_another_try_is_never_a_crash_loop_and_costs_a_restart(pol
     assert "all 5 restarts of the budget are used" in play.state.message
 
 
+def verdict(end: WorkerExit, **policy: object) -> str:
+    state = State(spec=job(2, **policy))
+    member = Member(MemberId("worker-0"), Role("worker"), RankIndex(0), 0.0)
+    return rules.of_exit(state, Generation(1, 1), member, 0, end)[0]
+
+
 def test_the_first_rule_that_names_the_code_decides() -> None:
-    spec = job(2, rules=(rule("replace", 3), rule("fail", 3, 4)), permanent_codes=(5,))
-    actions = {code: rules.verdict(spec, WorkerExit(0, 1, code))[0] for code in (0, 3, 4, 5, 6)}
+    both = (rule("replace", 3), rule("fail", 3, 4))
+    actions = {code: verdict(WorkerExit(0, 1, code), rules=both, permanent_codes=(5,)) for code in (0, 3, 4, 5, 6)}
     assert actions == {0: "", 3: "replace", 4: "fail", 5: "fail", 6: ""}
-    assert rules.verdict(job(2, rules=(rule("fail", 139),)), WorkerExit(0, 1, None, 11))[0] == "fail"
+    assert verdict(WorkerExit(0, 1, None, 11), rules=(rule("fail", 139),)) == "fail"
+
+
+def test_a_rule_is_passed_over_until_it_was_met_often_enough_and_then_counts_anew() -> None:
+    often = Rule((13,), "replace", times=3, within=100.0)
+    play = running(3, rules=(often,), max_restarts=100, permanent_codes=())
+    for _ in range(2):
+        play.crash("worker-1", code=13)
+        play.until_next(3)
+    play.crash("worker-2", code=13)
+    play.until_next(3)
+    assert not play.announced("MemberFailed"), "worker-2 was met once, and counts for itself"
+    play.crash("worker-1", code=13)
+    play.until_next(3)
+    (failed,) = play.announced("MemberFailed")
+    assert failed.member == "worker-1"
+    assert "rule 1 of recovery.rules says replace for exit code 13, 3 times within 100 s." in failed.reason
+    assert [whose for _rule, whose in play.state.hits] == ["worker-2"]
+
+
+def test_what_is_older_than_the_rule_says_counts_no_more() -> None:
+    play = running(2, rules=(Rule((13,), "replace", times=2, within=60.0),), max_restarts=100)
+    play.crash("worker-1", code=13)
+    play.until_next(2)
+    play.run(61)
+    play.crash("worker-1", code=13)
+    play.until_next(2)
+    assert not play.announced("MemberFailed")
+    play.run(50)
+    play.crash("worker-1", code=13)
+    play.until_next(2)
+    assert play.announced("MemberFailed")
+
+
+def test_a_rule_that_fails_the_job_counts_what_all_members_show() -> None:
+    play = running(3, rules=(Rule((13,), "fail", times=2, within=60.0),), max_restarts=100)
+    play.crash("worker-1", code=13)
+    play.until_next(3)
+    play.crash("worker-2", code=13)
+    play.until(lambda: play.ended() is not None, 10)
+
+
+def test_an_end_that_is_told_twice_counts_once() -> None:
+    play = running(2, rules=(Rule((13,), "fail", times=2, within=60.0),), max_restarts=100)
+    generation = play.generation
+    play.crash("worker-1", code=13)
+    play.say(play["worker-1"], Exited(generation, (WorkerExit(0, 5, 13),), 0))
+    play.until_next(2)
+    play.run(5)
+    assert play.ended() is None
+
+
+def test_a_new_master_goes_on_counting() -> None:
+    play = running(2, rules=(Rule((13,), "replace", times=2, within=600.0),), max_restarts=100)
+    play.crash("worker-1", code=13)
+    play.until_next(2)
+    play.run(15)
+    after = successor(play)
+    after.until_running(2)
+    after.crash("worker-1", code=13)
+    after.until_next(2)
+    assert after.announced("MemberFailed")
+
+
+def test_a_dry_run_is_told_and_passed_over() -> None:
+    play = running(3, rules=(Rule((13,), "fail", dry_run=True), rule("replace", 13)))
+    play.crash("worker-1", code=13)
+    play.until_next(3)
+    (told,) = play.announced("RuleDryRun")
+    assert told.reason == (
+        "Rank 1 on worker-1 exited with code 13: rule 1 of recovery.rules says fail for exit code 13. It is a dry run: "
+        "nothing is done."
+    )
+    assert play.announced("MemberFailed")[0].member == "worker-1"
+    assert play.ended() is None
