@@ -159,5 +159,5 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         folders.check_writable(request.log_dir, "--log-dir")
     folders.check_socket_paths(request.job)
     folders.check_free(request.job)
-    sizes.check_open_files(request.nnodes.most + request.spares)
+    sizes.check_open_files(request.nnodes.most + request.spares, isolated=request.limits is not None)
     return request

@@ -16,8 +16,8 @@ from cli.errors import UserError
 MOST_MEMBERS = 512
 """On one machine; each is two processes besides the ranks."""
 MOST_PROCESSES = 1024
-OPEN_FILES, OPEN_FILES_A_MEMBER = 40, 6
-"""Of the command, with some room: counted were 16 and 6. A master with two members did not start with 24."""
+OPEN_FILES, OPEN_FILES_A_MEMBER, MORE_ISOLATED = 40, 6, 4
+"""Of the command, with some room: counted were 16, 6 and 4. A master with two members did not start with 24."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,9 @@ def _visible(listed: str) -> int:
     return count
 
 
-def check_open_files(members: int) -> None:
+def check_open_files(members: int, isolated: bool = False) -> None:
     """Make sure that the command may open what so many members need: their pipes, logs and descriptors."""
-    needed, allowed = OPEN_FILES + OPEN_FILES_A_MEMBER * members, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    each = OPEN_FILES_A_MEMBER + (MORE_ISOLATED if isolated else 0)
+    needed, allowed = OPEN_FILES + each * members, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if allowed != resource.RLIM_INFINITY and needed > allowed:
         raise UserError(f"{members} members need {needed} open files, `ulimit -n` allows {allowed}: raise it")

@@ -132,4 +132,4 @@ def _said(reading: int) -> list[str]:
         if not more:
             break
         text += more
-    return text.decode(errors="replace").splitlines()
+    return [line for line in text.decode(errors="replace").splitlines() if line.strip()]
