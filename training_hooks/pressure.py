@@ -69,10 +69,14 @@ class Pressure:
         return throttled, waited_ns() if throttled else 0, stolen_share(_read("/proc/stat"))
 
     @staticmethod
+    def held_up_ns(before, now):
+        """For how long the limit held up threads of this process that wanted a core."""
+        return max(0, min(now[0] - before[0], now[1] - before[1]))
+
+    @staticmethod
     def since(before, now, elapsed_ns):
         """(share of the time throttled, share of the time stolen), each 0 to 1."""
-        held_up = min(now[0] - before[0], now[1] - before[1])
-        throttled = held_up / elapsed_ns if elapsed_ns > 0 else 0.0
+        throttled = Pressure.held_up_ns(before, now) / elapsed_ns if elapsed_ns > 0 else 0.0
         ticks = now[2][1] - before[2][1]
         stolen = (now[2][0] - before[2][0]) / ticks if ticks > 0 else 0.0
         return min(max(throttled, 0.0), 1.0), min(max(stolen, 0.0), 1.0)

@@ -328,6 +328,8 @@ class Checked:
     elapsed: float = 0.0
     """Seconds from the order to this answer."""
     peers: tuple[PeerCheck, ...] = ()
+    throttled: float = 0.0
+    """Seconds beyond `cpu` for which the CPU limit of its cgroup held that matmul back."""
 
 
 @dataclass(frozen=True, slots=True)

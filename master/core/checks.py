@@ -223,7 +223,8 @@ def answered(state: State, member: Member, message: Checked) -> None:
     if member.ready is not None and member.ready.port == check.ports[member.id]:
         member.ready = None  # said before it heard of the check: that port is used up
         standing.refresh(state, member)
-    _take(state, check, member.id, pairing.answer_of(message, _shares_its_machine(state, member), state.now))
+    answer = pairing.answer_of(message, _shares_its_machine(state, member), bool(member.node), state.now)
+    _take(state, check, member.id, answer)
     standing.stir(state)
 
 

@@ -29,6 +29,8 @@ from wire.messages import Checked, Group, LineMatched, PatternDropped, PeerCheck
 VERSION = 1
 LARGEST_NUMBER = 1 << 62
 MOST_RANKS = 1024
+TIMES = ("compute", "cpu", "elapsed", "throttled")
+"""Of a node check, in seconds."""
 MOST_PEERS = 4
 MOST_GROUPS = 100
 MESSAGE = 500
@@ -134,16 +136,16 @@ def _checked(line: Line) -> Checked:
     peers = line.get("peers", [])
     if not isinstance(peers, list) or len(peers) > MOST_PEERS or not all(isinstance(peer, dict) for peer in peers):
         raise BadLine(f"peers={_quote(peers)}: must be a list of at most {MOST_PEERS} objects")
-    times = [_seconds(line, name) for name in ("compute", "cpu", "elapsed")]
+    times = [_seconds(line, name) for name in TIMES]
     of_peers = [_seconds(peer, "seconds") for peer in peers]
     if None in times or None in of_peers:
-        said = _quote({name: line.get(name) for name in ("compute", "cpu", "elapsed", "peers")})
+        said = _quote({name: line.get(name) for name in (*TIMES, "peers")})
         return Checked(order, number_, "absurd", f"the probe's times cannot be: {said}")
-    compute, cpu, elapsed = (each or 0.0 for each in times)
+    compute, cpu, elapsed, throttled = (each or 0.0 for each in times)
     found = [PeerCheck(MemberId(text(p, "member")), s or 0.0, text(p, "error"))
              for p, s in zip(peers, of_peers, strict=True)]  # fmt: skip
     result, error, kind = text(line, "result"), text(line, "error"), text(line, "kind")
-    return Checked(order, number_, result, error[:MESSAGE], kind, compute, cpu, elapsed, tuple(found))
+    return Checked(order, number_, result, error[:MESSAGE], kind, compute, cpu, elapsed, tuple(found), throttled)
 
 
 def _matched(line: Line) -> LineMatched:

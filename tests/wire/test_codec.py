@@ -132,7 +132,7 @@ def test_a_ping_and_its_answer_are_these_bytes() -> None:
 
 CHECK = Check(OrderId(9), 2, 2000, (CheckPeer(MemberId("worker-2"), "10.0.0.2", 2001),), (MemberId("worker-3"),))
 CHECKED = Checked(
-    OrderId(9), 2, "ok", "", "numpy", 0.5, 0.25, 1.5, (PeerCheck(MemberId("worker-2"), 0.125, "no answer"),)
+    OrderId(9), 2, "ok", "", "numpy", 0.5, 0.25, 1.5, (PeerCheck(MemberId("worker-2"), 0.125, "no answer"),), 0.125
 )
 
 
@@ -143,10 +143,11 @@ def test_a_check_and_its_answer_are_these_bytes() -> None:
         b"\xa5alone\xc2\xa7address\xa0\xa7seconds\xcb@>\x00\x00\x00\x00\x00\x00"
     )
     answer = (
-        b"\x8a\xa7message\xa7Checked\xa5order\x09\xa5round\x02\xa6result\xa2ok\xa5error\xa0\xa4kind\xa5numpy"
+        b"\x8b\xa7message\xa7Checked\xa5order\x09\xa5round\x02\xa6result\xa2ok\xa5error\xa0\xa4kind\xa5numpy"
         b"\xa7compute\xcb?\xe0\x00\x00\x00\x00\x00\x00\xa3cpu\xcb?\xd0\x00\x00\x00\x00\x00\x00"
         b"\xa7elapsed\xcb?\xf8\x00\x00\x00\x00\x00\x00\xa5peers\x91\x83\xa6member\xa8worker-2"
         b"\xa7seconds\xcb?\xc0\x00\x00\x00\x00\x00\x00\xa5error\xa9no answer"
+        b"\xa9throttled\xcb?\xc0\x00\x00\x00\x00\x00\x00"
     )
     assert (encode(CHECK), decode_from_master(order)) == (order, CHECK)
     assert (encode(CHECKED), decode_from_sidecar(answer)) == (answer, CHECKED)

@@ -204,4 +204,14 @@ def test_times_that_cannot_be_are_a_result_of_their_own(times: tuple[float, floa
 def test_on_a_shared_machine_cpu_time_counts() -> None:
     message = Checked(OrderId(1), 0, "ok", "", "torch cpu", 0.3, 0.05)
     assert pairing.answer_of(message, True).compute == 0.05
+    assert pairing.answer_of(message, True, in_a_pod=True).compute == 0.05
     assert pairing.answer_of(message, False).compute == 0.3
+
+
+@pytest.mark.parametrize(("throttled", "counts"), [(0.2, 0.25), (9.0, 0.3)])
+def test_what_a_pods_own_limit_holds_back_counts_on_a_shared_machine_too(throttled: float, counts: float) -> None:
+    """Two cores of a pod that are held back at once say more than the clock."""
+    message = Checked(OrderId(1), 0, "ok", "", "torch cpu", 0.3, 0.05, throttled=throttled)
+    assert pairing.answer_of(message, True, in_a_pod=True).compute == counts
+    assert pairing.answer_of(message, True, in_a_pod=False).compute == 0.05
+    assert pairing.answer_of(message, False, in_a_pod=True).compute == 0.3
