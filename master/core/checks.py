@@ -29,7 +29,7 @@ from master.core import (
     unchecked,
 )
 from master.core.pairing import OK, Answer, Finding, Round
-from master.core.state import ALIVE, GATHERING, RUNNING, Check, Member, State, World, counted
+from master.core.state import ALIVE, GATHERING, RUNNING, SILENT, Check, Member, State, World, counted
 from wire.ids import MemberId, OrderId
 from wire.messages import Check as CheckOrder
 from wire.messages import Checked, CheckPeer
@@ -229,14 +229,10 @@ def answered(state: State, member: Member, message: Checked) -> None:
 
 
 def _shares_its_machine(state: State, member: Member) -> bool:
-    """Members of one machine disturb each other while they measure. Where no node is known all run on one."""
-    return not member.node or any(m.node == member.node and m.id != member.id for m in _measured(state))
-
-
-def _measured(state: State) -> list[Member]:
-    check = state.check
-    assert check is not None
-    return [state.members[m] for group in check.groups for m in group if m in state.members]
+    """Members of one machine disturb each other while they measure, and those who train there disturb them, too. Where
+    no node is known all run on one."""
+    others = (m for m in state.members.values() if m.node == member.node and m.id != member.id)
+    return not member.node or any(other.life in (ALIVE, SILENT) for other in others)
 
 
 def _take(state: State, check: Check, member_id: MemberId, answer: Answer) -> None:

@@ -216,6 +216,17 @@ def test_a_bad_replacement_never_joins_a_world_that_trains() -> None:
     assert all(each.member != "worker-3" for each in play.sent(Start))
 
 
+@pytest.mark.parametrize(("node", "is_left_out"), [("n0", False), ("n9", True)])
+def test_a_newcomer_is_not_slow_for_those_who_train_on_its_machine(node: str, is_left_out: bool) -> None:
+    play = begun(3, {"worker-3": "crowded"}, least=2, exclude_stragglers=True)
+    play.nodes = {"worker-0": "n0", "worker-1": "n1", "worker-2": "n2", "worker-3": node}
+    play.until_running(3)
+    play.run(2)
+    play.lose("worker-1")
+    play.until(lambda: bool(lines(play)[4:]) and play.state.check is None, 30)
+    assert [each.member for each in play.announced("MemberExcluded")] == ["worker-3"] * is_left_out
+
+
 def test_a_check_is_broken_off_when_the_world_that_helps_with_it_ends() -> None:
     play = begun(3, least=2)
     play.until_running(3)
