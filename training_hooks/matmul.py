@@ -23,31 +23,31 @@ class Wrong(Exception):
 
 
 def measure(local_rank, chaos=""):
-    """(kind, wall seconds, CPU seconds, and seconds for which the cgroup's limit held that back; 0.0 and 0.0 where a
+    """(kind, wall seconds, CPU seconds, and seconds for which its own container held that back; 0.0 and 0.0 where a
     device of its own did it)."""
     kind, multiply = _best_way(local_rank)
     times = SLOW if chaos == "slow" else 1
     turn = None if kind.endswith("cuda") else _take_turn()
     try:
         multiply()
-        wall, cpu, throttled = _best(multiply, times)
+        wall, cpu, held_up = _best(multiply, times)
     finally:
         if turn is not None:
             turn.close()
-    return (kind, wall, 0.0, 0.0) if kind.endswith("cuda") else (kind, wall, cpu, throttled)
+    return (kind, wall, 0.0, 0.0) if kind.endswith("cuda") else (kind, wall, cpu, held_up)
 
 
 def _best(multiply, times):
-    """(wall seconds, CPU seconds, and the least seconds beyond those that its cgroup's limit took), each the best."""
-    limit = pressure.Pressure()
+    """(wall seconds, CPU seconds, and the least seconds beyond those that its own container took), each the best."""
+    container = pressure.Container()
     walls, cpus, held, until = [], [], [], time.perf_counter() + LONGEST
     while len(walls) < REPEATS and (len(walls) < 2 or time.perf_counter() < until):
-        before, wall, cpu = limit.look(), time.perf_counter(), time.process_time()
+        before, wall, cpu = container.look(), time.perf_counter(), time.process_time()
         for _ in range(times):
             multiply()
         walls.append(time.perf_counter() - wall)
         cpus.append(time.process_time() - cpu)
-        held.append(cpus[-1] + limit.held_up_ns(before, limit.look()) / 1e9)
+        held.append(cpus[-1] + container.took_ns(before, container.look()) / 1e9)
     return min(walls), min(cpus), min(held) - min(cpus)
 
 

@@ -62,7 +62,7 @@ def findings(order):
     if chaos == "fails":
         os.kill(os.getpid(), signal.SIGKILL)
     others = [Other(rank, chaos) for rank in range(1, order["nproc"])] if order["compute"] else []
-    found = {"result": "ok", "error": "", "kind": "", "compute": 0.0, "cpu": 0.0, "throttled": 0.0, "peers": []}
+    found = {"result": "ok", "error": "", "kind": "", "compute": 0.0, "cpu": 0.0, "held_up": 0.0, "peers": []}
     meeting = None
     try:
         meeting = gather.Meeting(order)
@@ -103,12 +103,12 @@ def of_device(local_rank, chaos):
     from . import matmul
 
     try:
-        kind, wall, cpu, throttled = matmul.measure(local_rank, chaos)
+        kind, wall, cpu, held_up = matmul.measure(local_rank, chaos)
     except matmul.Wrong as error:
         return {"result": "wrong", "error": str(error)[:LONGEST_ERROR]}
     except Exception as error:  # a driver, a library, memory: each says so in a type of its own
         return {"result": "failed", "error": ("%s: %s" % (type(error).__name__, error))[:LONGEST_ERROR]}
-    return {"result": "ok", "kind": kind, "compute": wall, "cpu": cpu, "throttled": throttled}
+    return {"result": "ok", "kind": kind, "compute": wall, "cpu": cpu, "held_up": held_up}
 
 
 def slowest(measured):
@@ -117,7 +117,7 @@ def slowest(measured):
             return dict(each, error="local rank %d: %s" % (rank, each.get("error", "")))
     kinds = sorted({each["kind"] for each in measured})
     worst = max(measured, key=lambda each: each["compute"])
-    most = {name: max(each[name] for each in measured) for name in ("cpu", "throttled")}
+    most = {name: max(each[name] for each in measured) for name in ("cpu", "held_up")}
     return dict(worst, kind=" and ".join(kinds), **most)
 
 

@@ -8,6 +8,7 @@ counts as far as threads of this process waited for a core meanwhile: the main t
 """
 
 import os
+import time
 
 V2 = ("/sys/fs/cgroup%s/cpu.stat", "/sys/fs/cgroup/cpu.stat")
 V1 = ("/sys/fs/cgroup/cpu%s/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat")
@@ -69,14 +70,38 @@ class Pressure:
         return throttled, waited_ns() if throttled else 0, stolen_share(_read("/proc/stat"))
 
     @staticmethod
-    def held_up_ns(before, now):
-        """For how long the limit held up threads of this process that wanted a core."""
-        return max(0, min(now[0] - before[0], now[1] - before[1]))
-
-    @staticmethod
     def since(before, now, elapsed_ns):
         """(share of the time throttled, share of the time stolen), each 0 to 1."""
-        throttled = Pressure.held_up_ns(before, now) / elapsed_ns if elapsed_ns > 0 else 0.0
+        held_up = min(now[0] - before[0], now[1] - before[1])
+        throttled = held_up / elapsed_ns if elapsed_ns > 0 else 0.0
         ticks = now[2][1] - before[2][1]
         stolen = (now[2][0] - before[2][0]) / ticks if ticks > 0 else 0.0
         return min(max(throttled, 0.0), 1.0), min(max(stolen, 0.0), 1.0)
+
+
+class Container:
+    """Two looks at what of this process's time its own container took: its limit, and what else runs in it."""
+
+    def __init__(self):
+        self.path = Pressure().path
+
+    def look(self):
+        """Nanoseconds: throttled, used by all of the group, used by this process, waited for a core by its threads."""
+        own = time.process_time_ns()
+        return throttled_ns(_read(self.path)) or 0, used_ns(self.path), own, waited_ns()
+
+    @staticmethod
+    def took_ns(before, now):
+        """No more than this process has waited, and no more than the others of its group have used: what waits for the
+        neighbours of the container is not counted."""
+        throttled, used, own, waited = (after - earlier for earlier, after in zip(before, now))
+        return max(0, min(waited, throttled + max(0, used - own)))
+
+
+def used_ns(path):
+    """The CPU time of all processes of the group with this cpu.stat; 0 where nothing says it."""
+    for line in _read(path).splitlines():
+        if line.startswith("usage_usec "):
+            return 1000 * int(line.split()[1])
+    of_v1 = os.path.dirname(path).replace("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpuacct", 1)
+    return int(_read(os.path.join(of_v1, "cpuacct.usage")) or 0)

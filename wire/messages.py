@@ -328,8 +328,8 @@ class Checked:
     elapsed: float = 0.0
     """Seconds from the order to this answer."""
     peers: tuple[PeerCheck, ...] = ()
-    throttled: float = 0.0
-    """Seconds beyond `cpu` for which the CPU limit of its cgroup held that matmul back."""
+    held_up: float = 0.0
+    """Seconds beyond `cpu` for which its own container held that matmul back: its CPU limit, and what else runs there."""
 
 
 @dataclass(frozen=True, slots=True)

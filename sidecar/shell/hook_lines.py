@@ -29,7 +29,7 @@ from wire.messages import Checked, Group, LineMatched, PatternDropped, PeerCheck
 VERSION = 1
 LARGEST_NUMBER = 1 << 62
 MOST_RANKS = 1024
-TIMES = ("compute", "cpu", "elapsed", "throttled")
+TIMES = ("compute", "cpu", "elapsed", "held_up")
 """Of a node check, in seconds."""
 MOST_PEERS = 4
 MOST_GROUPS = 100
@@ -141,11 +141,11 @@ def _checked(line: Line) -> Checked:
     if None in times or None in of_peers:
         said = _quote({name: line.get(name) for name in (*TIMES, "peers")})
         return Checked(order, number_, "absurd", f"the probe's times cannot be: {said}")
-    compute, cpu, elapsed, throttled = (each or 0.0 for each in times)
+    compute, cpu, elapsed, held_up = (each or 0.0 for each in times)
     found = [PeerCheck(MemberId(text(p, "member")), s or 0.0, text(p, "error"))
              for p, s in zip(peers, of_peers, strict=True)]  # fmt: skip
     result, error, kind = text(line, "result"), text(line, "error"), text(line, "kind")
-    return Checked(order, number_, result, error[:MESSAGE], kind, compute, cpu, elapsed, tuple(found), throttled)
+    return Checked(order, number_, result, error[:MESSAGE], kind, compute, cpu, elapsed, tuple(found), held_up)
 
 
 def _matched(line: Line) -> LineMatched:

@@ -190,6 +190,30 @@ def test_a_cgroup_is_looked_for_where_it_is_and_at_the_top() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("after", "took"),
+    [
+        ((0, 500, 500, 900), 0),  # neighbours of the container alone made it wait
+        ((0, 900, 500, 900), 400),  # others of its container used 400
+        ((300, 900, 500, 900), 700),
+        ((300, 900, 500, 200), 200),  # it has waited no longer
+    ],
+)
+def test_what_a_container_takes_from_its_process_is_not_what_its_neighbours_take(
+    after: tuple[int, int, int, int], took: int
+) -> None:
+    assert pressure.Container.took_ns((0, 0, 0, 0), after) == took
+
+
+def test_what_a_group_has_used_is_read_from_either_version(tmp_path: Path) -> None:
+    (tmp_path / "cpu.stat").write_text("usage_usec 9\nuser_usec 4\n")
+    assert pressure.used_ns(str(tmp_path / "cpu.stat")) == 9000
+    (tmp_path / "cpu.stat").write_text("nr_periods 0\nthrottled_time 0\n")
+    assert pressure.used_ns(str(tmp_path / "cpu.stat")) == 0
+    (tmp_path / "cpuacct.usage").write_text("9000\n")
+    assert pressure.used_ns(str(tmp_path / "cpu.stat")) == 9000
+
+
 def test_shares_of_throttled_and_stolen_time_are_between_none_and_all() -> None:
     since = pressure.Pressure.since
     assert since((0, 0, (0, 0)), (500, 900, (5, 20)), 1000) == (0.5, 0.25)

@@ -147,7 +147,7 @@ def test_a_check_and_its_answer_are_these_bytes() -> None:
         b"\xa7compute\xcb?\xe0\x00\x00\x00\x00\x00\x00\xa3cpu\xcb?\xd0\x00\x00\x00\x00\x00\x00"
         b"\xa7elapsed\xcb?\xf8\x00\x00\x00\x00\x00\x00\xa5peers\x91\x83\xa6member\xa8worker-2"
         b"\xa7seconds\xcb?\xc0\x00\x00\x00\x00\x00\x00\xa5error\xa9no answer"
-        b"\xa9throttled\xcb?\xc0\x00\x00\x00\x00\x00\x00"
+        b"\xa7held_up\xcb?\xc0\x00\x00\x00\x00\x00\x00"
     )
     assert (encode(CHECK), decode_from_master(order)) == (order, CHECK)
     assert (encode(CHECKED), decode_from_sidecar(answer)) == (answer, CHECKED)
