@@ -329,7 +329,7 @@ class Checked:
     """Seconds from the order to this answer."""
     peers: tuple[PeerCheck, ...] = ()
     held_up: float = 0.0
-    """Seconds beyond `cpu` for which its own container held that matmul back: its CPU limit, and what else runs there."""
+    """Seconds beyond `cpu` for which its own container held it back, by its CPU limit and by what else runs there."""
 
 
 @dataclass(frozen=True, slots=True)
