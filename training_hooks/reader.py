@@ -264,5 +264,6 @@ class Reader:
 def main(arguments):
     control, how, folder, volume = arguments
     ignore_endings()
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a template that is about to fork blocks all of them
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a matcher that has ended leaves nothing behind
     Reader(socket.socket(fileno=int(control)), how == "prefix", folder, volume).run()

@@ -30,6 +30,8 @@ Verdict = tuple[str, str]
 """What is to be done, and which words of the user's say so; empty where none do."""
 NONE: Verdict = ("", "")
 LONGEST_SHOWN = 60
+TRIED_AGAIN = 60.0
+"""Seconds in which a rule that is a dry run is told once: a line may come each second, and from each rank."""
 
 
 def of_exit(state: State, generation: Generation, member: Member, rank: int, end: WorkerExit) -> Verdict:
@@ -72,7 +74,7 @@ def of_node(state: State, node: NodeSeen) -> Verdict:
             if key not in state.holding:
                 state.holding[key] = _is_due(state, rule, node.node)
                 if state.holding[key] and rule.dry_run:
-                    _tell_dry_run(state, f"Node {node.node}", why, None)
+                    _tell_dry_run(state, rule, f"Node {node.node}", why, None)
             found = (rule.action, why) if state.holding[key] and not rule.dry_run else NONE
     return found
 
@@ -97,6 +99,7 @@ def signature(state: State, end: WorkerExit, verdict: Verdict) -> str:
 def edited(state: State) -> None:
     """What was counted for rules that are no more is forgotten."""
     left = set(state.spec.rules)
+    state.tried = {rule: at for rule, at in state.tried.items() if rule in left}
     state.hits = {key: hits for key, hits in state.hits.items() if key[0] in left}
     state.holding = {key: is_met for key, is_met in state.holding.items() if key[1] in left}
 
@@ -113,7 +116,7 @@ def _first(state: State, fits: Callable[[Rule], str], seen: str, member: MemberI
             why = _why(number, rule, named)
             if not rule.dry_run:
                 return rule.action, why
-            _tell_dry_run(state, seen, why, member)
+            _tell_dry_run(state, rule, seen, why, member)
     return NONE
 
 
@@ -143,5 +146,8 @@ def _why(number: int, rule: Rule, named: str) -> str:
     return f"rule {number} of recovery.rules says {rule.action} for {named}{often}"
 
 
-def _tell_dry_run(state: State, seen: str, why: str, member: MemberId | None) -> None:
+def _tell_dry_run(state: State, rule: Rule, seen: str, why: str, member: MemberId | None) -> None:
+    if state.now < state.tried.get(rule, float("-inf")) + TRIED_AGAIN:
+        return
+    state.tried[rule] = state.now
     state.announce("RuleDryRun", f"{seen}: {why}. It is a dry run: nothing is done.", member, warning=True)

@@ -377,6 +377,8 @@ class State:
     """Those for which a rule of the user's holds."""
     hits: dict[tuple[Rule, str], list[float]] = field(default_factory=dict)
     """When a rule was met that is not followed each time, and by whom (`rules`)."""
+    tried: dict[Rule, float] = field(default_factory=dict)
+    """When a dry run was told."""
     holding: dict[tuple[str, Rule], bool] = field(default_factory=dict)
     """Rules that hold for a node, and whether they were met often enough when they began to."""
     judged: dict[tuple[MemberId, int], tuple[str, str]] = field(default_factory=dict)

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.hooks.agent import PATIENCE
+from tests.hooks.agent import PATIENCE, Trainer
+from tests.hooks.container import LAUNCH
 from tests.hooks.test_output import ROOT, STAGE
 from training_hooks.channel import Channel
 from training_hooks.matching import LONGEST_LINE, Clock, Lines, Pattern
@@ -183,6 +184,25 @@ outlet.finish(20)
     assert stage.hear()["line"] == "two"
     running.communicate(timeout=PATIENCE)
     assert running.returncode == 0
+
+
+def test_the_ranks_of_a_template_and_of_a_launcher_are_searched_where_the_order_says_so(tmp_path: Path) -> None:
+    """A template forks with all signals blocked, and the matcher has to be interrupted all the same."""
+    script = tmp_path / "train.py"
+    script.write_text(f"print('{STUCK}', flush=True)\nprint('step 7', flush=True)\n")
+    launched = ["/bin/sh", str(LAUNCH), "/bin/sh", "-c", f"printf '{STUCK}\\nstep 7\\n'"]
+    for command, rung in (([sys.executable, "train.py"], "T0"), (launched, "T1")):
+        trainer = Trainer(tmp_path, *command[1:], python=command[0], mark=rung == "T0")
+        try:
+            assert trainer.announced()["rung"] == rung
+            ranks = [{"local_rank": 0, "env": {"RANK": "4"}}]
+            patterns = [CATASTROPHIC, r"step (?P<step>\d+)"]
+            trainer.agent.say(do="start", generation=[1, 2], ranks=ranks, env={}, patterns=patterns)
+            assert trainer.agent.expect("pattern_dropped")["pattern"] == CATASTROPHIC
+            matched = trainer.agent.expect("matched")
+            assert (matched["generation"], matched["rank"], matched["groups"]) == ([1, 2], 4, {"step": "7"})
+        finally:
+            trainer.close()
 
 
 def test_a_line_is_cut_before_it_is_searched_and_the_next_one_is_whole() -> None:

@@ -140,6 +140,7 @@ def test_a_new_master_that_waits_for_the_members_follows_the_rule_when_it_knows_
 def test_a_dry_run_says_what_would_be_done() -> None:
     play = running(2, rules=(rule("replace", dry_run=True),))
     writes(play, "worker-1", lines=4)
+    writes(play, "worker-0")
     play.run(10)
     (told,) = play.announced("RuleDryRun")
     assert told.reason == (
@@ -148,6 +149,9 @@ def test_a_dry_run_says_what_would_be_done() -> None:
     )
     assert play.is_running(2)
     assert play.state.number == 1
+    play.run(60)
+    writes(play, "worker-0")
+    assert len(play.announced("RuleDryRun")) == 2, "once a minute"
 
 
 def test_the_pod_of_another_controller_is_deleted_and_one_of_nobodys_is_left() -> None:
