@@ -21,6 +21,7 @@ COMMANDS = {
     "scale": "Change how many members a job has.",
     "stop": "End a job.",
     "chaos": "Break a running job on purpose.",
+    "rules": "Try a job's rules on a log.",
     "inject": "Show what the webhook makes of a pod, and why.",
 }
 """Every command and its one line, each in the module of its name."""

@@ -119,6 +119,7 @@ def _spec(request: Request) -> JobSpec:
         max_restarts=DEFAULT_RESTARTS if request.max_restarts is None else request.max_restarts,
         max_restarts_asked=request.max_restarts is not None,
         node_check=request.network_check,
+        rules=request.rules,
         exclude_stragglers=request.exclude_straggler,
         hang_detection=request.hang_after is not None,
         hang_step=limits.get("step"),

@@ -19,6 +19,7 @@ from cli.armed import Armed
 from cli.errors import UserError
 from cli.patience import HangLimits
 from cli.sizes import Members
+from master.core.spec import Rule
 from master.shell.cgroups import Limits
 
 MOST_RESTARTS = 1_000_000
@@ -44,6 +45,7 @@ class Wishes:
     network_check: bool = False
     exclude_straggler: bool = False
     chaos: tuple[Armed, ...] = ()
+    rules: tuple[Rule, ...] = ()
     limits: Limits | None = None
 
 
@@ -72,6 +74,7 @@ class Request:
     """What is to be wrong with members from their start."""
     limits: Limits | None = None
     """Of each member, which is isolated then; None: members are not."""
+    rules: tuple[Rule, ...] = ()
     needless: tuple[str, ...] = ()
     """Flags of the inner launcher that mean nothing here."""
 
@@ -102,6 +105,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         network_check=wishes.network_check,
         exclude_straggler=wishes.exclude_straggler,
         chaos=wishes.chaos,
+        rules=wishes.rules,
         limits=wishes.limits,
         needless=(*inside.needless, *inside.ineffective),
     )

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cli import armed, folders, isolating, patience, sizes
+from cli import armed, folders, isolating, patience, rule_file, sizes
 from cli.request import LONGEST_SILENCE, MOST_RESTARTS, Request, Wishes, request_for
 from cli.torchrun_flags import accepted, both_spellings, not_needed
 
@@ -115,6 +115,13 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     "step, init, checkpoint, eval. Default step=60,init=600,checkpoint=600,eval=600; what was slow before has longer.",
 )
 @flag(
+    "rules",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    callback=rule_file.option,
+    help="What to do about exit codes and lines of the ranks' output: recovery.rules as an ElasticJob has them.",
+)
+@flag(
     "python", metavar="PYTHON", help="The script's Python. Default: PYTHON_EXEC, an active virtual environment's, ours."
 )
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
@@ -127,7 +134,7 @@ def run(words: tuple[str, ...], after_dashes: bool, **flags: Any) -> None:
     SCRIPT is a Python script, run unchanged in every worker process; ARGS are its own.
     """
     request = _request(words, after_dashes, flags)
-    for line in not_needed(flags, request.needless):
+    for line in [*not_needed(flags, request.needless), *rule_file.about_nodes(request.rules)]:
         click.echo(f"outrider: {line}", err=True)
     from cli.hosting import host  # late: a command line that is wrong should be told at once
 
@@ -151,6 +158,7 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         network_check=flags["network_check"],
         exclude_straggler=flags["exclude_straggler"],
         chaos=flags["chaos"],
+        rules=flags["rules"],
         limits=isolating.limits(flags["isolate"], flags["member_cpus"], flags["member_memory"]),
     )
     request = request_for(words, after_dashes, wishes, os.environ)

@@ -1,0 +1,102 @@
+"""`outrider rules` and `--rules`: the same rules as an ElasticJob's, read from a file, tried on a log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.__main__ import main
+from cli.errors import UserError
+from cli.rule_file import rules_of
+from master.core.spec import Rule
+
+RULES = """
+rules:
+  - {logPattern: "step (?P<step>\\\\d+) NaN", action: fail, dryRun: true}
+  - {logPattern: uncorrectable ECC, action: replaceNode}
+  - {logPattern: timed out, action: restart, times: 2, within: 1h}
+  - {logPattern: "(a+)+$", action: fail}
+  - {exitCodes: [13], action: replace}
+"""
+LOG = f"begin\nstep 3 NaN\n{'a' * 60}b\n10%\r20%\rCUDA error: uncorrectable ECC\n" + 3 * "NCCL timed out\n"
+
+
+def tried(folder: Path, rules: str, log: str | bytes) -> Result:
+    (folder / "job.yaml").write_text(rules)
+    return CliRunner().invoke(main, ["rules", "-f", str(folder / "job.yaml"), "--log", "-"], input=log)
+
+
+def test_a_log_shows_which_lines_meet_which_rule_and_what_would_be_done(tmp_path: Path) -> None:
+    result = tried(tmp_path, RULES, LOG)
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines() == [
+        "line 2: step 3 NaN",
+        '  rule 1 of recovery.rules says fail for logPattern "step (?P<step>\\d+) NaN". It is a dry run: '
+        "nothing is done.",
+        "line 4: CUDA error: uncorrectable ECC",
+        '  rule 2 of recovery.rules says replaceNode for logPattern "uncorrectable ECC".',
+        "line 5: NCCL timed out",
+        "  It is counted, and nothing is done yet.",
+        "line 6: NCCL timed out",
+        '  rule 3 of recovery.rules says restart for logPattern "timed out", 2 times within 3600 s.',
+        "line 7: NCCL timed out",
+        "  It is counted, and nothing is done yet.",
+        'rule 1: 1 line "step (?P<step>\\d+) NaN"',
+        'rule 2: 1 line "uncorrectable ECC"',
+        'rule 3: 3 lines "timed out"',
+        'rule 4: 0 lines "(a+)+$"; followed no more from line 3 on: it took more than 50 ms of CPU for one line',
+        "rule 5: it is not about lines of a log",
+    ]
+
+
+def test_of_a_pattern_that_fits_everywhere_some_lines_are_shown_and_all_are_counted(tmp_path: Path) -> None:
+    result = tried(tmp_path, "[{logPattern: x, action: fail}]", b"x\xff\n" * 5000)
+    assert result.output.count("line ") == 20
+    assert 'rule 1: 5,000 lines "x"' in result.output
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [{"exitCodes": [3], "action": "fail"}],
+        {"rules": [{"exitCodes": [3], "action": "fail"}]},
+        {"recovery": {"rules": [{"exitCodes": [3], "action": "fail"}]}},
+        {
+            "kind": "ElasticJob",
+            "spec": {"replicaSpecs": {}, "recovery": {"rules": [{"exitCodes": [3], "action": "fail"}]}},
+        },
+    ],
+)
+def test_rules_are_found_in_an_elasticjob_and_in_what_is_less_of_it(tmp_path: Path, document: object) -> None:
+    path = tmp_path / "rules.json"
+    path.write_text(json.dumps(document))
+    assert rules_of(path) == (Rule((3,), "fail"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("rules: [", "it cannot be read as YAML or JSON: while parsing"),
+        ("", "there are no rules; write them as `rules: [{logPattern: ..., action: replace}]`"),
+        ("kind: ElasticJob\nspec: {replicaSpecs: {}}", "there are no rules"),
+        ("rules: [fail]", "there are no rules"),
+        ("rules: [{logPattern: '(', action: fail}]",
+         "recovery.rules[0].logPattern: ( is no regular expression: missing ), unterminated subpattern at character 1"),
+        ("rules: [{logPattern: x, action: reboot}]", "recovery.rules[0].action: reboot is none; there are fail, "),
+    ],
+)  # fmt: skip
+def test_a_file_that_holds_no_rules_is_refused_by_name(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError) as wrong:
+        rules_of(path)
+    assert wrong.value.message.startswith(f"{path}: {said}")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["run", "--rules", str(tmp_path / "none.yaml"), "train.py"])
+    assert result.exit_code == 2
+    assert "none.yaml: it cannot be read as YAML or JSON: No such file or directory" in result.output
