@@ -7,6 +7,9 @@ from .collection import Collection
 MATCHER = {"matched": "matched", "dropped": "pattern_dropped"}
 """What the matcher says, and what the sidecar is told of it."""
 
+MOST_UNSAID = 100
+"""Of those that wait for a sidecar."""
+
 
 class Hearing:
     """`busy` while an answer is awaited: `tell` is then due every few milliseconds, because a stack's file and a page
@@ -14,7 +17,7 @@ class Hearing:
 
     def __init__(self, volume, channel, agent):
         self.volume, self.channel, self.agent = volume, channel, agent
-        self.collections = []
+        self.collections, self.unsaid = [], []
 
     @property
     def busy(self):
@@ -35,10 +38,13 @@ class Hearing:
             for word, event in MATCHER.items():
                 if word in message:
                     pattern = message.pop(word)
-                    self.agent.send(dict(message, event=event, pattern=pattern))
+                    self.unsaid.append(dict(message, event=event, pattern=pattern))
             for collection in self.collections:
                 collection.hear(message)
             message = self.channel.hear()
+        while self.unsaid and self.agent.send(self.unsaid[0]):
+            del self.unsaid[0]
+        del self.unsaid[:-MOST_UNSAID]
         for collection in list(self.collections):
             body = collection.poll()
             if body is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.hooks.agent import PATIENCE, Trainer
+from tests.hooks.agent import PATIENCE, Trainer, wait_until
 from tests.hooks.container import LAUNCH
 from tests.hooks.test_output import ROOT, STAGE
 from training_hooks.channel import Channel
@@ -203,6 +203,24 @@ def test_the_ranks_of_a_template_and_of_a_launcher_are_searched_where_the_order_
             assert (matched["generation"], matched["rank"], matched["groups"]) == ([1, 2], 4, {"step": "7"})
         finally:
             trainer.close()
+
+
+def test_a_match_waits_for_a_sidecar_where_there_is_none(tmp_path: Path) -> None:
+    script = "import os, time\nwhile not os.path.exists('alone'): time.sleep(0.01)\nprint('ECC', flush=True)\n"
+    (tmp_path / "train.py").write_text(script + "open('written', 'w').close()\ntime.sleep(600)\n")
+    trainer = Trainer(tmp_path, "train.py")
+    try:
+        trainer.announced()
+        ranks = [{"local_rank": 0, "env": {"RANK": "0"}}]
+        trainer.agent.say(do="start", generation=[1, 1], ranks=ranks, env={}, patterns=["ECC"])
+        trainer.agent.expect("started")
+        trainer.agent.hang_up()
+        (tmp_path / "alone").touch()
+        wait_until((tmp_path / "written").exists, "the line")
+        assert trainer.agent.accept()["running"] == [1, 1]
+        assert trainer.agent.expect("matched")["line"] == "ECC"
+    finally:
+        trainer.close()
 
 
 def test_a_line_is_cut_before_it_is_searched_and_the_next_one_is_whole() -> None:

@@ -87,6 +87,8 @@ class Laws:
         world.pods_given_up += 1
         if pod.bad and "the node check" in action.reason:
             return
+        if world.scenario.spec.rules and "recovery.rules" in action.reason:
+            return
         if world.scenario.spec.exclude_stragglers and world.own_times.is_slow(pod.member):
             return
         if world.stop_asked or world.ended_with is not None or world.script_done or master.state.is_over:

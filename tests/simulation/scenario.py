@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, replace
 
 from master.core.spec import JobSpec
+from tests.simulation import lines
 from wire.ids import JobName
 
 SIZES = (1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 5, 6, 8, 16)
@@ -86,7 +87,7 @@ class Scenario:
         if of_check.random() < CHECKED:
             spec = replace(spec, node_check=True, exclude_stragglers=of_check.random() < 0.5)
         return Scenario(
-            spec=spec,
+            spec=replace(spec, rules=lines.rules_of(seed)),
             chaos_seconds=rng.uniform(30, 90),
             step_seconds=rng.choice((0.1, 0.3, 0.5)),
             save_every=rng.choice((5, 10, 20)),

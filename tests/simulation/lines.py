@@ -1,0 +1,61 @@
+"""Lines that ranks write and that a rule of the user's is about, in some of the jobs: told to the sidecar as the
+matcher would, at random moments, also while no master is there to be told.
+
+The laws: a rule that restarts costs one restart of the budget for each generation at most, and so cannot go on for
+ever; one that replaces costs none. What a member wrote is followed once, whichever master hears of it.
+"""
+
+from __future__ import annotations
+
+import random
+from itertools import count
+from typing import TYPE_CHECKING
+
+from master.core.spec import REPLACE, REPLACE_NODE, RESTART, Rule
+from sidecar.core.events import PatternMet
+from wire.messages import LineMatched
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+PATTERN = "uncorrectable"
+HAVE_RULES = 0.15
+PAUSE = (1.0, 25.0)
+"""Seconds between two lines."""
+
+
+def rules_of(seed: int) -> tuple[Rule, ...]:
+    rng = random.Random(f"rules {seed}")
+    if rng.random() >= HAVE_RULES:
+        return ()
+    action = rng.choice((RESTART, RESTART, REPLACE, REPLACE_NODE))
+    times = rng.choice((1, 1, 2))
+    dry = Rule((), RESTART, log_pattern=PATTERN, dry_run=True)
+    return (dry, Rule((), action, log_pattern=PATTERN, times=times, within=60.0 if times > 1 else 0.0))
+
+
+class Lines:
+    def __init__(self, world: World) -> None:
+        self.world, self.rng = world, random.Random(f"lines {world.seed}")
+        self._serials = count(1)
+        self._rules = world.scenario.spec.rules
+        if self._rules:
+            world.time.after(self.rng.uniform(*PAUSE), self._next)
+
+    def _next(self) -> None:
+        world = self.world
+        if world.time.now > world.scenario.chaos_seconds:
+            return
+        workers = [(pod.trainer, worker) for pod in world.platform.living() if pod.trainer is not None
+                   for worker in pod.trainer.workers.values() if worker.alive]  # fmt: skip
+        if workers:
+            trainer, worker = self.rng.choice(workers)
+            generation = worker.start.generation
+            said = LineMatched(generation, worker.rank, PATTERN, "uncorrectable", next(self._serials))
+            world.note("line", 0.0, "=", f"rank {worker.rank} of {generation} writes a line")
+            if self._rules[-1].action == RESTART:
+                world.charge(generation)
+            else:
+                world.pod_failures += 1
+            trainer.tell(PatternMet(said, 0.0))
+        world.time.after(self.rng.uniform(*PAUSE), self._next)
