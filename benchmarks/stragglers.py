@@ -9,18 +9,17 @@ Then jobs that were recorded on a real machine (`straggler_record.py`) go the sa
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import straggler_replay
 from measure.report import OUT, table, write
 from straggler_jobs import SLOW_MINUTES, Job, Slow, Window, make_job, windows
 
-from master.core import causes, stragglers
+from master.core import stragglers
 from training_hooks import own_time
 from wire.ids import MemberId
 from wire.messages import OwnTime
@@ -30,7 +29,6 @@ MARKS = {1.5: 0.95, 2.0: 0.99}
 """The least recall at a factor."""
 FALSE_ALARMS = 0.001
 """The most an hour of a healthy member."""
-TRACES = Path(__file__).parent / "traces"
 BEFORE, HOURS_A_JOB = 300.0, 4.0
 Named = Callable[[Job, Iterable[Window]], list[tuple[float, int]]]
 """(when, member) of every time a member was named."""
@@ -104,31 +102,6 @@ def measure(named: Named, episodes: int, hours: float, seed: int) -> tuple[dict[
     return counts, alarms, done
 
 
-def replayed(path: Path) -> tuple[dict[str, Any], list[stragglers.Named]]:
-    """A recorded job, and who is named in it."""
-    trace = json.loads(path.read_text())
-    comparison, found = stragglers.Comparison(), []
-    for row in trace["windows"]:
-        own = OwnTime(**{name: value for name, value in row.items() if name != "member"})
-        found += stragglers.take(comparison, MemberId(str(row["member"])), (own,), 2)
-    return trace, found
-
-
-def replay() -> tuple[list[list[str]], bool]:
-    """A row a recorded job, and whether nobody was named in it who was not hurt, or with another cause."""
-    rows, is_right = [], True
-    for path in sorted(TRACES.glob("*.json")):
-        trace, found = replayed(path)
-        named = [(int(each.member), causes.of(each.pace).kind) for each in found if not each.is_over]
-        expected = [] if trace["slow"] is None else [(trace["slow"], trace["kind"])]
-        is_right &= named in ([], expected)
-        said = ", ".join(f"member {member} ({cause})" for member, cause in named) or "nobody"
-        wanted = "nobody" if trace["slow"] is None else f"member {trace['slow']}"
-        load = trace["machine"]["load"][0]
-        rows.append([trace["kind"], str(len(trace["windows"])), f"{load:.1f}", wanted, said])
-    return rows, is_right
-
-
 def plot(counts: dict[float, Count], path: Path) -> None:
     import matplotlib
 
@@ -159,10 +132,10 @@ def main() -> int:
     recall = {str(factor): count.named / count.episodes for factor, count in counts.items()}
     print(f"written to {write('stragglers', {'recall': recall, 'false_alarms_an_hour': alarms / hours})}")
     plot(counts, OUT / "stragglers.png")
-    recorded, is_right = replay()
-    print("\n" + table(["recorded", "windows", "load", "hurt", "named"], recorded))
+    recorded = straggler_replay.all_replayed()
+    print("\n" + straggler_replay.report(recorded))
     missed = [f for f, least in MARKS.items() if counts[f].named < least * counts[f].episodes]
-    return int(bool(missed) or alarms > FALSE_ALARMS * hours or not is_right)
+    return int(bool(missed) or alarms > FALSE_ALARMS * hours or not straggler_replay.is_right(recorded))
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 Ranks that meet in every step take equally long for it, so only what a rank does by itself tells (`OwnTime`): the gap
 before its first collective, and what keeps its main thread busy. The excess of the larger of the two over the others'
 medians, on top of what the others need, is its factor. A member is named when one of its ranks is more than 1.3 times
-slower in three windows running and for 30 s, if that costs something: 5 % of a step and 1 ms. What the whole job does
-makes nobody slower than the others. Only ranks that call the same collectives are compared: a pipeline's stages differ
-for ever.
+slower in three windows running, for 30 s and 8 steps, if that costs something: 5 % of a step and 1 ms. What the whole
+job does makes nobody slower than the others. Only ranks that call the same collectives are compared: a pipeline's
+stages differ for ever.
 
 Where steps differ by themselves (sequences of all lengths) three windows may come about by chance. So it is estimated
 by how much the windows of this job's ranks differ from one to the next: a run must stand out from that, which it does
@@ -30,6 +30,12 @@ TIMES_THE_OTHERS = 1.3
 RUNNING, LASTING = 3, 30.0
 """Windows in a row, to be named and to be taken back, and the seconds from the first to the last of a run: contention
 that is over within half a minute is nobody's fault that could be put right."""
+FEWEST_STEPS = 8
+"""From the first window of a run to its last. Where steps are long a window has two of them, and three such windows are
+too few to tell slowness from three pauses."""
+MOST_TIMES = 2.0
+"""The most that one window counts for, because one pause makes two steps as slow as you like. Both numbers are from
+made-up jobs: without them nearly all false alarms were in windows of two steps."""
 LEAST_SHARE, LEAST = 0.05, 0.001
 """Of a step, and in seconds: less is not worth a word."""
 STANDS_OUT = 5.5
@@ -314,9 +320,10 @@ def _stands_out(running: list[Lag], spread: float) -> bool:
     first, last, count = running[0], running[-1], len(running)
     if sum(pace.is_slow for pace in running) < RUNNING or not last.is_slow:
         return False
-    if (last.first_step - first.first_step) * last.step < LASTING:
+    steps = last.first_step - first.first_step
+    if steps < FEWEST_STEPS or steps * last.step < LASTING:
         return False
-    mean = sum(log(pace.factor) for pace in running) / count
+    mean = sum(log(min(pace.factor, MOST_TIMES)) for pace in running) / count
     return mean >= STANDS_OUT * sqrt(ALWAYS**2 + spread**2 / count)
 
 

@@ -65,6 +65,28 @@ def test_three_windows_that_are_over_within_half_a_minute_are_not_enough() -> No
     assert 2 * STRIDE * 0.05 < 30
 
 
+def test_windows_of_two_long_steps_have_to_be_more_than_three() -> None:
+    """Three pauses in a row make no straggler."""
+    comparison, found = Comparison(), list[tuple[int, Named]]()
+    for step in range(0, 40, 2):
+        for member, gap in enumerate((2.0, 2.0, 6.0)):
+            own = OwnTime(0, step, 2, "recorder and cpu", gap, 0.0, 10.0, 7)
+            found += [(step, named) for named in take(comparison, MemberId(f"worker-{member}"), (own,), 3)]
+    assert [(step, named.member) for step, named in found] == [(8, "worker-2")]
+
+
+def test_one_window_that_is_slow_beyond_measure_does_not_speak_for_the_others() -> None:
+    found = {}
+    for last in (2.0, 40.0):
+        job = Job(0.01, 0.01, 0.01)
+        job.noise = 0.0
+        job.comparison.changes.extend([0.15] * 16)
+        for gap in (0.014, 0.014, 0.01 * last):
+            job.gaps[2] = gap
+            found[last] = who(job.window(step_seconds=1.0))
+    assert found == {2.0: [], 40.0: []}
+
+
 def test_one_that_keeps_up_again_is_taken_back_and_may_be_named_anew() -> None:
     job = Job(0.02, 0.04, 0.02)
     assert who(job.windows(4)) == ["+worker-1"]
