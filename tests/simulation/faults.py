@@ -68,8 +68,8 @@ class Faults:
     def hang(self, _seconds: float) -> None:
         pod = self._pod()
         workers = [w for w in pod.trainer.workers.values() if w.alive] if pod is not None and pod.trainer else []
-        if workers:
-            self.world.hangs.begins(self.rng.choice(workers), self.rng.choice(("stopped", "skips", "gil")))
+        if pod is not None and workers:
+            self.world.hangs.begins(pod, self.rng.choice(workers), self.rng.choice(("stopped", "skips", "gil")))
             self._lasts(0.0)
 
     def kill_two(self, seconds: float) -> None:

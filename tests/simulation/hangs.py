@@ -1,12 +1,14 @@
 """Hangs: ranks that make no step while all processes live, what they say of themselves, and the laws about them.
 
 A rank hangs as one of three: its process is stopped, it does not come to a collective, or it is busy in C and holds
-the GIL. The laws: a world that trains, saves or evaluates within its limits is never taken for hung; and a hang ends,
-within its limit, which is part of the time in which training has to go on once faults are over.
+the GIL. The laws: a world that trains, saves or evaluates within its limits is never taken for hung; who is replaced
+for hangs has hung twice; and a hang ends, within its limit, which is part of the time in which training has to go on
+once faults are over.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from master.core.hangs import KIND
@@ -52,10 +54,16 @@ def _quiet_as_told(run: Run) -> float:
 class Hangs:
     def __init__(self, world: World) -> None:
         self.world = world
+        self._began: Counter[str] = Counter()
 
-    def begins(self, worker: Worker, way: str) -> None:
+    def begins(self, pod: Pod, worker: Worker, way: str) -> None:
+        self._began[pod.member] += 1
         worker.hangs = way
         worker.run.settle()
+
+    def are_repeated(self, member: str) -> bool:
+        """It is to be replaced, however well it looks by now."""
+        return self._began[member] > 1
 
     def announced(self, master: Master, action: Announce) -> None:
         """The world was no better than the master says; then its end costs a restart, or a failed pod."""
@@ -64,6 +72,8 @@ class Hangs:
         self.world.charge(action.generation)
         if "is replaced" in action.reason:
             self.world.pod_failures += 1
+            if not self.are_repeated(str(action.member)):
+                self.world.broken(f"{action.member} has not hung twice: {action.reason}")
         if self.world.masters.term > master.term:  # it is history, and hears nothing
             return
         spec = self.world.scenario.spec

@@ -85,11 +85,7 @@ class Laws:
         if action.member in master.state.failed_pods:  # it ran out of memory, and its place is another's
             return
         world.pods_given_up += 1
-        if pod.bad and "the node check" in action.reason:
-            return
-        if world.scenario.spec.rules and "recovery.rules" in action.reason:
-            return
-        if world.scenario.spec.exclude_stragglers and world.own_times.is_slow(pod.member):
+        if self._is_meant(pod, action.reason):
             return
         if world.stop_asked or world.ended_with is not None or world.script_done or master.state.is_over:
             return
@@ -103,6 +99,15 @@ class Laws:
             others = [p for p in others if p.is_up]
         self._hold(len(others) >= wanted, f"the healthy {action.member} is deleted, though only {len(others)} others "
                    f"run and {wanted} are wanted: {action.reason}")  # fmt: skip
+
+    def _is_meant(self, pod: Pod, reason: str) -> bool:
+        """Replaced for what it is, or for a rule of the user's, however well it looks by now."""
+        world, spec = self.world, self.world.scenario.spec
+        failed_the_check = bool(pod.bad) and "the node check" in reason
+        fits_a_rule = bool(spec.rules) and "recovery.rules" in reason
+        hung_twice = "hangs again" in reason and world.hangs.are_repeated(pod.member)
+        is_slow = spec.exclude_stragglers and world.own_times.is_slow(pod.member)
+        return failed_the_check or fits_a_rule or hung_twice or is_slow
 
     def named(self, action: Any) -> None:
         """Nobody who is as fast as the others is called slow, whatever happens to the job meanwhile."""
