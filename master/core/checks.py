@@ -325,13 +325,16 @@ def _conclude(state: State, check: Check, found: dict[MemberId, Finding], slow: 
             continue
         _pass(state, member, finding, slow.get(member_id), in_doubt)
     for helper in sorted(set(check.helpers) & set(found)):
-        _look_at_helper(state, helper, found[helper])
+        _look_at_helper(state, check, helper, found[helper])
 
 
-def _look_at_helper(state: State, member_id: MemberId, finding: Finding) -> None:
-    """Who was to help reaches nobody: it is looked at itself."""
+def _look_at_helper(state: State, check: Check, member_id: MemberId, finding: Finding) -> None:
+    """Who was to help reaches nobody: it is looked at itself, where there is somebody else to measure it with. Of a
+    job's only two each would have the other looked at for ever."""
     member = state.members.get(member_id)
-    if member is not None and finding.check == "network" and finding.verdict in ("faulty", "unclear"):
+    others, _ = _helpers(state, 1, {member_id, *_met(check, member_id)})
+    is_odd = finding.check == "network" and finding.verdict in ("faulty", "unclear")
+    if member is not None and others and is_odd:
         unchecked.ask(state, member, f"it helped to measure others and reached none of them ({finding.reason})")
 
 

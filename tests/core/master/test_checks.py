@@ -185,6 +185,9 @@ def test_of_two_that_cannot_reach_each_other_neither_is_condemned_though_one_was
     play.until_next(2)
     assert not play.announced("MemberExcluded")
     assert play.announced("NodeCheckInDoubt")[0].member == "worker-2"
+    play.run(60)
+    assert play.is_running(2)
+    assert not play.announced("CheckWanted")
 
 
 def test_while_the_others_train_one_of_them_helps_with_the_all_gather_alone() -> None:
