@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from master.core import giving_up, node_rules, scaling, silence, standing
 from master.core.events import NodeSeen
 from master.core.state import ALIVE, SILENT, Member, State
+from wire.ids import MemberId
 
 GONE_GRACE = 40.0
 """Seconds until the cluster removes the pods of a node that it has deleted (kube-controller-manager: podgc)."""
@@ -65,17 +66,30 @@ def _tell(state: State, event: NodeSeen, there: Sequence[Member]) -> None:
 
 
 def _look_at(state: State, member: Member, event: NodeSeen) -> None:
-    """What waited for a witness is looked at now."""
+    """What waited for a witness is looked at now: when all has been read that came with this word."""
     if member.life == SILENT and event.is_gone:
         state.deadlines.set(("replace", member.id), state.now)
     elif member.doubt is not None:
         state.deadlines.set(("hear", member.id), state.now)
-    elif member.pod_phase == "pending" and not member.greeted:
-        giving_up.will_not_start(state, member, silence.not_ready(event))
+    elif _is_unstarted(member):
+        state.deadlines.set(("unstarted", member.id), state.now)
     elif event.is_gone and is_heard(member) and not member.deleting:
         scaling.must_leave(state, member, silence.not_ready(event), GONE_GRACE, with_node=True)
     if member.is_stuck:
         state.deadlines.set(("stuck", member.id), state.now)
+
+
+def unstarted(state: State, member_id: str) -> None:
+    """It waited for a kubelet when that was last heard of. A master that was paused reads first that the node is not
+    Ready, and then that all is well again."""
+    member = state.members.get(MemberId(member_id))
+    node = None if member is None else state.nodes.get(member.node)
+    if member is not None and node is not None and _is_unstarted(member):
+        giving_up.will_not_start(state, member, silence.not_ready(node))
+
+
+def _is_unstarted(member: Member) -> bool:
+    return member.pod_phase == "pending" and not member.greeted
 
 
 def is_heard(member: Member) -> bool:

@@ -232,6 +232,7 @@ def saved(pace: Pace, offset: float) -> dict[str, object]:
 
 def saved_watch(watch: Watch, pace: Pace, spec: JobSpec, now: float, offset: float) -> dict[str, object]:
     return {
+        "written": now + offset,
         "began": watch.began + offset,
         "since": watch.since + offset,
         "stepped_at": watch.stepped_at + offset,
@@ -253,11 +254,13 @@ def restored(kept: Mapping[str, Any], offset: float) -> Pace:
 
 def taken_over(kept: Mapping[str, Any], generation: Generation, now: float, offset: float) -> Watch:
     """The watch of a generation that an earlier master started: what it knew counts, as far as no rank has gone on
-    since it was written."""
+    since it was written. Seconds count as that one had measured them until then: its wall clock may be an hour behind
+    ours, and the hour would make a hang of a save. So the time without a master is nobody's."""
     watch = begin(generation, now)
     if kept:
+        written = float(kept.get("written", now + offset))
         watch.began, watch.since, watch.stepped_at = (
-            min(now, float(kept[name]) - offset) for name in ("began", "since", "stepped_at")
+            now - max(0.0, written - float(kept[name])) for name in ("began", "since", "stepped_at")
         )
         watch.step, watch.ending = int(kept["step"]), bool(kept["ending"])
         watch.inherited = (watch.step, str(kept["phase"]))

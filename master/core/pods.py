@@ -253,7 +253,18 @@ def _remove(state: State, member: Member, life: str) -> None:
     silence.forget(state, member)
     strangers.forget(state, member)
     orders.drop_all(state, member)
-    for kind in ("unready", "patience", "confirm", "create", "leave", "absent", "delete", "unended", "stuck"):
+    for kind in (
+        "unready",
+        "patience",
+        "confirm",
+        "create",
+        "leave",
+        "absent",
+        "delete",
+        "unended",
+        "stuck",
+        "unstarted",
+    ):
         state.deadlines.cancel((kind, member.id))
     if member.session is not None:
         state.sessions.pop(member.session, None)

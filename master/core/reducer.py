@@ -340,6 +340,7 @@ DEADLINES: dict[str, Callable[[State, str], None]] = {
     "replace": giving_up.consider,
     "unended": giving_up.unended,
     "stuck": giving_up.stuck,
+    "unstarted": nodes.unstarted,
     "begin": lambda state, _key: held.look(state),
     "patience": pods.patience_over,
     "absent": pods.absent,

@@ -79,6 +79,12 @@ class Master(Process):
             if link.master is self:
                 link.break_()
 
+    def reads(self, event: Any) -> None:
+        if isinstance(event, told.PodSeen):
+            self.world.platform.shown.add(event.member)
+        elif isinstance(event, told.PodsListed):
+            self.world.platform.shown.update(pod.member for pod in event.pods)
+
     def perform(self, action: do.Action) -> None:
         match action:
             case do.Send(session, member, message):

@@ -328,7 +328,7 @@ class Platform:
         self.pods: dict[MemberId, Pod] = {}
         self.ever: set[MemberId] = set()
         self.shown: set[MemberId] = set()
-        """Pods that some master was told of."""
+        """Pods that some master knows of: one that is paused has not read what it was told."""
         self.asked: set[MemberId] = set()
         self.refused: set[MemberId] = set()
         self.gone_at: dict[MemberId, float] = {}
@@ -442,8 +442,6 @@ class Platform:
         if self.world.network.is_cut(self.host, master.host):
             master.watching = False
             return
-        if isinstance(event, PodSeen):
-            self.shown.add(event.member)
         self.world.time.after(0.02, partial(master.post, event))
 
     def list_for(self, master: Any) -> None:
@@ -453,7 +451,6 @@ class Platform:
             self.world.time.after(1.0, self.list_for, master)
             return
         master.watching = True
-        self.shown.update(self.pods)
         self.world.time.after(0.02, master.post, PodsListed(tuple(pod.seen() for pod in self.pods.values())))
         for node in self.nodes.not_ready():
             self.world.time.after(0.02, master.post, node)

@@ -89,6 +89,7 @@ class Process:
         while self._inbox and self.alive:
             event = self._inbox.popleft()
             self.event, now = event, self.clock()
+            self.reads(event)
             world.note(self.name, now, ">", event)
             actions = core.step(self.state, event, now)
             core.check(self.state, actions)
@@ -97,6 +98,9 @@ class Process:
                 self.perform(action)
         self._busy = False
         self._arm()
+
+    def reads(self, event: Any) -> None:
+        """For shells that keep books of what their core was told."""
 
     def perform(self, action: Any) -> None:
         raise NotImplementedError

@@ -413,9 +413,10 @@ def test_times_without_sense_neither_make_a_hang_nor_hide_one(bad: float) -> Non
 
 
 # -- the next master ----------------------------------------------------------------------------------------------
-def followed(play: Play, after: float) -> Play:
+def followed(play: Play, after: float, clock_is_ahead: float = 0.0) -> Play:
     """Another master takes over so many seconds later."""
-    later = Play(play.spec, term=play.term + 1, saved=play.saved, actors=play.actors, now=play.now + after, master="m2")
+    later = Play(play.spec, term=play.term + 1, saved=play.saved, actors=play.actors, now=play.now + after, master="m2",
+                 clock_is_ahead=clock_is_ahead)  # fmt: skip
     later.run(1)
     return later
 
@@ -427,6 +428,17 @@ def test_a_new_master_knows_since_when_nothing_goes_on() -> None:
     later = followed(play, 5)
     assert later.until(lambda: has_hung(later), 100) <= 20
     assert later.announced(hangs.KIND)[0].member == "worker-1"
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
+def test_a_new_master_whose_wall_clock_is_an_hour_wrong_takes_nothing_for_a_hang_and_misses_none(ahead: float) -> None:
+    play = running(2)
+    hang(play)
+    play.run(20)
+    later = followed(play, 5, ahead)
+    later.run(30)
+    assert not later.announced("HangSuspected")
+    later.until(lambda: has_hung(later), 60)
 
 
 def test_a_new_master_takes_what_went_on_meanwhile_for_progress() -> None:

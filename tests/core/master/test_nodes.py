@@ -96,11 +96,22 @@ def test_a_pod_that_waits_for_a_kubelet_that_is_not_heard_is_replaced() -> None:
     come(play, 0)
     waits(play, 1, "", cannot_start=False)
     play.tell(NOT_READY)
+    play.run(0.1)
     assert deletions(play, "worker-1")[0].reason == (
         "worker-1 has not started, and node node-2 is not Ready (Kubelet stopped posting node status); "
         "its pod is deleted."
     )
     assert [a.rank_index for a in created(play)] == [None]
+
+
+def test_what_a_paused_master_reads_of_a_node_is_judged_when_it_has_read_all() -> None:
+    play = begun(2, 1)
+    come(play, 0)
+    waits(play, 1, "", cannot_start=False)
+    play.tell(NOT_READY)
+    play.tell(READY)
+    play.run(5.0)
+    assert not deletions(play, "worker-1")
 
 
 def test_a_silent_member_that_a_peer_reaches_is_left_alone_though_its_node_is_not_ready() -> None:
