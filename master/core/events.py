@@ -133,6 +133,14 @@ class OwnerSized:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnerEnded:
+    """That controller was read: it is over, and makes no pod any more. `why`: a sentence without its full stop."""
+
+    succeeded: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class MemberProbed:
     """Answer to ProbeMember: the master itself tried to reach the member's sidecar."""
 
@@ -218,6 +226,7 @@ Event = (
     | CreateRefused
     | PodsListed
     | OwnerSized
+    | OwnerEnded
     | MemberProbed
     | StatusSaved
     | ScaleAsked

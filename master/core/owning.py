@@ -5,13 +5,16 @@ more at once, for fewer when no world needs the surplus any more, because the ow
 the owner's user does, the ElasticJob follows (`FollowOwner`), and what then changes in it is nobody's wish. The two are
 told apart by the size that the owner was last seen to have, which the next master knows too: only a change of it is its
 user's.
+
+Where the owner itself is over, so is the job: nobody makes another pod. Kubernetes tells only that it gave up, so the
+last fault stands beside it.
 """
 
 from __future__ import annotations
 
-from master.core import standing, status
+from master.core import ending, standing, status
 from master.core.actions import FollowOwner, ResizeOwner
-from master.core.events import OwnerSized
+from master.core.events import OwnerEnded, OwnerSized
 from master.core.state import COMMITTING, GATHERING, REBUILDING, RUNNING, STOPPING, State, counted
 
 ASKING = (ResizeOwner, FollowOwner)
@@ -37,6 +40,17 @@ def sized(state: State, event: OwnerSized) -> None:
     else:
         _follow(state)
     standing.note_staffing(state)
+
+
+def ended(state: State, event: OwnerEnded) -> None:
+    """The owner was read: it is over."""
+    if not state.spec.is_adopted or state.is_over:
+        return
+    if event.succeeded:
+        ending.succeed(state, f"{event.why}.")
+        return
+    last = f" The last fault before it: {state.faults[-1].reason}" if state.faults else ""
+    ending.fail(state, 1, f"{event.why}; it makes no more pods.{last}")
 
 
 def hold(state: State) -> None:

@@ -13,7 +13,7 @@ import pytest
 from master.core.actions import FollowOwner, ResizeOwner
 from master.core.cluster.names import Document
 from master.core.cluster.owners_resizing import CannotResize
-from master.core.events import Event, OwnerSized
+from master.core.events import Event, OwnerEnded, OwnerSized
 from master.core.spec import WORKER
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.belongings import Belongings
@@ -127,10 +127,13 @@ def resize(replicas: int) -> ResizeOwner:
 
 
 @asynccontextmanager
-async def owned(document: Document, *answers: Answer) -> AsyncIterator[tuple[UnwellServer, Owner, list[Event]]]:
+async def owned(
+    document: Document, *answers: Answer, lacks_pods: bool = False
+) -> AsyncIterator[tuple[UnwellServer, Owner, list[Event]]]:
     events: list[Event] = []
     async with unwell(*answers) as (server, api):
-        yield server, Owner(api, JobRecord(api, document, 1, list), events.append), events
+        record = JobRecord(api, document, 1, list)
+        yield server, Owner(api, record, events.append, lambda: lacks_pods, every=0.01), events
 
 
 async def test_an_owner_is_read_at_the_beginning_and_when_its_pods_change() -> None:
@@ -145,6 +148,19 @@ async def test_an_owner_is_read_at_the_beginning_and_when_its_pods_change() -> N
             while len(events) < 2:
                 await asyncio.sleep(0.005)
         assert events == [OwnerSized(2), OwnerSized(3)]
+
+
+async def test_an_owner_whose_pods_are_missing_is_read_again_though_nothing_changes_and_its_end_is_told() -> None:
+    given_up = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}
+    ended = owner(2) | {"status": {"conditions": [given_up]}}
+    async with (
+        owned(job("StatefulSet"), says(owner(2)), says(ended), lacks_pods=True) as (_server, of_job, events),
+        doing(of_job.keep()),
+        asyncio.timeout(20),
+    ):
+        while len(events) < 3:
+            await asyncio.sleep(0.005)
+    assert events[1:3] == [OwnerSized(2), OwnerEnded(False, "StatefulSet train has failed (DeadlineExceeded)")]
 
 
 async def test_an_owner_is_asked_for_another_size() -> None:

@@ -82,7 +82,7 @@ async def asked_for(*answers: Any) -> list[Event]:
     asked = job()
     asked["metadata"] |= {"resourceVersion": "1"}
     async with unwell(*answers) as (_server, api):
-        await KubernetesPlatform(api, JobRecord(api, asked, 1, list), POLICY, told.append).create(ACTION)
+        await KubernetesPlatform(api, JobRecord(api, asked, 1, list), POLICY, told.append, lambda: False).create(ACTION)
     return told
 
 

@@ -67,7 +67,7 @@ class RunningJob:
         self._record = JobRecord(api, job, term, lambda: list(self._pods.values()))
         journal = Journal(journals / f"{self.key.replace('/', '.')}.txt")
         self._pump: Pump[State, Event, Action] = Pump(CORE, State(next_order=1 + attempt * ORDERS), journal)
-        self._platform = KubernetesPlatform(api, self._record, policy, self._pump.put)
+        self._platform = KubernetesPlatform(api, self._record, policy, self._pump.put, self._lacks_pods)
         self.effects = MasterEffects(self._pump.put, self._pump.stop, sidecars, self._platform, self._record)
         self._belongings = Belongings(api, self._record, lambda: list(self._pods.values()), (WORKER,), is_master)
         self._pump.drain_before_judging(sidecars.drain)
@@ -183,6 +183,10 @@ class RunningJob:
             self._told[seen.member] = seen
             self._pump.put(seen)
             self._tell_node(self._node_of(seen.node))
+
+    def _lacks_pods(self) -> bool:
+        there = sum(pod.phase in ("pending", "running") for pod in self._told.values())
+        return self._listed and there < self.state.target
 
     def node_changed(self, node: NodeSeen) -> None:
         """One that none of its pods is on is nothing to it."""

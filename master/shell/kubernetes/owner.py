@@ -1,17 +1,20 @@
-"""The controller whose pods a job has adopted: its size, read when pods come or go, and changed when the core says so.
+"""The controller whose pods a job has adopted: its size and its end, read when pods come or go, and its size changed
+when the core says so.
 
 A user who scales it is seen by what follows: a pod more, or one that is deleted. So it costs a request when pods
-change, and none while they do not.
+change, and none while they do not. While pods are missing it is read now and then all the same: the cluster may have
+given it up, and then none comes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
 from master.core.actions import FollowOwner, ResizeOwner
-from master.core.cluster import owners_resizing
+from master.core.cluster import owners_ends, owners_resizing
 from master.core.cluster.names import Document
 from master.core.cluster.parts import mapping
 from master.core.events import Event, OwnerSized
@@ -21,6 +24,8 @@ from master.shell.kubernetes.record import JobRecord, path_of
 
 LEAST_APART = 1.0
 """Seconds between two reads."""
+MISSING = 10.0
+"""Seconds between two reads while pods are missing and nothing changes."""
 
 log = logging.getLogger("owner")
 
@@ -28,8 +33,16 @@ log = logging.getLogger("owner")
 class Owner:
     """`document` is what was read last, None before and where it is nothing that we can read."""
 
-    def __init__(self, api: Api, record: JobRecord, put: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        api: Api,
+        record: JobRecord,
+        put: Callable[[Event], None],
+        lacks_pods: Callable[[], bool],
+        every: float = MISSING,
+    ) -> None:
         self._api, self._record, self._put = api, record, put
+        self._lacks_pods, self._every = lacks_pods, every
         self._path = _path_of(record.job)
         self._news = asyncio.Event()
         self._news.set()
@@ -43,7 +56,8 @@ class Owner:
     async def keep(self) -> None:
         """Until it is cancelled."""
         while self._path is not None:
-            await self._news.wait()
+            if not await self._is_worth_a_look():
+                continue
             self._news.clear()
             try:
                 async with self._asking:
@@ -52,6 +66,12 @@ class Owner:
                 if not error.is_absent:  # it was deleted: the ElasticJob goes with it
                     log.warning("%s", error)
             await asyncio.sleep(LEAST_APART)
+
+    async def _is_worth_a_look(self) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._every):
+                await self._news.wait()
+        return self._news.is_set() or self._lacks_pods()
 
     async def resize(self, action: ResizeOwner) -> None:
         if self._path is None:
@@ -78,6 +98,9 @@ class Owner:
         if not uids or owner["metadata"]["uid"] in uids:
             self.document = owner
             self._put(OwnerSized(owners_resizing.replicas_of(owner)))
+            end = owners_ends.end_of(owner)
+            if end is not None:
+                self._put(end)
 
 
 def _path_of(job: Document) -> str | None:

@@ -25,9 +25,12 @@ class CannotInject(Exception):
 
 
 class KubernetesPlatform:
-    def __init__(self, api: Api, record: JobRecord, policy: Policy, put: Callable[[Event], None]) -> None:
+    def __init__(
+        self, api: Api, record: JobRecord, policy: Policy, put: Callable[[Event], None], lacks_pods: Callable[[], bool]
+    ) -> None:
+        """`lacks_pods`: fewer of the job's pods run, or are about to, than are wanted."""
         self._api, self._record, self._policy, self._put = api, record, policy, put
-        self.owner = Owner(api, record, put)
+        self.owner = Owner(api, record, put, lacks_pods)
 
     @property
     def _folder(self) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from master.core.actions import Action, DeletePod, FollowOwner, ResizeOwner
-from master.core.events import ActionFailed, OwnerSized, PodGone, SpecChanged
+from master.core.events import ActionFailed, OwnerEnded, OwnerSized, PodGone, PodSeen, SpecChanged
 from tests.core.master.adopted import adopted
 from tests.core.master.play import Play, job
+from wire.ids import Role
 from wire.messages import Finish
 
 KINDS = (ResizeOwner, FollowOwner)
@@ -131,3 +132,42 @@ def test_a_job_that_makes_its_own_pods_has_no_owner_to_ask() -> None:
     play.tell(OwnerSized(5))
     scale(play, 2)
     assert asked(play) == []
+
+
+# -- its end --------------------------------------------------------------------------------------------------------
+GIVEN_UP = OwnerEnded(False, "Job train has failed (BackoffLimitExceeded: Job has reached the specified backoff limit)")
+
+
+def exit_code(play: Play) -> int | None:
+    end = play.ended()
+    return None if end is None else end.exit_code
+
+
+def test_a_job_whose_owner_was_given_up_fails_with_its_words_and_the_last_fault() -> None:
+    play = adopted(2, least=2)
+    actor = play["train-1"]
+    play.tell(PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, "failed", "exit code 1", exit_code=1))
+    play.run(5.0)
+    play.tell(GIVEN_UP)
+    play.run(10.0)
+    assert play.announced("JobFailed")[0].reason == (
+        f"{GIVEN_UP.why}; it makes no more pods. The last fault before it: The pod of train-1 failed with exit code 1: "
+        f"exit code 1."
+    )
+    assert exit_code(play) == 1
+
+
+def test_a_job_whose_owner_is_complete_has_succeeded() -> None:
+    play = adopted(2)
+    play.tell(OwnerEnded(True, "Job train is complete"))
+    play.run(10.0)
+    assert play.announced("JobSucceeded")[0].reason == "Job train is complete."
+    assert exit_code(play) == 0
+
+
+def test_an_end_that_is_known_already_is_told_once() -> None:
+    play = adopted(2)
+    play.tell(GIVEN_UP)
+    play.tell(OwnerEnded(True, "Job train is complete"))
+    assert len(play.announced("JobFailed")) == 1
+    assert not play.announced("JobSucceeded")

@@ -1,0 +1,42 @@
+"""What a pods' owner says about its own end."""
+
+from __future__ import annotations
+
+import pytest
+
+from master.core.cluster.names import Document
+from master.core.cluster.owners_ends import end_of
+from master.core.events import OwnerEnded
+
+
+def owner(*conditions: object, kind: str = "Job") -> Document:
+    return {"kind": kind, "metadata": {"name": "train"}, "status": {"conditions": list(conditions)}}
+
+
+def condition(kind: str, status: str = "True", **words: str) -> Document:
+    return {"type": kind, "status": status, **words}
+
+
+def test_a_job_that_kubernetes_gave_up_says_why() -> None:
+    words = {"reason": "BackoffLimitExceeded", "message": "Job has reached the specified backoff limit."}
+    why = "Job train has failed (BackoffLimitExceeded: Job has reached the specified backoff limit)"
+    assert end_of(owner(condition("Failed", **words))) == OwnerEnded(False, why)
+
+
+@pytest.mark.parametrize(("kind", "word"), [("Job", "Complete"), ("JobSet", "Completed"), ("PyTorchJob", "Succeeded")])
+def test_an_owner_that_is_complete_is_over_too(kind: str, word: str) -> None:
+    assert end_of(owner(condition(word), kind=kind)) == OwnerEnded(True, f"{kind} train is complete")
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        None,
+        {},
+        {"conditions": None},
+        {"conditions": ["Failed"]},
+        {"conditions": [{"type": "Failed", "status": "False"}, {"type": "Suspended", "status": "True"}]},
+    ],
+)
+def test_anything_else_is_no_end(status: object) -> None:
+    assert end_of({"kind": "Job", "metadata": {"name": "train"}, "status": status}) is None
