@@ -2,7 +2,7 @@
 matcher would, at random moments, also while no master is there to be told.
 
 The laws: a rule that restarts costs one restart of the budget for each generation at most, and so cannot go on for
-ever; one that replaces costs none. What a member wrote is followed once, whichever master hears of it.
+ever; one that replaces costs none. Every other law holds as it does for other faults.
 """
 
 from __future__ import annotations
