@@ -27,6 +27,7 @@ from cli.request import Request
 from cli.screen import Screen
 from cli.wording import plural
 from cli.writing import Writer
+from master.core.cluster import chaos
 from master.core.spec import WORKER, JobSpec
 from master.shell.node import Node, NodeError
 from master.shell.plans import NodeConfig
@@ -101,9 +102,15 @@ def _config(request: Request, folder: Path, writer: Writer) -> NodeConfig:
         nproc=request.nproc,
         trainer_variables=_variables(request),
         on_output=on_output,
-        armed={MemberId(f"{WORKER}-{each.rank_index}"): each.fault for each in request.chaos},
+        armed=_armed(request),
         limits=request.limits,
     )
+
+
+def _armed(request: Request) -> dict[MemberId, str]:
+    """Of the first member of each rank index, for which something is."""
+    of_each = ((number, chaos.of_member(request.chaos, number)) for number in range(request.nnodes.most))
+    return {MemberId(f"{WORKER}-{number}"): faults for number, faults in of_each if faults}
 
 
 def _spec(request: Request) -> JobSpec:

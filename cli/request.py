@@ -19,6 +19,7 @@ from cli.armed import Armed
 from cli.errors import UserError
 from cli.patience import HangLimits
 from cli.sizes import Members
+from master.core.cluster import chaos
 from master.core.spec import Rule
 from master.shell.cgroups import Limits
 
@@ -113,12 +114,8 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
 
 def _check_node_check(wishes: Wishes, nnodes: Members) -> None:
     for each in wishes.chaos:
-        if not wishes.network_check:
-            raise UserError(f"--chaos {each.fault}: only the node check meets it; give --network-check too")
-        if each.rank_index >= nnodes.most:
-            raise UserError(
-                f"--chaos {each.fault}@rank-index={each.rank_index}: there are rank indexes 0 to {nnodes.most - 1}"
-            )
+        if wrong := chaos.wrong_for(each, nnodes.most, wishes.network_check, "give --network-check too"):
+            raise UserError(f"--chaos {each}: {wrong}")
 
 
 def trainer_python(environ: Mapping[str, str], chosen: str | None = None) -> str:

@@ -90,7 +90,7 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     multiple=True,
     callback=armed.armed,
     metavar="FAULT@rank-index=N",
-    help="Arm a fault before the start: bad-node or bad-node=slow. Its replacement is well.",
+    help="Arm a fault before the start, as cpu-load=90 or bad-node; what replaces this member is well.",
 )
 @flag(
     "isolate",

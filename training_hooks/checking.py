@@ -90,7 +90,7 @@ class Checking:
         self.say(self.line)
 
 
-def forked(order, pipe, forget):
+def forked(order, pipe, volume, forget):
     """Of a template, whose imports are done; `forget` closes what is the template's alone."""
     parent = os.getpid()
     pid = os.fork()
@@ -99,7 +99,7 @@ def forked(order, pipe, forget):
     try:
         _settle(parent)
         forget()
-        nodecheck.run(order, pipe)
+        nodecheck.run(order, pipe, volume)
     finally:
         os._exit(1)
 
@@ -115,7 +115,7 @@ def spawned(order, pipe, argv, environ):
     try:
         _settle(parent)
         os.set_inheritable(pipe, True)
-        told = json.dumps({"order": order, "pipe": pipe})
+        told = json.dumps({"order": order, "pipe": pipe, "volume": environ["OUTRIDER_DIR"]})
         kept = {name: value for name, value in environ.items() if name not in launcher.OURS + ("OUTRIDER_DIR",)}
         os.execvpe(python, [python, nodecheck.__file__], dict(kept, **{nodecheck.ORDER: told}))
     finally:

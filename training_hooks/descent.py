@@ -86,6 +86,19 @@ def _stat(pid):
         return "", 0
 
 
+def parent(pid):
+    """0 where there is no such process."""
+    return _stat(pid)[1]
+
+
+def session(pid):
+    """0 where there is no such process."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
+
+
 def descendants(pid, keep=()):
     """Everything below `pid`, parents before children, without `keep` and what is below it."""
     found, queue = [], [pid]

@@ -19,6 +19,10 @@ def enter():
     mark = os.environ.pop(MARK, None)
     if WORKER in os.environ:
         return
+    if "OUTRIDER_CHAOS" in os.environ and "OUTRIDER_GENERATION" not in os.environ:
+        from . import faults
+
+        faults.arm(os.environ)
     if "OUTRIDER_GENERATION" in os.environ:
         from . import worker
 

@@ -62,8 +62,9 @@ def main(arguments):
         told = handover.take()
         supervisor.supervise(arguments[2:], environ, told, True)
         return
-    from . import command
+    from . import command, faults
 
+    faults.arm(environ)
     decided = command.plan(arguments, environ)
     if decided.kind == "python":
         _become_template(decided.argv, environ, decided.reason)

@@ -12,8 +12,7 @@ import re
 import signal
 import time
 
-V2 = ("/sys/fs/cgroup%s/memory.events", "/sys/fs/cgroup/memory.events")
-V1 = ("/sys/fs/cgroup/memory%s/memory.oom_control", "/sys/fs/cgroup/memory/memory.oom_control")
+from . import cgroup
 
 CLAIMED_WITHIN = 2.0
 """Seconds between the kill and its end, or the exception for it: the kernel may take some to free the memory."""
@@ -29,23 +28,10 @@ LEAVES_WITHIN = 60.0
 """Seconds that a process may take to end after its exception: a DataLoader waits for its other workers."""
 
 
-def candidates(text):
-    """Where the counter may be, for this /proc/self/cgroup: in our own group, else (a container sees its group as the
-    root, whatever its path is called outside) at the top."""
-    rows = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
-    paths = [V1[0] % path.rstrip("/") for _, kinds, path in rows if "memory" in kinds.split(",")]
-    paths += [V2[0] % path.rstrip("/") for _, kinds, path in rows if not kinds]
-    return paths + [V1[1], V2[1]]
-
-
 def counter_file():
     """The file with this container's oom_kill counter; "" where there is none."""
-    try:
-        with open("/proc/self/cgroup") as file:
-            paths = candidates(file.read())
-    except OSError:
-        return ""
-    return next((path for path in paths if read_counter(path) is not None), "")
+    found = cgroup.files("memory", "memory.oom_control", "memory.events")
+    return next((path for path, _ in found if read_counter(path) is not None), "")
 
 
 def read_counter(path):

@@ -4,7 +4,7 @@ A child of the template, which has torch already, or a fresh Python beside a lau
 that takes time, measures every local device in a process of its own (the slowest counts), then the all-gather, which is
 the member's and not a rank's. It prints nothing, and whatever goes wrong is a finding.
 
-`OUTRIDER_CHAOS=bad-node` (`outrider run --chaos`) makes its process die as on a broken machine, `bad-node=slow` take
+The fault `bad-node` (`outrider chaos`, or armed) makes its process die as on a broken machine, `bad-node=slow` take
 five times as long.
 """
 
@@ -28,7 +28,6 @@ if __name__ == "__main__":
     importlib.import_module("_outrider_hooks.nodecheck").main()
 
 ORDER = "OUTRIDER_CHECK"
-CHAOS = "OUTRIDER_CHAOS"
 BAD_NODE = "bad-node"
 LONGEST_ERROR = 300
 
@@ -36,14 +35,14 @@ LONGEST_ERROR = 300
 def main():
     """A fresh Python: the order is in the environment, with the descriptor for the findings."""
     told = json.loads(os.environ.pop(ORDER))
-    run(told["order"], told["pipe"])
+    run(told["order"], told["pipe"], told["volume"])
 
 
-def run(order, pipe):
+def run(order, pipe, volume):
     """Measures, writes and ends this process."""
     try:
         silence()
-        os.write(pipe, json.dumps(findings(order)).encode())
+        os.write(pipe, json.dumps(findings(order, volume)).encode())
     finally:
         os._exit(0)
 
@@ -54,11 +53,11 @@ def silence():
         os.dup2(nowhere, fd)
 
 
-def findings(order):
-    from . import gather
+def findings(order, volume):
+    from . import faults, gather
 
     began = time.monotonic()
-    chaos = chaos_of(os.environ.get(CHAOS, ""))
+    chaos = chaos_of(faults.of_member(volume, os.environ, BAD_NODE))
     if chaos == "fails":
         os.kill(os.getpid(), signal.SIGKILL)
     others = [Other(rank, chaos) for rank in range(1, order["nproc"])] if order["compute"] else []
@@ -85,9 +84,8 @@ def findings(order):
     return found
 
 
-def chaos_of(armed):
-    name, _, how = armed.partition("=")
-    return (how or "fails") if name == BAD_NODE else ""
+def chaos_of(fault):
+    return (fault.partition(":")[0].partition("=")[2] or "fails") if fault else ""
 
 
 def with_itself(order):

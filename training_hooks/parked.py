@@ -234,7 +234,7 @@ class Template:
         self.agent.send({"event": "started", "generation": self.generation, "pids": pids})
 
     def _start_probe(self, order, pipe):
-        return checking.forked(order, pipe, self.forget_everything)
+        return checking.forked(order, pipe, self.volume, self.forget_everything)
 
     # -- deaths -------------------------------------------------------------------------------------------------------
     def _reap(self):

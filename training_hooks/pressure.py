@@ -10,16 +10,7 @@ counts as far as threads of this process waited for a core meanwhile: the main t
 import os
 import time
 
-V2 = ("/sys/fs/cgroup%s/cpu.stat", "/sys/fs/cgroup/cpu.stat")
-V1 = ("/sys/fs/cgroup/cpu%s/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat")
-
-
-def candidates(text):
-    """Where the counters may be, for this /proc/self/cgroup."""
-    rows = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
-    paths = [V1[0] % path.rstrip("/") for _, kinds, path in rows if "cpu" in kinds.split(",")]
-    paths += [V2[0] % path.rstrip("/") for _, kinds, path in rows if not kinds]
-    return paths + [V1[1], V2[1]]
+from . import cgroup
 
 
 def throttled_ns(text):
@@ -44,30 +35,22 @@ def waited_ns():
     """How long the threads of this process have waited for a core, together."""
     waited = 0
     for thread in os.listdir("/proc/self/task"):
-        fields = _read("/proc/self/task/%s/schedstat" % thread).split()
+        fields = cgroup.read("/proc/self/task/%s/schedstat" % thread).split()
         waited += int(fields[1]) if len(fields) > 1 else 0
     return waited
-
-
-def _read(path):
-    try:
-        with open(path) as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 class Pressure:
     """Two looks at the counters; `since` says what went on between them."""
 
     def __init__(self):
-        paths = candidates(_read("/proc/self/cgroup"))
-        self.path = next((path for path in paths if throttled_ns(_read(path)) is not None), "")
+        found = cgroup.files("cpu", "cpu.stat", "cpu.stat")
+        self.path = next((path for path, text in found if throttled_ns(text) is not None), "")
 
     def look(self):
         """(nanoseconds throttled, nanoseconds for which threads have waited, (ticks stolen, all ticks))."""
-        throttled = (throttled_ns(_read(self.path)) or 0) if self.path else 0
-        return throttled, waited_ns() if throttled else 0, stolen_share(_read("/proc/stat"))
+        throttled = (throttled_ns(cgroup.read(self.path)) or 0) if self.path else 0
+        return throttled, waited_ns() if throttled else 0, stolen_share(cgroup.read("/proc/stat"))
 
     @staticmethod
     def since(before, now, elapsed_ns):
@@ -88,7 +71,7 @@ class Container:
     def look(self):
         """Nanoseconds: throttled, used by all of the group, used by this process, waited for a core by its threads."""
         own = time.process_time_ns()
-        return throttled_ns(_read(self.path)) or 0, used_ns(self.path), own, waited_ns()
+        return throttled_ns(cgroup.read(self.path)) or 0, used_ns(self.path), own, waited_ns()
 
     @staticmethod
     def took_ns(before, now):
@@ -100,8 +83,8 @@ class Container:
 
 def used_ns(path):
     """The CPU time of all processes of the group with this cpu.stat; 0 where nothing says it."""
-    for line in _read(path).splitlines():
+    for line in cgroup.read(path).splitlines():
         if line.startswith("usage_usec "):
             return 1000 * int(line.split()[1])
     of_v1 = os.path.dirname(path).replace("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpuacct", 1)
-    return int(_read(os.path.join(of_v1, "cpuacct.usage")) or 0)
+    return int(cgroup.read(os.path.join(of_v1, "cpuacct.usage")) or 0)

@@ -15,6 +15,7 @@ from cli.request import Request
 from cli.run import _request, run
 from cli.sizes import Members, gpu_count
 from cli.torchrun_flags import not_needed
+from master.core.cluster.chaos import Fault
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ def test_the_node_check_is_asked_for_by_dlrovers_flags_in_both_spellings(asked: 
     request = asked("--network_check", "--exclude-straggler", "--nnodes", "2", "--chaos", "bad-node=slow@rank_index=1",
                     "train.py")  # fmt: skip
     assert (request.network_check, request.exclude_straggler) == (True, True)
-    assert request.chaos == (Armed("bad-node=slow", 1),)
+    assert request.chaos == (Armed(Fault("bad-node", "slow"), 1),)
 
 
 def test_a_program_without_python_runs_once_a_rank(asked: Any) -> None:

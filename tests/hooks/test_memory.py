@@ -90,22 +90,6 @@ def test_of_two_that_end_at_once_the_killed_one_is_told_first() -> None:
     assert memory.killed_first({7: 1 << 8, 9: 9, 8: 0}) == [(9, 9), (7, 1 << 8), (8, 0)]
 
 
-@pytest.mark.parametrize(
-    ("text", "first"),
-    [
-        ("9:cpu,cpuacct:/a\n8:memory:/kubepods/pod1/c1\n", "/sys/fs/cgroup/memory/kubepods/pod1/c1/memory.oom_control"),
-        ("0::/kubepods.slice/c1\n", "/sys/fs/cgroup/kubepods.slice/c1/memory.events"),
-        ("0::/\n", "/sys/fs/cgroup/memory.events"),
-        ("3:memory:/\n0::/\n", "/sys/fs/cgroup/memory/memory.oom_control"),
-        ("0::/a:b\n", "/sys/fs/cgroup/a:b/memory.events"),
-    ],
-)
-def test_the_counter_is_looked_for_in_the_own_group_first(text: str, first: str) -> None:
-    paths = memory.candidates(text)
-    assert paths[0] == first
-    assert paths[-2:] == [memory.V1[1], memory.V2[1]]
-
-
 @pytest.mark.slow
 def test_a_rank_killed_for_want_of_memory_is_told_from_one_that_was_just_killed(tmp_path: Path, cgroup: Path) -> None:
     (tmp_path / "train.py").write_text(

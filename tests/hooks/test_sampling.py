@@ -182,15 +182,6 @@ def test_throttling_is_read_from_either_version_of_cgroups() -> None:
     assert pressure.throttled_ns("throttled_usec many\n") is None
 
 
-def test_a_cgroup_is_looked_for_where_it_is_and_at_the_top() -> None:
-    assert pressure.candidates("3:cpu,cpuacct:/a\n0::/b\n") == [
-        "/sys/fs/cgroup/cpu/a/cpu.stat",
-        "/sys/fs/cgroup/b/cpu.stat",
-        "/sys/fs/cgroup/cpu/cpu.stat",
-        "/sys/fs/cgroup/cpu.stat",
-    ]
-
-
 @pytest.mark.parametrize(
     ("after", "took"),
     [

@@ -13,10 +13,11 @@ from copy import deepcopy
 from datetime import datetime
 
 from master.core.actions import CreatePod
-from master.core.cluster import containers, owners_references, quantities
+from master.core.cluster import chaos, containers, owners_references, quantities
 from master.core.cluster.containers import brief, end_of
 from master.core.cluster.elasticjob import key_of, roles_of, sizes
 from master.core.cluster.names import (
+    CHAOS,
     CONTAINER,
     GROUP_VERSION,
     ID,
@@ -119,6 +120,7 @@ def pod_of(job: Document, action: CreatePod) -> Document:
         },
         "spec": spec,
     }
+    pod = chaos.with_armed(pod, job, action.member)
     return with_memory(pod, action.memory_limit) if action.memory_limit else pod
 
 
@@ -142,6 +144,7 @@ def handed_on(job: Document) -> dict[str, str]:
     """Annotations of its pods that the job itself has, or means."""
     notes = mapping(mapping(job.get("metadata")).get("annotations"))
     kept = {note: str(notes[note]) for note in HANDED_ON if note in notes}
+    kept |= {CHAOS: chaos.ALLOWED} if chaos.asked_of(job).is_allowed else {}
     nproc = mapping(job.get("spec")).get("nprocPerNode")
     return kept if nproc is None else kept | {NPROC: str(nproc)}
 

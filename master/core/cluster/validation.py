@@ -9,16 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from master.core.cluster import elasticjob, owners
+from master.core.cluster import chaos, elasticjob, owners
+from master.core.cluster.elasticjob import roles_of, sizes
 from master.core.cluster.injection_objections import objections
-from master.core.cluster.names import INJECT, JOB, MEMBER, NPROC, ROLE, Document
+from master.core.cluster.names import CHAOS, INJECT, JOB, MEMBER, NPROC, ROLE, Document
 from master.core.cluster.parts import entries, mapping
 from master.core.cluster.pods import handed_on
+from master.core.spec import WORKER
 
 
 def problems(job: Document, old: Document | None = None) -> list[str]:
     """Sentences that begin with the path of a field, each once; none where it can be run."""
-    return list(dict.fromkeys([*elasticjob.validate(job, old), *_templates(job)]))
+    return list(dict.fromkeys([*elasticjob.validate(job, old), *_templates(job), *_chaos(job)]))
+
+
+def _chaos(job: Document) -> Iterator[str]:
+    """Faults that are armed must be met by somebody."""
+    path, spec = f"metadata.annotations[{CHAOS}]", mapping(job.get("spec"))
+    text = str(mapping(mapping(job.get("metadata")).get("annotations")).get(CHAOS) or "")
+    try:
+        armed = chaos.asked(text).armed
+    except ValueError as error:
+        yield f"{path}: {error}"
+        return
+    if armed and spec.get("adopts") is not None:
+        yield f"{path}: the pods of another owner are all made from one template, so that nothing is armed for one"
+        return
+    _least, most, _wanted = sizes(roles_of(job).get(WORKER, {}))
+    is_checked = mapping(spec.get("nodeCheck")).get("enabled") is True
+    for each in armed:
+        if wrong := chaos.wrong_for(each, most, is_checked, "set spec.nodeCheck.enabled"):
+            yield f"{path}: {each}: {wrong}"
 
 
 def _templates(job: Document) -> Iterator[str]:

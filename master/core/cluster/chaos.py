@@ -1,0 +1,165 @@
+"""Faults that are made on purpose, as users name them: `cpu-load=90:60s`, and armed for a member, `…@rank-index=1`.
+
+One grammar for `outrider run --chaos`, `outrider chaos` and the annotation of an ElasticJob. An armed fault belongs to
+the first member of a rank index, by its id: the one that replaces it is well. What makes the faults is the program
+`training_hooks/faults.py`, in the container that they are for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from master.core.cluster import containers, durations
+from master.core.cluster.names import CHAOS, Document
+from wire.ids import MemberId
+
+ALLOWED = "allowed"
+"""The annotation's word on a pod: whoever may execute commands in it may break it by `outrider chaos`."""
+BAD_NODE = "bad-node"
+VARIABLE = "OUTRIDER_CHAOS"
+"""Of the trainer's container: faults with commas between them (docs/contracts.md §2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What stands behind a fault's name: with a `unit` a whole number from 1 to `most`, else at most one of `words`."""
+
+    unit: str = ""
+    most: int = 0
+    words: tuple[str, ...] = ()
+    is_armed: bool = True
+    """It makes sense before the member has begun."""
+
+    def forms(self, name: str) -> list[str]:
+        return [f"{name}={self.unit}"] if self.unit else [name, *(f"{name}={word}" for word in self.words)]
+
+    def wrong(self, name: str, value: str) -> str:
+        """Why this value cannot be; empty where it can."""
+        if not self.unit:
+            return "" if value in ("", *self.words) else f"it may be {' or '.join(self.forms(name))}"
+        if re.fullmatch("[0-9]{1,9}", value) and 1 <= int(value) <= self.most:
+            return ""
+        return f"it is {name}={self.unit}, a whole number from 1 to {self.most}"
+
+
+KINDS = {
+    "cpu-load": Kind("PERCENT", 100),
+    "fill-memory": Kind("PERCENT", 100),
+    BAD_NODE: Kind(words=("slow",)),
+    "hang": Kind(is_armed=False),
+    "freeze-member": Kind(is_armed=False),
+}
+_FAULT = re.compile(r"(?P<name>[a-z][a-z-]*)(=(?P<value>[^:=]*))?(:(?P<time>.*))?")
+_ARMED = re.compile(r"(?P<fault>.*)@rank[-_]index=(?P<index>[0-9]{1,6})")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    name: str
+    value: str = ""
+    seconds: float | None = None
+    """None: until it is undone."""
+
+    def __str__(self) -> str:
+        value = f"={self.value}" if self.value else ""
+        return f"{self.name}{value}" + ("" if self.seconds is None else f":{self.seconds:g}s")
+
+
+@dataclass(frozen=True, slots=True)
+class Armed:
+    fault: Fault
+    rank_index: int
+
+    def __str__(self) -> str:
+        return f"{self.fault}@rank-index={self.rank_index}"
+
+
+# -- reading ------------------------------------------------------------------------------------------------------
+def parsed(text: str) -> Fault:
+    """Raises ValueError: a sentence that says what is wrong and what it may be."""
+    found = _FAULT.fullmatch(text)
+    kind = KINDS.get(found["name"]) if found else None
+    if found is None or kind is None:
+        raise ValueError(f"{text!r} is no fault; there are {', '.join(_forms(KINDS))}")
+    if wrong := kind.wrong(found["name"], found["value"] or ""):
+        raise ValueError(f"{text!r} cannot be: {wrong}")
+    return Fault(found["name"], found["value"] or "", _seconds(text, found["time"]))
+
+
+def _seconds(text: str, time: str | None) -> float | None:
+    if time is None:
+        return None
+    seconds = durations.parsed(time)
+    if not seconds:
+        raise ValueError(f"{text!r} cannot be: {time!r} is no duration above 0; write {durations.ALLOWED}")
+    return seconds
+
+
+def armed(text: str) -> Armed:
+    """`FAULT@rank-index=N`. Raises ValueError."""
+    found = _ARMED.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} cannot be armed; it may be {_armed_forms()}, each with a duration as :60s before @")
+    fault = parsed(found["fault"])
+    if not KINDS[fault.name].is_armed:
+        raise ValueError(f"{text!r} cannot be armed, only made while the job runs; it may be {_armed_forms()}")
+    return Armed(fault, int(found["index"]))
+
+
+def wrong_for(each: Armed, members: int, is_checked: bool, remedy: str) -> str:
+    """Why a job with so many members cannot meet it; empty where it can."""
+    if each.fault.name == BAD_NODE and not is_checked:
+        return f"only the node check meets it; {remedy}"
+    if each.rank_index >= members:
+        return f"there are rank indexes 0 to {members - 1}"
+    return ""
+
+
+def _armed_forms() -> str:
+    forms = _forms(name for name, kind in KINDS.items() if kind.is_armed)
+    return " or ".join(f"{form}@rank-index=N" for form in forms)
+
+
+def _forms(names: Iterable[str]) -> list[str]:
+    return [form for name in names for form in KINDS[name].forms(name)]
+
+
+def of_member(all_armed: Iterable[Armed], number: int) -> str:
+    """The value of OUTRIDER_CHAOS for the member with this number in its id; empty where it is well."""
+    return ",".join(str(each.fault) for each in all_armed if each.rank_index == number)
+
+
+# -- in a cluster -------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the annotation of an ElasticJob says: entries with commas between them."""
+
+    is_allowed: bool = False
+    armed: tuple[Armed, ...] = ()
+
+
+def asked(annotation: str) -> Asked:
+    """Raises ValueError."""
+    entries = [entry for entry in (part.strip() for part in annotation.split(",")) if entry]
+    return Asked(ALLOWED in entries, tuple(armed(entry) for entry in entries if entry != ALLOWED))
+
+
+def asked_of(job: Document) -> Asked:
+    """Nothing where it cannot be meant, which `validation` says."""
+    try:
+        return asked(str((job["metadata"].get("annotations") or {}).get(CHAOS) or ""))
+    except ValueError:
+        return Asked()
+
+
+def with_armed(pod: Document, job: Document, member: MemberId) -> Document:
+    """The pod, whose trainer finds what is armed for this member. Only the first of a rank index has it for its id's
+    number."""
+    faults = of_member(asked_of(job).armed, int(member.rpartition("-")[2]))
+    trainer = containers.trainer_name(pod)
+    for container in pod["spec"]["containers"]:
+        if faults and container.get("name") == trainer:
+            container["env"] = [*container.get("env", ()), {"name": VARIABLE, "value": faults}]
+    return pod
