@@ -11,7 +11,7 @@ import pytest
 from master.core.actions import CreatePod
 from master.core.cluster import nodes as node_documents
 from master.core.cluster.injection import Policy
-from master.core.cluster.names import Document
+from master.core.cluster.names import MAX_RESTARTS, Document
 from master.core.events import CreateRefused, Event, NodeSeen
 from master.shell.kubernetes.api import ApiError
 from master.shell.kubernetes.nodes import Nodes
@@ -94,6 +94,18 @@ async def test_a_pod_that_a_quota_forbids_is_refused_in_the_servers_words() -> N
 async def test_in_a_namespace_that_is_being_deleted_it_is_refused_for_good() -> None:
     why = "unable to create new content in namespace research because it is being terminated"
     assert await asked_for(refuses(403, "Forbidden", why)) == [CreateRefused(ACTION, why, is_final=True)]
+
+
+async def test_an_annotation_that_cannot_be_meant_is_a_refusal_that_names_it() -> None:
+    told: list[Event] = []
+    asked = job()
+    asked["metadata"] |= {"resourceVersion": "1", "annotations": {MAX_RESTARTS: "many"}}
+    async with unwell() as (_server, api):
+        platform = KubernetesPlatform(api, JobRecord(api, asked, 1, list), POLICY, told.append, lambda: False)
+        await platform.create(ACTION)
+    (refused,) = told
+    assert isinstance(refused, CreateRefused)
+    assert refused.reason.startswith(f"annotation {MAX_RESTARTS}")
 
 
 async def test_a_request_that_the_server_could_not_serve_is_a_failure_that_may_pass() -> None:

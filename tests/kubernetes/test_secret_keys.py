@@ -44,6 +44,18 @@ async def test_two_replicas_that_begin_at_once_have_one_key() -> None:
     assert one == two == await made(api)
 
 
+@pytest.mark.parametrize("emptied", [None, {}, {"public": ""}])
+async def test_a_secret_that_was_emptied_is_filled_by_who_begins(emptied: dict[str, str] | None) -> None:
+    api = Documents()
+    await made(api)
+    await secret_keys.tickets(api, NAMESPACE)
+    for name in (CURVE, TICKETS):
+        api.documents[f"{FOLDER}/{name}"]["data"] = emptied
+    pair = await made(api)
+    assert pair == await made(api)
+    assert await secret_keys.tickets(api, NAMESPACE) == await secret_keys.tickets(api, NAMESPACE)
+
+
 async def test_a_master_writes_back_what_is_gone_and_what_was_changed() -> None:
     api, pauses = Documents(), list[float]()
     pair = await made(api)

@@ -100,7 +100,10 @@ class KubernetesPlatform:
         await self._api.delete(f"{self._folder}/{pod['metadata']['name']}")
 
     def _injected(self, pod: Document) -> Document:
-        place = owners.place_of(pod, self._record.namespace, {})
+        try:
+            place = owners.place_of(pod, self._record.namespace, {})
+        except ValueError as error:  # an annotation that was written before there was a webhook to look at it
+            raise CannotInject(str(error)) from error
         if place is None:
             return pod
         injected = injection.inject(pod, place, self._policy)

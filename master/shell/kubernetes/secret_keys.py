@@ -3,7 +3,8 @@
 The public half of the CURVE pair stands in every pod that was made, so a master with another pair hears none of them
 any more. Hence the Secret is only where the key is kept: the master that leads has it, and writes it back when it is
 gone or was changed. A replica that begins meanwhile waits for that instead of making another one, and one that waits
-for its turn with another key than the Secret's begins anew. To have another key, end all replicas, then delete it.
+for its turn with another key than the Secret's begins anew. A Secret that was emptied is as good as gone. To have
+another key, end all replicas, then delete it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from master.shell.kubernetes.certificates import MERGE_PATCH, Calls
 from runtime.sockets import KeyPair, new_key_pair
 
 CURVE, TICKETS = "outrider-master-curve", "outrider-tickets"
+PARTS = {CURVE: ("public", "secret"), TICKETS: ("key",)}
 LOOK_EVERY = 10.0
 LOOK_FOR = 1.0
 LOOKS = 30
@@ -42,9 +44,12 @@ async def curve(
 ) -> KeyPair:
     """`is_led`: another replica is the master."""
     for _ in range(LOOKS):
-        if await _read(api, namespace, CURVE) is not None or not await is_led():
+        if _is_whole(CURVE, await _read(api, namespace, CURVE)) or not await is_led():
             break
-        log.warning("there is no Secret %s: the replica that is the master has the key, and writes it back", CURVE)
+        log.warning(
+            "there is no Secret %s, or nothing in it: the replica that is the master has the key, and writes it back",
+            CURVE,
+        )
         await pause(LOOK_FOR)
 
     def make() -> Keys:
@@ -65,13 +70,15 @@ async def tickets(api: Calls, namespace: str) -> bytes:
 async def get_or_make(api: Calls, namespace: str, name: str, make: Callable[[], Keys]) -> dict[str, bytes]:
     """The Secret's data; where two make it at once, the one that was there first counts for both."""
     found = await _read(api, namespace, name)
-    if found is None:
+    if found is None or not _is_whole(name, found):
         try:
-            found = await api.create(_folder(namespace), _secret(name, make()))
+            found = await _put(api, namespace, name, found, make())
         except ApiError as conflict:
             if not conflict.is_conflict:
                 raise
             found = await api.get(f"{_folder(namespace)}/{name}")
+    if not _is_whole(name, found):
+        raise ApiError(409, "Incomplete", f"Secret {name} must have {' and '.join(PARTS[name])}: delete it")
     return {key: b64decode(value) for key, value in found["data"].items()}
 
 
@@ -99,14 +106,10 @@ async def write_back(api: Calls, namespace: str, held: Mapping[str, Keys]) -> No
 
 async def _write_back(api: Calls, namespace: str, name: str, data: Keys) -> None:
     found = await _read(api, namespace, name)
-    if found is None:
-        await api.create(_folder(namespace), _secret(name, data))
-        log.warning("Secret %s was gone: the key that this master has is written back", name)
-    elif not _holds(found, data):
-        version = found["metadata"]["resourceVersion"]
-        patch = {"metadata": {"resourceVersion": version}, "data": _encoded(data)}
-        await api.patch(f"{_folder(namespace)}/{name}", patch, MERGE_PATCH)
-        log.warning("Secret %s held another key: the one that this master has is written back", name)
+    if found is None or not _holds(found, data):
+        await _put(api, namespace, name, found, data)
+        what = "was gone" if found is None else "held another key"
+        log.warning("Secret %s %s: the key that this master has is written back", name, what)
 
 
 # -- the others follow ----------------------------------------------------------------------------------------------
@@ -140,6 +143,20 @@ async def _read(api: Calls, namespace: str, name: str) -> dict[str, Any] | None:
         if not error.is_absent:
             raise
         return None
+
+
+async def _put(api: Calls, namespace: str, name: str, found: Mapping[str, Any] | None, data: Keys) -> dict[str, Any]:
+    """Makes it, or fills the one that was found, where nobody has changed that since."""
+    if found is None:
+        return await api.create(_folder(namespace), _secret(name, data))
+    version = found["metadata"]["resourceVersion"]
+    patch = {"metadata": {"resourceVersion": version}, "data": _encoded(data)}
+    return await api.patch(f"{_folder(namespace)}/{name}", patch, MERGE_PATCH)
+
+
+def _is_whole(name: str, secret: Mapping[str, Any] | None) -> bool:
+    there = {} if secret is None else secret.get("data") or {}
+    return all(there.get(part) for part in PARTS[name])
 
 
 def _holds(secret: Mapping[str, Any], data: Keys) -> bool:
