@@ -22,13 +22,13 @@ def test_a_pod_whose_rank_writes_the_line_of_a_rule_is_replaced_and_a_dry_run_is
     job.order(2, "print('lost patience', flush=True)")
     told = job.event("RuleDryRun", 'Rank 2 on worker-1 wrote "lost patience": rule 1 of recovery.rules says fail')
     assert "It is a dry run: nothing is done." in told["message"]
+    assert "lost patience\n" in job.kubectl("logs", job.pod("worker-1"), "-c", "trainer")
     assert job.now()[0] == restart
 
     job.order(3, "import sys; print('CUDA error: uncorrectable ECC error', file=sys.stderr)")
     job.event("MemberFailed", "Rank 3 on worker-1", "rule 2 of recovery.rules says replace", "uncorrectable ECC")
     _, new = job.training(4, after=restart)
     assert members(new) == [job.pod(f"worker-{i}") for i in (0, 0, 2, 2)]
-    assert "uncorrectable ECC error" in job.kubectl("logs", job.pod("worker-1"), "-c", "trainer")
 
 
 def test_a_pattern_that_cannot_be_read_is_refused_at_apply(namespace: str) -> None:
