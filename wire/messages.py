@@ -95,6 +95,21 @@ class Neighbour:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkSeen:
+    """How a neighbour has answered the last probes, at most 20 looks at it."""
+
+    member: MemberId
+    round_trip: float = 0.0
+    """Seconds, the median; 0 where none came back."""
+    lost: int = 0
+    """Datagrams that brought nothing."""
+    sent: int = 0
+    """All of them."""
+    missing: float = 0.0
+    """Seconds since the first look that found nobody after its last answer; 0: it answers."""
+
+
+@dataclass(frozen=True, slots=True)
 class CheckPeer:
     """A member of the same group in a round of the node check, where its probe listens."""
 
@@ -240,6 +255,8 @@ class Report:
     """What the user should know and cannot see elsewhere, one sentence."""
     own: tuple[OwnTime, ...] = ()
     """Windows that have come since the report before; one that is lost with its report is not said again."""
+    links: tuple[LinkSeen, ...] = ()
+    """To neighbours: all of them every 10 s, and at once each that begins or ceases to answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 What speaks against a node is a fault of a member there that was the first of its incident and that a machine can cause:
 a pod that a signal ended or its node refused, a template or launcher that died, silence that others confirm, a hang
-that it was to blame for, a rank that a signal ended, an exception that names a device, a driver or a file system. Not
-the script's own exceptions and exit codes, not a deleted or evicted pod, not a container that ran out of its own
-memory: those go with the job wherever it runs. Faults of one node within a minute are one incident, because a machine
-that dies takes its members with it.
+that it was to blame for, a link to another member that was cut, a rank that a signal ended, an exception that names a
+device, a driver or a file system. Not the script's own exceptions and exit codes, not a deleted or evicted pod, not a
+container that ran out of its own memory: those go with the job wherever it runs. Faults of one node within a minute are
+one incident, because a machine that dies takes its members with it.
 
 A node is bad with two incidents within a day, if that is at least three times what the other nodes of the job have on
 average: a script that crashes everywhere speaks against none. It follows that of n nodes at most (n + 2) / 3 can be
@@ -31,6 +31,8 @@ WINDOW = 24 * 3600.0
 INCIDENTS = 2
 ONE_INCIDENT = 60.0
 TIMES_THE_OTHERS = 3.0
+PARTED = "MembersParted"
+"""It and another member could not see each other, and it was replaced for that."""
 NO_ROOM_PATIENCE = 60.0
 """Seconds that a pod which keeps off nodes may find no room before it is made without that."""
 OF_THE_MACHINE = re.compile(
@@ -55,7 +57,7 @@ def blamed(kind: str, member: Member | None, exit: WorkerExit | None = None) -> 
         by_node = member.exit_code is None and member.pod_reason.startswith(REFUSED_BY_NODE)
         by_signal = member.exit_code in RETRYABLE_CODES and not member.out_of_memory
         return member.node if by_node or by_signal or member.hung else ""
-    return member.node if kind in ("TrainerLost", "MemberSilent", "MemberExcluded", "RanksHang") else ""
+    return member.node if kind in ("TrainerLost", "MemberSilent", "MemberExcluded", "RanksHang", PARTED) else ""
 
 
 def _is_of_the_machine(exit: WorkerExit) -> bool:

@@ -17,8 +17,21 @@ take.
 
 from __future__ import annotations
 
-from master.core import collecting, culprits, giving_up, pace, pods, recovery, status, testimony, unchecked, watching
+from master.core import (
+    collecting,
+    culprits,
+    giving_up,
+    network,
+    pace,
+    pods,
+    recovery,
+    status,
+    testimony,
+    unchecked,
+    watching,
+)
 from master.core.culprits import Finding
+from master.core.link_telling import cut_sentence
 from master.core.pace import EVAL, INIT, STEP, Suspicion, Watch
 from master.core.state import RUNNING, Collection, State, World, counted, seconds
 
@@ -26,7 +39,7 @@ KIND = "RanksHang"
 COLLECTIVES, STACKS = "collectives", "stacks"
 FRESH = 3.0
 """Seconds within which somebody must have reported, or nobody is judged."""
-LOOK_AGAIN = 1.0
+LOOK_AGAIN, DECIDED_SOON = 1.0, 0.25
 HUNG = 124
 """What a container ends with whose member is replaced for it: as `timeout` does."""
 
@@ -63,6 +76,7 @@ def _suspect(state: State, watch: Watch, world: World) -> None:
         state.announce("HangSuspected", text, warning=True)
     for what in (COLLECTIVES, STACKS):
         collecting.ask(state, f"{name} {what}", what, is_ours=True)
+    network.ask(state, (), is_sudden=False)
 
 
 def _own_limit(state: State, watch: Watch) -> float | None:
@@ -92,17 +106,35 @@ def _answered(state: State, collection: Collection) -> None:
         return
     suspicion.bodies[collection.what] = tuple(sorted(collection.bodies.items()))
     if len(suspicion.bodies) == len(suspicion.requests):
-        _conclude(state, *found, suspicion)
+        conclude(state, str(found[0].generation.number))
 
 
 # -- conclusion ---------------------------------------------------------------------------------------------------
+def conclude(state: State, number: str) -> None:
+    """All have answered. Where two members may not see each other, that is found out first."""
+    found = _watched(state)
+    suspicion = found[0].suspicion if found is not None else None
+    if found is None or suspicion is None or str(found[0].generation.number) != number:
+        return
+    if network.is_undecided(state):
+        state.deadlines.set(("conclude", number), state.now + DECIDED_SOON)
+    else:
+        _conclude(state, *found, suspicion)
+
+
 def _conclude(state: State, watch: Watch, world: World, suspicion: Suspicion) -> None:
     phase, limit = pace.ruling(watch, state.pace, state.spec, state.now)
     is_counted, own = watching.is_counted(state), _own_limit(state, watch)
     told = testimony.read(world.places.values(), world.done, suspicion.bodies[COLLECTIVES], suspicion.bodies[STACKS])
     nodes = {member.id: member.node for member in state.members.values()}
     finding = culprits.find(told, limit / 2 if is_counted or own is not None else limit, nodes)
-    if not is_counted and own is None and not finding.is_certain:
+    is_explained = finding.moves or any(each.process == testimony.STOPPED for each in told)
+    cut = [] if is_explained else network.of_a_hang(state)
+    if cut:
+        watch.suspicion = None
+        if not network.part(state, cut, _quiet(state, watch)):
+            _end(state, watch, Finding(cut_sentence(state, cut[0]), is_certain=True))
+    elif not is_counted and own is None and not finding.is_certain:
         _cannot_count(state, watch)
     elif phase == STEP and own is None and not (finding.is_certain or finding.is_odd):
         watch.lenient = True

@@ -152,9 +152,10 @@ def _changed(state: State, member: Member, pod: PodSeen) -> None:
 
 
 def _is_to_go(state: State, member: Member, pod: PodSeen, grace: float) -> None:
-    """Somebody deletes it. The clock of whoever says until when may differ from ours."""
+    """Somebody deletes it. The clock of whoever says until when may be an hour away from ours: a moment that is over
+    by our clock says nothing, and then it has the whole grace from now on."""
     ends = state.now + grace
-    if pod.ends_at is not None:
+    if pod.ends_at is not None and pod.ends_at - state.unix_offset >= state.now:
         ends = min(ends, pod.ends_at - state.unix_offset)
     giving_up.is_to_go(state, member, ends)
     if not member.deleting and not state.is_over:

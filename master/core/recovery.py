@@ -20,6 +20,7 @@ from master.core import (
     ending,
     errors,
     generations,
+    links,
     progress,
     rules,
     standing,
@@ -52,7 +53,11 @@ IMPORT_HOLD = 1.0
 """How long the first generation is left alone after an exception at import: do all ranks fail the same way?"""
 FREE_PORT_CLASHES = 5
 FAULTS_KEPT = 200
-LOSSES = ("MemberLost", "MemberSilent", "MemberFailed", "MemberIsolated", "MemberExcluded", "SidecarEnded")
+LOOK_AGAIN = 0.5
+LAST_LOOK = 8.0
+"""The same where it is being found out whether two members cannot see each other."""
+LOSSES = ("MemberLost", "MemberSilent", "MemberFailed", "MemberIsolated", "MemberExcluded", "SidecarEnded",
+          bad_nodes.PARTED)  # fmt: skip
 
 
 # -- what ended ---------------------------------------------------------------------------------------------------
@@ -305,6 +310,32 @@ def member_isolated(state: State, member: Member, reason: str, generation: Gener
         state.announce("MemberIsolated", reason, member.id, warning=True)
 
 
+def is_torn(state: State) -> bool:
+    """Ranks have ended lately with errors of torch.distributed and nothing else; no loss of a member explains it, and
+    no later generation has come to train."""
+    episode, world = state.episode, state.world
+    if episode is None or not episode.failures or not all(failure.is_effect for failure in episode.failures):
+        return False
+    if state.now - episode.began_at > EFFECT_WITHIN or episode.fault.kind in LOSSES:
+        return False
+    return world is None or world.generation == episode.generation or not world.made_step
+
+
+def parted(state: State, kind: str, reason: str, member: Member) -> None:
+    """Two members cannot see each other, and this one goes: that ends the world, and explains how its ranks ended."""
+    episode, world = state.episode, state.world
+    if episode is not None and is_torn(state):
+        episode.free = True
+        if episode.charged:
+            episode.charged = False
+            budgets.give_back(state.restarts)
+        if state.stage == STOPPING and world is not None and world.generation == episode.generation:
+            _blame(state, episode.fault, kind, member, reason, None)
+            state.announce(kind, reason, member.id, warning=True)
+            return
+    begin(state, kind, reason, member, free=True)
+
+
 def _take_blame(state: State, member: Member, kind: str, reason: str, *, free: bool = True) -> bool:
     """Is this loss what the newest episode was about?"""
     episode = state.episode
@@ -393,13 +424,14 @@ def _is_free_port_clash(state: State) -> bool:
 def _fail_unless_explained(state: State, episode: Episode, cause: Failure | None, why: str) -> bool:
     """An exception of the script speaks for itself; for anything else the loss of a member may still be told."""
     is_certain = cause is not None and cause.exit.signal is None and not cause.is_effect
-    if is_certain or state.now >= episode.began_at + LAST_WORD:
+    patience = LAST_LOOK if links.is_undecided(state.links, state.now) else LAST_WORD
+    if is_certain or state.now >= episode.began_at + patience:
         if cause is not None:
             _fail_with(state, cause, why)
         else:
             ending.fail(state, 1, f"{episode.fault.reason.rstrip('.')}; {why}.")
         return False
-    state.deadlines.set(("last word", ""), episode.began_at + LAST_WORD)
+    state.deadlines.set(("last word", ""), max(episode.began_at + LAST_WORD, state.now + LOOK_AGAIN))
     return False
 
 

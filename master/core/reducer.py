@@ -27,6 +27,7 @@ from master.core import (
     lagging,
     log_rules,
     membership,
+    network,
     node_rules,
     nodes,
     orders,
@@ -290,6 +291,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
 # -- messages -----------------------------------------------------------------------------------------------------
 def _exited(state: State, member: Member, message: Exited) -> None:
     recovery.exited(state, member, message)
+    network.ended(state, member)
     replacing.exited(state, member, message)
 
 
@@ -298,6 +300,7 @@ def _reported(state: State, member: Member, message: Report) -> None:
     watching.note_report(state, member, message)
     membership.check_report(state, member, message)
     lagging.note_report(state, member, message)
+    network.note_report(state, member, message)
 
 
 def _pinged(state: State, member: Member, message: Ping) -> None:
@@ -305,6 +308,11 @@ def _pinged(state: State, member: Member, message: Ping) -> None:
     if member.session is not None:
         reason = f"{member.id} asks whether it is heard."
         state.act(Send(member.session, member.id, Pong(message.number), state.generation, reason))
+
+
+def _probed(state: State, member: Member, message: Probed) -> None:
+    silence.probed(state, member, message)
+    network.probed(state, member, message)
 
 
 def _acknowledged(state: State, member: Member, message: Acknowledged) -> None:
@@ -325,7 +333,7 @@ MESSAGES: dict[type, Callable[[State, Member, Any], None]] = {
     TrainerLost: recovery.trainer_lost,
     TrainerExited: recovery.trainer_exited,
     Leaving: scaling.leaving,
-    Probed: silence.probed,
+    Probed: _probed,
     Ping: _pinged,
     Answer: collecting.answered,
     Checked: checks.answered,
@@ -364,6 +372,8 @@ DEADLINES: dict[str, Callable[[State, str], None]] = {
     "collect": collecting.overdue,
     "check": lambda state, _key: checks.overdue(state),
     "hang": hangs.look,
+    "conclude": hangs.conclude,
+    "links": lambda state, _key: network.look(state),
     "rebuild": lambda state, _key: rebuilding.overdue(state),
     "finish": lambda state, _key: ending.overdue(state),
 }

@@ -293,7 +293,10 @@ def _silence(state: State, member: Member, quiet: float, witness: str) -> None:
     state.doubted.discard(member.id)
     member.doubt = None
     member.life = SILENT
-    reason = f"{member.id} has been silent for {seconds(quiet)} and {witness}: it is left out until it speaks again."
+    reason = (
+        f"{member.id} is cut off, or frozen: it has been silent for {seconds(quiet)} and {witness}; it is left out "
+        f"until it speaks again."
+    )
     standing.refresh(state, member)
     standing.note_staffing(state)
     state.deadlines.set(("replace", member.id), state.now + max(state.spec.replace_after - quiet, 0.0))

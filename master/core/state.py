@@ -23,6 +23,7 @@ from typing import NamedTuple
 from master.core.actions import Action, Announce
 from master.core.deadlines import Deadlines
 from master.core.events import NodeSeen
+from master.core.links import Links
 from master.core.pace import Pace, Watch
 from master.core.pairing import Answer, Finding, Groups, Round
 from master.core.spec import JobSpec, Rule
@@ -448,6 +449,10 @@ class State:
     """Bytes that the container of a rank index needs, where its template's were too few."""
     slow_replaced: set[RankIndex] = field(default_factory=set)
     """Whose member was replaced for being slow."""
+    links: Links = field(default_factory=Links)
+    """How members reach each other."""
+    parted: dict[RankIndex, float] = field(default_factory=dict)
+    """Whose member was replaced because it and another one could not see each other, and when."""
     avoiding: tuple[str, ...] = ()
     """Nodes that new pods keep off."""
     condemned: dict[str, float] = field(default_factory=dict)

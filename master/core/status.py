@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
-from master.core import pace, slowness
+from master.core import link_telling, pace, slowness
 from master.core.actions import SaveStatus
 from master.core.pairing import Finding
 from master.core.spec import JobSpec, rule_of
@@ -91,6 +91,7 @@ def document(state: State, now: float) -> dict[str, Any]:
         "memory": {str(index): needed for index, needed in sorted(state.memory.items())},
         "node_check": state.rounds,
         **slowness.document(state),
+        "network": link_telling.document(state),
         "members": [_member(state, m) for m in sorted(_everyone(state), key=_order)],
     }
 
@@ -154,6 +155,7 @@ def _member(state: State, member: Member) -> dict[str, Any]:
         "memory_limit_mib": round(member.memory_limit / 2**20, 1),
         "node": member.node,
         "gpus": report.gpus if report else 0,
+        **link_telling.of_member(state, member),
         "pids": {
             "sidecar": report.sidecar_pid if report and is_here else 0,
             "trainer": member.trainer_pid if is_here else 0,
@@ -228,6 +230,7 @@ def _saved(state: State) -> dict[str, object]:
                         for m, kept in sorted(state.failed_pods.items())},
         "memory": {str(index): needed for index, needed in sorted(state.memory.items())},
         "slow_replaced": sorted(state.slow_replaced),
+        "parted": {str(index): at + offset for index, at in sorted(state.parted.items())},
         "avoiding": list(state.avoiding),
         "condemned": {node: at + offset for node, at in sorted(state.condemned.items())},
         "flags": {node: [f.action, f.why, sorted(f.to_go)] for node, f in sorted(state.flags.items())},
@@ -359,6 +362,7 @@ def _restore_replacements(state: State, saved: Mapping[str, Any]) -> None:
     state.exclusions = {RankIndex(int(index)): int(n) for index, n in saved.get("exclusions", {}).items()}
     state.memory = {RankIndex(int(index)): int(needed) for index, needed in saved.get("memory", {}).items()}
     state.slow_replaced = {RankIndex(index) for index in saved.get("slow_replaced", ())}
+    state.parted = {RankIndex(int(index)): _moment(state, at) for index, at in saved.get("parted", {}).items()}
     state.avoiding = tuple(saved.get("avoiding", ()))
     state.condemned = {str(n): _moment(state, at) for n, at in saved.get("condemned", {}).items()}
     state.flags = {

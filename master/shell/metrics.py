@@ -105,6 +105,9 @@ GAUGES: tuple[tuple[str, str, Reading], ...] = (
     ("world_size", "Worker processes of the world, 0 where there is none.",
      lambda job, now: job.world.world_size if job.world is not None else 0),
     ("step", "The highest step that was ever made.", lambda job, now: job.high_step),
+    ("round_trip_seconds", "Of probes between members, the quarter quantile.",
+     lambda job, now: job.links.usual or None),
+    ("links_cut", "Pairs of members that cannot see each other.", lambda job, now: len(job.links.told)),
     ("goodput_ratio", "New steps times the median step time, over the time since the job began.", status.goodput),
 )  # fmt: skip
 COUNTERS: tuple[tuple[str, str, Reading], ...] = (

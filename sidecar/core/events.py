@@ -167,6 +167,10 @@ class NeighbourProbed:
 
     neighbour: Neighbour
     reachable: bool
+    round_trip: float = 0.0
+    """Seconds; of no meaning where nobody answered."""
+    lost: int = 0
+    """Datagrams that brought nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ as a busy machine has every few seconds, only does not count.
 
 from __future__ import annotations
 
+from sidecar.core import links
 from sidecar.core.actions import Action
 from sidecar.core.state import Neighbourhood, State
 from wire.messages import Neighbour
@@ -33,7 +34,8 @@ def told(state: State, neighbours: tuple[Neighbour, ...], now: float) -> None:
     places = {_place(each) for each in neighbours}
     around.neighbours, around.left = neighbours, set()
     around.answered_at = {place: at for place, at in around.answered_at.items() if place in places}
-    look_anew(state, now)
+    links.told(state, now)
+    look_again(state, now)
 
 
 def heard(state: State, now: float) -> None:
@@ -42,10 +44,16 @@ def heard(state: State, now: float) -> None:
     around.sign_at, around.unanswered = now, 0
 
 
-def look_anew(state: State, now: float) -> None:
-    """Nothing of what was seen so far counts against anybody."""
+def look_again(state: State, now: float) -> None:
+    """The time without a sign of anybody begins anew."""
     heard(state, now)
     state.neighbourhood.look_at = now
+
+
+def look_anew(state: State, now: float) -> None:
+    """Nothing of what was seen so far counts against anybody."""
+    look_again(state, now)
+    links.forget_doubts(state.neighbourhood)
 
 
 def paused(state: State, seconds: float, now: float) -> None:
@@ -71,6 +79,7 @@ def probed(state: State, neighbour: Neighbour, reachable: bool, now: float) -> l
 def left(state: State, place: tuple[str, int]) -> list[Action]:
     """That sidecar ends, as it was told to."""
     state.neighbourhood.left.add(place)
+    links.forget(state.neighbourhood, place)
     return []
 
 

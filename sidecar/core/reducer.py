@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from sidecar.core import checking, ending, isolation, link, log_lines, neighbourhood, supervision, telling, trainer
+from sidecar.core import (
+    checking,
+    ending,
+    isolation,
+    link,
+    links,
+    log_lines,
+    neighbourhood,
+    supervision,
+    telling,
+    trainer,
+)
 from sidecar.core.actions import (
     Action,
     Announce,
@@ -155,7 +166,8 @@ def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]
             return supervision.port_found(state, port)
         case PeerProbed(order, member, reachable):
             return _probed(state, order, member, reachable)
-        case NeighbourProbed(neighbour, reachable):
+        case NeighbourProbed(neighbour, reachable, round_trip, lost):
+            links.note(state, neighbour, round_trip if reachable else None, lost, now)
             return neighbourhood.probed(state, neighbour, reachable, now)
         case NeighbourLeft(address, port):
             return neighbourhood.left(state, (address, port))
@@ -232,6 +244,7 @@ def _action_failed(state: State, action: Action, error: str, now: float) -> list
         case ProbePeer():
             return _probed(state, action.order, action.member, False)
         case ProbeNeighbour(neighbour):
+            links.note(state, neighbour, None, 0, now)
             return neighbourhood.probed(state, neighbour, False, now)
         case ReadPages():
             return []  # no page yet: the next look comes by itself

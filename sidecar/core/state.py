@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -167,6 +168,18 @@ Place = tuple[str, int]
 
 
 @dataclass(slots=True)
+class Seen:
+    """What the last looks at one neighbour brought (`links.py`)."""
+
+    looks: deque[tuple[float | None, int]]
+    """The seconds of each one's round trip, None where nobody answered, and the datagrams that were lost."""
+    missing_since: float | None = None
+    """The first of the looks that have found nobody since its last answer."""
+    is_news: bool = False
+    """It has begun or ceased to answer, and the master does not know yet."""
+
+
+@dataclass(slots=True)
 class Neighbourhood:
     """Who of the world is within reach, as far as this member has looked (`isolation.py`)."""
 
@@ -182,6 +195,9 @@ class Neighbourhood:
     look_at: float | None = None
     turn: int = 0
     """Whose turn it is to be asked."""
+    seen: dict[Place, Seen] = field(default_factory=dict)
+    tell_at: float = 0.0
+    """When the master is told of all of them again."""
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ follows from the state, and `everything` says it all after each Welcome. Saying 
 
 from __future__ import annotations
 
+from sidecar.core import links
 from sidecar.core.actions import Action, ReadPages, SampleUsage, Send
 from sidecar.core.state import Phase, State, Work
 from wire.ids import NO_GENERATION, Generation, OrderId
@@ -179,6 +180,7 @@ def report(state: State, now: float) -> list[Action]:
         ranks=ranks,
         sidecar_pid=me.sidecar_pid if me else 0,
         own=work.own if work else (),
+        links=links.to_tell(state, now),
     )
     if work is not None:
         work.own = ()

@@ -112,12 +112,12 @@ class SidecarEffects:
         return PagesRead(generation, ranks, self.windows.read(generation, tuple(rank.local_rank for rank in ranks)))
 
     async def _probe(self, probe: ProbePeer) -> None:
-        reachable = await self.probes.reach(probe.address, probe.port, probe.seconds)
-        self.put(PeerProbed(probe.order, probe.member, reachable))
+        echo = await self.probes.reach(probe.address, probe.port, probe.seconds)
+        self.put(PeerProbed(probe.order, probe.member, echo.came))
 
     async def _probe_neighbour(self, probe: ProbeNeighbour) -> None:
-        reachable = await self.probes.reach(probe.neighbour.address, probe.neighbour.port, probe.seconds)
-        self.put(NeighbourProbed(probe.neighbour, reachable))
+        echo = await self.probes.reach(probe.neighbour.address, probe.neighbour.port, probe.seconds)
+        self.put(NeighbourProbed(probe.neighbour, echo.came, echo.round_trip, echo.lost))
 
     def _sweep(self, action: SweepProcesses) -> None:
         killed = self.trainers.sweep_trainer(action.trainer) if action.trainer else self.trainers.sweep_all()

@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -20,11 +22,23 @@ QUESTION = b"outrider?"
 ANSWER = b"outrider!"
 FAREWELL = b"outrider."
 NONCE = 16
+"""Bytes; the last one is the number of the attempt, so that an echo that is late is not taken for one of the next."""
 ATTEMPTS = 3
 MOST_REMEMBERED = 64
 """Askers, and places that were asked, each with the newest nonce."""
 
 Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """What came of one question, which was sent up to three times."""
+
+    came: bool
+    round_trip: float = 0.0
+    """Seconds."""
+    lost: int = 0
+    """Datagrams sent before the one that was answered; all of them where none was."""
 
 
 class Probes(asyncio.DatagramProtocol):
@@ -33,7 +47,8 @@ class Probes(asyncio.DatagramProtocol):
     def __init__(self, on_farewell: Callable[[str, int], None]) -> None:
         self._on_farewell = on_farewell
         self._transport: asyncio.DatagramTransport | None = None
-        self._waiting: dict[bytes, asyncio.Future[None]] = {}
+        self._waiting: dict[bytes, asyncio.Future[tuple[int, float]]] = {}
+        """By nonce: the attempt that was answered, and when."""
         self._asked: dict[Address, bytes] = {}
         self._askers: dict[Address, bytes] = {}
 
@@ -59,19 +74,22 @@ class Probes(asyncio.DatagramProtocol):
         assert self._transport is not None
         return int(self._transport.get_extra_info("sockname")[1])
 
-    async def reach(self, address: str, port: int, seconds: float) -> bool:
+    async def reach(self, address: str, port: int, seconds: float) -> Echo:
         """Whether a sidecar answers there in time; asked a few times, because datagrams get lost."""
         assert self._transport is not None
-        nonce = secrets.token_bytes(NONCE)
+        nonce = secrets.token_bytes(NONCE - 1)
         answered = self._waiting[nonce] = asyncio.get_running_loop().create_future()
         _remember(self._asked, (address, port), nonce)
+        sent: list[float] = []
         try:
-            for _ in range(ATTEMPTS):
-                self._transport.sendto(QUESTION + nonce, (address, port))
+            for attempt in range(ATTEMPTS):
+                sent.append(time.monotonic())  # the loop's own clock counts in milliseconds
+                self._transport.sendto(QUESTION + nonce + bytes([attempt]), (address, port))
                 done, _pending = await asyncio.wait([answered], timeout=seconds / ATTEMPTS)
                 if done:
-                    return True
-            return False
+                    first, at = answered.result()
+                    return Echo(True, at - sent[min(first, attempt)], first)
+            return Echo(False, 0.0, ATTEMPTS)
         finally:
             del self._waiting[nonce]
 
@@ -92,12 +110,13 @@ class Probes(asyncio.DatagramProtocol):
         if len(data) != len(QUESTION) + NONCE or self._transport is None:
             return
         word, nonce, sender = data[: len(QUESTION)], data[len(QUESTION) :], (str(addr[0]), addr[1])
+        asked, attempt = nonce[:-1], nonce[-1]
         if word == QUESTION:
             self._transport.sendto(ANSWER + nonce, addr)
             _remember(self._askers, sender, nonce)
-        elif word == ANSWER and (waiting := self._waiting.get(nonce)) and not waiting.done():
-            waiting.set_result(None)
-        elif word == FAREWELL and self._asked.get(sender) == nonce:
+        elif word == ANSWER and attempt < ATTEMPTS and (waiting := self._waiting.get(asked)) and not waiting.done():
+            waiting.set_result((attempt, time.monotonic()))
+        elif word == FAREWELL and self._asked.get(sender) == asked:
             self._on_farewell(*sender)
 
     def error_received(self, exc: Exception) -> None:

@@ -15,7 +15,9 @@ from master.core import (
     checks,
     generations,
     giving_up,
+    links,
     memory,
+    network,
     orders,
     pace,
     pairing,
@@ -276,6 +278,21 @@ def name_whoever_is_slower() -> list[Swap]:
     return [(stragglers, "TIMES_THE_OTHERS", 1.0), (stragglers, "STANDS_OUT", 0.0)]
 
 
+def believe_one_of_two() -> list[Swap]:
+    """Whoever misses another one cannot see it, whatever that one and the others say."""
+
+    def cuts(known: Any, heard: Any, _size: int, now: float) -> Any:
+        missing = [(a, b, known.rows[a][b].missing_since) for a, b in sorted(known.missing) if a in heard]
+        return [links.Cut(*links.pair_of(a, b), since, True) for a, b, since in missing if now - since > 0.5]
+
+    return [(links, "cuts", cuts)]
+
+
+def begin_again_on_a_cut_link() -> list[Swap]:
+    """A world whose members cannot see each other begins again in place, for ever."""
+    return [(network, "part", lambda *_args: False)]
+
+
 MUTANTS: dict[str, Callable[[], list[Swap]]] = {
     plant.__name__: plant
     for plant in (
@@ -287,6 +304,7 @@ MUTANTS: dict[str, Callable[[], list[Swap]]] = {
         train_on_bad_machines, condemn_after_one_round,
         forget_who_says_its_place,
         look_for_no_hangs, take_a_save_for_a_hang, name_whoever_is_slower,
+        believe_one_of_two, begin_again_on_a_cut_link,
     )
 }  # fmt: skip
 QUICK = ("double_a_rank", "forget_to_reap", "reuse_the_old_port")

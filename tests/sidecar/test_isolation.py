@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import cast
 from sidecar.shell.probes import ANSWER, QUESTION, Probes
 from tests.sidecar.bench import DEADLINE, Hook, Master, Member, member, start_order, template
 from wire.ids import Generation, MemberId, OrderId
-from wire.messages import Finish, Hello, Neighbour, Ping, Pong, Ready, Report, Started, Stop, Welcome
+from wire.messages import Finish, Hello, LinkSeen, Neighbour, Ping, Pong, Ready, Report, Started, Stop, Welcome
 
 FIRST, SECOND = Generation(1, 1), Generation(1, 2)
 
@@ -117,7 +117,7 @@ async def test_a_neighbour_that_leaves_says_so_and_is_not_missed(tmp_path: Path)
     there = await Probes.open("127.0.0.1", tmp_path / "there", lambda *_place: None)
     port = there.port
     try:
-        assert await here.reach("127.0.0.1", port, 5.0)
+        assert (await here.reach("127.0.0.1", port, 5.0)).came
         there.say_farewell()
         async with asyncio.timeout(DEADLINE):
             assert await heard.get() == ("127.0.0.1", port)
@@ -142,9 +142,65 @@ async def test_its_own_end_is_told_to_those_that_asked_for_it() -> None:
         heard: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
         other = await Probes.open("127.0.0.1", one.folder / "other", lambda *place: heard.put_nowait(place))
         try:
-            assert await other.reach(neighbour.address, neighbour.port, 5.0)
+            assert (await other.reach(neighbour.address, neighbour.port, 5.0)).came
             master.send(Finish(OrderId(1), 0, "the job is over"))
             async with asyncio.timeout(DEADLINE):
                 assert await heard.get() == (neighbour.address, neighbour.port)
         finally:
             other.close()
+
+
+class Forgetful(asyncio.DatagramProtocol):
+    """It answers the second question that it gets, and each later one; the first only after that."""
+
+    def __init__(self) -> None:
+        self.asked: list[bytes] = []
+        self._transport: asyncio.DatagramTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.DatagramTransport, transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        assert self._transport is not None
+        self.asked.append(data)
+        if len(self.asked) > 1:
+            self._transport.sendto(ANSWER + data[len(QUESTION) :], addr)
+            self._transport.sendto(ANSWER + self.asked[0][len(QUESTION) :], addr)
+
+
+async def test_a_round_trip_is_that_of_the_datagram_that_was_answered_and_those_before_it_are_lost(
+    tmp_path: Path,
+) -> None:
+    loop = asyncio.get_running_loop()
+    transport, peer = await loop.create_datagram_endpoint(Forgetful, local_addr=("127.0.0.1", 0))
+    here = await Probes.open("127.0.0.1", tmp_path / "here", lambda *_place: None)
+    try:
+        echo = await here.reach(*transport.get_extra_info("sockname"), 9.0)
+        assert (echo.came, echo.lost, len(peer.asked)) == (True, 1, 2)
+        assert 0 < echo.round_trip < 3.0, "not since the first one was sent"
+        transport.close()
+        nobody = await here.reach(*transport.get_extra_info("sockname"), 0.3)
+        assert (nobody.came, nobody.lost) == (False, 3)
+    finally:
+        here.close()
+        transport.close()
+
+
+async def test_its_reports_say_how_its_neighbours_answer() -> None:
+    async with peers(2) as (others, neighbours), member(Welcome(1)) as (master, sidecar):
+        await trains(master, sidecar, neighbours)
+
+        async def told(claim: Callable[[LinkSeen], bool]) -> LinkSeen:
+            while True:
+                for link in (await master.hears(Report)).links:
+                    if link.member == "worker-1" and claim(link):
+                        return link
+
+        well = await told(lambda link: link.sent > 0)
+        assert (well.missing, well.lost) == (0.0, 0)
+        assert well.round_trip > 0
+        others[0].answers = False
+        gone = await told(lambda link: link.missing > 0)
+        assert gone.lost >= 3
+        others[0].answers = True
+        await told(lambda link: link.missing == 0.0)

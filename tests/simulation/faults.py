@@ -191,9 +191,12 @@ class Faults:
     def cut_pair(self, seconds: float) -> None:
         one, two = self._pod(), self._pod()
         if one is not None and two is not None and one is not two:
-            self._lasts(seconds)
-            self.world.network.cut(one.member, two.member, seconds)
-            self._settle()
+            self.cut(one, two, seconds)
+
+    def cut(self, one: Pod, two: Pod, seconds: float) -> None:
+        self._lasts(seconds)
+        self.world.network.cut(one.member, two.member, seconds)
+        self._settle()
 
     def cut_split(self, seconds: float) -> None:
         """The master is alone, or on one side of a split."""

@@ -82,6 +82,9 @@ class Laws:
         pod = world.platform.pods.get(action.member)
         if pod is None or pod.uid != action.uid or pod.deleting or pod.is_stray:
             return
+        if world.links.is_cause(action.member, action.reason):
+            world.pods_given_up += 1
+            return
         if action.member in master.state.failed_pods:  # it ran out of memory, and its place is another's
             return
         world.pods_given_up += 1
@@ -155,7 +158,7 @@ class Laws:
         if member is None or member.life != ALIVE or link is None or link.master is not master:
             return False
         is_beyond = member.rank_index is not None and member.rank_index >= master.state.target
-        if link.forgotten or pod.deleting or member.leaving or is_beyond:
+        if link.forgotten or pod.deleting or member.deleting or member.leaving or is_beyond:
             return False
         window = self.world.scenario.spec.silent_after + SLACK
         return self.world.time.now - link.since >= window and self.is_healthy(pod, reach_master=True, any_master=True)

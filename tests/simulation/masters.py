@@ -107,6 +107,7 @@ class Master(Process):
                 self.world.time.after(0.4, self.post, told.MemberProbed(member, reached))
             case do.Announce(kind, member=member):
                 self.world.hangs.announced(self, action)
+                self.world.links.announced(self, action)
                 self.world.checking.announced(kind, member)
                 if kind == "Straggler":
                     self.world.laws.named(action)

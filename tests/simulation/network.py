@@ -86,6 +86,10 @@ class Network:
     def is_cut(self, a: str, b: str) -> bool:
         return bool(self._cut) and self._cut.get(frozenset((a, b)), 0.0) > self.world.time.now
 
+    def cut_until(self, a: str, b: str) -> float:
+        """When they see each other again, or did."""
+        return self._cut.get(frozenset((a, b)), float("-inf"))
+
     def reaches_master(self, member: str) -> bool:
         master = self.world.masters.current
         return not self.is_cut(member, master.host) if master is not None else True

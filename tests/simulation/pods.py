@@ -124,7 +124,8 @@ class Sidecar(Process):
                 self._probe(order, member, address, seconds)
             case do.ProbeNeighbour(neighbour, seconds):
                 reached = self.world.platform.answers(neighbour.address, self.pod.member)
-                time.after(0.002 if reached else seconds, self.post, told.NeighbourProbed(neighbour, reached))
+                echo = told.NeighbourProbed(neighbour, reached, 0.002, 0 if reached else 3)
+                time.after(0.002 if reached else seconds, self.post, echo)
             case do.Announce(kind="Isolated"):
                 self.world.isolation.stopped(self.pod, self)
             case do.SweepProcesses(trainer=pid):

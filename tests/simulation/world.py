@@ -15,6 +15,7 @@ from tests.simulation.hangs import Hangs
 from tests.simulation.isolation import Isolation
 from tests.simulation.laws import Laws
 from tests.simulation.lines import Lines
+from tests.simulation.links import Links
 from tests.simulation.masters import Masters
 from tests.simulation.network import Network
 from tests.simulation.own_times import OwnTimes
@@ -46,6 +47,7 @@ class World:
         self.masters = Masters(self)
         self.laws = Laws(self)
         self.isolation = Isolation(self)
+        self.links = Links(self)
         self.hangs = Hangs(self)
         self.lines = Lines(self)
         self.own_times = OwnTimes(self)

@@ -25,6 +25,7 @@ from wire.messages import (
     Group,
     Hello,
     LineMatched,
+    LinkSeen,
     Message,
     Neighbour,
     OwnTime,
@@ -119,8 +120,20 @@ def test_a_report_with_a_window_of_steps_is_these_bytes() -> None:
         + b"\xa6waited\xcb?\xc0" + 6 * b"\x00" + b"\xa7delayed" + zero + b"\xa9throttled" + zero + b"\xa6stolen" + zero
     )  # fmt: skip
     data = encode(Report(Generation(1, 2), "running", own=(own,)))
-    assert data[data.index(b"\xa3own") :] == expected
+    assert data[data.index(b"\xa3own") : data.index(b"\xa5links")] == expected
     assert decode_from_sidecar(data) == Report(Generation(1, 2), "running", own=(own,))
+
+
+def test_a_report_with_a_link_is_these_bytes_and_one_without_is_seven_longer_than_before_there_were_any() -> None:
+    link = LinkSeen(MemberId("worker-2"), 0.25, 3, 23, 1.5)
+    expected = (
+        b"\xa5links\x91\x85\xa6member\xa8worker-2\xaaround_trip\xcb?\xd0" + 6 * b"\x00" + b"\xa4lost\x03\xa4sent\x17"
+        + b"\xa7missing\xcb?\xf8" + 6 * b"\x00"
+    )  # fmt: skip
+    data = encode(Report(Generation(1, 2), "running", links=(link,)))
+    assert data[data.index(b"\xa5links") :] == expected
+    assert decode_from_sidecar(data) == Report(Generation(1, 2), "running", links=(link,))
+    assert encode(Report(Generation(1, 2), "running")).endswith(b"\xa5links\x90")
 
 
 def test_a_ping_and_its_answer_are_these_bytes() -> None:

@@ -200,6 +200,10 @@ def _conditions(
         if holds or kind in old or kind == RUNNING:
             why_not = _why_not_running(phase, document, known) if kind == RUNNING else (f"Job{phase}", "")
             wanted.append((kind, holds, *((reason, text) if holds else why_not)))
+    cut = mapping(document.get("network")).get("cut") or ()
+    if cut or "NetworkFault" in old:
+        told = " ".join(str(each["reason"]) for each in cut)[:MESSAGE]
+        wanted.append(("NetworkFault", bool(cut), "LinkCut" if cut else "LinksWell", told))
     if problems or "Valid" in old:
         wanted.append(
             ("Valid", not problems, "SpecRefused" if problems else "SpecTaken", "; ".join(problems)[:MESSAGE])

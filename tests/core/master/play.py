@@ -53,6 +53,7 @@ from wire.messages import (
     FromMaster,
     FromSidecar,
     Hello,
+    LinkSeen,
     PeerCheck,
     Probe,
     Probed,
@@ -72,6 +73,7 @@ from wire.messages import (
 LATENCY = 0.01
 STEP_SECONDS = 0.1
 CHECK_SECONDS, COMPUTE_SECONDS, NETWORK_SECONDS, SLOW = 1.0, 0.05, 0.01, 5
+ROUND_TRIP = 0.0004
 START_SECONDS = 3.0
 """From CreatePod to Ready."""
 
@@ -153,6 +155,10 @@ class Play:
         """What is wrong with the machine of a member (`Actor.bad`)."""
         self.apart: set[str] = set()
         """Two whose way to each other is cut, in an all-gather."""
+        self.cuts: dict[tuple[str, str], float] = {}
+        """Who does not find whom, and since when."""
+        self.round_trips: dict[str, float] = {}
+        """Seconds of those of a member, where they are not like everybody's."""
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._sessions = count()
@@ -355,9 +361,30 @@ class Play:
         ranks = (RankProgress(0, made, 0.0, phase, known),) if actor.has_pages else ()
         running = actor.running != NO_GENERATION
         said = "running" if running else ("done" if actor.finished else "ready")
+        links = self._links(actor) if running else ()
         self.say(actor, Report(actor.running, said, made, STEP_SECONDS if made else 0.0,
-                               ranks=ranks if running else ()))  # fmt: skip
+                               ranks=ranks if running else (), links=links))  # fmt: skip
         self.after(1.0, lambda: self.report(actor))
+
+    def cut(self, one: str, other: str, *, one_way: bool = False) -> None:
+        """The two cannot see each other from now on; or only the first does not find the second."""
+        self.cuts[one, other] = self.now
+        if not one_way:
+            self.cuts[other, one] = self.now
+
+    def heal(self) -> None:
+        self.cuts.clear()
+
+    def _links(self, actor: Actor) -> tuple[LinkSeen, ...]:
+        """What it has seen of its neighbours, as a real one says it now and then."""
+        rows = []
+        for each in actor.start.neighbours if actor.start is not None else ():
+            since, target = self.cuts.get((actor.id, each.member)), self.actors[each.member]
+            is_there = since is None and not target.gone and not target.frozen
+            trip = max(self.round_trips.get(m, ROUND_TRIP) for m in (actor.id, each.member))
+            missing = 0.0 if is_there else max(self.now - (self.now if since is None else since), 0.001)
+            rows.append(LinkSeen(each.member, trip, 0, 20, missing))
+        return tuple(rows)
 
     def _obey(self, actor: Actor, message: FromMaster) -> None:
         if actor.gone:
@@ -399,6 +426,8 @@ class Play:
             actor.isolated = ""
             actor.start, actor.started_at = start, self.now
             actor.hung_at, actor.phase, actor.answers = None, "", None
+            if any(one in self.world and other in self.world for one, other in self.cuts):
+                actor.hung_at = self.now  # the collectives of its first step do not come through
             actor.base = max((made for _path, made in start.saves), default=0)
             if start.high_step:
                 missing = start.high_step + 1 - actor.base
@@ -406,7 +435,7 @@ class Play:
         self.say(actor, Started(start.order, start.generation, (5,) * actor.nproc))
 
     def _beyond(self, actor: Actor, start: Start) -> None:
-        if actor.running == start.generation:
+        if actor.running == start.generation and actor.hung_at is None:
             self.say(actor, Stepped(start.generation, start.high_step + 1, 0.0))
 
     def _stop(self, actor: Actor, stop: Stop) -> None:
@@ -445,7 +474,8 @@ class Play:
 
     def _probe(self, actor: Actor, probe: Probe) -> None:
         target = self.actors.get(probe.member)
-        reachable = target is not None and not target.gone and not target.frozen
+        is_cut = (actor.id, probe.member) in self.cuts
+        reachable = target is not None and not target.gone and not target.frozen and not is_cut
         delay = LATENCY if reachable else probe.seconds
         self.after(delay, lambda: (self.say(actor, Probed(probe.order, probe.member, reachable)), None)[1])
 

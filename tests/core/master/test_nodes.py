@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from master.core import giving_up, held
 from master.core.actions import CreatePod, DeletePod
 from master.core.events import ActionFailed, CreateRefused, NodeSeen, PodGone, PodSeen
@@ -39,9 +41,10 @@ def left_to_its_owner(play: Play) -> None:
     play.state.spec = replace(play.state.spec, is_adopted=True)
 
 
-def told_to_go(play: Play, member: str, grace: float, **changes: object) -> None:
-    """Somebody deletes its pod; its kubelet is frozen, so that nothing becomes of it."""
-    ends_at = play.now + play.state.unix_offset + grace
+def told_to_go(play: Play, member: str, grace: float, ahead: float = 0.0, **changes: object) -> None:
+    """Somebody deletes its pod; its kubelet is frozen, so that nothing becomes of it. `ahead`: seconds by which the
+    clock of the API server is."""
+    ends_at = play.now + play.state.unix_offset + grace + ahead
     reason = f"it was deleted with {grace:.0f} s of grace"
     play.tell(pod(play, member, phase="terminating", reason=reason, grace=grace, ends_at=ends_at, **changes))
 
@@ -435,3 +438,11 @@ def test_in_a_namespace_that_is_being_deleted_nothing_is_asked_for_any_more() ->
     play.run(600)
     assert not created(play)
     assert not play.announced("CreateFailed")
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
+def test_a_clock_that_differs_by_an_hour_takes_no_pod_for_one_whose_grace_is_over(ahead: float) -> None:
+    play = on_node(4, 3)
+    told_to_go(play, "worker-1", 30, ahead)
+    play.run(30)
+    assert not play.announced("PodStuck")

@@ -1,0 +1,108 @@
+"""Which two cannot see each other in truth, seen from outside, and what may and must be done about it.
+
+The laws: a pair that is named is cut; nobody is replaced for a link that is not; and where two members of a world
+cannot see each other, while the master hears both and a third finds each of them, the job does not wait for ever.
+
+In every third seed two members are cut from each other for long, beside all the other faults.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from master.core.state import GATHERING
+
+if TYPE_CHECKING:
+    from master.core.actions import Announce
+    from master.core.state import State
+    from tests.simulation.masters import Master
+    from tests.simulation.pods import Pod
+    from tests.simulation.world import World
+
+EVERY = 0.5
+LATELY = 6.0
+"""Seconds after its end in which a cut may still be taken for one."""
+DECIDED_WITHIN = 20.0
+"""Beyond the longest limit of a phase: to look, to ask the ranks, to be sure."""
+CUT = "cannot see each other"
+OFTEN, LONG = 0.33, (40.0, 120.0)
+
+
+class Links:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.named = self.parted = 0
+        self._since: dict[tuple[str, str], float] = {}
+        world.time.after(EVERY, self._watch)
+        self._rng = random.Random(f"links {world.seed}")
+        if self._rng.random() < OFTEN:
+            world.time.after(self._rng.uniform(5.0, 40.0), self._cut_two)
+
+    def _cut_two(self) -> None:
+        pods = self.world.platform.living()
+        if len(pods) > 1 and not self.world.faults.over:
+            self.world.faults.cut(*self._rng.sample(pods, 2), self._rng.uniform(*LONG))
+
+    def announced(self, master: Master, action: Announce) -> None:
+        if action.kind == "LinkCut" and CUT in action.reason and self.world.masters.term == master.term:
+            self.named += 1
+            first, second = (dict(action.detail)[key] for key in ("first", "second"))
+            if not self._was_cut(first, second):
+                self.world.broken(f"{first} and {second}, which see each other, are said not to: {action.reason}")
+
+    def is_cause(self, member: str, reason: str) -> bool:
+        """It is deleted because it and another one cannot see each other, and that is so."""
+        if CUT not in reason:
+            return False
+        self.parted += 1
+        others = [pod.member for pod in self.world.platform.pods.values() if pod.member != member]
+        return any(self._was_cut(member, other) for other in others)
+
+    def _was_cut(self, one: str, other: str) -> bool:
+        return self.world.network.cut_until(one, other) > self.world.time.now - LATELY
+
+    def _watch(self) -> None:
+        self.world.time.after(EVERY, self._watch)
+        master, now = self.world.masters.current, self.world.time.now
+        if master is None or master.paused_at is not None:
+            self._since.clear()
+            return
+        waiting = self._waits_for(master)
+        if waiting is not None:
+            self._since = {pair: self._since.get(pair, now) for pair in waiting}
+        spec = self.world.scenario.spec
+        limits = (spec.hang_step or 60.0, spec.hang_init or 0.0, spec.hang_checkpoint or 0.0, spec.hang_eval or 0.0)
+        for (one, other), since in self._since.items():
+            if now - since > max(limits) + DECIDED_WITHIN:
+                self.world.broken(f"{one} and {other} cannot see each other for {now - since:.0f} s, and the job waits")
+
+    def _waits_for(self, master: Master) -> list[tuple[str, str]] | None:
+        """Pairs of its world that it can and may do something about; None between two worlds."""
+        state = master.state
+        if state.world is None or state.is_over:
+            return None if state.stage == GATHERING else []
+        pods = [pod for pod in self.world.platform.living() if pod.member in state.world.places]
+        pairs = [(a, b) for i, a in enumerate(pods) for b in pods[:i] if self.world.network.is_cut(a.member, b.member)]
+        if len(pairs) != 1 or len(pods) < 3 or len(pods) != len(state.world.places):
+            return []
+        a, b = pairs[0]
+        if not all(self._is_well(pod, master) for pod in pods) or not (_may_go(state, a) or _may_go(state, b)):
+            return []
+        return [(str(a.member), str(b.member))]
+
+    def _is_well(self, pod: Pod, master: Master) -> bool:
+        link = pod.sidecar.link if pod.sidecar is not None else None
+        trainer = pod.trainer
+        if trainer is None or not trainer.alive or any(worker.hangs for worker in trainer.workers.values()):
+            return False
+        is_heard = link is not None and link.master is master and not link.is_held and not link.forgotten
+        return pod.is_up and is_heard and not (pod.trainer_paused or pod.deleting)
+
+
+def _may_go(state: State, pod: Pod) -> bool:
+    member = state.members.get(pod.member)
+    is_free = member is not None and member.rank_index is not None and member.rank_index not in state.parted
+    assert state.world is not None
+    is_enough = len(state.world.places) > state.spec.min_members or state.spec.max_relaunches is None
+    return is_free and (is_enough or state.spec.is_adopted)
