@@ -43,8 +43,10 @@ class Child:
 
 
 class Template:
-    def __init__(self, volume, description, called, deadline):
-        self.volume, self.description, self.called, self.deadline = volume, description, called, deadline
+    def __init__(self, volume, description, called, patience):
+        """`patience`: seconds from `run` on that a sidecar is waited for, however long the imports took."""
+        self.volume, self.description, self.called, self.patience = volume, description, called, patience
+        self.deadline = None
         self.pid = os.getpid()
         self.agent = agent.Agent(volume, self.announcement)
         self.channel = channel.Channel(volume, "up")
@@ -69,12 +71,13 @@ class Template:
         self.wakeup.catch()
         self.selector.register(self.wakeup.socket, selectors.EVENT_READ)
         self.selector.register(self.channel.socket, selectors.EVENT_READ)
+        self.deadline = time.monotonic() + self.patience
         while True:
             now = time.monotonic()
-            if not self.agent.ever_connected and now >= self.deadline:
-                return None
             if self.agent.due(now) == 0.0:
                 self.agent.connect()
+            if not self.agent.ever_connected and now >= self.deadline:
+                return None
             self._watch_agent()
             ready = {key.fileobj for key, _ in self.selector.select(self._pause(now))}
             if self.wakeup.socket in ready:

@@ -86,10 +86,10 @@ class Supervisor:
             self.command = runs.spawn(self.argv, self.environ, session=False)
         while True:
             now = time.monotonic()
-            if not self.watch and not self.agent.ever_connected and now >= until:
-                return None
             if self.agent.due(now) == 0.0:
                 self.agent.connect()
+            if not self.watch and not self.agent.ever_connected and now >= until:
+                return None
             self._wait(self._pause(now, until))
             self._be_told_to_end(self.wakeup.take())
             self._reap()

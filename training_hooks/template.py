@@ -30,7 +30,6 @@ class Beginning:
     """This process as it was before the template changed anything, to begin again from and to give to the ranks."""
 
     def __init__(self):
-        self.at = time.monotonic()
         self.again = dict(os.environ, OUTRIDER_TEMPLATE="1")
         self.skip = json.loads(os.environ.pop(early.SKIP, "{}"))
         self.told = handover.take()
@@ -63,7 +62,7 @@ def become(why):
     titles.set_short("outrider-tmpl")
     gc.collect()
     gc.freeze()
-    template = parked.Template(volume, describe(start, why, first), start.called, start.at + start.patience)
+    template = parked.Template(volume, describe(start, why, first), start.called, start.patience)
     child = template.run()
     title.restore()
     lock.close()

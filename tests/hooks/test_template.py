@@ -64,6 +64,12 @@ def result_of(trainer: Trainer, result: Path) -> dict[str, object]:
     return dict(json.loads(result.read_text()))
 
 
+def test_a_sidecar_that_is_there_is_found_whatever_time_the_imports_took(tmp_path: Path, make: Make) -> None:
+    write(tmp_path, "train.py", IDENTITY)
+    result = tmp_path / "result.json"
+    assert result_of(make("train.py", RESULT=str(result), OUTRIDER_PATIENCE="0"), result)["name"] == "__main__"
+
+
 @pytest.mark.parametrize("command", [["train.py", "--x", "a b", "-m"], ["-u", "-m", "pkg.mod", "--b", "c d"], ["pkg"]])
 def test_a_worker_process_runs_its_script_exactly_as_a_plain_python_does(
     tmp_path: Path, make: Make, command: list[str]
