@@ -15,11 +15,14 @@ from typing import Any
 
 import click
 
-from cli import folders
+from cli import faulting, folders
 from cli.client import Master
 from cli.documents import status_of
 from cli.errors import UserError
 from cli.wording import plural
+from master.core.cluster.chaos import Fault, parsed
+from master.core.cluster.durations import ALLOWED
+from master.core.cluster.durations import parsed as seconds_of
 from runtime.processes import marked, seen_from_here, send_signal
 
 HERE = ("starting", "checking", "ready", "running", "stopping", "spare", "silent")
@@ -29,7 +32,7 @@ PIDS_PATIENCE = 3.0
 
 @click.group()
 def chaos() -> None:
-    """Break a running job on purpose: kill or freeze a part of it."""
+    """Break a running job on purpose: kill, freeze or burden a part of it."""
 
 
 def _signal(context: click.Context, param: click.Parameter, value: str) -> signal.Signals:
@@ -97,19 +100,99 @@ def kill_member(job: str | None, member: str | None, number: signal.Signals) -> 
     _whole_member(job, member, number)
 
 
+def _duration(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    seconds = None if value is None else seconds_of(value)
+    if value is not None and not seconds:
+        raise click.BadParameter(f"{value!r} is no duration above 0; write {ALLOWED}")
+    return seconds
+
+
+for_option = click.option(
+    "--for", "seconds", metavar="DURATION", callback=_duration, help="After which it is undone, as 60s or 5m."
+)
+
+
+@chaos.command("cpu-load")
+@click.argument("percent")
+@click.argument("job", required=False)
+@member_option
+@for_option
+def cpu_load(percent: str, job: str | None, member: str | None, seconds: float | None) -> None:
+    """Keep the processor of a member busy for PERCENT of the time."""
+    _burden(f"cpu-load={percent}", job, member, seconds)
+
+
+@chaos.command("fill-memory")
+@click.argument("percent")
+@click.argument("job", required=False)
+@member_option
+@for_option
+def fill_memory(percent: str, job: str | None, member: str | None, seconds: float | None) -> None:
+    """Fill the memory that a member may use to PERCENT."""
+    _burden(f"fill-memory={percent}", job, member, seconds)
+
+
+@chaos.command("bad-node")
+@click.argument("job", required=False)
+@member_option
+@for_option
+@click.option("--slow", is_flag=True, help="The probe takes five times as long instead.")
+def bad_node(job: str | None, member: str | None, seconds: float | None, slow: bool) -> None:
+    """Let the probe of a member's next node check die."""
+    _burden("bad-node=slow" if slow else "bad-node", job, member, seconds)
+
+
+@chaos.command("undo")
+@click.argument("job", required=False)
+@click.option("--member", metavar="ID", help="Which member, as worker-1; else all.")
+@click.option("--fault", metavar="NAME", help="Which fault, as cpu-load; else all.")
+def undo(job: str | None, member: str | None, fault: str | None) -> None:
+    """End the faults that last."""
+    name = _running(job)
+    found = {each: faulting.undo(name, _volume(name, each), fault) for each in _with_processes(name, member)}
+    for each, undone in found.items():
+        for what in undone:
+            click.echo(f"{each} of {name}: {what} is undone")
+    if not any(found.values()):
+        click.echo(f"no fault runs in {member or name}")
+
+
+@chaos.command("list")
+@click.argument("job", required=False)
+def list_(job: str | None) -> None:
+    """Show the faults that last, and what was armed and could not be made."""
+    name = _running(job)
+    found = {each: faulting.listed(name, _volume(name, each)) for each in _with_processes(name, None)}
+    lines = [
+        f"{each}: {one['fault']}: {one.get('about', '')}" for each, told in found.items() for one in told["running"]
+    ]
+    lines += [
+        f"{each}: {one['fault']}: refused: {one['why']}" for each, told in found.items() for one in told["refused"]
+    ]
+    click.echo("\n".join(lines) or f"no fault runs in {name}")
+
+
 @chaos.command("freeze-member")
 @click.argument("job", required=False)
 @member_option
-def freeze_member(job: str | None, member: str | None) -> None:
+@for_option
+def freeze_member(job: str | None, member: str | None, seconds: float | None) -> None:
     """Stop every process of a member (SIGSTOP): it falls silent and holds its connections open."""
-    _whole_member(job, member, signal.SIGSTOP)
+    if seconds is None:
+        _whole_member(job, member, signal.SIGSTOP)
+    else:
+        _burden("freeze-member", job, member, seconds)
 
 
 @chaos.command("hang")
 @click.argument("job", required=False)
 @member_option
-def hang(job: str | None, member: str | None) -> None:
+@for_option
+def hang(job: str | None, member: str | None, seconds: float | None) -> None:
     """Stop one worker process of a member (SIGSTOP): it lives, reports come, and no rank makes another step."""
+    if seconds is not None:
+        _burden("hang", job, member, seconds)
+        return
     _kill_one(job, member, signal.SIGSTOP, "worker process", lambda pids: (pids.get("workers") or [0])[-1])
 
 
@@ -119,6 +202,21 @@ def hang(job: str | None, member: str | None) -> None:
 def thaw_member(job: str | None, member: str) -> None:
     """Let a frozen member go on (SIGCONT)."""
     _signal_all(_running(job), member, signal.SIGCONT)
+
+
+def _burden(fault: str, job: str | None, member: str | None, seconds: float | None) -> None:
+    """A fault that lasts, in the member that was named, else in the last one."""
+    try:
+        meant = parsed(fault)
+    except ValueError as wrong:
+        raise UserError(str(wrong)) from None
+    name = _running(job)
+    target, _ = _target(name, member, "template or launcher", lambda pids: pids.get("trainer") or 0)
+    faulting.make(name, _volume(name, target), Fault(meant.name, meant.value, seconds))
+
+
+def _with_processes(job: str, member: str | None) -> list[str]:
+    return list(_members_with(job, member, lambda pids: pids.get("trainer") or 0))
 
 
 def _running(job: str | None) -> str:

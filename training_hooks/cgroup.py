@@ -15,6 +15,17 @@ def candidates(text, controller, of_v1, of_v2):
     return paths + [V1 % (controller, "", of_v1), V2 % ("", of_v2)]
 
 
+def rows(pid):
+    """The lines of a process's /proc/<pid>/cgroup."""
+    return read("/proc/%s/cgroup" % pid).splitlines()
+
+
+def folder(row):
+    """Of one such line, as this process sees it."""
+    _, kinds, path = row.split(":", 2)
+    return "/sys/fs/cgroup/%s%s" % (kinds, path) if kinds else "/sys/fs/cgroup%s" % path
+
+
 def read(path):
     """A file's text, "" where there is none."""
     try:

@@ -77,8 +77,10 @@ def _start(volume, fault):
 def _undo(volume, name=None):
     """Every fault that runs, or the one of this name; answers when they are gone."""
     running = [each for each in records(volume) if name in (None, named(each["fault"]))]
-    for each in running:
-        send(each["pid"], signal.SIGTERM)
+    wanted = {named(each["fault"]) for each in running}
+    for pid, environ in members(os.environ).items():
+        if environ.get(MARK) in wanted:
+            send(pid, signal.SIGTERM)
     until = time.monotonic() + UNDO_PATIENCE
     for each in running:
         while is_running(volume, named(each["fault"])):
@@ -238,6 +240,7 @@ class Holding:
         self.first = first_process(os.environ)
         if self.first is None:
             raise Refused("no trainer runs here: there is no process with OUTRIDER_HOOKS that belongs to %s" % volume)
+        _charged_with(self.first[0])
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         self.file = _claimed(volume, name)
         self.record = {"fault": fault, "pid": os.getpid(), "since": time.time(), "ended": None}
@@ -324,6 +327,19 @@ def first_process(environ):
     found = [(started(pid), pid) for pid, each in processes(environ).items() if "OUTRIDER_HOOKS" in each]
     found = [(at, pid) for at, pid in found if at is not None]
     return min(found)[::-1] if found else None
+
+
+def _charged_with(pid):
+    """Into the cgroup of this process, where that is another and may be entered: its limits are the fault's too."""
+    from . import cgroup
+
+    for theirs, own in zip(cgroup.rows(pid), cgroup.rows("self")):
+        if theirs != own:
+            try:
+                with open(os.path.join(cgroup.folder(theirs), "cgroup.procs"), "w") as file:
+                    file.write(str(os.getpid()))
+            except OSError:
+                pass
 
 
 def send(pid, number):

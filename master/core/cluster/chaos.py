@@ -15,8 +15,6 @@ from master.core.cluster import containers, durations
 from master.core.cluster.names import CHAOS, Document
 from wire.ids import MemberId
 
-ALLOWED = "allowed"
-"""The annotation's word on a pod: whoever may execute commands in it may break it by `outrider chaos`."""
 BAD_NODE = "bad-node"
 VARIABLE = "OUTRIDER_CHAOS"
 """Of the trainer's container: faults with commas between them (docs/contracts.md §2)."""
@@ -132,32 +130,23 @@ def of_member(all_armed: Iterable[Armed], number: int) -> str:
 
 
 # -- in a cluster -------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the annotation of an ElasticJob says: entries with commas between them."""
-
-    is_allowed: bool = False
-    armed: tuple[Armed, ...] = ()
+def asked(annotation: str) -> tuple[Armed, ...]:
+    """What the annotation of an ElasticJob says: entries with commas between them. Raises ValueError."""
+    return tuple(armed(entry) for entry in (part.strip() for part in annotation.split(",")) if entry)
 
 
-def asked(annotation: str) -> Asked:
-    """Raises ValueError."""
-    entries = [entry for entry in (part.strip() for part in annotation.split(",")) if entry]
-    return Asked(ALLOWED in entries, tuple(armed(entry) for entry in entries if entry != ALLOWED))
-
-
-def asked_of(job: Document) -> Asked:
+def asked_of(job: Document) -> tuple[Armed, ...]:
     """Nothing where it cannot be meant, which `validation` says."""
     try:
         return asked(str((job["metadata"].get("annotations") or {}).get(CHAOS) or ""))
     except ValueError:
-        return Asked()
+        return ()
 
 
 def with_armed(pod: Document, job: Document, member: MemberId) -> Document:
     """The pod, whose trainer finds what is armed for this member. Only the first of a rank index has it for its id's
     number."""
-    faults = of_member(asked_of(job).armed, int(member.rpartition("-")[2]))
+    faults = of_member(asked_of(job), int(member.rpartition("-")[2]))
     trainer = containers.trainer_name(pod)
     for container in pod["spec"]["containers"]:
         if faults and container.get("name") == trainer:

@@ -17,7 +17,6 @@ from master.core.cluster import chaos, containers, owners_references, quantities
 from master.core.cluster.containers import brief, end_of
 from master.core.cluster.elasticjob import key_of, roles_of, sizes
 from master.core.cluster.names import (
-    CHAOS,
     CONTAINER,
     GROUP_VERSION,
     ID,
@@ -144,7 +143,6 @@ def handed_on(job: Document) -> dict[str, str]:
     """Annotations of its pods that the job itself has, or means."""
     notes = mapping(mapping(job.get("metadata")).get("annotations"))
     kept = {note: str(notes[note]) for note in HANDED_ON if note in notes}
-    kept |= {CHAOS: chaos.ALLOWED} if chaos.asked_of(job).is_allowed else {}
     nproc = mapping(job.get("spec")).get("nprocPerNode")
     return kept if nproc is None else kept | {NPROC: str(nproc)}
 

@@ -28,7 +28,7 @@ def _chaos(job: Document) -> Iterator[str]:
     path, spec = f"metadata.annotations[{CHAOS}]", mapping(job.get("spec"))
     text = str(mapping(mapping(job.get("metadata")).get("annotations")).get(CHAOS) or "")
     try:
-        armed = chaos.asked(text).armed
+        armed = chaos.asked(text)
     except ValueError as error:
         yield f"{path}: {error}"
         return
