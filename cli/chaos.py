@@ -142,6 +142,25 @@ def bad_node(job: str | None, member: str | None, seconds: float | None, slow: b
     _burden("bad-node=slow" if slow else "bad-node", job, member, seconds)
 
 
+@chaos.command("slow-network")
+@click.argument("milliseconds", metavar="MS")
+@click.argument("job", required=False)
+@member_option
+@for_option
+def slow_network(milliseconds: str, job: str | None, member: str | None, seconds: float | None) -> None:
+    """Make every round trip of an isolated member take MS milliseconds more."""
+    _burden(f"slow-network={milliseconds}", job, member, seconds)
+
+
+@chaos.command("cut-network")
+@click.argument("job", required=False)
+@member_option
+@for_option
+def cut_network(job: str | None, member: str | None, seconds: float | None) -> None:
+    """Drop every packet from and to an isolated member."""
+    _burden("cut-network", job, member, seconds)
+
+
 @chaos.command("undo")
 @click.argument("job", required=False)
 @click.option("--member", metavar="ID", help="Which member, as worker-1; else all.")

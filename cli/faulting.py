@@ -25,6 +25,11 @@ MARKS = ("OUTRIDER_DIR", "OUTRIDER_POD_UID", "OUTRIDER_JOB_UID")
 
 def make(job: str, volume: Path, fault: chaos.Fault) -> None:
     """Returns once the fault is there, and says so."""
+    if fault.name.endswith("-network") and not _is_isolated(_process_of(job, volume)[0]):
+        raise UserError(
+            f"{volume.name} of {job} has this machine's own network, which is not broken; "
+            "start the job with `outrider run --isolate`"
+        )
     told = _called(job, volume, "start", str(fault))
     until = f"until: outrider chaos undo {job}" if fault.seconds is None else f"for {fault.seconds:g} s"
     click.echo(f"{volume.name} of {job}: {told['about']}, {until}")
@@ -40,8 +45,11 @@ def listed(job: str, volume: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def _called(job: str, volume: Path, *words: str) -> dict[str, Any]:
-    environment = {"PATH": os.defpath, **_marks_of(job, volume)}
+    pid, marks = _process_of(job, volume)
+    environment = {"PATH": os.environ.get("PATH", os.defpath), **marks}
     command = [sys.executable, "-I", "-S", str(PROGRAM), *words]
+    if _is_isolated(pid):
+        command = ["nsenter", f"--target={pid}", "--net", "--pid", "--mount", "--ipc", "--uts", "--", *command]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, start_new_session=True)
     try:
         told: dict[str, Any] = json.loads(done.stdout)
@@ -52,8 +60,13 @@ def _called(job: str, volume: Path, *words: str) -> dict[str, Any]:
     return told
 
 
-def _marks_of(job: str, volume: Path) -> dict[str, str]:
-    """As any process of the member carries them."""
+def _is_isolated(pid: int) -> bool:
+    """Whether the member has a network of its own (`outrider run --isolate`)."""
+    return os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
+
+
+def _process_of(job: str, volume: Path) -> tuple[int, dict[str, str]]:
+    """Any process of the member, and the marks that it carries."""
     for pid in marked("OUTRIDER_DIR", str(volume)):
         try:
             entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
@@ -61,5 +74,5 @@ def _marks_of(job: str, volume: Path) -> dict[str, str]:
             continue
         found = dict(os.fsdecode(entry).partition("=")[::2] for entry in entries if entry)
         if all(name in found for name in MARKS):
-            return {name: found[name] for name in MARKS}
+            return pid, {name: found[name] for name in MARKS}
     raise UserError(f"{job} has no process of {volume.name} here")

@@ -98,11 +98,12 @@ def _list(volume):
 
 def _hold(volume, fault, writing, session):
     """In the process that is the fault; `session`: that of whoever started it."""
-    from . import fault_kinds
+    from . import fault_kinds, network_faults
 
+    kinds = dict(fault_kinds.KINDS, **network_faults.KINDS)
     writing = int(writing)
     try:
-        one = Holding(volume, fault, int(session), fault_kinds.KINDS)
+        one = Holding(volume, fault, int(session), kinds)
     except Refused as error:
         _tell(writing, {"error": str(error)})
         return None

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from master.shell.cgroups import hierarchies
+from sidecar.shell.probes import ANSWER, NONCE, QUESTION
 from tests.local.plain import SCRIPT
 from tests.local.training import DEADLINE, Training, members, until
 
@@ -118,3 +121,39 @@ def test_nothing_outlives_a_killed_command(job: Isolated) -> None:
     job.process.wait(DEADLINE)
     until(lambda: not left_of(job), lambda: f"{left_of(job)} to go")
     until(lambda: not job.left(), lambda: f"{job.left()} to end")
+
+
+def round_trip(job: Isolated, member: str) -> float:
+    """Seconds until the member's sidecar has answered a question."""
+    hosts = (job.job_folder / "hosts").read_text().splitlines()
+    address = next(line.split()[0] for line in hosts if line.endswith(f" {member}"))
+    port = int((job.job_folder / "members" / member / "probe-port").read_text())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.settimeout(DEADLINE)
+        began = time.monotonic()
+        asking.sendto(QUESTION + bytes(NONCE), (address, port))
+        assert asking.recv(100) == ANSWER + bytes(NONCE)
+        return time.monotonic() - began
+
+
+def test_a_member_that_is_cut_off_is_replaced_and_comes_back_when_that_is_undone(job: Isolated) -> None:
+    restart, world = job.training(3)
+    victim, mark = members(world)[1], job.mark()
+    assert "every packet" in job.outrider("chaos", "cut-network", job.job, "--member", victim)
+    _, new = job.training(3, after=restart)
+    assert [members(new)[0], members(new)[2]] == [members(world)[0], members(world)[2]], "the others trained on"
+    assert members(new)[1] != victim
+    assert "cut-network is undone" in job.outrider("chaos", "undo", job.job, "--member", victim)
+    job.event("MemberBack", mark, victim)
+    job.end_well()
+
+
+def test_the_network_of_one_member_is_slow_until_that_is_undone(job: Isolated) -> None:
+    _, world = job.training(3)
+    slow = members(world)[1]
+    told = job.outrider("chaos", "slow-network", "300", job.job, "--member", slow, "--for", "50s")
+    assert "300 ms more" in told
+    assert min(round_trip(job, slow) for _ in range(3)) >= 0.3
+    assert "slow-network=300:50s is undone" in job.outrider("chaos", "undo", job.job, "--member", slow)
+    until(lambda: round_trip(job, slow) < 0.3, "packets to pass as before")
+    job.end_well()

@@ -48,6 +48,8 @@ KINDS = {
     BAD_NODE: Kind(words=("slow",)),
     "hang": Kind(is_armed=False),
     "freeze-member": Kind(is_armed=False),
+    "slow-network": Kind("MS", 60_000, is_armed=False),
+    "cut-network": Kind(is_armed=False),
 }
 _FAULT = re.compile(r"(?P<name>[a-z][a-z-]*)(=(?P<value>[^:=]*))?(:(?P<time>.*))?")
 _ARMED = re.compile(r"(?P<fault>.*)@rank[-_]index=(?P<index>[0-9]{1,6})")
