@@ -112,11 +112,10 @@ def _helpers(state: State, wanted: int, asked: Collection[MemberId] = ()) -> tup
 
 
 def _help_more(state: State, check: Check, wanted: int) -> None:
-    """Who failed with a helper meets another one: it may be their way to each other alone that is cut."""
-    if check.helpers:
-        helpers, training = _helpers(state, wanted, {*check.helpers, *check.subjects})
-        check.helpers += helpers
-        check.training |= training
+    """Who failed with a helper, or lost it, meets another one: it may be their way to each other alone that is cut."""
+    helpers, training = _helpers(state, wanted, {*check.helpers, *check.subjects})
+    check.helpers += helpers
+    check.training |= training
 
 
 def _may_help(state: State, world: World, member_id: MemberId) -> bool:
@@ -271,12 +270,12 @@ def _round_over(state: State, check: Check) -> None:
     check_telling.tell(state, check.rounds[-1], state.now - check.began_at)
     found = pairing.findings(check.rounds, _known(state, check))
     slow = _stragglers(state, check, found)
-    if _is_enough(check, found, slow):
+    if _is_enough(state, check, found, slow):
         _conclude(state, check, found, slow)
     standing.stir(state)
 
 
-def _is_enough(check: Check, found: dict[MemberId, Finding], slow: dict[MemberId, Finding]) -> bool:
+def _is_enough(state: State, check: Check, found: dict[MemberId, Finding], slow: dict[MemberId, Finding]) -> bool:
     made = len(check.rounds)
     suspects = [m for m in check.subjects if m in slow or found[m].verdict != OK]
     if made < ROUNDS:
@@ -285,6 +284,7 @@ def _is_enough(check: Check, found: dict[MemberId, Finding], slow: dict[MemberId
     unsure = [m for m in check.subjects if found[m].verdict not in (OK, "faulty")]
     everyone = {m for each in check.rounds for group in each.groups for m in group}
     can_learn = any(len(everyone) - 1 > len(_met(check, m)) for m in unsure)
+    can_learn = can_learn or (bool(unsure) and bool(_helpers(state, 1, everyone | check.subjects)[0]))
     return made >= MOST_ROUNDS or not can_learn
 
 

@@ -176,6 +176,19 @@ def test_who_fails_with_one_helper_meets_another_before_it_is_judged() -> None:
     assert play.world == ["worker-0", "worker-3", "worker-2"]
 
 
+def test_who_lost_its_helper_meets_another_and_is_found_out() -> None:
+    play = begun(4, {"worker-4": "mute"})
+    play.until_running(4)
+    play.run(2)
+    play.lose("worker-1")
+    play.until(lambda: play.state.check is not None and "worker-4" in play.state.check.orders, 60)
+    assert play.state.check is not None
+    play.lose(play.state.check.helpers[0])
+    play.until(lambda: bool(play.announced("MemberExcluded")), 120)
+    assert play.announced("MemberExcluded")[0].member == "worker-4"
+    assert all(each.message.peers or each.message.awaited for each in play.sent(Check, "worker-4"))
+
+
 def test_of_two_that_cannot_reach_each_other_neither_is_condemned_though_one_was_well_before() -> None:
     play = begun(2)
     play.until_running(2)
