@@ -1,0 +1,73 @@
+"""Two members of a real job whose sidecars cannot see each other: told, and one replaced where training stands still.
+
+The kernel drops the datagrams between the two sidecars (iptables, which needs root). Training on one machine does not
+notice that, so a rank that sleeps plays the collective that does not come through.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.local.training import Training, members, pids
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("iptables"), reason="needs root and iptables"),
+]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Training]:
+    home = Path(tempfile.mkdtemp(prefix="or-"))
+    training = Training(tmp_path, home, "--nnodes", "3", "--silent-after", "10")
+    try:
+        yield training
+    finally:
+        training.close()
+        shutil.rmtree(home)
+
+
+def rule(what: str, source: int, target: int) -> bool:
+    """Adds (-I) or takes away (-D) one; False where there is none to be taken away."""
+    ports = ["-p", "udp", "--sport", str(source), "--dport", str(target)]
+    done = subprocess.run(["iptables", "-w", what, "INPUT", "-i", "lo", *ports, "-j", "DROP"], timeout=30)
+    assert done.returncode == 0 or what == "-D"
+    return done.returncode == 0
+
+
+def test_it_is_told_and_the_younger_one_is_replaced_when_no_step_is_made(job: Training) -> None:
+    restart, world = job.training(3, more=30)
+    one, two = members(world)[1:]
+    ports = [int((job.job_folder / "members" / member / "probe-port").read_text()) for member in (one, two)]
+    mark, cut = job.mark(), [tuple(ports), tuple(reversed(ports))]
+    for pair in cut:
+        rule("-I", *pair)
+    try:
+        job.event("LinkCut", mark, f"{one} and {two} cannot see each other", "though the master hears both")
+        again, same = job.training(3, more=len(world[0]) + 30)
+        assert (again, pids(same)) == (restart, pids(world))
+        assert "MembersParted" not in job.told(mark)
+        for pair in cut:
+            rule("-D", *pair)
+        job.event("LinkBack", mark)
+        for pair in cut:
+            rule("-I", *pair)
+        job.order(0, "time.sleep(1e6)")
+        event = job.event(
+            "MembersParted", mark, "No rank has made a step for", f"{one} and {two} cannot see each other"
+        )
+        assert event["member"] == two
+        _, new = job.training(3, after=restart)
+        assert two not in members(new)
+    finally:
+        for pair in cut:
+            while rule("-D", *pair):
+                pass
+    job.end_well()
