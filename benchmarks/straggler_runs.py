@@ -5,7 +5,7 @@ Each job is `outrider run --isolate --member-cpus 0.5` with three members, so th
 as a container has. What runs beside the training in the second member's cgroup is busy for 90 % of the time, from the
 beginning. All of it goes before what else the machine does. Needs root and cgroups of version 1.
 
-    python benchmarks/straggler_runs.py --runs 10
+    python benchmarks/straggler_runs.py --runs 10 [--armed]
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ while True:
     while time.monotonic() < began + {BUSY * PERIOD}: pass
     time.sleep({PERIOD - BUSY * PERIOD})
 """
-BEGINNING = 120.0
+ARMED = f"cpu-load={100 * BUSY:.0f}@rank-index={HURT}"
+BEGINNING = 180.0
 RECALL = 0.95
 
 
@@ -88,16 +89,17 @@ def wait_for_training(job: OutriderJob) -> float:
     raise SystemExit(f"the ranks made no steps; the log: {job.log.read_text()[-3000:]}")
 
 
-def run(is_loaded: bool, seconds: float, groups: Path) -> Run:
+def run(is_loaded: bool, seconds: float, groups: Path, is_armed: bool) -> Run:
     with tempfile.TemporaryDirectory(prefix="ob-") as name:
         folder = Path(name)
         flags = ["--isolate", "--member-cpus", str(CPUS), "--silent-after", "30"]
+        flags += ["--chaos", ARMED] if is_loaded and is_armed else []
         job = OutriderJob(MEMBERS, [PROBE, "--work", str(WORK), "--folder", name], folder / "log", flags=flags)
         job.start()
         burning = None
         try:
             since = wait_for_training(job)
-            if is_loaded:
+            if is_loaded and not is_armed:
                 burning = subprocess.Popen([sys.executable, "-c", BURN])
                 (member,) = groups.glob(f"{PREFIX}*/worker-{HURT}")
                 (member / "cgroup.procs").write_text(str(burning.pid))
@@ -136,12 +138,13 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=10, help="of either kind; they take turns")
     parser.add_argument("--seconds", type=float, default=150.0, help="until a loaded one counts as not found")
     parser.add_argument("--watched", type=float, default=75.0, help="seconds for which one without is watched")
+    parser.add_argument("--armed", action="store_true", help=f"the load is `--chaos '{ARMED}'`, armed before the start")
     args = parser.parse_args()
     runs = []
     with first() as groups:
         for number in range(1, 2 * args.runs + 1):
             is_loaded = number % 2 == 1
-            runs.append(run(is_loaded, args.seconds if is_loaded else args.watched, groups))
+            runs.append(run(is_loaded, args.seconds if is_loaded else args.watched, groups, args.armed))
             print(" | ".join(row(number, runs[-1])), flush=True)
     return report(runs)
 
