@@ -1,0 +1,139 @@
+"""One job in a namespace of its own: submitted, broken, looked at as its user would, and gone when it ends."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from hearing import JOB, Hearing, NotSeen, World
+from kubernetes import client
+
+HERE = Path(__file__).resolve().parent
+PODS = "kubectl get pods -L outrider.dev/rank-index"
+RANK_INDEX = "outrider.dev/rank-index"
+TRAINED = 60
+"""Steps after which a fault comes: by then the script has saved twice, so that its checkpoints are recognised."""
+LIMIT, COMMAND_LIMIT = 300.0, 60.0
+"""Seconds that any one wait, and any one command, may take."""
+Found = TypeVar("Found")
+
+
+def run(*command: str) -> str:
+    """What it printed."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_LIMIT)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotSeen(f"{shlex.join(command)}: {error}") from None
+    if done.returncode:
+        raise NotSeen(f"{shlex.join(command)} ended with {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+class Experiment:
+    def __init__(self, scenario: str, keep: bool = False) -> None:
+        self.scenario, self.keep = scenario, keep
+        self.zero = time.time()
+        """Seconds are counted from here: from when the job was submitted, and then from the fault."""
+
+    def __enter__(self) -> Experiment:
+        wanted = client.V1Namespace(metadata=client.V1ObjectMeta(generate_name=f"experiment-{self.scenario}-"))
+        self.namespace: str = client.CoreV1Api().create_namespace(wanted).metadata.name
+        self.hearing = Hearing(self.namespace)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _at: TracebackType | None
+    ) -> None:
+        if isinstance(error, NotSeen):
+            self.tell(str(error))
+            self.look_around()
+        self.hearing.end()
+        if self.keep:
+            print(f"\nkept: namespace {self.namespace}")
+        else:
+            client.CoreV1Api().delete_namespace(self.namespace)
+
+    # -- what a user does -----------------------------------------------------------------------------------------
+    def kubectl(self, *arguments: str) -> str:
+        return run("kubectl", "-n", self.namespace, *arguments)
+
+    def submit(self) -> None:
+        print(f"namespace {self.namespace}\n$ kubectl apply -k examples/experiments/{self.scenario}")
+        self.zero = time.time()
+        self.kubectl("apply", "-k", str(HERE / self.scenario))
+
+    def fault(self, *command: str, shown: str = "") -> float:
+        """Seconds count from the moment before this command; it is part of them."""
+        print(f"\n$ {shown or shlex.join(command)}", flush=True)
+        self.zero = time.time()
+        run(*command)
+        return self.zero
+
+    def pod(self, member: int) -> str:
+        return f"{JOB}-worker-{member}"
+
+    # -- what is waited for ---------------------------------------------------------------------------------------
+    def until(self, claim: Callable[[], Found | None], what: str, seconds: float = LIMIT) -> Found:
+        return self.hearing.until(claim, what, seconds)
+
+    def trains(self, members: int = 4) -> None:
+        """It has trained long enough for a fault to come."""
+        self.event("WorldRuns", f"with {members} members")
+        self.until(lambda: self.hearing.highest() >= TRAINED and len(self.running()) == members,
+                   f"step {TRAINED} of {members} pods")  # fmt: skip
+        self.tell(f"step {self.hearing.highest()} in {members} pods")
+
+    def goes_on(self, processes: int, after: float) -> World:
+        """A world of this size that began after this moment and has made steps that none before it had made."""
+
+        def found() -> World | None:
+            fitting = (w for w in self.hearing.worlds() if w.began > after and w.processes == processes)
+            return next((w for w in fitting if self.hearing.new_steps(w)), None)
+
+        return self.until(found, f"new steps of {processes} processes")
+
+    def event(self, kind: str, *words: str) -> tuple[float, str]:
+        """When it came, and what it says."""
+        return self.until(lambda: self.hearing.reasons(kind, *words), f"the Event {kind} {' '.join(words)}")[0]
+
+    def succeeds(self) -> None:
+        self.until(lambda: self.hearing.phase() == "Succeeded", "the job to succeed", 2 * LIMIT)
+        self.until(lambda: not self.running(), "the pods to end")
+
+    def running(self) -> set[str]:
+        return {name for name, pod in self.hearing.pods.items()
+                if pod["status"].get("phase") == "Running" and RANK_INDEX in pod["metadata"].get("labels", {})
+                and "deletionTimestamp" not in pod["metadata"]}  # fmt: skip
+
+    # -- what is shown --------------------------------------------------------------------------------------------
+    def after(self, at: float) -> str:
+        return f"{at - self.zero:.1f} s"
+
+    def tell(self, what: str) -> None:
+        print(f"[{self.after(time.time())}] {what}", flush=True)
+
+    def show(self, command: str, shown: Callable[[str], bool] = bool) -> str:
+        """Runs what a user would, in this namespace, and prints the lines that are wanted."""
+        _kubectl, *arguments = shlex.split(command)
+        lines = [line.rstrip() for line in self.kubectl(*arguments).splitlines() if shown(line)]
+        print("\n".join(("", f"$ {command}", *lines)), flush=True)
+        return "\n".join(lines)
+
+    def show_events(self) -> None:
+        print("\n$ kubectl get events --watch")
+        for at, event in self.hearing.events:
+            print(f"[{self.after(at)}] {event['reason']}: {event['message']}")
+
+    def look_around(self) -> None:
+        """What there was instead of what was waited for."""
+        self.show_events()
+        for command in (f"kubectl get elasticjob {JOB} -o wide", "kubectl get pods -o wide"):
+            try:
+                self.show(command)
+            except NotSeen as error:
+                print(error)

@@ -1,0 +1,175 @@
+"""The experiments: what is done to the job in each, what has to follow, and what DLRover's documents show of the same.
+
+A scenario returns its table: what is compared, what is documented for DLRover, and what happened here. The documented
+numbers are read from the listings in two of its texts, the tutorial on fault tolerance and elasticity and the article
+on ChaosBlade; most of them have no more than the ages of pods. They are another machine's: they say what follows a
+fault and in which order of magnitude, not whose processor is faster.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from experiment import PODS, RANK_INDEX, Experiment, run
+from hearing import TRAINER, NotSeen
+
+Rows = list[tuple[str, str, str]]
+KILL = 'for p in /proc/[0-9]*; do [ "$(cat $p/comm)" = "{name}" ] && kill -{signal} ${{p#/proc/}} && exit; done; exit 1'
+"""No ps is in the trainers' image. The ranks and the launcher have short names, as `ps -o comm` shows them."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    title: str
+    play: Callable[[Experiment], Rows]
+
+
+def preempted(x: Experiment) -> Rows:
+    x.submit()
+    x.trains()
+    x.show(PODS)
+    at = x.fault("kubectl", "-n", x.namespace, "delete", "pod", x.pod(0), "--wait=false")
+    made = replacement(x, 4)
+    x.goes_on(4, at)
+    x.until(lambda: x.pod(0) not in x.hearing.pods, "worker-0 to be gone")
+    x.show(PODS)
+    return [
+        ("pods after", "worker-1, 2, 3 and a new worker-4", pods_of(x)),
+        ("worker-4 made", "8 s after the deletion or sooner", x.after(made)),
+        *training(x, at, "seen in the log, no time given"),
+        *ending(x),
+    ]
+
+
+def process(x: Experiment) -> Rows:
+    x.submit()
+    x.trains()
+    before = uids(x)
+    x.show(PODS)
+    at = kill(x, 1, "rank 1", "KILL")
+    x.goes_on(4, at)
+    x.show(PODS)
+    if uids(x) != before:
+        raise NotSeen("the pods to be the same as before")
+    return [
+        ("pods after", "the same four, no restart shown", f"the same four: {pods_of(x)}"),
+        *training(x, at, "seen in the log, no time given"),
+        *ending(x),
+    ]
+
+
+def network(x: Experiment) -> Rows:
+    """No cluster can be asked for that: OUTRIDER_LAB names a command that can (CONTRIBUTING.md)."""
+    if not os.environ.get("OUTRIDER_LAB"):
+        raise NotSeen("OUTRIDER_LAB names no command that cuts the network of a pod: $OUTRIDER_LAB cut NAMESPACE/POD")
+    x.submit()
+    x.trains()
+    x.show(PODS)
+    lab, pod = shlex.split(os.environ["OUTRIDER_LAB"]), f"{x.namespace}/{x.pod(1)}"
+    at = x.fault(*lab, "cut", pod, shown=f"$OUTRIDER_LAB cut {pod}")
+    try:
+        x.goes_on(3, at)
+        x.tell(f"step {x.hearing.highest()} in 3 pods")
+        made = replacement(x, 4)
+        x.goes_on(4, at)
+        x.until(lambda: x.pod(1) not in x.hearing.pods, "worker-1 to be gone")
+    finally:
+        run(*lab, "heal", pod)
+    x.show(PODS)
+    return [
+        ("worker-1", "Error, its pod stays", "stops its rank by itself; deleted, as nobody reaches it"),
+        ("worker-4 made", "4 min 22 s after the others; when the fault came is not shown", x.after(made)),
+        *training(x, at, "seen in the log with worker-4, no time given"),
+        *ending(x),
+    ]
+
+
+def fault_node(x: Experiment) -> Rows:
+    x.submit()
+    excluded, _ = x.event("MemberExcluded", "worker-1")
+    made = replacement(x, 4)
+    x.trains()
+    x.show(PODS)
+    return [
+        ("first round", "worker-1 and its partner failed", status(x, 0)),
+        ("second round", "worker-1 failed", status(x, 1)),
+        ("third, with worker-4", "all four passed", status(x, 2)),
+        ("worker-1", "Error; its log ends in a traceback that says no more than network breakdown", own_words(x, 1)),
+        ("worker-4 made", "8 min after the others", f"{x.after(made)}, worker-1 left out at {x.after(excluded)}"),
+        ("first step", "no time given", x.after(x.hearing.worlds()[0].began)),
+        *ending(x),
+    ]
+
+
+SCENARIOS = {
+    "preempted": Scenario("A pod is preempted: worker-0 is deleted while it trains.", preempted),
+    "fault-node": Scenario("worker-1 begins on a broken machine.", fault_node),
+    "process": Scenario("A training process is killed in worker-1.", process),
+    "network": Scenario("worker-1 is cut off the network while it trains.", network),
+}
+
+
+# -- what they share ----------------------------------------------------------------------------------------------
+def kill(x: Experiment, member: int, name: str, signal: str) -> float:
+    script = KILL.format(name=name, signal=signal)
+    return x.fault("kubectl", "-n", x.namespace, "exec", x.pod(member), "-c", TRAINER, "--", "sh", "-c", script)
+
+
+def replacement(x: Experiment, member: int) -> float:
+    """When its pod was first seen; it has the rank index of whom it replaces."""
+    x.until(lambda: x.pod(member) in x.hearing.pods, f"a pod {x.pod(member)}")
+    return x.hearing.first_seen[x.pod(member)]
+
+
+def state(x: Experiment, member: int) -> str:
+    return x.kubectl("get", "pod", x.pod(member), "--no-headers").split()[2]
+
+
+def status(x: Experiment, number: int) -> str:
+    """What a round of the node check found, by rank index."""
+    return x.event("NodeCheckRound", f"check round {number}: status")[1].partition("status ")[2]
+
+
+def own_words(x: Experiment, member: int) -> str:
+    """How its pod ended, and what its log says of it."""
+    x.until(lambda: state(x, member) == "Error", f"{x.pod(member)} to read Error")
+    code = "{.status.containerStatuses[?(@.name=='trainer')].state.terminated.exitCode}"
+    said = x.show(f"kubectl logs {x.pod(member)} -c {TRAINER}", lambda line: "outrider:" in line)
+    return f"Error, code {x.kubectl('get', 'pod', x.pod(member), '-o', f'jsonpath={code}')}: {said}"
+
+
+def uids(x: Experiment) -> dict[str, tuple[str, int]]:
+    """Which pods they are, and how often their containers were started again."""
+    return {name: (pod["metadata"]["uid"], sum(c["restartCount"] for c in pod["status"]["containerStatuses"]))
+            for name, pod in x.hearing.pods.items()}  # fmt: skip
+
+
+def pods_of(x: Experiment) -> str:
+    listed = sorted((int(pod["metadata"]["labels"][RANK_INDEX]), name.rpartition("worker-")[2])
+                    for name, pod in x.hearing.pods.items() if name in x.running())  # fmt: skip
+    return ", ".join(f"worker-{member} (rank index {index})" for index, member in listed)
+
+
+def training(x: Experiment, after: float, documented: str) -> Rows:
+    """Of each world since then: when it made its first step, and its first new one; how long nothing was trained."""
+    rows: Rows = []
+    for world in (w for w in x.hearing.worlds() if w.began > after and w.steps):
+        first, new = world.steps[0][0], x.hearing.new_steps(world)
+        last = max(at for each in x.hearing.worlds() for at, _step in each.steps if at < world.began)
+        told = f"{x.after(first)} after the fault, from the checkpoint of step {world.loaded}"
+        told += f"; new steps after {x.after(new[0][0])}" if new and new[0][0] > first else ""
+        rows.append((f"{world.processes} train on", documented, f"{told}; stood still for {first - last:.1f} s"))
+    return rows
+
+
+def ending(x: Experiment, documented: str = "not shown") -> Rows:
+    x.succeeds()
+    x.show_events()
+    x.show("kubectl get elasticjob")
+    x.show(PODS)
+    states = [line.split()[2] for line in x.kubectl("get", "pods", "--no-headers").splitlines()]
+    told = ", ".join(f"{states.count(each)} {each}" for each in sorted(set(states)))
+    return [("in the end", documented, f"Succeeded; pods: {told}")]
