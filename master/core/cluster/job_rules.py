@@ -72,6 +72,8 @@ def objections(recovery: Document, path: str) -> Iterator[str]:
 
 
 def _rule(path: str, rule: Document) -> Iterator[str]:
+    for field in sorted(set(map(str, rule)) - set(FIELDS)):
+        yield f"{path}.{field}: there is no such field; there are {', '.join(FIELDS)}"
     if rule.get("action") not in ACTIONS:
         yield f"{path}.action: {shown(rule.get('action'))} is none; there are {', '.join(ACTIONS)}"
     given = [field for field in WHEN if rule.get(field)]
@@ -79,8 +81,6 @@ def _rule(path: str, rule: Document) -> Iterator[str]:
         yield f"{path}.{given[1]}: a rule is about one thing, and this one has {given[0]} too; write two rules"
     if not given:
         yield f"{path}: it does not say when; give one of {', '.join(WHEN)}"
-    for field in sorted(set(map(str, rule)) - set(FIELDS)):
-        yield f"{path}.{field}: there is no such field; there are {', '.join(FIELDS)}"
     yield from _exit_codes(f"{path}.exitCodes", rule.get("exitCodes"))
     if rule.get("logPattern"):
         yield from _pattern(f"{path}.logPattern", rule["logPattern"])
