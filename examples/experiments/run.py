@@ -1,7 +1,7 @@
 """DLRover's fault-tolerance experiments, on the cluster that KUBECONFIG names.
 
     python examples/experiments/run.py --list
-    python examples/experiments/run.py fault-node
+    python examples/experiments/run.py straggler
     python examples/experiments/run.py all
 
 Each makes a namespace, submits four pods that train examples/digits, breaks something, waits for what has to follow,

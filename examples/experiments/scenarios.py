@@ -87,6 +87,23 @@ def network(x: Experiment) -> Rows:
     ]
 
 
+def straggler(x: Experiment) -> Rows:
+    x.submit()
+    excluded, _ = x.event("MemberExcluded", "worker-1")
+    made = replacement(x, 4)
+    x.trains()
+    x.show(PODS)
+    return [
+        ("round 0", "worker-1 152 s, its partner 207 s, the others 20 s", elapsed(x, 0)),
+        ("round 1", "worker-1 136 s, the others 20 to 23 s", elapsed(x, 1)),
+        ("round 2, with worker-4", "all four 21 to 23 s", elapsed(x, 2)),
+        ("worker-1", "Error; its log names the stragglers and ends in a traceback", own_words(x, 1)),
+        ("worker-4 made", "7 min after the others", f"{x.after(made)}, worker-1 left out at {x.after(excluded)}"),
+        ("first step", "no time given", x.after(x.hearing.worlds()[0].began)),
+        *ending(x, "Completed, worker-1 Error"),
+    ]
+
+
 def fault_node(x: Experiment) -> Rows:
     x.submit()
     excluded, _ = x.event("MemberExcluded", "worker-1")
@@ -106,6 +123,7 @@ def fault_node(x: Experiment) -> Rows:
 
 SCENARIOS = {
     "preempted": Scenario("A pod is preempted: worker-0 is deleted while it trains.", preempted),
+    "straggler": Scenario("The CPU of worker-1 is loaded: it is slow, and left out.", straggler),
     "fault-node": Scenario("worker-1 begins on a broken machine.", fault_node),
     "process": Scenario("A training process is killed in worker-1.", process),
     "network": Scenario("worker-1 is cut off the network while it trains.", network),
@@ -128,8 +146,13 @@ def state(x: Experiment, member: int) -> str:
     return x.kubectl("get", "pod", x.pod(member), "--no-headers").split()[2]
 
 
+def elapsed(x: Experiment, number: int) -> str:
+    """The seconds of a round of the node check, by rank index."""
+    return x.event("NodeCheckRound", f"check round {number}: elapsed")[1].partition("elapsed ")[2]
+
+
 def status(x: Experiment, number: int) -> str:
-    """What a round of the node check found, by rank index."""
+    """What it found, by rank index."""
     return x.event("NodeCheckRound", f"check round {number}: status")[1].partition("status ")[2]
 
 
