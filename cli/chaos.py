@@ -251,7 +251,8 @@ def _kill_one(
     name = _running(job)
     target, pid = _target(name, member, part, chosen)
     mark = ("OUTRIDER_DIR", str(_volume(name, target)))
-    if not send_signal(seen_from_here(pid, *mark), number, *mark):
+    here = seen_from_here(pid, *mark)
+    if not here or not send_signal(here, number, *mark):
         raise UserError(f"the {part} of {target} is gone already (pid {pid}); ask again")
     click.echo(f"sent {number.name} to the {part} of {target} (pid {pid})")
 

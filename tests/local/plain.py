@@ -27,7 +27,15 @@ def heard(peer):
 
 
 def together(value):
-    """Rank 0's, once every rank has come."""
+    """Rank 0's, once every rank has come; a peer that is gone is waited for, as in a collective."""
+    try:
+        return exchanged(value)
+    except OSError:
+        while True:
+            time.sleep(1)
+
+
+def exchanged(value):
     if RANK:
         PEERS[0].sendall(b"1\\n")
         return heard(PEERS[0])

@@ -105,7 +105,8 @@ def test_ranks_that_are_killed_for_want_of_memory_or_by_hand_and_a_killed_member
     job.order(1, "b'x' * (1 << 30)")
     assert job.event("WorkerExited", mark, "ran out of memory")["member"] == "worker-1"
     restart, world = job.training(3, after=restart)
-    job.outrider("chaos", "kill-process", job.job, "--member", members(world)[1])
+    kill = job.cli("chaos", "kill-process", job.job, "--member", members(world)[1])  # its pid is told once a second
+    until(lambda: subprocess.run(kill, env=job.environment, capture_output=True).returncode == 0, "a rank to kill")
     restart, world = job.training(3, after=restart)
     job.outrider("chaos", "kill-member", job.job, "--member", members(world)[2])
     _, new = job.training(3, after=restart)
