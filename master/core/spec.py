@@ -11,6 +11,10 @@ from wire.ids import JobName, Role
 WORKER = Role("worker")
 RETRYABLE_CODES = (130, 134, 135, 137, 138, 139, 143)
 """Ends from outside, or by a signal that a wrapper turned into a code: no statement about the script."""
+SIDECAR_PATIENCE = 24 * 3600
+"""Seconds that the trainer of a member that we started waits for its sidecar. Nobody else gives it a place in a world:
+alone it would be a training of its own, and all of them would write one checkpoint. The pods of other controllers run
+as without us after a minute."""
 FAIL, RESTART, REPLACE, REPLACE_NODE = "fail", "restart", "replace", "replaceNode"
 """What a rule may want done."""
 

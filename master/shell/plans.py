@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from master.core.spec import JobSpec
+from master.core.spec import SIDECAR_PATIENCE, JobSpec
 from master.shell.cgroups import Limits
 from master.shell.isolation import Sandbox
 from master.shell.member import MemberPlan
@@ -117,7 +117,8 @@ class Plans:
     def _trainer_variables(self, member: MemberId) -> dict[str, str]:
         config = self.config
         chaos = {"OUTRIDER_CHAOS": config.armed[member]} if member in config.armed else {}
-        return {"OUTRIDER_HOOKS": str(config.hooks), **config.trainer_variables, **chaos}
+        patience = {"OUTRIDER_PATIENCE": str(SIDECAR_PATIENCE)}
+        return {"OUTRIDER_HOOKS": str(config.hooks), **patience, **config.trainer_variables, **chaos}
 
     def _sidecar_variables(
         self, member: MemberId, role: Role, rank_index: RankIndex | None, endpoint: str

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from master.core.cluster.injection_containers import HOOKS, Place, field, mount, variable
 from master.core.cluster.names import CONTAINER, MOUNT, PROXIES, PYTHONPATH, Document
 from master.core.cluster.parts import entries
+from master.core.spec import SIDECAR_PATIENCE
 
 LAUNCH = f"{HOOKS}/outrider-launch"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
@@ -131,6 +132,8 @@ def _variables(place: Place) -> Iterator[Document]:
     yield variable("OUTRIDER_HOOKS", HOOKS)
     yield field("OUTRIDER_POD_UID", "metadata.uid")
     yield variable("OUTRIDER_JOB", place.key)
+    if place.member:
+        yield variable("OUTRIDER_PATIENCE", SIDECAR_PATIENCE)
     if place.nproc is not None:
         yield variable("OUTRIDER_NPROC", place.nproc)
     if place.script:

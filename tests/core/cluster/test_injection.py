@@ -157,7 +157,9 @@ def test_what_is_told_to_trainer_and_sidecar() -> None:
         "OUTRIDER_NPROC": "8",
         "OUTRIDER_SCRIPT": "train.py",
         "OUTRIDER_PER_RANK": "1",
+        "OUTRIDER_PATIENCE": "86400",
     }
+    assert "OUTRIDER_PATIENCE" not in values(trainer(injected(recorded("plain"))))
     assert values(sidecar(new)) == {
         "OUTRIDER_PLATFORM": "kubernetes",
         "OUTRIDER_LOG": "json",
