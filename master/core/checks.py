@@ -353,7 +353,7 @@ def _exclude(state: State, member: Member, what: str, finding: Finding) -> bool:
     bad_nodes.condemn(state, member.node, last_words)
     if state.spec.is_adopted:
         state.announce("MemberExcluded", reason, member.id, warning=True)
-        giving_up.delete(state, member, reason)
+        giving_up.dismiss(state, member, reason)
     else:
         pods.exclude(state, member, reason, EXIT_CODE, last_words)
     return True

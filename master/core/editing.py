@@ -53,7 +53,7 @@ def _use_template(state: State) -> None:
                 state.held.discard(member.rank_index)
             reason = f"{member.id} is made anew with the changed template: it could not start, {member.pod_reason}."
             state.announce("MemberRemade", reason, member.id)
-            giving_up.delete(state, member, reason)
+            giving_up.dismiss(state, member, reason)
 
 
 def _patience(spec: JobSpec) -> tuple[float, ...]:

@@ -119,6 +119,12 @@ def unended(state: State, member_id: str) -> None:
     delete(state, member, reason)
 
 
+def dismiss(state: State, member: Member, reason: str, grace: float = DELETE_GRACE) -> None:
+    """It may be well heard, and has to go all the same: for what it did, or where it is."""
+    member.dismissed = reason
+    delete(state, member, reason, grace)
+
+
 def delete(state: State, member: Member, reason: str, grace: float = DELETE_GRACE) -> None:
     assert member.uid is not None
     member.deleting = True
@@ -162,7 +168,7 @@ def deletion_failed(state: State, action: DeletePod, error: str, again_in: float
     state.announce("DeleteFailed", text, action.member, warning=True)
     if member is None or not member.deleting or member.grace_ends is not None:  # `stuck` looks at it again
         return
-    if member.leaving:
+    if member.leaving or member.dismissed:
         state.deadlines.set(("delete", member.id), state.now + again_in)
         return
     member.deleting = False

@@ -177,7 +177,7 @@ def _end(state: State, watch: Watch, finding: Finding) -> None:
     reason = f"{reason}. It was to blame for a hang before, so {member.id} is replaced."
     recovery.begin(state, KIND, reason, member)
     if state.spec.is_adopted:
-        giving_up.delete(state, member, f"{member.id} hangs again and again; its controller makes another.")
+        giving_up.dismiss(state, member, f"{member.id} hangs again and again; its controller makes another.")
     elif _may_be_replaced(state):
         member.hung = True
         pods.fail(state, member, reason, HUNG)

@@ -63,7 +63,7 @@ def _replace(state: State, member: Member, reason: str) -> None:
     state.slow_replaced.add(index)
     bad_nodes.condemn(state, member.node, reason)
     if state.spec.is_adopted:
-        giving_up.delete(state, member, f"{reason} Its controller makes another.")
+        giving_up.dismiss(state, member, f"{reason} Its controller makes another.")
     else:
         scaling.leave_when_replaced(state, member, "it is a straggler, and stragglers are to be replaced")
 

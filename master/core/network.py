@@ -241,7 +241,7 @@ def part(state: State, found: list[Cut], what: str) -> bool:
         if member.rank_index is not None:
             state.parted[member.rank_index] = state.now
         recovery.parted(state, PARTED, reason, member)
-        giving_up.delete(state, member, reason)
+        giving_up.dismiss(state, member, reason)
     return bool(gone)
 
 

@@ -105,4 +105,4 @@ def _replace(state: State, member: Member, flag: Flag) -> None:
     is_owners = state.spec.is_adopted
     scaling.must_leave(state, member, why, OWNERS_GRACE if is_owners else LEAVE_GRACE)
     if is_owners or not member.greeted:
-        giving_up.delete(state, member, f"{member.id} is to be replaced: {why}.", OWNERS_GRACE)
+        giving_up.dismiss(state, member, f"{member.id} is to be replaced: {why}.", OWNERS_GRACE)

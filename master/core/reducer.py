@@ -233,7 +233,7 @@ def _edited(state: State, event: SpecChanged) -> None:
 def _keep_off_no_more(state: State, member_id: str) -> None:
     member = bad_nodes.forgive(state, member_id)
     if member is not None:
-        giving_up.delete(state, member, f"{member.id} is made anew: it finds no room off the nodes that it avoids.")
+        giving_up.dismiss(state, member, f"{member.id} is made anew: it finds no room off the nodes that it avoids.")
 
 
 def _save_again(state: State, _key: str) -> None:
@@ -246,7 +246,7 @@ def _save_again(state: State, _key: str) -> None:
 def _delete_again(state: State, member_id: str) -> None:
     for member in state.members.values():
         if member.id == member_id and member.deleting and member.uid is not None:
-            reason = f"{member.id} is deleted once more: it is still there."
+            reason = member.dismissed or f"{member.id} is deleted once more: it is still there."
             state.act(DeletePod(member.id, member.uid, giving_up.DELETE_GRACE, state.generation, reason))
 
 

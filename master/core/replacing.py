@@ -40,7 +40,7 @@ def follow(state: State, member: Member, action: str, reason: str, code: int) ->
     if state.spec.is_adopted and not member.has_controller:
         giving_up.keep(state, member, reason)
     elif state.spec.is_adopted:
-        giving_up.delete(state, member, f"{reason}; its controller makes another.")
+        giving_up.dismiss(state, member, f"{reason}; its controller makes another.")
     else:
         pods.fail(state, member, f"{reason}.", code)
 

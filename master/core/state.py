@@ -115,6 +115,8 @@ class Member:
     leaves_with_node: bool = False
     """For its node's sake alone, and that may come back."""
     deleting: bool = False
+    dismissed: str = ""
+    """Why it is deleted whatever is heard of it meanwhile, if so (`giving_up.dismiss`)."""
     lost_by_fault: bool = False
     session: str | None = None
     greeted: bool = False

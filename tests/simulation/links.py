@@ -33,6 +33,7 @@ class Links:
     def __init__(self, world: World) -> None:
         self.world = world
         self.named = self.parted = 0
+        self._decided: set[tuple[str, str]] = set()
         self._since: dict[tuple[str, str], float] = {}
         world.time.after(EVERY, self._watch)
         self._rng = random.Random(f"links {world.seed}")
@@ -52,12 +53,17 @@ class Links:
                 self.world.broken(f"{first} and {second}, which see each other, are said not to: {action.reason}")
 
     def is_cause(self, member: str, reason: str) -> bool:
-        """It is deleted because it and another one cannot see each other, and that is so."""
+        """It is deleted because it and another one cannot see each other, and that is so; or was, when it was first
+        to be deleted: what was decided and told is done, however long the API server refuses it."""
         if CUT not in reason:
             return False
-        self.parted += 1
-        others = [pod.member for pod in self.world.platform.pods.values() if pod.member != member]
-        return any(self._was_cut(member, other) for other in others)
+        if (member, reason) not in self._decided:
+            self.parted += 1
+            others = [pod.member for pod in self.world.platform.pods.values() if pod.member != member]
+            if not any(self._was_cut(member, other) for other in others):
+                return False
+            self._decided.add((member, reason))
+        return True
 
     def _was_cut(self, one: str, other: str) -> bool:
         return self.world.network.cut_until(one, other) > self.world.time.now - LATELY

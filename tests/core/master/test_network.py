@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from master.core.actions import DeletePod
+from master.core.events import ActionFailed
 from master.core.status import document
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import elsewhere, is_stopped, waits
@@ -17,6 +19,10 @@ CONNECTION = "torch.distributed.DistBackendError"
 
 def told(play: Play, kind: str = "LinkCut") -> list[str]:
     return [each.reason for each in play.announced(kind)]
+
+
+def deletions(play: Play) -> list[DeletePod]:
+    return [each for each in play.actions if isinstance(each, DeletePod)]
 
 
 def stands_still(play: Play) -> None:
@@ -162,6 +168,18 @@ def test_who_has_trained_on_with_a_link_that_was_cut_does_not_stand_still_for_it
     play.hang("worker-0", elsewhere(13))
     play.until(lambda: bool(play.announced("RanksHang")), 100)
     assert play.deleted() == []
+
+
+def test_a_deletion_that_fails_is_tried_again_for_the_same_reason() -> None:
+    play = running(4)
+    play.stuck = {B}
+    play.cut(A, B)
+    stands_still(play)
+    play.until(lambda: bool(play.deleted()), 60)
+    order = deletions(play)[-1]
+    play.tell(ActionFailed(order, "the API server is not reached"))
+    play.until(lambda: deletions(play)[-1] is not order, SOON)
+    assert deletions(play)[-1].reason == order.reason
 
 
 def test_the_one_with_more_cut_links_goes() -> None:
