@@ -34,7 +34,8 @@ class Links:
         self.world = world
         self.named = self.parted = 0
         self._decided: set[tuple[str, str]] = set()
-        self._since: dict[tuple[str, str], float] = {}
+        self._since: dict[tuple[str, tuple[str, str]], float] = {}
+        """By world too: the beginning of each has a limit of its own."""
         world.time.after(EVERY, self._watch)
         self._rng = random.Random(f"links {world.seed}")
         if self._rng.random() < OFTEN:
@@ -76,10 +77,11 @@ class Links:
             return
         waiting = self._waits_for(master)
         if waiting is not None:
-            self._since = {pair: self._since.get(pair, now) for pair in waiting}
+            world = str(master.state.world and master.state.world.generation)
+            self._since = {(world, pair): self._since.get((world, pair), now) for pair in waiting}
         spec = self.world.scenario.spec
         limits = (spec.hang_step or 60.0, spec.hang_init or 0.0, spec.hang_checkpoint or 0.0, spec.hang_eval or 0.0)
-        for (one, other), since in self._since.items():
+        for (_world, (one, other)), since in self._since.items():
             if now - since > max(limits) + DECIDED_WITHIN:
                 self.world.broken(f"{one} and {other} cannot see each other for {now - since:.0f} s, and the job waits")
 
