@@ -2,7 +2,7 @@
 
 Nothing here talks to the parts that recover: a process is killed or stopped as the kernel, a debugger or a failing
 machine would do it. A pid in a status document is a claim about the past, so only a process that still carries the
-marks of the job's own folder is ever touched (runtime/processes.py).
+marks of the job's own folder is ever touched (runtime/processes.py). A pod of a cluster is chaos_pods.py's.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from cli import faulting, folders
+from cli.chaos_pods import or_pod
 from cli.client import Master
 from cli.documents import status_of
 from cli.errors import UserError
@@ -55,6 +56,7 @@ signal_option = click.option(
 @click.argument("job", required=False)
 @member_option
 @signal_option
+@or_pod(lambda pod, number: pod.send("process", number))
 def kill_process(job: str | None, member: str | None, number: signal.Signals) -> None:
     """Kill one worker process of a member."""
     _kill_one(job, member, number, "worker process", lambda pids: (pids.get("workers") or [0])[-1])
@@ -64,6 +66,7 @@ def kill_process(job: str | None, member: str | None, number: signal.Signals) ->
 @click.argument("job", required=False)
 @member_option
 @signal_option
+@or_pod(lambda pod, number: pod.send("launcher", number))
 def kill_launcher(job: str | None, member: str | None, number: signal.Signals) -> None:
     """Kill a member's template or launcher."""
     _kill_one(job, member, number, "template or launcher", lambda pids: pids.get("trainer") or 0)
@@ -73,6 +76,7 @@ def kill_launcher(job: str | None, member: str | None, number: signal.Signals) -
 @click.argument("job", required=False)
 @member_option
 @signal_option
+@or_pod(lambda pod, number: pod.send("sidecar", number))
 def kill_sidecar(job: str | None, member: str | None, number: signal.Signals) -> None:
     """Kill a member's sidecar; the training should not notice."""
     _kill_one(job, member, number, "sidecar", lambda pids: pids.get("sidecar") or 0)
@@ -95,6 +99,7 @@ def kill_master(job: str | None, number: signal.Signals) -> None:
 @click.argument("job", required=False)
 @member_option
 @signal_option
+@or_pod(lambda pod, number: pod.kill(number))
 def kill_member(job: str | None, member: str | None, number: signal.Signals) -> None:
     """Kill a whole member: its sidecar, its trainer and everything they started."""
     _whole_member(job, member, number)
@@ -117,6 +122,7 @@ for_option = click.option(
 @click.argument("job", required=False)
 @member_option
 @for_option
+@or_pod(lambda pod, percent, seconds: pod.start(_fault(f"cpu-load={percent}", seconds)))
 def cpu_load(percent: str, job: str | None, member: str | None, seconds: float | None) -> None:
     """Keep the processor of a member busy for PERCENT of the time."""
     _burden(f"cpu-load={percent}", job, member, seconds)
@@ -127,6 +133,7 @@ def cpu_load(percent: str, job: str | None, member: str | None, seconds: float |
 @click.argument("job", required=False)
 @member_option
 @for_option
+@or_pod(lambda pod, percent, seconds: pod.start(_fault(f"fill-memory={percent}", seconds)))
 def fill_memory(percent: str, job: str | None, member: str | None, seconds: float | None) -> None:
     """Fill the memory that a member may use to PERCENT."""
     _burden(f"fill-memory={percent}", job, member, seconds)
@@ -137,6 +144,7 @@ def fill_memory(percent: str, job: str | None, member: str | None, seconds: floa
 @member_option
 @for_option
 @click.option("--slow", is_flag=True, help="The probe takes five times as long instead.")
+@or_pod(lambda pod, seconds, slow: pod.start(_fault("bad-node=slow" if slow else "bad-node", seconds)))
 def bad_node(job: str | None, member: str | None, seconds: float | None, slow: bool) -> None:
     """Let the probe of a member's next node check die."""
     _burden("bad-node=slow" if slow else "bad-node", job, member, seconds)
@@ -165,6 +173,7 @@ def cut_network(job: str | None, member: str | None, seconds: float | None) -> N
 @click.argument("job", required=False)
 @click.option("--member", metavar="ID", help="Which member, as worker-1; else all.")
 @click.option("--fault", metavar="NAME", help="Which fault, as cpu-load; else all.")
+@or_pod(lambda pod, fault: pod.undo(fault))
 def undo(job: str | None, member: str | None, fault: str | None) -> None:
     """End the faults that last."""
     name = _running(job)
@@ -178,6 +187,7 @@ def undo(job: str | None, member: str | None, fault: str | None) -> None:
 
 @chaos.command("list")
 @click.argument("job", required=False)
+@or_pod(lambda pod: pod.listed())
 def list_(job: str | None) -> None:
     """Show the faults that last, and what was armed and could not be made."""
     name = _running(job)
@@ -195,6 +205,7 @@ def list_(job: str | None) -> None:
 @click.argument("job", required=False)
 @member_option
 @for_option
+@or_pod(lambda pod, seconds: pod.freeze(seconds))
 def freeze_member(job: str | None, member: str | None, seconds: float | None) -> None:
     """Stop every process of a member (SIGSTOP): it falls silent and holds its connections open."""
     if seconds is None:
@@ -207,6 +218,7 @@ def freeze_member(job: str | None, member: str | None, seconds: float | None) ->
 @click.argument("job", required=False)
 @member_option
 @for_option
+@or_pod(lambda pod, seconds: pod.hang(_fault("hang", seconds)))
 def hang(job: str | None, member: str | None, seconds: float | None) -> None:
     """Stop one worker process of a member (SIGSTOP): it lives, reports come, and no rank makes another step."""
     if seconds is not None:
@@ -217,21 +229,29 @@ def hang(job: str | None, member: str | None, seconds: float | None) -> None:
 
 @chaos.command("thaw-member")
 @click.argument("job", required=False)
-@click.option("--member", metavar="ID", required=True, help="Which member, as worker-1.")
-def thaw_member(job: str | None, member: str) -> None:
+@click.option("--member", metavar="ID", help="Which member, as worker-1.")
+@or_pod(lambda pod: pod.send_all(signal.SIGCONT))
+def thaw_member(job: str | None, member: str | None) -> None:
     """Let a frozen member go on (SIGCONT)."""
+    if member is None:
+        raise UserError("name what was frozen: --member ID of a local job, or --pod NAME of a cluster")
     _signal_all(_running(job), member, signal.SIGCONT)
 
 
 def _burden(fault: str, job: str | None, member: str | None, seconds: float | None) -> None:
     """A fault that lasts, in the member that was named, else in the last one."""
+    meant = _fault(fault, seconds)
+    name = _running(job)
+    target, _ = _target(name, member, "template or launcher", lambda pids: pids.get("trainer") or 0)
+    faulting.make(name, _volume(name, target), meant)
+
+
+def _fault(fault: str, seconds: float | None) -> Fault:
     try:
         meant = parsed(fault)
     except ValueError as wrong:
         raise UserError(str(wrong)) from None
-    name = _running(job)
-    target, _ = _target(name, member, "template or launcher", lambda pids: pids.get("trainer") or 0)
-    faulting.make(name, _volume(name, target), Fault(meant.name, meant.value, seconds))
+    return Fault(meant.name, meant.value, seconds)
 
 
 def _with_processes(job: str, member: str | None) -> list[str]:

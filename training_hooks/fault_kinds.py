@@ -187,7 +187,7 @@ class Hang(Stopped):
     def begin(self):
         found = workers(os.environ)
         if not found:
-            raise faults.Refused("no worker process runs here now")
+            raise faults.Refused("no %s runs here now" % NAMED["process"])
         self.stop(found[-1:])
         self.about = "the worker process %d is stopped" % found[-1]
 
@@ -221,3 +221,36 @@ KINDS = {
     "hang": Hang,
     "freeze-member": FreezeMember,
 }
+
+
+# -- what a signal can be sent to -------------------------------------------------------------------------------------
+def _worker(environ):
+    return workers(environ)[-1:]
+
+
+def _launcher(environ):
+    """What the ranks are children of; while there are none, the first process of the container."""
+    found = [descent.parent(pid) for pid in _worker(environ)] or list((faults.first_process(environ) or ())[:1])
+    return [pid for pid in found if pid > 1]
+
+
+def _sidecar(environ):
+    """By its command line; around it is a shell that starts it again."""
+    return [pid for pid in faults.processes(environ) if _command_line(pid).endswith(b"-m\0sidecar\0")]
+
+
+def _command_line(pid):
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _all(environ):
+    own = os.getsid(0)
+    return sorted(pid for pid in faults.processes(environ) if descent.session(pid) != own)
+
+
+PARTS = {"process": _worker, "launcher": _launcher, "sidecar": _sidecar, "all": _all}
+NAMED = {"process": "worker process", "launcher": "template or launcher", "sidecar": "sidecar", "all": "process"}

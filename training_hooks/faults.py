@@ -3,6 +3,7 @@
 
     faults.py start cpu-load=90:60s      answers with one JSON line; the fault goes on in a process of its own
     faults.py undo [NAME]                faults.py list
+    faults.py signal launcher KILL       for good, and no fault: one process, or `all` of this container
 
 A fault is a process beside the trainer, as somebody's runaway program would be. Its laws:
 
@@ -49,13 +50,15 @@ class Refused(Exception):
 
 def main(words):
     """The exit code: 1 where the answer has an `error`."""
-    told = {"start": _start, "undo": _undo, "list": _list, "hold": _hold}
+    told = {"start": _start, "undo": _undo, "list": _list, "signal": _signal, "hold": _hold}
     try:
         answer = told[words[0]](os.environ["OUTRIDER_DIR"], *words[1:])
     except Refused as error:
         answer = {"error": str(error)}
     except (IndexError, KeyError, TypeError):
-        answer = {"error": "faults.py is called as: start FAULT, undo [NAME] or list, with OUTRIDER_DIR set"}
+        answer = {
+            "error": "faults.py is called as: start FAULT, undo [NAME], list or signal PART NAME, with OUTRIDER_DIR set"
+        }
     if answer is not None:
         print(json.dumps(answer, sort_keys=True), flush=True)
     return 1 if answer and "error" in answer else 0
@@ -94,6 +97,23 @@ def _list(volume):
     """What runs, and what could not be made."""
     refused = [each for each in (read(volume, name) for name in _names(volume)) if each.get("ended") == REFUSED]
     return {"running": records(volume), "refused": refused}
+
+
+def _signal(_volume, part, name):
+    """Every process of the part, and what was forked meanwhile, until there is no new one."""
+    from . import fault_kinds
+
+    number, found = signal.Signals["SIG" + name], fault_kinds.PARTS[part]
+    reached = found(os.environ)
+    fresh = reached
+    while fresh:
+        for pid in fresh:
+            send(pid, number)
+        fresh = [pid for pid in found(os.environ) if pid not in reached] if part == "all" else []
+        reached = reached + fresh
+    if not reached:
+        raise Refused("no %s runs here now" % fault_kinds.NAMED[part])
+    return {"pids": reached}
 
 
 def _hold(volume, fault, writing, session):

@@ -240,3 +240,31 @@ def test_the_probe_finds_a_bad_node_before_the_fault_has_begun(trainer: Trainer)
     assert faults.of_member(str(trainer.volume), environ, "bad-node") == "bad-node"
     trainer.call("undo")
     assert faults.of_member(str(trainer.volume), environ, "bad-node") == ""
+
+
+def test_the_parts_of_a_container_are_signalled_and_nobody_else(trainer: Trainer) -> None:
+    assert trainer.call("signal", "sidecar", "KILL") == {"error": "no sidecar runs here now"}
+    assert trainer.call("signal", "process", "KILL") == {"error": "no worker process runs here now"}
+    assert "faults.py is called as" in trainer.call("signal", "kernel", "KILL")["error"]
+
+    assert trainer.call("signal", "all", "STOP") == {"pids": [trainer.process.pid]}
+    wait_until(lambda: state(trainer.process.pid) == "T", "the stop")
+    assert trainer.call("signal", "all", "CONT") == {"pids": [trainer.process.pid]}
+    wait_until(lambda: state(trainer.process.pid) != "T", "the going on")
+
+    rank = beside(trainer, OUTRIDER_GENERATION="1.1")
+    sidecar = beside(trainer, "-m", "sidecar")
+    assert trainer.call("signal", "process", "TERM") == {"pids": [rank.pid]}
+    assert rank.wait(10) == -signal.SIGTERM
+    assert trainer.call("signal", "sidecar", "KILL") == {"pids": [sidecar.pid]}
+    assert sidecar.wait(10) == -signal.SIGKILL
+    assert trainer.call("signal", "launcher", "KILL") == {"pids": [trainer.process.pid]}
+    assert trainer.process.wait(10) == -signal.SIGKILL
+
+
+def beside(trainer: Trainer, *words: str, **variables: str) -> subprocess.Popen[bytes]:
+    """Another process of the member, that waits."""
+    command = [sys.executable, "-c", "import signal\nwhile True: signal.pause()", *words]
+    process = subprocess.Popen(command, env={**trainer.environ, **variables})
+    wait_until(lambda: faults.environment(process.pid).get("PATH"), "its environment")
+    return process

@@ -15,6 +15,8 @@ from master.core.cluster import containers, durations
 from master.core.cluster.names import CHAOS, Document
 from wire.ids import MemberId
 
+ALLOWED = "allowed"
+"""The annotation's word on a pod: `outrider chaos --pod` may break it, for who may execute commands in it."""
 BAD_NODE = "bad-node"
 VARIABLE = "OUTRIDER_CHAOS"
 """Of the trainer's container: faults with commas between them (docs/contracts.md §2)."""

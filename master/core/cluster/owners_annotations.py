@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from master.core.cluster.chaos import ALLOWED
 from master.core.cluster.names import (
     CHAOS,
     CONTAINER,
@@ -68,10 +69,10 @@ def read(annotations: Mapping[str, Any]) -> Asked:
     )
     if asked.least is not None and asked.most is not None and asked.least > asked.most:
         raise ValueError(f"annotation {MIN}: {asked.least} is more than the {asked.most} of annotation {MAX}")
-    if chaos := _text(annotations, CHAOS):
+    if (chaos := _text(annotations, CHAOS)) not in ("", ALLOWED):
         raise ValueError(
-            f"annotation {CHAOS}: {chaos!r} on a pod would break every replacement too; faults that are armed belong "
-            f"to the annotations of the ElasticJob itself"
+            f"annotation {CHAOS}: {chaos!r} on a pod would break every replacement too; a pod may say {ALLOWED}, and "
+            f"faults that are armed belong to the annotations of the ElasticJob itself"
         )
     return asked
 

@@ -112,4 +112,11 @@ def test_a_template_that_would_break_every_replacement_is_refused() -> None:
     document = job()
     document["spec"]["replicaSpecs"]["worker"]["template"]["metadata"] = {"annotations": {CHAOS: "bad-node"}}
     (problem,) = problems(document)
-    assert "'bad-node' on a pod would break every replacement too" in problem
+    assert "'bad-node' on a pod would break every replacement too; a pod may say allowed" in problem
+
+
+def test_a_template_may_say_that_its_pods_may_be_broken_and_so_do_its_pods() -> None:
+    document = job()
+    document["spec"]["replicaSpecs"]["worker"]["template"]["metadata"] = {"annotations": {CHAOS: chaos.ALLOWED}}
+    assert problems(document) == []
+    assert pod(document, 3, 3)["metadata"]["annotations"][CHAOS] == chaos.ALLOWED

@@ -1,0 +1,258 @@
+"""`outrider chaos ... --pod NAME`: the same faults in a pod of a cluster, by the user's own rights there.
+
+Commands are executed in the pod's containers as `kubectl exec` would, with the credentials that kubectl has; nothing is
+asked of Outrider's master, which has no such right (docs/adr/0016). A pod must say that it may be broken. What makes
+the faults is the program in the pod's own hooks, `training_hooks/faults.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from cli.errors import UserError
+from cli.wording import plural
+from master.core.cluster.chaos import ALLOWED, Fault
+from master.core.cluster.containers import status_of, trainer_name
+from master.core.cluster.injection_containers import HOOKS
+from master.core.cluster.injection_trainer import LAUNCH
+from master.core.cluster.names import CHAOS, INJECTED, SIDECAR_CONTAINER, Document
+
+Command = Callable[..., None]
+PATIENCE = 30.0
+"""Seconds for anything that the API server is asked; a memory may take long to fill, so that a fault has `MOST`."""
+MOST = 120.0
+PROGRAM = f"{HOOKS}/training_hooks/faults.py"
+NO_PYTHON = 69
+FIND_PYTHON = f"""
+for each in "$0" python3 python python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 \
+/usr/bin/python3 /usr/local/bin/python3; do
+    "$each" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null && exec "$each" -I -S {PROGRAM} "$@"
+done
+exit {NO_PYTHON}
+"""
+"""In the order of `outrider-launch`: the command's own, else any."""
+GRACE = 1
+"""Seconds of a pod that is killed: 0 would forget it before its processes are gone."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One that may be broken. Every function raises UserError."""
+
+    api: Any
+    name: str
+    namespace: str
+    trainer: str
+    python: str
+
+    # -- faults that last -----------------------------------------------------------------------------------------
+    def start(self, fault: Fault) -> None:
+        told = self._called(self.trainer, "start", str(fault))
+        undone = f"until: outrider chaos undo --pod {self.name} -n {self.namespace}"
+        click.echo(f"{self}: {told['about']}, {undone if fault.seconds is None else f'for {fault.seconds:g} s'}")
+
+    def undo(self, name: str | None) -> None:
+        undone = self._called(self.trainer, "undo", *([name] if name else []))["undone"]
+        click.echo("\n".join(f"{self}: {what} is undone" for what in undone) or f"no fault runs in {self}")
+
+    def listed(self) -> None:
+        told = self._called(self.trainer, "list")
+        lines = [f"{self}: {one['fault']}: {one.get('about', '')}" for one in told["running"]]
+        lines += [f"{self}: {one['fault']}: refused: {one['why']}" for one in told["refused"]]
+        click.echo("\n".join(lines) or f"no fault runs in {self}")
+
+    def hang(self, fault: Fault) -> None:
+        if fault.seconds is None:
+            self.send("process", signal.SIGSTOP)
+        else:
+            self.start(fault)
+
+    # -- for good -------------------------------------------------------------------------------------------------
+    def send(self, part: str, number: signal.Signals) -> None:
+        container = SIDECAR_CONTAINER if part == "sidecar" else self.trainer
+        (pid,) = self._sent(container, part, number)
+        named = {"process": "worker process", "launcher": "template or launcher"}.get(part, part)
+        click.echo(f"sent {number.name} to the {named} of {self} (pid {pid})")
+
+    def freeze(self, seconds: float | None) -> None:
+        if seconds is not None:
+            raise UserError(
+                f"a pod is frozen in both of its containers, and nothing in it could end that: leave --for away, and "
+                f"call outrider chaos thaw-member --pod {self.name} -n {self.namespace}"
+            )
+        self.send_all(signal.SIGSTOP)
+
+    def send_all(self, number: signal.Signals) -> None:
+        """The sidecar's container first: it must not tell of the other."""
+        pids = {pid for each in (SIDECAR_CONTAINER, self.trainer) for pid in self._sent(each, "all", number)}
+        click.echo(f"sent {number.name} to the {plural(len(pids), 'process', 'processes')} of {self}")
+
+    def kill(self, number: signal.Signals) -> None:
+        if number != signal.SIGKILL:
+            raise UserError(
+                f"the kubelet kills a pod with SIGKILL: --signal {number.name} is not for kill-member --pod"
+            )
+        _asked(self.api.delete_namespaced_pod, "delete", self.name, self.namespace, grace_period_seconds=GRACE)
+        click.echo(f"{self} is deleted, with {GRACE} s of grace")
+
+    # -- how ------------------------------------------------------------------------------------------------------
+    def _sent(self, container: str, part: str, number: signal.Signals) -> list[int]:
+        pids: list[int] = self._called(container, "signal", part, number.name.removeprefix("SIG"))["pids"]
+        return pids
+
+    def _called(self, container: str, *words: str) -> dict[str, Any]:
+        said, errors, code = self._executed(container, ["sh", "-c", FIND_PYTHON, self.python, *words])
+        if code == NO_PYTHON:
+            raise UserError(
+                f"the container {container} of {self} has no python3 (3.8 or newer): nothing can be made there"
+            )
+        try:
+            told: dict[str, Any] = json.loads(said)
+        except ValueError:
+            raise UserError(
+                f"the program that makes faults ended with {code} in the container {container} of {self}: "
+                f"{errors[-300:].strip() or 'it said nothing'}"
+            ) from None
+        if "error" in told:
+            raise UserError(f"{self}: {told['error']}")
+        return told
+
+    def _executed(self, container: str, command: list[str]) -> tuple[str, str, int]:
+        import yaml
+        from kubernetes.stream import stream
+        from kubernetes.stream.ws_client import ERROR_CHANNEL
+
+        call = self.api.connect_get_namespaced_pod_exec
+        options: dict[str, Any] = {"container": container, "command": command, "stdout": True, "stderr": True}
+        told = _asked(stream, "execute commands in", call, self.name, self.namespace, **options, _preload_content=False)
+        try:
+            told.run_forever(timeout=MOST)
+            if told.is_open():
+                raise UserError(f"{self} has not answered for {MOST:g} s")
+            end = yaml.safe_load(told.read_channel(ERROR_CHANNEL)) or {}
+            return told.read_stdout(), told.read_stderr(), _code(end)
+        finally:
+            told.close()
+
+    def __str__(self) -> str:
+        return f"pod {self.namespace}/{self.name}"
+
+
+def _code(end: Document) -> int:
+    """The exit code by the status that ends the stream. Raises UserError where nothing was executed."""
+    if end.get("status") == "Success":
+        return 0
+    causes = (end.get("details") or {}).get("causes") or [{}]
+    if causes[0].get("reason") != "ExitCode":
+        raise UserError(f"nothing could be executed there: {end.get('message') or 'the connection was closed'}")
+    return int(causes[0]["message"])
+
+
+def or_pod(made: Command) -> Callable[[Command], Command]:
+    """The options --pod and -n of a command: where they are given, `made` is called with the pod and the rest of the
+    command's options, and the command is not."""
+
+    def with_options(command: Command) -> Command:
+        @click.option("--pod", metavar="NAME", help="A pod of a cluster instead of a local job.")
+        @click.option("-n", "--namespace", metavar="NS", help="The pod's namespace; else that of kubectl's context.")
+        @functools.wraps(command)
+        def either(pod: str | None, namespace: str | None, **options: Any) -> None:
+            if pod is None and namespace is not None:
+                raise UserError("--namespace is for --pod NAME; a local job has none")
+            if pod is None:
+                return command(**options)
+            job, member = options.pop("job", None), options.pop("member", None)
+            if job or member:
+                given = f"the job {job}" if job else f"--member {member}"
+                raise UserError(f"--pod {pod} is a pod of a cluster, and {given} is local: give one of them")
+            return made(found(pod, namespace), **options)
+
+        return either
+
+    return with_options
+
+
+def found(name: str, namespace: str | None) -> Pod:
+    """The pod of this name, where it may be broken."""
+    api, default = _cluster()
+    namespace = namespace or default
+    read = _asked(api.read_namespaced_pod, "get", name, namespace)
+    document: Document = api.api_client.sanitize_for_serialization(read)
+    if why := refused(document):
+        raise UserError(f"pod {namespace}/{name} {why}")
+    trainer = trainer_name(document)
+    return Pod(api, name, namespace, trainer, _python_of(document, trainer))
+
+
+def refused(pod: Document) -> str:
+    """Why this pod is not broken, as what follows its name; empty where it may be."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    notes, trainer = metadata.get("annotations") or {}, trainer_name(pod)
+    if INJECTED not in notes:
+        return f"is not supervised by Outrider: it has no annotation {INJECTED}"
+    if notes.get(CHAOS) != ALLOWED:
+        return (
+            f"does not say that it may be broken: only a pod with the annotation {CHAOS}: {ALLOWED} is. Write it into "
+            f"the metadata of the pod's template, or for this pod alone: kubectl annotate pod {metadata['name']} "
+            f"-n {metadata['namespace']} --overwrite {CHAOS}={ALLOWED}"
+        )
+    if metadata.get("deletionTimestamp"):
+        return "is being deleted"
+    if "running" not in (status_of(pod, trainer).get("state") or {}):
+        return f"is {status.get('phase') or 'not started'}: its container {trainer} does not run"
+    return ""
+
+
+def _python_of(pod: Document, trainer: str) -> str:
+    """The command's own, behind the launcher; else any."""
+    command = next(c.get("command") or [] for c in pod["spec"]["containers"] if c["name"] == trainer)
+    own = str(command[1]) if command[:1] == [LAUNCH] and len(command) > 1 else ""
+    return own if os.path.basename(own).startswith("python") else "python3"
+
+
+def _cluster() -> tuple[Any, str]:
+    """The API as kubectl would reach it, and the namespace that it would mean."""
+    try:
+        from kubernetes import client, config
+    except ImportError:
+        raise UserError("--pod needs the package kubernetes: pip install 'outrider[kubernetes]'") from None
+    try:
+        files = os.environ.get("KUBECONFIG")
+        config.load_kube_config(config_file=files)
+        _, context = config.list_kube_config_contexts(config_file=files)
+    except (config.ConfigException, OSError) as error:
+        raise UserError(
+            f"no cluster is known: {error}; --pod needs a kubeconfig (KUBECONFIG) as kubectl does"
+        ) from None
+    return client.CoreV1Api(), (context.get("context") or {}).get("namespace") or "default"
+
+
+def _asked(call: Any, doing: str, *arguments: Any, **options: Any) -> Any:
+    """What the API server says, or its refusal as a sentence."""
+    from kubernetes.client import ApiException
+    from urllib3.exceptions import HTTPError
+
+    name, namespace = [each for each in arguments if isinstance(each, str)]
+    try:
+        return call(*arguments, **options, _request_timeout=PATIENCE)
+    except ApiException as error:
+        raise UserError(_sentence(error.status or 0, str(error.reason), doing, name, namespace)) from None
+    except HTTPError as error:
+        raise UserError(f"the API server does not answer: {error}") from None
+
+
+def _sentence(status: int, reason: str, doing: str, name: str, namespace: str) -> str:
+    """An exec that is refused has its status in the reason alone."""
+    if status == 404:
+        return f"there is no pod {name!r} in the namespace {namespace}; -n names another"
+    if status == 403 or "403" in reason:
+        return f"your credentials may not {doing} the pod {name!r} in the namespace {namespace} (403 Forbidden)"
+    return f"the API server did not {doing} the pod {name!r} in the namespace {namespace}: {status or ''} {reason}"
