@@ -29,7 +29,7 @@ async def still_serves(master: Master, sidecar: Member) -> None:
 @pytest.mark.parametrize(
     ("announced", "refusal"),
     [
-        (template(pid=1), f"pid 1 was announced by the process with pid {os.getpid()}"),
+        (template(pid=1), "pid 1 was announced by the process with pid "),
         (template(outrider=2), "version 2 of the hooks is newer than this sidecar"),
         (template(what="intruder"), "must be template or launcher"),
         (template(pid="7"), "must be a whole number"),
@@ -39,7 +39,7 @@ async def still_serves(master: Master, sidecar: Member) -> None:
         (template(can_start="yes"), "must be true or false"),
         ({}, "outrider=None"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "announced",  # not its pid: ids are the same in each run
 )
 async def test_an_announcement_that_cannot_be_is_refused_by_name(announced: dict[str, object], refusal: str) -> None:
     async with member() as (master, sidecar):
