@@ -88,35 +88,27 @@ def network(x: Experiment) -> Rows:
 
 
 def straggler(x: Experiment) -> Rows:
-    x.submit()
-    excluded, _ = x.event("MemberExcluded", "worker-1")
-    made = replacement(x, 4)
-    x.trains()
-    x.show(PODS)
+    made, others = left_out(x)
     return [
         ("round 0", "worker-1 152 s, its partner 207 s, the others 20 s", elapsed(x, 0)),
         ("round 1", "worker-1 136 s, the others 20 to 23 s", elapsed(x, 1)),
         ("round 2, with worker-4", "all four 21 to 23 s", elapsed(x, 2)),
         ("worker-1", "Error; its log names the stragglers and ends in a traceback", own_words(x, 1)),
-        ("worker-4 made", "7 min after the others", f"{x.after(made)}, worker-1 left out at {x.after(excluded)}"),
-        ("first step", "no time given", x.after(x.hearing.worlds()[0].began)),
+        ("worker-4 made", "7 min after the others", made),
+        *others,
         *ending(x, "Completed, worker-1 Error"),
     ]
 
 
 def fault_node(x: Experiment) -> Rows:
-    x.submit()
-    excluded, _ = x.event("MemberExcluded", "worker-1")
-    made = replacement(x, 4)
-    x.trains()
-    x.show(PODS)
+    made, others = left_out(x)
     return [
         ("first round", "worker-1 and its partner failed", status(x, 0)),
         ("second round", "worker-1 failed", status(x, 1)),
         ("third, with worker-4", "all four passed", status(x, 2)),
         ("worker-1", "Error; its log ends in a traceback that says no more than network breakdown", own_words(x, 1)),
-        ("worker-4 made", "8 min after the others", f"{x.after(made)}, worker-1 left out at {x.after(excluded)}"),
-        ("first step", "no time given", x.after(x.hearing.worlds()[0].began)),
+        ("worker-4 made", "8 min after the others", made),
+        *others,
         *ending(x),
     ]
 
@@ -131,6 +123,17 @@ SCENARIOS = {
 
 
 # -- what they share ----------------------------------------------------------------------------------------------
+def left_out(x: Experiment) -> tuple[str, Rows]:
+    """worker-1 is not well from its start: when worker-4 was made for it, and the rows about what came then."""
+    x.submit()
+    excluded, _ = x.event("MemberExcluded", "worker-1")
+    made = replacement(x, 4)
+    x.trains()
+    x.show(PODS)
+    when = f"{x.after(made)}, worker-1 left out at {x.after(excluded)}"
+    return when, [("first step", "no time given", x.after(x.hearing.worlds()[0].began))]
+
+
 def kill(x: Experiment, member: int, name: str, signal: str) -> float:
     script = KILL.format(name=name, signal=signal)
     return x.fault("kubectl", "-n", x.namespace, "exec", x.pod(member), "-c", TRAINER, "--", "sh", "-c", script)
