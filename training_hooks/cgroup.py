@@ -20,10 +20,13 @@ def rows(pid):
     return read("/proc/%s/cgroup" % pid).splitlines()
 
 
-def folder(row):
-    """Of one such line, as this process sees it."""
+def folder(row, mounts):
+    """Of one such line, as a process sees it that has these mounts (/proc/self/mounts); "" where it is not mounted."""
     _, kinds, path = row.split(":", 2)
-    return "/sys/fs/cgroup/%s%s" % (kinds, path) if kinds else "/sys/fs/cgroup%s" % path
+    for _, place, kind, options in (line.split()[:4] for line in mounts.splitlines()):
+        if kind == ("cgroup" if kinds else "cgroup2") and set(kinds.split(",")) <= set(options.split(",") + [""]):
+            return place + path
+    return ""
 
 
 def read(path):

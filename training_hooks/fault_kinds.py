@@ -5,6 +5,7 @@ a clause for whoever made it. Plain processes of the container's own user do all
 has not.
 """
 
+import contextlib
 import math
 import mmap
 import os
@@ -108,7 +109,9 @@ def burning(share):
 
 # -- memory -----------------------------------------------------------------------------------------------------------
 class FillMemory(Kind):
-    """Pages that are written to, in this process, which the kernel may kill for them as it may any other here."""
+    """Pages that are written to. Those of a container's own memory belong to a file without a name, and so to no
+    process: the kernel takes who trains for the one that uses too much. Where the whole machine would be short, they
+    are this process's own, which it may kill for them as any other."""
 
     def begin(self):
         percent, (limit, used, whose) = self.percent(), room()
@@ -120,13 +123,22 @@ class FillMemory(Kind):
                 "%s is filled to %d %% of its %d MiB already" % (whose, 100 * used // limit, limit >> 20)
             )
         self.about = "%d MiB, so that %s of %d MiB is %d %% full" % (wanted >> 20, whose, limit >> 20, percent)
-        self.block = mmap.mmap(-1, wanted, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.block = nobodys_memory() if whose == CONTAINER else None
+        if self.block is None:
+            self.block = mmap.mmap(-1, wanted, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         ones = b"\1" * CHUNK
-        while self.block.tell() + CHUNK <= wanted and not signal.sigpending() & set(faults.ENDING):
-            self.block.write(ones)
+        with contextlib.suppress(OSError):  # nobody is left to be killed for it: it is full
+            while self.block.tell() + CHUNK <= wanted and not signal.sigpending() & set(faults.ENDING):
+                self.block.write(ones)
 
     def undo(self):
         self.block.close()
+
+
+def nobodys_memory():
+    """None where Python or its C library is too old for it."""
+    make = getattr(os, "memfd_create", None)
+    return open(make("outrider-fault", os.MFD_CLOEXEC), "wb", buffering=0) if make else None
 
 
 CONTAINER, MACHINE = "the container's memory", "the machine's memory"

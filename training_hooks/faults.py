@@ -354,11 +354,12 @@ def _charged_with(pid):
     """Into the cgroup of this process, where that is another and may be entered: its limits are the fault's too."""
     from . import cgroup
 
+    mounts = cgroup.read("/proc/self/mounts")
     for theirs, own in zip(cgroup.rows(pid), cgroup.rows("self")):
         if theirs != own:
             try:
-                with open(os.path.join(cgroup.folder(theirs), "cgroup.procs"), "w") as file:
-                    file.write(str(os.getpid()))
+                with open(os.path.join(cgroup.folder(theirs, mounts), "cgroup.procs"), "w") as file:
+                    file.write("0")
             except OSError:
                 pass
 

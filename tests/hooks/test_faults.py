@@ -156,14 +156,42 @@ def test_memory_is_filled_to_a_part_of_the_containers_limit(tmp_path: Path, cgro
         trainer.close()
 
 
-def test_who_fills_the_memory_is_killed_as_anybody_else(tmp_path: Path, cgroup: Path) -> None:
+def test_who_needs_more_than_is_left_is_killed_and_not_the_fault(tmp_path: Path, cgroup: Path) -> None:
     (cgroup / "memory.limit_in_bytes").write_text(str(64 << 20))
     trainer = Trainer(tmp_path, cgroup)
+    eats = trainer.inside(sys.executable, "-c", "b = [bytes([1]) * (1 << 20) for _ in range(16)]")
     try:
-        assert "error" not in trainer.call("start", "fill-memory=85")
-        eats = "b = [bytes([1]) * (1 << 20) for _ in range(16)]"
-        assert subprocess.run(trainer.inside(sys.executable, "-c", eats), env=trainer.environ).returncode == 0
-        wait_until(lambda: trainer.running() == [], "the end of the fault")
+        assert subprocess.run(eats, env=trainer.environ).returncode == 0
+        trainer.call("start", "fill-memory=85")
+        assert subprocess.run(eats, env=trainer.environ).returncode == -signal.SIGKILL
+        assert trainer.running() == ["fill-memory=85"]
+        trainer.call("undo")
+        assert subprocess.run(eats, env=trainer.environ).returncode == 0
+    finally:
+        trainer.close()
+
+
+@pytest.fixture(params=["memory", "cgroup2"])
+def group(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A new one, of either version."""
+    rows = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    places = [row[1] for row in rows if request.param in (row[2], *row[3].split(","))]
+    made = Path(*(places or ["/nowhere"])[:1], f"outrider-test-{os.getpid()}")
+    try:
+        made.mkdir()
+    except OSError as error:
+        pytest.skip(f"no group can be made here: {error}")
+    yield made
+    wait_until(lambda: not (made / "cgroup.procs").read_text(), "an empty group")
+    made.rmdir()
+
+
+def test_a_fault_that_is_made_from_outside_counts_to_the_trainers_cgroup(tmp_path: Path, group: Path) -> None:
+    trainer = Trainer(tmp_path, group)
+    trainer.group = None
+    try:
+        trainer.call("start", "cpu-load=5")
+        assert trainer.marked() | {trainer.process.pid} == set(map(int, (group / "cgroup.procs").read_text().split()))
     finally:
         trainer.close()
 

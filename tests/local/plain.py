@@ -70,7 +70,8 @@ while not together((FOLDER / "end").exists()):
     time.sleep(0.02)
     trace.write(json.dumps({"step": step, "time": time.time(), **about}) + "\\n")
     if RANK == 0 and step % EVERY == 0:
-        saved.write_text(str(step))
+        saved.with_suffix(".new").write_text(str(step))
+        saved.with_suffix(".new").replace(saved)
         trace.write(json.dumps({"saved": step}) + "\\n")
     obey()
 '''

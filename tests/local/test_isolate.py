@@ -63,6 +63,8 @@ def job(tmp_path: Path) -> Iterator[Isolated]:
         "--isolate",
         "--member-memory",
         "256Mi",
+        "--member-cpus",
+        "0.5",
         job=f"isolated-{os.getpid()}",
         script=SCRIPT,
     )
@@ -112,6 +114,43 @@ def test_ranks_that_are_killed_for_want_of_memory_or_by_hand_and_a_killed_member
     _, new = job.training(3, after=restart)
     assert members(new)[:2] == members(world)[:2]
     assert members(new)[2] != members(world)[2]
+    job.end_well()
+
+
+def counted(job: Isolated, name: str, word: str) -> dict[str, int]:
+    """A number that the members' cgroups count, by member; `name`: the file, of version 1 or 2."""
+    files = [group / each for group in job.groups() for each in name.split("|") if (group / each).exists()]
+    rows = [(path.parent.name, row.split()) for path in files for row in path.read_text().splitlines()]
+    return {member: int(row[1]) for member, row in rows if row[0] == word}
+
+
+def test_a_load_made_in_one_member_is_held_by_its_own_limit_and_slows_nobody_else(job: Isolated) -> None:
+    _, world = job.training(3)
+    victim = members(world)[1]
+    before = counted(job, "cpu.stat", "nr_throttled")
+    job.outrider("chaos", "cpu-load", "100", job.job, "--member", victim)
+
+    def grown() -> dict[str, int]:
+        return {member: count - before[member] for member, count in counted(job, "cpu.stat", "nr_throttled").items()}
+
+    until(lambda: grown()[victim] > 20, "the load to be held back")
+    assert sum(grown().values()) - grown()[victim] < 10
+    assert "cpu-load=100 is undone" in job.outrider("chaos", "undo", job.job)
+    job.end_well()
+
+
+def test_memory_filled_in_one_member_is_its_own_and_costs_a_rank_of_it_alone(job: Isolated) -> None:
+    restart, world = job.training(3)
+    victim, mark, needs = members(world)[1], job.mark(), "b'x' * (100 << 20)"
+    job.order(1, needs)
+    until(lambda: not (job.folder / "order-1").exists(), "100 MiB, which a member without a fault has")
+    job.outrider("chaos", "fill-memory", "90", job.job, "--member", victim)
+    job.order(1, needs)
+    assert job.event("WorkerExited", mark, "ran out of memory")["member"] == victim
+    job.training(3, after=restart)
+    kills = counted(job, "memory.oom_control|memory.events", "oom_kill")
+    assert kills.pop(victim) >= 1
+    assert set(kills.values()) == {0}
     job.end_well()
 
 
