@@ -7,7 +7,7 @@ the members do not matter.
 
 from __future__ import annotations
 
-from master.core import standing, status
+from master.core import standing, status, watching
 from master.core.state import RUNNING, STOPPING, Fault, Member, State, seconds
 from wire.ids import Generation
 from wire.messages import Report, Saved, Stepped, WorkerExit
@@ -60,6 +60,7 @@ def stepped(state: State, member: Member, message: Stepped) -> None:
         return
     at = state.now - message.age
     world.made_step = True
+    watching.note_stepped(state, message.step)
     if not world.recovered:
         world.recovered = True
         _recover(state, world.lost_from, at, message.step)

@@ -55,6 +55,16 @@ def note_report(state: State, member: Member, report: Report) -> None:
         drop(state, watch, "its ranks go on")
 
 
+def note_stepped(state: State, step: int) -> None:
+    """A step that was never made before is told at once, before a report shows it."""
+    watch = state.watch
+    if watch is None or watch.generation != state.generation or step <= watch.step:
+        return
+    watch.step, watch.since, watch.stepped_at, watch.lenient = step, state.now, state.now, False
+    if watch.suspicion is not None:
+        drop(state, watch, "its ranks go on")
+
+
 def drop(state: State, watch: Watch, why: str) -> None:
     """It was suspected, and does not hang."""
     suspicion, watch.suspicion = watch.suspicion, None

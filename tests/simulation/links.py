@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from master.core import pace
 from master.core.state import GATHERING
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ class Links:
         if waiting is not None:
             world = str(master.state.world and master.state.world.generation)
             self._since = {(world, pair): self._since.get((world, pair), now) for pair in waiting}
-        spec = self.world.scenario.spec
-        limits = (spec.hang_step or 60.0, spec.hang_init or 0.0, spec.hang_checkpoint or 0.0, spec.hang_eval or 0.0)
+        spec, past = self.world.scenario.spec, master.state.pace
+        limits = [pace.limit(past, spec, phase, master.state.now) for phase in pace.PHASES]  # more where it was slow
         for (_world, (one, other)), since in self._since.items():
             if now - since > max(limits) + DECIDED_WITHIN:
                 self.world.broken(f"{one} and {other} cannot see each other for {now - since:.0f} s, and the job waits")

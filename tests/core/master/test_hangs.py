@@ -13,7 +13,7 @@ from master.core.events import Asked, SidecarSaid, SpecChanged, Stalled
 from master.core.pace import EVAL, INIT, LEAST, STEP
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import Answers, elsewhere, holds_the_gil, is_stopped, mute, stack, trains_on, waits
-from wire.messages import Ask, Exited, RankProgress, Report, WorkerExit
+from wire.messages import Ask, Exited, RankProgress, Report, Stepped, WorkerExit
 
 ANSWERS_WITHIN = 8.0
 
@@ -286,6 +286,17 @@ def test_a_step_while_the_answers_come_ends_the_suspicion() -> None:
         actor.unheard, actor.hung_at = False, None
     play.until(lambda: bool(play.announced("HangUnconfirmed")), 5)
     play.run(20)
+    assert not has_hung(play)
+
+
+def test_a_step_that_was_never_made_before_is_told_at_once_and_is_progress() -> None:
+    """Before a report shows it: a world may make its first step a moment before its init has taken too long."""
+    play = running(2)
+    hang(play)
+    play.until(lambda: bool(play.announced("HangSuspected")), 100)
+    play.say(play["worker-0"], Stepped(play.generation, play.step() + 1, 0.0))
+    assert play.announced("HangUnconfirmed")
+    play.run(30)
     assert not has_hung(play)
 
 
