@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from master.core import generations, orders, standing, status, strangers
 from master.core.actions import DeletePod, EndJob
-from master.core.state import ENDED, FINISHING, SILENT, STOPPING, Member, State, counted
+from master.core.state import ENDED, ENDED_WELL, FINISHING, SILENT, STOPPING, Member, State, counted
 from wire.messages import Finish, Stop
 
 FINISH_PATIENCE = 5.0
@@ -79,6 +79,8 @@ def tell(state: State, member: Member) -> None:
     if member.uid is None:
         return
     state.ending[member.id] = True
+    if member.pod_phase == ENDED_WELL:
+        return
     if not member.greeted:
         grace = strangers.GRACE if member.is_stranger else 0.0
         if member.has_controller and not (member.is_stranger and member.finished):

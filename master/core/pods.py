@@ -17,6 +17,7 @@ from master.core import (
     node_rules,
     orders,
     orphans,
+    outcomes,
     recovery,
     refusals,
     scaling,
@@ -28,7 +29,7 @@ from master.core import (
 )
 from master.core.actions import CloseSession
 from master.core.events import PodGone, PodSeen, PodsListed
-from master.core.state import ALIVE, FAILED, GONE, SILENT, Member, State
+from master.core.state import ALIVE, ENDED_WELL, FAILED, GONE, SILENT, Member, State
 from wire.messages import Finish
 
 PAST_KEPT = 64
@@ -105,6 +106,8 @@ def seen(state: State, pod: PodSeen) -> None:
         failed_pods.seen(state, pod)
     standing.refresh(state, member)
     if state.is_over:
+        if pod.phase == ENDED_WELL:
+            orders.drop_all(state, member)
         ending.appeared(state, member)
 
 
@@ -139,6 +142,8 @@ def _changed(state: State, member: Member, pod: PodSeen) -> None:
         state.announce("MemberDone", f"{member.id} has ended with code 0, unsupervised.", member.id)
     elif pod.phase == "succeeded" and not state.is_over and _has_run_alone(state, member):
         ending.fail(state, 1, _ran_alone(member))
+    elif pod.phase == "succeeded" and not state.is_over and outcomes.was_told_elsewhere(state, member):
+        outcomes.has_succeeded(state, member)
     elif pod.phase == "failed" or (pod.phase == "succeeded" and not state.is_over and not member.finished):
         code = "" if pod.exit_code is None else f" with exit code {pod.exit_code}"
         why = f"The pod of {member.id} failed{code}: {pod.reason or 'no reason given'}"

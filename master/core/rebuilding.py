@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from master.core import generations, log_rules, recovery, replacing, silence, standing, status, watching
-from master.core.state import GATHERING, REBUILDING, RUNNING, Member, Place, State, World, counted
+from master.core.state import ENDED_WELL, GATHERING, REBUILDING, RUNNING, Member, Place, State, World, counted
 from wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
 from wire.messages import LineMatched
 
@@ -34,7 +34,8 @@ def advance(state: State) -> None:
 
 
 def _needs_no_waiting(member: Member) -> bool:
-    return member.greeted or bool(member.sidecar_ended) or member.is_stranger
+    has_spoken = member.greeted or member.pod_phase == ENDED_WELL
+    return has_spoken or bool(member.sidecar_ended) or member.is_stranger
 
 
 def overdue(state: State) -> None:
@@ -63,7 +64,7 @@ def decide(state: State) -> None:
     else:
         _clear(state, running)
     for member in [m for _id, m in sorted(state.members.items())]:
-        if not member.greeted and member.address:
+        if not member.greeted and member.address and member.pod_phase != ENDED_WELL:
             _judge_by_silence(state, member)
         generations.refuse_used_port(state, member)
     standing.note_staffing(state)
@@ -75,7 +76,7 @@ def _was_started(state: State, world: World) -> bool:
     members = [state.members.get(i) for i in world.places]
     if not any(m is not None and m.greeted for m in members):
         return True  # none of its members has spoken, so nothing is known, and what runs is disturbed least
-    return any(m is not None and m.highest == world.generation for m in members)
+    return any(m is not None and (m.highest == world.generation or m.pod_phase == ENDED_WELL) for m in members)
 
 
 def _adopt(state: State, world: World) -> None:
@@ -140,7 +141,7 @@ def _adopt_member(state: State, world: World, member: Member) -> bool:
     then names the cause."""
     member.told = max(member.told, world.generation)
     is_known = True
-    if not member.greeted:
+    if not member.greeted and not member.finished:
         _judge_by_silence(state, member)
         world.started.add(member.id)
     elif member.running == world.generation and not member.isolated:
@@ -172,7 +173,7 @@ def _clear(state: State, running: set[Generation]) -> None:
         member = state.members[member_id]
         if member.running != NO_GENERATION:
             generations.stop_member(state, member, member.running, f"Generation {member.running} is not agreed.")
-        elif member.finished and not member.is_stranger:
+        elif member.finished and not member.is_stranger and member.pod_phase != ENDED_WELL:
             generations.stop_member(state, member, member.told, f"Generation {member.told} has ended here alone.")
         elif member.greeted:
             member.stopped = max(member.stopped, member.told)

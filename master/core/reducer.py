@@ -32,6 +32,7 @@ from master.core import (
     nodes,
     orders,
     orphans,
+    outcomes,
     owning,
     pods,
     progress,
@@ -156,6 +157,7 @@ def _advance(state: State) -> None:
         owning.resize(state)
     if state.stage == STOPPING and state.world is not None and not state.world.waiting and recovery.settle(state):
         _leave_world(state)
+    outcomes.advance(state)
     checks.advance(state)
     owning.hold(state)
     if state.stage == GATHERING:

@@ -3,7 +3,7 @@ refreshes in O(1), so that a message never costs a walk over all members."""
 
 from __future__ import annotations
 
-from master.core.state import ALIVE, RUNNING, STOPPING, Member, State
+from master.core.state import ALIVE, ENDED_WELL, RUNNING, STOPPING, Member, State
 from wire.ids import MemberId
 
 
@@ -47,9 +47,13 @@ def can_be_told(member: Member) -> bool:
 
 
 def is_worth_waiting_for(member: Member) -> bool:
-    """Its Stopped and Ready will come within moments: it lives, and so does its template or launcher."""
+    """Its Stopped and Ready will come within moments: it lives, and so does its template or launcher. One whose pod we
+    delete says Stopped at the least while it is heard: its ranks run on until they are told, or its grace is over."""
     cut_off = member.doubt is not None and member.doubt.is_of_the_master_only
-    return member.life == ALIVE and not member.deleting and not member.trainer_lost and not cut_off
+    is_there = not member.deleting or (member.session is not None and member.doubt is None)
+    return (
+        member.life == ALIVE and is_there and not member.trainer_lost and not cut_off and member.pod_phase != ENDED_WELL
+    )
 
 
 def wait_again(state: State, member: Member) -> None:

@@ -38,6 +38,10 @@ ALIVE, SILENT, GONE, FAILED = "alive", "silent", "gone", "failed"
 """A member's life: silent is a verdict that its next word takes back; gone and failed are for ever."""
 
 
+ENDED_WELL = "succeeded"
+"""The phase of a pod all of whose containers have ended with code 0."""
+
+
 @dataclass(slots=True)
 class Order:
     """An order to one member, repeated until it is acknowledged."""

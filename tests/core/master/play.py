@@ -113,7 +113,7 @@ class Actor:
     all-gather), `absurd` times."""
     checks: list[Check] = dataclasses.field(default_factory=list)
     failed: int | None = None
-    """Its pod has failed with this code, and is still there."""
+    """Its pod has ended with this code, and is still there."""
     inbox: list[FromMaster] = dataclasses.field(default_factory=list)
     hung_at: float | None = None
     """Its rank makes no step from then on, until it begins again."""
@@ -503,7 +503,7 @@ class Play:
                 pass
 
     def _pod(self, actor: Actor) -> PodSeen:
-        phase = "running" if actor.failed is None else "failed"
+        phase = "running" if actor.failed is None else ("failed" if actor.failed else "succeeded")
         return PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, phase, exit_code=actor.failed,
                        node=actor.node, memory_limit=actor.memory_limit, has_another_key=actor.stranger)  # fmt: skip
 

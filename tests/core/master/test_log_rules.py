@@ -167,6 +167,23 @@ def test_the_pod_of_another_controller_is_deleted_and_one_of_nobodys_is_left() -
         assert bool(play.announced("PodKept")) is not has_controller
 
 
+def test_the_next_world_waits_for_the_ranks_on_a_pod_that_is_being_deleted() -> None:
+    """Two worlds would write one checkpoint."""
+    play = Play(replace(job(2, 1, rules=(rule("replace"),)), is_adopted=True))
+    play.run(0.1)
+    play.appears("train-0", 0)
+    play.appears("train-1", 1)
+    play.until_running(2)
+    play.stuck.add("train-1")
+    play["train-1"].stubborn = True
+    writes(play, "train-1")
+    play.crash("train-0")
+    play.run(3.0)
+    assert play.state.stage == "stopping", "its ranks run, and it is heard"
+    play.lose("train-1", "deleted")
+    play.until_running(1, 1.0)
+
+
 def test_a_pattern_that_is_too_slow_is_followed_no_more_and_named_once() -> None:
     play = running(2, rules=(rule("fail", "(a+)+$"), rule("replace")))
     for member in ("worker-0", "worker-1"):
