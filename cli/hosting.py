@@ -128,6 +128,7 @@ def _spec(request: Request) -> JobSpec:
         node_check=request.network_check,
         rules=request.rules,
         exclude_stragglers=request.exclude_straggler,
+        is_isolated=request.limits is not None,
         hang_detection=request.hang_after is not None,
         hang_step=limits.get("step"),
         hang_init=limits.get("init"),

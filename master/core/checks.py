@@ -222,7 +222,8 @@ def answered(state: State, member: Member, message: Checked) -> None:
     if member.ready is not None and member.ready.port == check.ports[member.id]:
         member.ready = None  # said before it heard of the check: that port is used up
         standing.refresh(state, member)
-    answer = pairing.answer_of(message, _shares_its_machine(state, member), bool(member.node), state.now)
+    is_contained = bool(member.node) or state.spec.is_isolated
+    answer = pairing.answer_of(message, _shares_its_machine(state, member), is_contained, state.now)
     _take(state, check, member.id, answer)
     standing.stir(state)
 

@@ -72,16 +72,17 @@ class Finding:
     network: float = 0.0
 
 
-def answer_of(message: Checked, shares_its_machine: bool, in_a_pod: bool = False, now: float = 0.0) -> Answer:
+def answer_of(message: Checked, shares_its_machine: bool, is_contained: bool = False, now: float = 0.0) -> Answer:
     """As it came at this moment. On a machine that others of the job share, CPU time counts: they disturb each other
-    while they measure. In a pod also what it holds back itself, by its CPU limit or what else runs in it."""
+    while they measure. In a container (a pod's, or an isolated
+    member's cgroup) also what that holds back itself, by its CPU limit or what else runs in it."""
     own = (message.compute, message.cpu, message.held_up, message.elapsed)
     times = (*own, *(peer.seconds for peer in message.peers))
     if not all(0 <= seconds <= LONGEST for seconds in times):
         return Answer("absurd", f"it says that it took {', '.join(f'{seconds:g}' for seconds in times)} s")
     compute = message.compute
     if shares_its_machine and message.cpu:
-        compute = min(compute, message.cpu + message.held_up) if in_a_pod else message.cpu
+        compute = min(compute, message.cpu + message.held_up) if is_contained else message.cpu
     began = now - message.elapsed
     return Answer(message.result, message.error, message.kind, compute, message.elapsed, message.peers, began)
 

@@ -77,6 +77,8 @@ class JobSpec:
     crash_loop: int = 3
     """Generations running with the same error and no step, after which the job fails with it."""
     role: Role = WORKER
+    is_isolated: bool = False
+    """Members of one machine have a cgroup of their own each, as pods have."""
     is_adopted: bool = False
     """Another controller (a Job, a StatefulSet) makes the pods: a replacement is left to it."""
     keep_failed_pods: int | None = None

@@ -1,6 +1,6 @@
 """The cgroups of a job's isolated members, of version 1 or 2: one a member for its trainer, as a container has one.
 
-They are `outrider-job-<uid>/<member>` in every hierarchy that has cpu or memory: below the group of this process in
+They are `outrider-job-<uid>/<member>` in every hierarchy with one of `CONTROLLERS`: below the group of this process in
 version 1; at the top in version 2, where a group with processes in it cannot have groups with limits below it. A group
 does not end by itself, and so each job has one more, `keeper`, with the process that removes them all. A job whose
 keeper's group is empty is dead, and the next job removes what it has left.
@@ -13,7 +13,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-CONTROLLERS = {"cpu", "memory"}
+CONTROLLERS = {"cpu", "cpuacct", "memory"}
+"""Of version 1; `cpuacct` limits nothing, and says what a member has used."""
 PERIOD = 100_000
 """Microseconds over which a limit of cpu counts: the kernel's default, and the kubelet's."""
 PREFIX, KEEPER = "outrider-job-", "keeper"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -51,9 +52,9 @@ def members(job: Training) -> dict[str, Any]:
     return {each["id"]: each for each in job.status()["members"]}
 
 
-def ended(job: Training) -> dict[int, Any]:
+def ended(job: Training, within: float = 120) -> dict[int, Any]:
     """The rounds of a job that has ended well."""
-    assert job.process.wait(120) == 0, job.story()
+    assert job.process.wait(within) == 0, job.story()
     assert job.left() == []
     return {each["round"]: each for each in job.status()["node_check"]}
 
@@ -87,6 +88,18 @@ def test_a_slow_machine_is_left_out_where_that_is_wanted(start: Start) -> None:
     ended(job)
     assert members(job)["worker-2"]["state"] == "failed"
     assert "times the median" in job.event("MemberExcluded", 0, "worker-2 is too slow for the node check")["reason"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give members cgroups of their own")
+def test_a_load_in_one_isolated_member_is_found_and_the_member_replaced(start: Start) -> None:
+    job = start("--nnodes", "4", "--isolate", "--exclude-straggler", "--chaos", "cpu-load=80@rank-index=1")
+    ended(job, 300)
+    assert [each["member"] for each in job.events() if each["kind"] == "MemberExcluded"] == ["worker-1"]
+    assert (
+        "times the median"
+        in job.event("MemberExcluded", 0, "worker-1 is too slow for the node check: compute")["reason"]
+    )
+    assert members(job)["worker-4"]["state"] == "done"
 
 
 def test_a_command_that_is_no_python_script_is_measured_by_a_python_of_its_container(start: Start) -> None:

@@ -109,8 +109,8 @@ class Actor:
     node: str = ""
     memory_limit: int = 0
     bad: str = ""
-    """What is wrong with its machine: `dies` and `slow` (the matmul), `crowded` (its clock alone), `mute` (the
-    all-gather), `absurd` times."""
+    """What is wrong with its machine: `dies` and `slow` (the matmul), `crowded` (its clock alone), `loaded` (that by its
+    own container), `mute` (the all-gather), `absurd` times."""
     checks: list[Check] = dataclasses.field(default_factory=list)
     failed: int | None = None
     """Its pod has ended with this code, and is still there."""
@@ -458,11 +458,12 @@ class Play:
             result, peers = "died", ()
         elif actor.bad == "absurd":
             compute = -1.0
-        wall = SLOW * compute if actor.bad == "crowded" else compute
+        wall = SLOW * compute if actor.bad in ("crowded", "loaded") else compute
+        held_up = wall - compute if actor.bad == "loaded" else 0.0
         times = (wall, compute) if check.compute and result == "ok" else (0.0, 0.0)
         error = "its process was killed by SIGKILL" if result == "died" else ""
         kind = "torch cpu" if times[0] else ""
-        self.say(actor, Checked(check.order, check.round, result, error, kind, *times, CHECK_SECONDS, peers))
+        self.say(actor, Checked(check.order, check.round, result, error, kind, *times, CHECK_SECONDS, peers, held_up))
         if check.port:
             self.say_ready(actor)
 

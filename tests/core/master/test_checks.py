@@ -150,6 +150,18 @@ def test_a_straggler_is_replaced_where_that_is_wanted() -> None:
     assert "is too slow for the node check: compute" in play.sent(Finish, "worker-1")[0].message.last_words
 
 
+@pytest.mark.parametrize(
+    ("policy", "node", "is_left_out"), [({}, "", False), ({"is_isolated": True}, "", True), ({}, "n0", True)]
+)
+def test_what_runs_beside_a_member_in_its_own_container_makes_it_slow_on_a_shared_machine_too(
+    policy: dict[str, bool], node: str, is_left_out: bool
+) -> None:
+    play = begun(4, {"worker-1": "loaded"}, exclude_stragglers=True, **policy)
+    play.nodes = {f"worker-{number}": node for number in range(5)}
+    play.until_running(4)
+    assert [each.member for each in play.announced("MemberExcluded")] == ["worker-1"] * is_left_out
+
+
 # -- newcomers ----------------------------------------------------------------------------------------------------
 def test_a_replacement_is_measured_with_one_that_is_idle_and_well() -> None:
     play = begun(3)

@@ -204,14 +204,14 @@ def test_times_that_cannot_be_are_a_result_of_their_own(times: tuple[float, floa
 def test_on_a_shared_machine_cpu_time_counts() -> None:
     message = Checked(OrderId(1), 0, "ok", "", "torch cpu", 0.3, 0.05)
     assert pairing.answer_of(message, True).compute == 0.05
-    assert pairing.answer_of(message, True, in_a_pod=True).compute == 0.05
+    assert pairing.answer_of(message, True, is_contained=True).compute == 0.05
     assert pairing.answer_of(message, False).compute == 0.3
 
 
 @pytest.mark.parametrize(("held_up", "counts"), [(0.2, 0.25), (9.0, 0.3)])
-def test_what_a_pod_itself_holds_back_counts_on_a_shared_machine_too(held_up: float, counts: float) -> None:
+def test_what_a_container_itself_holds_back_counts_on_a_shared_machine_too(held_up: float, counts: float) -> None:
     """What cannot be, as more than the clock shows, counts for as much as can."""
     message = Checked(OrderId(1), 0, "ok", "", "torch cpu", 0.3, 0.05, held_up=held_up)
-    assert pairing.answer_of(message, True, in_a_pod=True).compute == counts
-    assert pairing.answer_of(message, True, in_a_pod=False).compute == 0.05
-    assert pairing.answer_of(message, False, in_a_pod=True).compute == 0.3
+    assert pairing.answer_of(message, True, is_contained=True).compute == counts
+    assert pairing.answer_of(message, True, is_contained=False).compute == 0.05
+    assert pairing.answer_of(message, False, is_contained=True).compute == 0.3
