@@ -255,7 +255,8 @@ def _fault(fault: str, seconds: float | None) -> Fault:
 
 
 def _with_processes(job: str, member: str | None) -> list[str]:
-    return list(_members_with(job, member, lambda pids: pids.get("trainer") or 0))
+    """Whether it has told of them or not: what is cut off has not."""
+    return [each for each in _members_with(job, member, lambda _: 1) if marked("OUTRIDER_DIR", str(_volume(job, each)))]
 
 
 def _running(job: str | None) -> str:

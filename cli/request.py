@@ -90,7 +90,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
     nnodes = inner.agreed("--nnodes", wishes.nnodes, inside.nnodes, command) or Members(1, 1)
     inner.agreed("--nproc-per-node", wishes.nproc, inside.nproc, command)
     inner.agreed("--max-restarts", wishes.max_restarts, inside.max_restarts, command)
-    _check_node_check(wishes, nnodes)
+    _check_chaos(wishes, nnodes)
     return Request(
         job=folders.checked_name(wishes.job) if wishes.job is not None else _named_after(words, wishes.module),
         command=command,
@@ -112,9 +112,15 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
     )
 
 
-def _check_node_check(wishes: Wishes, nnodes: Members) -> None:
+def _check_chaos(wishes: Wishes, nnodes: Members) -> None:
+    impossible = {}
+    if not wishes.network_check:
+        impossible[chaos.BAD_NODE] = "only the node check meets it; give --network-check too"
+    if wishes.limits is None:
+        shared = "members share this machine's own network, which is not broken; give --isolate too"
+        impossible |= dict.fromkeys(chaos.NETWORK, shared)
     for each in wishes.chaos:
-        if wrong := chaos.wrong_for(each, nnodes.most, wishes.network_check, "give --network-check too"):
+        if wrong := chaos.wrong_for(each, nnodes.most, impossible):
             raise UserError(f"--chaos {each}: {wrong}")
 
 

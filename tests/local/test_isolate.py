@@ -40,9 +40,13 @@ class Isolated(Training):
         return next(row.partition("=")[2] for row in environment.split("\0") if row.startswith("OUTRIDER_JOB_UID="))
 
     def check_processes(self, old: set[int], new: set[int]) -> None:
+        """A member that is cut off ends its ranks by itself."""
+        most = len(members(self.now()[1]))
+        until(lambda: self.ranks() <= most, lambda: f"the ranks of an old generation to end\n{self.story()}")
+
+    def ranks(self) -> int:
         found = [pid for member in (self.job_folder / "members").iterdir() for pid in self.tree(member.name)]
-        ranks = [pid for pid in found if re.match(r"rank \d", name_of(pid))]
-        assert len(ranks) <= len(members(self.now()[1])), f"ranks of an old generation live\n{self.story()}"
+        return len([pid for pid in found if re.match(r"rank \d", name_of(pid))])
 
 
 def name_of(pid: int) -> str:
@@ -53,21 +57,12 @@ def name_of(pid: int) -> str:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Iterator[Isolated]:
+def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Isolated]:
+    """With the flags that a test asks for besides."""
     home = Path(tempfile.mkdtemp(prefix="or-"))
-    training = Isolated(
-        tmp_path,
-        home,
-        "--nnodes",
-        "3",
-        "--isolate",
-        "--member-memory",
-        "256Mi",
-        "--member-cpus",
-        "0.5",
-        job=f"isolated-{os.getpid()}",
-        script=SCRIPT,
-    )
+    flags = ("--nnodes", "3", "--isolate", "--member-memory", "256Mi", "--member-cpus", "0.5")
+    flags += getattr(request, "param", ())
+    training = Isolated(tmp_path, home, *flags, job=f"isolated-{os.getpid()}", script=SCRIPT)
     try:
         yield training
     finally:
@@ -196,4 +191,22 @@ def test_the_network_of_one_member_is_slow_until_that_is_undone(job: Isolated) -
     assert min(round_trip(job, slow) for _ in range(3)) >= 0.3
     assert "slow-network=300:50s is undone" in job.outrider("chaos", "undo", job.job, "--member", slow)
     until(lambda: round_trip(job, slow) < 0.3, "packets to pass as before")
+    job.end_well()
+
+
+ARMED = ("--chaos", "cut-network@rank-index=1", "--chaos", "slow-network=300@rank-index=2")
+
+
+@pytest.mark.parametrize("job", [ARMED], indirect=True, ids=["armed"])
+def test_what_is_armed_breaks_the_network_of_its_member_and_not_that_of_its_replacement(job: Isolated) -> None:
+    mark = job.mark()
+    _, world = job.training(3)
+    assert members(world)[0] == "worker-0"
+    assert members(world)[1] not in ("worker-0", "worker-1")
+    assert min(round_trip(job, "worker-2") for _ in range(3)) >= 0.3
+    listed = job.outrider("chaos", "list", job.job)
+    assert "worker-1: cut-network: every packet from and to it is dropped" in listed
+    assert "worker-2: slow-network=300: every round trip" in listed
+    assert "cut-network is undone" in job.outrider("chaos", "undo", job.job, "--member", "worker-1")
+    job.event("MemberBack", mark, "worker-1")
     job.end_well()

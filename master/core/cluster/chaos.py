@@ -8,11 +8,12 @@ the first member of a rank index, by its id: the one that replaces it is well. W
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from master.core.cluster import containers, durations
 from master.core.cluster.names import CHAOS, Document
+from master.core.cluster.parts import entries, mapping
 from wire.ids import MemberId
 
 ALLOWED = "allowed"
@@ -50,9 +51,11 @@ KINDS = {
     BAD_NODE: Kind(words=("slow",)),
     "hang": Kind(is_armed=False),
     "freeze-member": Kind(is_armed=False),
-    "slow-network": Kind("MS", 60_000, is_armed=False),
-    "cut-network": Kind(is_armed=False),
+    "slow-network": Kind("MS", 60_000),
+    "cut-network": Kind(),
 }
+NETWORK = ("slow-network", "cut-network")
+"""Those that a trainer has no right to make where its network is its own."""
 _FAULT = re.compile(r"(?P<name>[a-z][a-z-]*)(=(?P<value>[^:=]*))?(:(?P<time>.*))?")
 _ARMED = re.compile(r"(?P<fault>.*)@rank[-_]index=(?P<index>[0-9]{1,6})")
 
@@ -110,10 +113,10 @@ def armed(text: str) -> Armed:
     return Armed(fault, int(found["index"]))
 
 
-def wrong_for(each: Armed, members: int, is_checked: bool, remedy: str) -> str:
-    """Why a job with so many members cannot meet it; empty where it can."""
-    if each.fault.name == BAD_NODE and not is_checked:
-        return f"only the node check meets it; {remedy}"
+def wrong_for(each: Armed, members: int, impossible: Mapping[str, str]) -> str:
+    """Why a job with so many members cannot meet it; empty where it can. `impossible`: why, by the fault's name."""
+    if each.fault.name in impossible:
+        return impossible[each.fault.name]
     if each.rank_index >= members:
         return f"there are rank indexes 0 to {members - 1}"
     return ""
@@ -145,6 +148,19 @@ def asked_of(job: Document) -> tuple[Armed, ...]:
         return asked(str((job["metadata"].get("annotations") or {}).get(CHAOS) or ""))
     except ValueError:
         return ()
+
+
+def may_break_its_network(pod: Document) -> bool:
+    """Whether the trainer of this pod has the right to: as root with NET_ADMIN, and in a network of its own."""
+    spec, trainer = mapping(pod.get("spec")), containers.trainer_name(pod)
+    own: object = next((c for c in entries(spec.get("containers")) if mapping(c).get("name") == trainer), {})
+    rights, of_pod = mapping(mapping(own).get("securityContext")), mapping(spec.get("securityContext"))
+    added = {
+        str(right).upper().removeprefix("CAP_") for right in entries(mapping(rights.get("capabilities")).get("add"))
+    }
+    is_root = rights.get("runAsUser", of_pod.get("runAsUser")) in (None, 0)
+    has_right = rights.get("privileged") is True or added & {"NET_ADMIN", "ALL"}
+    return bool(has_right and is_root and not spec.get("hostNetwork"))
 
 
 def with_armed(pod: Document, job: Document, member: MemberId) -> Document:

@@ -17,6 +17,11 @@ from master.core.cluster.parts import entries, mapping
 from master.core.cluster.pods import handed_on
 from master.core.spec import WORKER
 
+_NO_RIGHT = (
+    "the trainer's container has no right to break its network (root, the capability NET_ADMIN and no hostNetwork); "
+    "while the job runs, outrider chaos {} --pod NAME does, for who may make privileged pods"
+)
+
 
 def problems(job: Document, old: Document | None = None) -> list[str]:
     """Sentences that begin with the path of a field, each once; none where it can be run."""
@@ -36,10 +41,23 @@ def _chaos(job: Document) -> Iterator[str]:
         yield f"{path}: the pods of another owner are all made from one template, so that nothing is armed for one"
         return
     _least, most, _wanted = sizes(roles_of(job).get(WORKER, {}))
-    is_checked = mapping(spec.get("nodeCheck")).get("enabled") is True
+    impossible = _impossible(spec)
     for each in armed:
-        if wrong := chaos.wrong_for(each, most, is_checked, "set spec.nodeCheck.enabled"):
+        if wrong := chaos.wrong_for(each, most, impossible):
             yield f"{path}: {each}: {wrong}"
+
+
+def _impossible(spec: Document) -> dict[str, str]:
+    """Faults that cannot be armed in such a job, and why."""
+    found = {}
+    if mapping(spec.get("nodeCheck")).get("enabled") is not True:
+        found[chaos.BAD_NODE] = "only the node check meets it; set spec.nodeCheck.enabled"
+    roles = mapping(spec.get("replicaSpecs")).values()
+    if not all(chaos.may_break_its_network(mapping(mapping(role).get("template"))) for role in roles):
+        found |= {
+            name: _NO_RIGHT.format(" ".join([name, *filter(None, [chaos.KINDS[name].unit])])) for name in chaos.NETWORK
+        }
+    return found
 
 
 def _templates(job: Document) -> Iterator[str]:

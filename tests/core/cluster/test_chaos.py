@@ -89,6 +89,12 @@ def test_only_the_trainer_is_armed() -> None:
         ("cpu-load=900@rank-index=0", "a whole number from 1 to 100"),
         ("hang@rank-index=0", "only made while the job runs"),
         ("cpu-load=90@rank-index=4", "cpu-load=90@rank-index=4: there are rank indexes 0 to 3"),
+        (
+            "cut-network:30s@rank-index=0",
+            "no right to break its network (root, the capability NET_ADMIN and no hostNet",
+        ),
+        ("cut-network:30s@rank-index=0", "outrider chaos cut-network --pod NAME does"),
+        ("slow-network=90@rank-index=0", "outrider chaos slow-network MS --pod NAME does"),
         ("bad-node@rank-index=0", "only the node check meets it; set spec.nodeCheck.enabled"),
     ],
 )
@@ -96,6 +102,27 @@ def test_a_job_with_what_cannot_be_armed_is_refused(text: str, said: str) -> Non
     (problem,) = problems(with_note(text))
     assert problem.startswith("metadata.annotations[outrider.dev/chaos]: ")
     assert said in problem
+
+
+@pytest.mark.parametrize(
+    ("rights", "has_right"),
+    [
+        ({"capabilities": {"add": ["NET_ADMIN"]}}, True),
+        ({"capabilities": {"add": ["CAP_NET_ADMIN"]}, "runAsUser": 0}, True),
+        ({"privileged": True}, True),
+        ({"capabilities": {"add": ["NET_ADMIN"]}, "runAsUser": 1000}, False),
+        ({"capabilities": {"add": ["SYS_PTRACE"], "drop": ["NET_ADMIN"]}}, False),
+    ],
+)
+def test_a_network_fault_is_armed_where_the_trainer_has_the_right_to_it(
+    rights: dict[str, Any], has_right: bool
+) -> None:
+    document = with_note("cut-network:30s@rank-index=1")
+    template = document["spec"]["replicaSpecs"]["worker"]["template"]
+    template["spec"]["containers"][0]["securityContext"] = rights
+    assert (problems(document) == []) is has_right
+    template["spec"]["hostNetwork"] = True
+    assert problems(document) != []
 
 
 def test_a_stored_job_with_what_cannot_be_armed_makes_pods_that_are_well() -> None:
