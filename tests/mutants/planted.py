@@ -16,12 +16,14 @@ from master.core import (
     generations,
     giving_up,
     links,
+    log_rules,
     memory,
     network,
     orders,
     pace,
     pairing,
     recovery,
+    rules,
     scaling,
     spares,
     status,
@@ -32,6 +34,7 @@ from master.core import reducer as master
 from master.core.actions import DeletePod
 from master.core.state import Placed
 from sidecar.core import link, neighbourhood, supervision
+from wire.messages import LineMatched
 
 Swap = tuple[Any, str | type, Any]
 
@@ -70,8 +73,8 @@ def accept_a_stale_generation() -> list[Swap]:
         return "" if "older than" in why or "was stopped here" in why else why
 
     def welcomed_by_any(state: Any, welcome: Any, now: float) -> Any:
-        state.link.term = min(state.link.term, welcome.term)
-        return welcomed(state, welcome, now)
+        newest = max(state.link.term, state.highest.term)  # each of the two is a defence of its own
+        return welcomed(state, replace(welcome, term=max(newest, welcome.term)), now)
 
     return [(supervision, "_why_not", why_not), (link, "welcomed", welcomed_by_any)]
 
@@ -293,6 +296,43 @@ def begin_again_on_a_cut_link() -> list[Swap]:
     return [(network, "part", lambda *_args: False)]
 
 
+def follow_a_dry_run() -> list[Swap]:
+    """A rule of the user's that is only to be tried is followed."""
+    real = rules._first
+
+    def first(state: Any, fits: Any, *args: Any) -> Any:
+        kept = state.spec
+        state.spec = replace(kept, rules=tuple(rule._replace(dry_run=False) for rule in kept.rules))
+        try:
+            return real(state, fits, *args)
+        finally:
+            state.spec = kept
+
+    return [(rules, "_first", first)]
+
+
+def restart_for_an_old_line() -> list[Swap]:
+    """A line that a rank has written in an older generation begins the running one again."""
+    real = log_rules.follow
+
+    def follow(state: Any, member: Any, said: Any) -> None:
+        newest = state.world.generation if state.world is not None else said.generation
+        real(state, member, replace(said, generation=newest))
+
+    return [(log_rules, "follow", follow)]
+
+
+def forget_what_lines_were_told() -> list[Swap]:
+    """A line that is told again after a connection broke is a new one."""
+
+    def matched(state: Any, member: Any, said: Any) -> None:
+        state.log_serials.pop(member.id, None)
+        real(state, member, said)
+
+    real = log_rules.matched
+    return [(log_rules, "matched", matched), (master.MESSAGES, LineMatched, matched)]
+
+
 MUTANTS: dict[str, Callable[[], list[Swap]]] = {
     plant.__name__: plant
     for plant in (
@@ -305,7 +345,10 @@ MUTANTS: dict[str, Callable[[], list[Swap]]] = {
         forget_who_says_its_place,
         look_for_no_hangs, take_a_save_for_a_hang, name_whoever_is_slower,
         believe_one_of_two, begin_again_on_a_cut_link,
+        follow_a_dry_run, restart_for_an_old_line, forget_what_lines_were_told,
     )
 }  # fmt: skip
+CAUGHT_AT: dict[str, int] = {}
+"""The first seed that caught each, when all were played last: it is tried first."""
 QUICK = ("double_a_rank", "forget_to_reap", "reuse_the_old_port")
 """Caught within a few seeds: played by every test run."""
