@@ -21,6 +21,7 @@ from master.core import (
     failed_pods,
     generations,
     giving_up,
+    handing_over,
     hangs,
     held,
     invariants,
@@ -182,7 +183,7 @@ def _leave_world(state: State) -> None:
 
 # -- events -------------------------------------------------------------------------------------------------------
 def _began(state: State, event: Began) -> None:
-    if status.begin(state, event.term, event.spec, event.unix_time, event.saved):
+    if handing_over.begin(state, event.term, event.spec, event.unix_time, event.saved):
         rebuilding.begin(state)
     else:
         text = f"Job {event.spec.name} begins; it wants {counted(event.spec.replicas, 'member')}."

@@ -166,6 +166,12 @@ class Member:
         return self.life == ALIVE and is_staying and not self.sidecar_ended
 
 
+def in_order(member: Member) -> tuple[str, int, str]:
+    """For `sorted`: as users count."""
+    number = member.id.rpartition("-")[2]
+    return (member.role, int(number) if number.isdigit() else 0, member.id)
+
+
 class Placed(NamedTuple):
     """A member of an earlier master, and its rank indexes: the one that it had, and the one that its pod says."""
 

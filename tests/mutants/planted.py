@@ -15,6 +15,7 @@ from master.core import (
     checks,
     generations,
     giving_up,
+    handing_over,
     links,
     log_rules,
     memory,
@@ -26,7 +27,6 @@ from master.core import (
     rules,
     scaling,
     spares,
-    status,
     stragglers,
 )
 from master.core import events as master_events
@@ -207,14 +207,14 @@ def never_regrow() -> list[Swap]:
 
 def lose_the_saved_number() -> list[Swap]:
     """A new master counts generations from one again."""
-    real = status.restore
+    real = handing_over.restore
 
     def restore(state: Any, saved: Any) -> None:
         real(state, saved)
         state.number = 0
         state.saved_world = None
 
-    return [(status, "restore", restore)]
+    return [(handing_over, "restore", restore)]
 
 
 def train_on_when_cut_off() -> list[Swap]:
