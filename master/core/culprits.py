@@ -60,10 +60,9 @@ def find(told: list[Told], patience: float, nodes: Mapping[MemberId, str]) -> Fi
     by_rank = {each.rank: each for each in told}
     stopped = [each for each in told if each.process == STOPPED]
     if stopped:
-        verb = "is" if len(stopped) == 1 else "are"
-        return _blame(stopped, f"{_who(stopped, nodes)} {verb} stopped (SIGSTOP, or a debugger)", certain=True)
+        return _of_stopped(stopped, _waits(told, patience), nodes)
     waits = [wait for wait in _waits(told, patience) if wait.late or wait.unknown]
-    wait = max(waits, key=lambda each: (bool(each.late), len(each.waiting), each.call.group), default=None)
+    wait = _main(waits)
     odd = _odd(told)
     if wait is not None:
         return _of_waiting(by_rank, wait, _roots(waits, by_rank, patience), odd, nodes)
@@ -74,6 +73,14 @@ def find(told: list[Told], patience: float, nodes: Mapping[MemberId, str]) -> Fi
     if pending:
         return Finding(f"every rank has come to {_call(pending[0])}, and it does not end", is_certain=True)
     return _of_stacks(told, odd, patience, nodes)
+
+
+def _of_stopped(stopped: list[Told], waits: list[_Wait], nodes: Mapping[MemberId, str]) -> Finding:
+    """It can say nothing itself; where the others wait for it, they can."""
+    text = f"{_who(stopped, nodes)} {'is' if len(stopped) == 1 else 'are'} stopped (SIGSTOP, or a debugger)"
+    if wait := _main(waits):
+        text += f"; {_how_many(wait.waiting)} in {_call(wait.call)}"
+    return _blame(stopped, text, certain=True)
 
 
 # -- collectives --------------------------------------------------------------------------------------------------
@@ -106,6 +113,11 @@ def _wait(told: list[Told], group: str, patience: float) -> _Wait:
     return _Wait(call, waiting, frozenset(late), frozenset(unknown))
 
 
+def _main(waits: list[_Wait]) -> _Wait | None:
+    """The one that says most: somebody is known not to have come, or most of them wait there."""
+    return max(waits, key=lambda each: (bool(each.late), len(each.waiting), each.call.group), default=None)
+
+
 def _roots(waits: list[_Wait], by_rank: Mapping[int, Told], patience: float) -> frozenset[int]:
     """Of all that have not come somewhere those that wait nowhere themselves."""
     late = frozenset(rank for wait in waits for rank in wait.late)
@@ -115,8 +127,7 @@ def _roots(waits: list[_Wait], by_rank: Mapping[int, Told], patience: float) -> 
 def _of_waiting(
     by_rank: Mapping[int, Told], wait: _Wait, late: frozenset[int], odd: frozenset[int], nodes: Mapping[MemberId, str]
 ) -> Finding:
-    others = len(wait.waiting)
-    where = f"{_call(wait.call)}, in which {others} {'waits' if others == 1 else 'wait'}"
+    where = f"{_call(wait.call)}, in which {_how_many(wait.waiting)}"
     if late and odd and not late & odd and not _have_ended(by_rank, late):
         first, second = _ranks(by_rank, late), _ranks(by_rank, odd)
         text = (
@@ -129,8 +140,8 @@ def _of_waiting(
         text = f"{_who(ranks, nodes)} {_has(ranks)} not come to {where}{_what_instead(ranks)}"
         return _blame(ranks, text, certain=True)
     ranks = _ranks(by_rank, wait.unknown & odd or wait.unknown)
-    text = f"{_who(ranks, nodes)} cannot say where {'it is' if len(ranks) == 1 else 'they are'}, while {others} "
-    text += f"{'waits' if others == 1 else 'wait'} in {_call(wait.call)}{_what_instead(ranks)}"
+    text = f"{_who(ranks, nodes)} cannot say where {'it is' if len(ranks) == 1 else 'they are'}, while "
+    text += f"{_how_many(wait.waiting)} in {_call(wait.call)}{_what_instead(ranks)}"
     found = _blame(ranks, text, certain=True)
     return found if not odd or wait.unknown & odd else Finding(text, is_certain=True)
 
@@ -216,6 +227,10 @@ def _blame(ranks: list[Told], sentence: str, *, certain: bool) -> Finding:
 
 def _ranks(by_rank: Mapping[int, Told], ranks: frozenset[int]) -> list[Told]:
     return [by_rank[rank] for rank in sorted(ranks)]
+
+
+def _how_many(waiting: frozenset[int]) -> str:
+    return f"{len(waiting)} {'waits' if len(waiting) == 1 else 'wait'}"
 
 
 def _has(ranks: list[Told]) -> str:
