@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ def _signal(context: click.Context, param: click.Parameter, value: str) -> signa
         ) from None
 
 
-member_option = click.option("--member", metavar="ID", help="Which member, as worker-1; else the last that has one.")
+member_option = click.option("--member", metavar="ID", help="Which member, as worker-1; else the last one that trains.")
 signal_option = click.option(
     "--signal", "number", default="KILL", show_default=True, callback=_signal, help="The signal that is sent."
 )
@@ -313,24 +313,34 @@ def _pod_uid(pid: int) -> str:
 
 
 def _target(job: str, member: str | None, part: str, chosen: Callable[[dict[str, Any]], int]) -> tuple[str, int]:
-    """The member that was named, else the last one of the world (or else of all) with such a process; and the process.
+    """The member that was named, else the last one of the world with such a process; and the process.
 
     Pids are reported once a second: what has just been started is waited for.
     """
     until = time.monotonic() + PIDS_PATIENCE
     while True:
-        found = _members_with(job, member, chosen)
+        found = _members_with(job, member, chosen, HERE if member else ("running",))
         if found:
             return list(found.items())[-1]
         if time.monotonic() > until:
-            raise UserError(f"{member or job} has no {part} now")
+            raise UserError(f"{member} has no {part} now" if member else _no_world(job, part))
         time.sleep(0.05)
 
 
-def _members_with(job: str, member: str | None, chosen: Callable[[dict[str, Any]], int]) -> dict[str, int]:
+def _no_world(job: str, part: str) -> str:
+    there = [each["id"] for each in status_of(job)["members"] if each["state"] in HERE]
+    return (
+        f"no member of {job} that trains has a {part} now, so none is picked; name one with --member: "
+        f"{', '.join(there) or 'there is none yet'}"
+    )
+
+
+def _members_with(
+    job: str, member: str | None, chosen: Callable[[dict[str, Any]], int], states: Collection[str] = HERE
+) -> dict[str, int]:
     members = [each for each in status_of(job)["members"] if each["state"] in HERE]
     names = [each["id"] for each in members]
-    members.sort(key=lambda each: each["state"] == "running")
     if member is not None and member not in names:
         raise UserError(f"{job} has no member {member!r} now; it has {', '.join(names) or 'none'}")
-    return {each["id"]: pid for each in members if member in (None, each["id"]) and (pid := chosen(each["pids"])) > 0}
+    meant = [each for each in members if member in (None, each["id"]) and each["state"] in states]
+    return {each["id"]: pid for each in meant if (pid := chosen(each["pids"])) > 0}

@@ -18,15 +18,17 @@ from master.core.spec import Rule
 
 
 def rules_of(path: Path) -> tuple[Rule, ...]:
-    """The rules of the first document; UserError says what is wrong with them."""
+    """UserError says what is wrong with them."""
     try:
         with path.open(encoding="utf-8") as file:
             documents = pod_yaml.read(file)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
         raise UserError(f"{path}: it cannot be read as YAML or JSON: {reason}") from error
+    if len(documents) > 1:
+        raise UserError(f"{path}: it has {len(documents)} YAML documents; rules are read from a file with one")
     rules = _found(documents[0] if documents else None)
-    if rules is None:
+    if not rules:
         raise UserError(
             f"{path}: there are no rules; write them as `rules: [{{logPattern: ..., action: replace}}]`, or as "
             f"spec.recovery.rules of an ElasticJob"

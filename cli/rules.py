@@ -14,6 +14,7 @@ from typing import IO
 import click
 
 from cli import rule_file
+from cli.errors import UserError
 from cli.wording import plural
 from master.core import rules as core
 from master.core.actions import Announce
@@ -31,15 +32,22 @@ SHOWN = 20
 @click.command()
 @click.option("-f", "--file", "rules", metavar="FILE", type=click.Path(path_type=Path), required=True,
               callback=rule_file.option, help="An ElasticJob, or its recovery.rules alone: YAML or JSON.")  # fmt: skip
-@click.option("--log", metavar="LOG", type=click.File("rb"), required=True,
-              help="What a rank has written; - is the standard input.")  # fmt: skip
-def rules(rules: tuple[Rule, ...], log: IO[bytes]) -> None:
+@click.option("--log", metavar="LOG", required=True, help="What a rank has written; - is the standard input.")
+def rules(rules: tuple[Rule, ...], log: str) -> None:
     """Show which lines of a log meet the rules of a job, and what would be done."""
     trial = _Trial(rules)
-    for line in trial.lines(log):
-        click.echo(line)
+    with _opened(log) as file:
+        for line in trial.lines(file):
+            click.echo(line)
     for line in trial.summary():
         click.echo(line)
+
+
+def _opened(log: str) -> IO[bytes]:
+    try:
+        return click.open_file(log, "rb")
+    except OSError as error:
+        raise UserError(f"{log}: it cannot be read: {error.strerror}") from error
 
 
 class _Trial:

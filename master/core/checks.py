@@ -268,9 +268,9 @@ def overdue(state: State) -> None:
 def _round_over(state: State, check: Check) -> None:
     state.deadlines.cancel(("check", ""))
     check.rounds.append(Round(check.number, check.groups, check.answers))
-    check_telling.tell(state, check.rounds[-1], state.now - check.began_at)
     found = pairing.findings(check.rounds, _known(state, check))
     slow = _stragglers(state, check, found)
+    check_telling.tell(state, check.rounds[-1], state.now - check.began_at, slow)
     if _is_enough(state, check, found, slow):
         _conclude(state, check, found, slow)
     standing.stir(state)

@@ -78,9 +78,20 @@ def _give_up(state: State, member: Member) -> None:
     silent += f", and {witness}" if witness else ""
     is_forced = silence.is_on_a_lost_node(state, member)
     reason = f"{silent}; its pod is deleted{' by force' if is_forced else ''}."
-    state.announce("MemberGivenUp", reason, member.id, warning=True)
+    state.announce("MemberGivenUp", f"{reason} {_last_seen(member)}".rstrip(), member.id, warning=True)
     grace = LEAST_GRACE if member.sidecar_ended else DELETE_GRACE
     delete(state, member, reason, 0.0 if is_forced else grace)
+
+
+def _last_seen(member: Member) -> str:
+    """What is still known of it when its pod is gone, and its log with it."""
+    node = f" on node {member.node}" if member.node else ""
+    where = f"{member.address}{node}" if member.address else node.removeprefix(" ")
+    report = member.report
+    if report is None:
+        return f"It was {where}." if where else ""
+    did = f"it was {report.state}" + (f" generation {report.generation} at step {report.step}" if report.step else "")
+    return f"Last heard{f' from {where}' if where else ''}: {did}."
 
 
 def keep(state: State, member: Member, why: str) -> None:

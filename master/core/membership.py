@@ -40,7 +40,7 @@ def greet(state: State, session: str, hello: Hello) -> None:
         sentence, retry_after = refusal
         state.act(Send(session, hello.member, Refused(sentence, retry_after), state.generation, sentence))
         state.act(CloseSession(session, sentence, state.generation))
-        if retry_after < 0 or retry_after >= 2:
+        if hello.member not in state.past and (retry_after < 0 or retry_after >= 2):  # who has gone may speak once more
             state.announce("HelloRefused", sentence, hello.member, warning=True)
         return
     member = state.members[hello.member]

@@ -83,16 +83,18 @@ def _recover(state: State, lost_from: float | None, at: float, step: int) -> Non
         until = at if following is None else min(max(following.at, begin), at)
         fault.seconds_lost = max(0.0, until - begin)
         begin = until
-    _announce_recovery(state, open_faults, total, step)
+    _announce_recovery(state, open_faults, total, step, had_trained=lost_from is not None)
     status.mark(state)
 
 
-def _announce_recovery(state: State, faults: list[Fault], total: float, step: int) -> None:
+def _announce_recovery(state: State, faults: list[Fault], total: float, step: int, *, had_trained: bool) -> None:
     cause = faults[-1].kind if len(faults) == 1 else f"{len(faults)} faults"
-    state.message = f"training goes on at step {step}"
+    state.message = f"training goes on at step {step}" if had_trained else "training has begun"
     state.announce(
         "Recovered",
-        f"Training is past step {step - 1}, where it was before {cause}: {seconds_exact(total)} were lost.",
+        f"Training is past step {step - 1}, where it was before {cause}: {seconds_exact(total)} were lost."
+        if had_trained
+        else f"Training begins at step {step}, {seconds_exact(total)} after {cause}: no step had been made before it.",
         faults[-1].member,
         detail=(("seconds_lost", f"{total:.3f}"), ("step", str(step))),
     )

@@ -39,6 +39,19 @@ def test_a_fault_says_when_it_ends(member: Any, outrider: Any) -> None:
     assert outrider("chaos", "undo", "--fault", "bad-node").stdout.endswith("bad-node=slow:60s is undone\n")
 
 
+@pytest.mark.parametrize("state", ["starting", "checking", "spare"])
+def test_while_no_world_runs_a_member_is_broken_only_by_its_name(member: Any, outrider: Any, state: str) -> None:
+    member.status["members"][0]["state"] = state
+    refused = outrider("chaos", "freeze-member", "--for", "5s", "digits")
+    assert refused.exit_code == 2
+    assert refused.stderr == (
+        "outrider: no member of digits that trains has a template or launcher now, so none is picked; name one with "
+        "--member: worker-0\n"
+    )
+    assert outrider("chaos", "bad-node", "digits", "--member", "worker-0").exit_code == 0
+    outrider("chaos", "undo", "digits")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -83,6 +83,9 @@ def test_rules_are_found_in_an_elasticjob_and_in_what_is_less_of_it(tmp_path: Pa
         ("", "there are no rules; write them as `rules: [{logPattern: ..., action: replace}]`"),
         ("kind: ElasticJob\nspec: {replicaSpecs: {}}", "there are no rules"),
         ("rules: [fail]", "there are no rules"),
+        ("rules: []", "there are no rules"),
+        ("rules: [{exitCodes: [3], action: fail}]\n---\nrules: [{exitCodes: [4], action: fail}]",
+         "it has 2 YAML documents; rules are read from a file with one"),
         ("rules: [{logPattern: '(', action: fail}]",
          "recovery.rules[0].logPattern: ( is no regular expression: missing ), unterminated subpattern at character 1"),
         ("rules: [{logPattern: x, action: reboot}]", "recovery.rules[0].action: reboot is none; there are fail, "),
@@ -100,3 +103,11 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["run", "--rules", str(tmp_path / "none.yaml"), "train.py"])
     assert result.exit_code == 2
     assert "none.yaml: it cannot be read as YAML or JSON: No such file or directory" in result.output
+
+
+def test_a_log_that_is_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(RULES)
+    log = tmp_path / "none.log"
+    result = CliRunner().invoke(main, ["rules", "-f", str(tmp_path / "rules.yaml"), "--log", str(log)])
+    assert result.exit_code == 2
+    assert result.output == f"outrider: {log}: it cannot be read: No such file or directory\n"

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from master.core import unchecked
-from master.core.events import ScaleAsked, SpecChanged
+from master.core.events import ScaleAsked, SidecarSaid, SpecChanged
 from master.core.state import FAILED
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import elsewhere
-from wire.messages import Check, Checked, Finish, Start
+from wire.ids import MemberId, PodUid, RankIndex, Role
+from wire.messages import Check, Checked, Finish, Hello, Refused, Start
 
 
 def begun(members: int = 4, bad: dict[str, str] | None = None, least: int | None = None, **policy: object) -> Play:
@@ -141,6 +142,10 @@ def test_a_straggler_is_warned_of_and_trains() -> None:
     assert "worker-1" in play.world
     assert "0.250 s in its best round, 5.0 times the median" in play.announced("StragglerFound")[0].reason
     assert verdicts(play)["1"].startswith("straggler: compute")
+    assert [line for line in lines(play) if "status" in line] == [
+        "check round 0: status {0: ok, 1: slow, 2: ok, 3: ok}",
+        "check round 1: status {0: ok, 1: slow, 2: ok, 3: ok}",
+    ]
 
 
 def test_a_straggler_is_replaced_where_that_is_wanted() -> None:
@@ -160,6 +165,27 @@ def test_what_runs_beside_a_member_in_its_own_container_makes_it_slow_on_a_share
     play.nodes = {f"worker-{number}": node for number in range(5)}
     play.until_running(4)
     assert [each.member for each in play.announced("MemberExcluded")] == ["worker-1"] * is_left_out
+
+
+def test_a_round_of_two_says_of_the_others_that_their_earlier_results_stand() -> None:
+    play = begun(4, {"worker-1": "slow"}, exclude_stragglers=True)
+    play.until_running(4)
+    said = next(line for line in lines(play) if line.startswith("check round 2: status"))
+    measured, _, others = said.partition("; not measured again, for their earlier result stands: ")
+    told = {*measured.partition("{")[2].rstrip("}").replace(": ok", "").split(", "), *others.split(", ")}
+    assert told == {"0", "1", "2", "3"}
+    assert len(others.split(", ")) == 2
+
+
+def test_who_was_left_out_and_speaks_once_more_is_no_second_fault() -> None:
+    play = begun(4, {"worker-1": "slow"}, exclude_stragglers=True)
+    play.until(lambda: bool(play.announced("MemberExcluded")))
+    play.run(5)
+    play.actions.clear()
+    hello = Hello(play.spec.name, MemberId("worker-1"), PodUid("it was"), Role("worker"), RankIndex(1), "token")
+    play.tell(SidecarSaid("again", hello))
+    assert "is no longer a member" in play.sent(Refused, "worker-1")[0].reason
+    assert not play.announced("HelloRefused")
 
 
 # -- newcomers ----------------------------------------------------------------------------------------------------
@@ -183,7 +209,8 @@ def test_who_fails_with_one_helper_meets_another_before_it_is_judged() -> None:
     play.apart = {"worker-0", "worker-3"}
     play.lose("worker-1")
     play.until_next(3)
-    assert "check round 2: status {0: unreachable, 1: unreachable}" in lines(play)
+    stands = "not measured again, for its earlier result stands: 2"
+    assert f"check round 2: status {{0: unreachable, 1: unreachable}}; {stands}" in lines(play)
     assert not play.announced("MemberExcluded")
     assert play.world == ["worker-0", "worker-3", "worker-2"]
 
@@ -398,5 +425,5 @@ def test_of_many_members_only_those_that_stand_out_are_named() -> None:
     play.until_running(40)
     assert lines(play)[0].startswith("check round 0: elapsed 1.01 s {7: 0.260, ")
     assert lines(play)[0].endswith("… 24 more}")
-    assert lines(play)[1].endswith("status {… 40 ok}")
+    assert lines(play)[1].endswith("status {7: slow, … 39 ok}")
     assert all(len(line) < 900 for line in lines(play))

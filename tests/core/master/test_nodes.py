@@ -287,6 +287,8 @@ def test_one_that_was_given_up_and_stays_goes_by_force_too() -> None:
     play.freeze("worker-1")
     play.tell(NOT_READY)
     play.until(lambda: bool(play.announced("MemberGivenUp")), 60)
+    said = play.announced("MemberGivenUp")[0].reason
+    assert " Last heard from 127.0.0.1 on node node-2: it was running generation 1.1 at step " in said
     told_to_go(play, "worker-1", giving_up.DELETE_GRACE)
     play.run(20)
     assert [d.grace for d in deletions(play, "worker-1")] == [giving_up.DELETE_GRACE, 0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.core.master.play import Play, job, running
-from wire.messages import Start, Stop
+from wire.messages import Start, Stepped, Stop
 
 
 def test_a_crash_stops_every_member_in_the_same_step() -> None:
@@ -117,6 +117,18 @@ def test_the_lost_seconds_run_from_the_last_old_step_to_the_first_new_one() -> N
     assert fault.seconds_lost is not None
     assert abs(fault.seconds_lost - (play.now - crashed_at)) < 0.15
     assert play.now - crashed_at > 1.0, "the steps since the checkpoint are repeated and count as lost"
+
+
+def test_of_a_fault_before_the_first_step_it_is_said_that_nothing_had_been_trained() -> None:
+    play = running(3, steps=False)
+    play.lose("worker-1")
+    play.until_next(3)
+    play.say(play["worker-0"], Stepped(play.generation, 1, 0.0))
+    (told,) = play.announced("Recovered")
+    assert told.reason.startswith("Training begins at step 1, ")
+    assert told.reason.endswith(" s after MemberLost: no step had been made before it.")
+    (fault,) = play.state.faults
+    assert fault.seconds_lost is not None, "the fault is over"
 
 
 def test_the_budget_of_restarts_ends_the_job_with_the_code_of_the_first_rank_to_fail() -> None:
