@@ -34,7 +34,6 @@ from master.core import reducer as master
 from master.core.actions import DeletePod
 from master.core.state import Placed
 from sidecar.core import link, neighbourhood, supervision
-from wire.messages import LineMatched
 
 Swap = tuple[Any, str | type, Any]
 
@@ -322,17 +321,6 @@ def restart_for_an_old_line() -> list[Swap]:
     return [(log_rules, "follow", follow)]
 
 
-def forget_what_lines_were_told() -> list[Swap]:
-    """A line that is told again after a connection broke is a new one."""
-
-    def matched(state: Any, member: Any, said: Any) -> None:
-        state.log_serials.pop(member.id, None)
-        real(state, member, said)
-
-    real = log_rules.matched
-    return [(log_rules, "matched", matched), (master.MESSAGES, LineMatched, matched)]
-
-
 MUTANTS: dict[str, Callable[[], list[Swap]]] = {
     plant.__name__: plant
     for plant in (
@@ -345,7 +333,7 @@ MUTANTS: dict[str, Callable[[], list[Swap]]] = {
         forget_who_says_its_place,
         look_for_no_hangs, take_a_save_for_a_hang, name_whoever_is_slower,
         believe_one_of_two, begin_again_on_a_cut_link,
-        follow_a_dry_run, restart_for_an_old_line, forget_what_lines_were_told,
+        follow_a_dry_run, restart_for_an_old_line,
     )
 }  # fmt: skip
 CAUGHT_AT: dict[str, int] = {}

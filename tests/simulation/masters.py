@@ -108,6 +108,7 @@ class Master(Process):
             case do.Announce(kind, member=member):
                 self.world.hangs.announced(self, action)
                 self.world.links.announced(self, action)
+                self.world.lines.announced(self, action)
                 self.world.checking.announced(kind, member)
                 if kind == "Straggler":
                     self.world.laws.named(action)

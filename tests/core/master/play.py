@@ -109,8 +109,8 @@ class Actor:
     node: str = ""
     memory_limit: int = 0
     bad: str = ""
-    """What is wrong with its machine: `dies` and `slow` (the matmul), `crowded` (its clock alone), `loaded` (that by its
-    own container), `mute` (the all-gather), `absurd` times."""
+    """What is wrong with its machine: `dies` and `slow` (the matmul), `crowded` (its clock alone), `loaded` (that by
+    its own container), `mute` (the all-gather), `absurd` times."""
     checks: list[Check] = dataclasses.field(default_factory=list)
     failed: int | None = None
     """Its pod has ended with this code, and is still there."""
