@@ -52,8 +52,8 @@ class Isolation:
             self.world.broken(f"{pod.member} is cut off for {now - since:.1f} s and trains on")
 
     def told(self, sidecar: Sidecar, neighbours: tuple[object, ...]) -> None:
-        """Other neighbours than before have yet to be met."""
-        if set(neighbours) - set(sidecar.neighbours):
+        """Other neighbours than before have yet to be met; so have those that stay, which may not be who was."""
+        if set(neighbours) != set(sidecar.neighbours):
             self._met.discard(sidecar)
             self._near_since.pop(sidecar, None)
         sidecar.neighbours = neighbours
