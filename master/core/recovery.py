@@ -20,7 +20,7 @@ from master.core import (
     ending,
     errors,
     generations,
-    links,
+    judging,
     progress,
     rules,
     standing,
@@ -28,7 +28,6 @@ from master.core import (
     unchecked,
     watching,
 )
-from master.core.spec import FAIL
 from master.core.state import (
     COMMITTING,
     REBUILDING,
@@ -47,15 +46,9 @@ from wire.messages import Exited, Stopped, TrainerExited, TrainerLost, WorkerExi
 EFFECT_WITHIN = 10.0
 """Seconds after another end within which an error of torch.distributed is its effect, and within which the loss of a
 member explains what was seen before."""
-LAST_WORD = 2.0
-"""How long a failure of the whole job waits for a better explanation of what ended the ranks."""
 IMPORT_HOLD = 1.0
 """How long the first generation is left alone after an exception at import: do all ranks fail the same way?"""
-FREE_PORT_CLASHES = 5
 FAULTS_KEPT = 200
-LOOK_AGAIN = 0.5
-LAST_LOOK = 8.0
-"""The same where it is being found out whether two members cannot see each other."""
 LOSSES = ("MemberLost", "MemberSilent", "MemberFailed", "MemberIsolated", "MemberExcluded", "SidecarEnded",
           bad_nodes.PARTED)  # fmt: skip
 
@@ -130,7 +123,7 @@ def start_failed(state: State, member: Member, reason: str, error: str) -> None:
     begin(state, "StartFailed", reason, member, free=bool(member.leaving))
     episode = state.episode
     if episode is not None and errors.is_port_clash_text(error):
-        episode.free = _is_free_port_clash(state)
+        episode.free = judging.is_free_port_clash(state)
 
 
 def start_overdue(state: State, number: str) -> None:
@@ -144,6 +137,11 @@ def start_overdue(state: State, number: str) -> None:
         members = [state.members.get(i) for i in late]
         unheard = all(m is None or m.session is None or m.doubt is not None for m in members)
         begin(state, "StartOverdue", reason, members[0], free=unheard)  # the order never came there: no start failed
+
+
+def note_stop(state: State, member: Member, message: Stopped) -> None:
+    """A survivor has stopped: how far it came, and when."""
+    progress.note_step(state, message.generation, message.step, state.now - message.step_age)
 
 
 # -- the episode --------------------------------------------------------------------------------------------------
@@ -205,15 +203,15 @@ def _failure(state: State, world: World, member: Member, rank: int, end: WorkerE
 
 def _open(state: State, world: World, member: Member, failures: list[Failure]) -> None:
     """The first bad end of this generation."""
-    cause = _first(failures)
-    fault = _note(state, "WorkerExited", _sentence(cause), member, cause.exit)
+    cause = judging.first(failures)
+    fault = _note(state, "WorkerExited", judging.sentence(cause), member, cause.exit)
     state.episode = Episode(world.generation, fault, state.now, failures)
     if _is_at_import(state, world, failures):
         if _all_failed_alike(world, failures):
-            _fail_with(state, cause, "every rank fails at import the same way")
+            judging.fail_with(state, cause, "every rank fails at import the same way")
             return
         state.deadlines.set(("hold", str(world.generation.number)), state.now + IMPORT_HOLD)
-        state.message = f"{_sentence(cause)} It did so before its first step; do all ranks?"
+        state.message = f"{judging.sentence(cause)} It did so before its first step; do all ranks?"
         return
     generations.stop(state, fault.reason)
 
@@ -221,34 +219,22 @@ def _open(state: State, world: World, member: Member, failures: list[Failure]) -
 def _add(state: State, world: World, episode: Episode, failures: list[Failure]) -> None:
     """More ends of a generation that is known to have failed: the first rank to fail is to blame, effects last."""
     episode.failures.extend(failures)
-    cause = _first(episode.failures)
+    cause = judging.first(episode.failures)
     for failure in failures:
         what = "an effect of it" if failure.is_effect else "in the same moment"
-        reason = f"{_sentence(failure).rstrip('.')}: {what}." if failure is not cause else _sentence(failure)
+        said = judging.sentence(failure)
+        reason = said if failure is cause else f"{said.rstrip('.')}: {what}."
         state.announce("WorkerExited", reason, failure.member, warning=True)
     if episode.fault.kind in ("WorkerExited", "WorkersGone"):
         episode.free = episode.free and cause.is_effect
         blamed = state.members.get(cause.member)
-        _blame(state, episode.fault, "WorkerExited", blamed, _sentence(cause), cause.exit)
+        _blame(state, episode.fault, "WorkerExited", blamed, judging.sentence(cause), cause.exit)
         episode.fault.member = cause.member
     if state.stage == RUNNING and _is_at_import(state, world, failures):
         if _all_failed_alike(world, episode.failures):
-            _fail_with(state, cause, "every rank fails at import the same way")
+            judging.fail_with(state, cause, "every rank fails at import the same way")
     elif state.stage == RUNNING:
         generations.stop(state, episode.fault.reason)
-
-
-def _first(failures: list[Failure]) -> Failure:
-    """The cause: the earliest that is no effect, else the earliest."""
-    return min(failures, key=_earliest_cause)
-
-
-def _earliest_cause(failure: Failure) -> tuple[bool, float, int]:
-    return (failure.is_effect, failure.at, failure.rank)
-
-
-def _sentence(failure: Failure) -> str:
-    return f"Rank {failure.rank} on {failure.member} {errors.describe(failure.exit)}."
 
 
 def evidence(state: State, generation: Generation) -> list[Failure]:
@@ -359,82 +345,3 @@ def _take_blame(state: State, member: Member, kind: str, reason: str, *, free: b
     state.announce(kind, f"{reason} That explains the ends of ranks seen before{cost}.", member.id,
                    warning=True)  # fmt: skip
     return True
-
-
-# -- judgement ----------------------------------------------------------------------------------------------------
-def note_stop(state: State, member: Member, message: Stopped) -> None:
-    """A survivor has stopped: how far it came, and when."""
-    progress.note_step(state, message.generation, message.step, state.now - message.step_age)
-
-
-def settle(state: State) -> bool:
-    """The survivors have stopped: may the job go on? False where it has failed, or waits for a last word on it."""
-    episode = state.episode
-    world = state.world
-    if episode is None or world is None or episode.generation != world.generation or episode.charged:
-        return True
-    if episode.free:
-        return True
-    if any(errors.is_port_clash(f.exit) for f in episode.failures) and _is_free_port_clash(state):
-        episode.free = True
-        return True
-    return _judge(state, world, episode)
-
-
-def _judge(state: State, world: World, episode: Episode) -> bool:
-    allowed = generations.max_restarts(state)
-    cause = _first(episode.failures) if episode.failures else None
-    for failure in sorted(episode.failures, key=_earliest_cause):
-        action, why = failure.verdict
-        if action == FAIL:
-            return _fail_unless_explained(state, episode, failure, why)
-    if cause is not None and _is_crash_loop(state, world, cause):
-        count = state.same_error[1]
-        _fail_with(state, cause, f"the same error ended {count} generations running, and none of them made a step")
-        return False
-    if budgets.left(state.restarts, allowed, state.spec.restart_decay, state.now) <= 0:
-        all_used = (
-            f"all {allowed} restarts of the budget are used" if allowed > 1 else "the one restart allowed is used"
-        )
-        why = all_used if allowed else "no restart is allowed"
-        return _fail_unless_explained(state, episode, cause, why)
-    budgets.use(state.restarts, state.spec.restart_decay, state.now)
-    episode.charged = True
-    return True
-
-
-def _is_crash_loop(state: State, world: World, cause: Failure) -> bool:
-    if world.made_step or not cause.signature or cause.is_effect:
-        state.same_error = ("", 0)
-        return False
-    known, count = state.same_error
-    state.same_error = (cause.signature, count + 1 if known == cause.signature else 1)
-    return state.same_error[1] >= state.spec.crash_loop
-
-
-def _is_free_port_clash(state: State) -> bool:
-    state.port_clashes += 1
-    if state.port_clashes > FREE_PORT_CLASHES:
-        return False
-    state.announce("PortTaken", "The rendezvous port was taken by someone else: one more generation, on another port, "
-                                "which costs no restart.")  # fmt: skip
-    return True
-
-
-def _fail_unless_explained(state: State, episode: Episode, cause: Failure | None, why: str) -> bool:
-    """An exception of the script speaks for itself; for anything else the loss of a member may still be told."""
-    is_certain = cause is not None and cause.exit.signal is None and not cause.is_effect
-    patience = LAST_LOOK if links.is_undecided(state.links, state.now) else LAST_WORD
-    if is_certain or state.now >= episode.began_at + patience:
-        if cause is not None:
-            _fail_with(state, cause, why)
-        else:
-            ending.fail(state, 1, f"{episode.fault.reason.rstrip('.')}; {why}.")
-        return False
-    state.deadlines.set(("last word", ""), max(episode.began_at + LAST_WORD, state.now + LOOK_AGAIN))
-    return False
-
-
-def _fail_with(state: State, cause: Failure, why: str) -> None:
-    code = errors.exit_code(cause.exit)
-    ending.fail(state, code, f"{_sentence(cause).rstrip('.')}; {why}.", cause.exit.traceback)

@@ -25,6 +25,7 @@ from master.core import (
     hangs,
     held,
     invariants,
+    judging,
     lagging,
     log_rules,
     membership,
@@ -156,7 +157,7 @@ def _advance(state: State) -> None:
         spares.staff(state)
         scaling.dismiss(state)
         owning.resize(state)
-    if state.stage == STOPPING and state.world is not None and not state.world.waiting and recovery.settle(state):
+    if state.stage == STOPPING and state.world is not None and not state.world.waiting and judging.settle(state):
         _leave_world(state)
     outcomes.advance(state)
     checks.advance(state)

@@ -1,0 +1,107 @@
+"""The verdict on a generation that has ended by a fault, when its survivors have stopped: may the job go on?
+
+Not where a rule of the user's says so, where the same error comes again and again before a step is made, or where the
+budget of restarts is used up. What is no certain end of the script's own waits for a last word: the loss of a member
+may still be told, and explains it.
+"""
+
+from __future__ import annotations
+
+from master.core import budgets, ending, errors, generations, links
+from master.core.spec import FAIL
+from master.core.state import Episode, Failure, State, World
+
+LAST_WORD = 2.0
+"""How long a failure of the whole job waits for a better explanation of what ended the ranks."""
+FREE_PORT_CLASHES = 5
+LOOK_AGAIN = 0.5
+LAST_LOOK = 8.0
+"""The same where it is being found out whether two members cannot see each other."""
+
+
+# -- the cause ----------------------------------------------------------------------------------------------------
+def first(failures: list[Failure]) -> Failure:
+    """The cause: the earliest that is no effect, else the earliest."""
+    return min(failures, key=earliest_cause)
+
+
+def earliest_cause(failure: Failure) -> tuple[bool, float, int]:
+    return (failure.is_effect, failure.at, failure.rank)
+
+
+def sentence(failure: Failure) -> str:
+    return f"Rank {failure.rank} on {failure.member} {errors.describe(failure.exit)}."
+
+
+# -- judgement ----------------------------------------------------------------------------------------------------
+def settle(state: State) -> bool:
+    """The survivors have stopped: may the job go on? False where it has failed, or waits for a last word on it."""
+    episode = state.episode
+    world = state.world
+    if episode is None or world is None or episode.generation != world.generation or episode.charged:
+        return True
+    if episode.free:
+        return True
+    if any(errors.is_port_clash(f.exit) for f in episode.failures) and is_free_port_clash(state):
+        episode.free = True
+        return True
+    return _judge(state, world, episode)
+
+
+def _judge(state: State, world: World, episode: Episode) -> bool:
+    allowed = generations.max_restarts(state)
+    cause = first(episode.failures) if episode.failures else None
+    for failure in sorted(episode.failures, key=earliest_cause):
+        action, why = failure.verdict
+        if action == FAIL:
+            return _fail_unless_explained(state, episode, failure, why)
+    if cause is not None and _is_crash_loop(state, world, cause):
+        count = state.same_error[1]
+        fail_with(state, cause, f"the same error ended {count} generations running, and none of them made a step")
+        return False
+    if budgets.left(state.restarts, allowed, state.spec.restart_decay, state.now) <= 0:
+        all_used = (
+            f"all {allowed} restarts of the budget are used" if allowed > 1 else "the one restart allowed is used"
+        )
+        why = all_used if allowed else "no restart is allowed"
+        return _fail_unless_explained(state, episode, cause, why)
+    budgets.use(state.restarts, state.spec.restart_decay, state.now)
+    episode.charged = True
+    return True
+
+
+def _is_crash_loop(state: State, world: World, cause: Failure) -> bool:
+    if world.made_step or not cause.signature or cause.is_effect:
+        state.same_error = ("", 0)
+        return False
+    known, count = state.same_error
+    state.same_error = (cause.signature, count + 1 if known == cause.signature else 1)
+    return state.same_error[1] >= state.spec.crash_loop
+
+
+def is_free_port_clash(state: State) -> bool:
+    state.port_clashes += 1
+    if state.port_clashes > FREE_PORT_CLASHES:
+        return False
+    state.announce("PortTaken", "The rendezvous port was taken by someone else: one more generation, on another port, "
+                                "which costs no restart.")  # fmt: skip
+    return True
+
+
+def _fail_unless_explained(state: State, episode: Episode, cause: Failure | None, why: str) -> bool:
+    """An exception of the script speaks for itself; for anything else the loss of a member may still be told."""
+    is_certain = cause is not None and cause.exit.signal is None and not cause.is_effect
+    patience = LAST_LOOK if links.is_undecided(state.links, state.now) else LAST_WORD
+    if is_certain or state.now >= episode.began_at + patience:
+        if cause is not None:
+            fail_with(state, cause, why)
+        else:
+            ending.fail(state, 1, f"{episode.fault.reason.rstrip('.')}; {why}.")
+        return False
+    state.deadlines.set(("last word", ""), max(episode.began_at + LAST_WORD, state.now + LOOK_AGAIN))
+    return False
+
+
+def fail_with(state: State, cause: Failure, why: str) -> None:
+    code = errors.exit_code(cause.exit)
+    ending.fail(state, code, f"{sentence(cause).rstrip('.')}; {why}.", cause.exit.traceback)
