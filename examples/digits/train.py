@@ -81,36 +81,29 @@ def evaluate(model, data):
     return correct
 
 
-def main():
-    args = parse_args()
-    if "RANK" in os.environ:
-        dist.init_process_group("gloo")
-    rank = dist.get_rank() if dist.is_initialized() else 0
-    world = dist.get_world_size() if dist.is_initialized() else 1
-    torch.manual_seed(args.seed)
+def save(path, net, optimizer, epoch, seen, step):
+    position = {"epoch": epoch, "seen": seen, "step": step}
+    torch.save({"model": net.state_dict(), "optimizer": optimizer.state_dict(), **position}, path)
 
-    train_data, test_data = load_data()
-    net = Net()
-    model = DistributedDataParallel(net) if dist.is_initialized() else net
-    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9, weight_decay=1e-4)
-    sampler = DistributedSampler(train_data, num_replicas=world, rank=rank, seed=args.seed)
-    loader = DataLoader(train_data, batch_size=args.batch_size, sampler=sampler)
 
-    epoch, seen, step = 0, 0, 0  # `seen`: samples of this epoch that the optimizer has had, over all processes
-    if args.checkpoint.exists():
-        saved = torch.load(args.checkpoint)
-        net.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-        epoch, seen, step = saved["epoch"], saved["seen"], saved["step"]
-        if rank == 0:
-            print(f"resumed at epoch {epoch} step {step} on {world} processes", flush=True)
+def load(path, net, optimizer):
+    """The epoch, how many of its samples the optimizer has had over all processes, and the step."""
+    if not path.exists():
+        return 0, 0, 0
+    saved = torch.load(path)
+    net.load_state_dict(saved["model"])
+    optimizer.load_state_dict(saved["optimizer"])
+    return saved["epoch"], saved["seen"], saved["step"]
 
-    def save():
-        position = {"epoch": epoch, "seen": seen, "step": step}
-        torch.save({"model": net.state_dict(), "optimizer": optimizer.state_dict(), **position}, args.checkpoint)
 
-    losses = None
+def train(args, net, model, optimizer, data, rank, world):
+    """From the checkpoint, where there is one, to the last epoch. Epochs and steps made."""
+    sampler = DistributedSampler(data, num_replicas=world, rank=rank, seed=args.seed)
+    loader = DataLoader(data, batch_size=args.batch_size, sampler=sampler)
+    epoch, seen, step = load(args.checkpoint, net, optimizer)
     if rank == 0:
+        if step:
+            print(f"resumed at epoch {epoch} step {step} on {world} processes", flush=True)
         args.out.mkdir(parents=True, exist_ok=True)
         losses = csv.writer((args.out / "loss.csv").open("a", buffering=1))
 
@@ -131,12 +124,28 @@ def main():
                 if step % args.log_every == 0:
                     print(f"epoch {epoch} step {step} loss {loss.item():.4f}", flush=True)
                 if step % args.checkpoint_every == 0:
-                    save()
+                    save(args.checkpoint, net, optimizer, epoch, seen, step)
         epoch, seen = epoch + 1, 0
+    return epoch, step
+
+
+def main():
+    args = parse_args()
+    if "RANK" in os.environ:
+        dist.init_process_group("gloo")
+    rank = dist.get_rank() if dist.is_initialized() else 0
+    world = dist.get_world_size() if dist.is_initialized() else 1
+    torch.manual_seed(args.seed)
+
+    train_data, test_data = load_data()
+    net = Net()
+    model = DistributedDataParallel(net) if dist.is_initialized() else net
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9, weight_decay=1e-4)
+    epoch, step = train(args, net, model, optimizer, train_data, rank, world)
 
     accuracy = evaluate(net, test_data)  # by all: who ends right after a collective can be aborted by gloo's threads
     if rank == 0:
-        save()
+        save(args.checkpoint, net, optimizer, epoch, 0, step)
         (args.out / "result.json").write_text(json.dumps({"accuracy": accuracy, "steps": step, "epochs": epoch}))
         print(f"accuracy {accuracy:.4f} after {step} steps", flush=True)
     if dist.is_initialized():
