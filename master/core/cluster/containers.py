@@ -51,7 +51,8 @@ class End:
 
 def trainer_name(pod: Document) -> str:
     """The container that the annotation names, else the first that is not ours and no mesh's."""
-    names = [c.get("name", "") for c in (pod.get("spec") or {}).get("containers") or ()]
+    listed = (pod.get("spec") or {}).get("containers") or ()
+    names = [c.get("name", "") for c in listed if isinstance(c, dict)]  # of a template that nobody has looked at yet
     wanted = ((pod.get("metadata") or {}).get("annotations") or {}).get(CONTAINER)
     users = [name for name in names if name not in OURS]
     first = next((name for name in users if name not in PROXIES), users[0] if users else "")
