@@ -54,14 +54,27 @@ def staff(state: State) -> None:
             (empty if hole in empty else shaky).remove(hole)
     wanted = max(state.spec.spares, len(doubted)) + len(shaky)
     have = len(spares)
+    state.told_empty.intersection_update(empty)
     for hole in empty:
         if have > wanted:
             have -= 1
-        else:
-            _create(state, hole, "")
+        elif not _create(state, hole, ""):
+            _tell_empty(state, hole)
     while have < wanted and _create(state, None, _why_spare(state, shaky, doubted, have)):
         have += 1
     _give_up_if_hopeless(state)
+
+
+def _tell_empty(state: State, hole: RankIndex) -> None:
+    """Once, or nobody knows why a smaller world trains on."""
+    if hole in state.told_empty or state.spec.is_adopted or state.closed:
+        return
+    state.told_empty.add(hole)
+    most, failed = state.spec.max_relaunches, state.spec.relaunch_limit
+    why = f"--max-relaunches {most} allows no more members in place of lost ones"
+    if most is None:
+        why = f"its pods have failed as often as restartLimit ({failed}) allows"
+    state.announce("PlaceEmpty", f"Rank index {hole} stays empty: {why}.", warning=True)
 
 
 def _is_well(member: Member) -> bool:

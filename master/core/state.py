@@ -436,6 +436,8 @@ class State:
     next_id: dict[Role, int] = field(default_factory=dict)
     held: set[RankIndex] = field(default_factory=set)
     """Rank indexes that ever had a member: another one is a relaunch."""
+    told_empty: set[RankIndex] = field(default_factory=set)
+    """Those of which it was said that no budget is left to fill them."""
     spares_made: int = 0
     number: int = 0
     world: World | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from master.core.actions import CreatePod, DeletePod, PlacePod
 from master.core.events import ActionFailed, PodGone, PodSeen, PodsListed, SpecChanged
 from master.core.spec import Rule
@@ -218,3 +220,22 @@ def test_a_spare_that_takes_the_place_of_failed_pods_says_so_too() -> None:
     play.until_next()
     (placed,) = [a for a in play.actions if isinstance(a, PlacePod)]
     assert (placed.member, placed.rank_index, placed.relaunches) == ("worker-2", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        ({"max_relaunches": 0}, "--max-relaunches 0 allows no more members in place of lost ones"),
+        ({"max_relaunches": 1}, "--max-relaunches 1 allows no more members in place of lost ones"),
+        ({"relaunch_limit": 0}, "its pods have failed as often as restartLimit (0) allows"),
+    ],
+)
+def test_a_place_that_stays_empty_is_told_once_and_why(policy: dict[str, int], why: str) -> None:
+    play = running(3, 2, **policy)
+    for lost in ("worker-1", "worker-3"):
+        if lost in play.actors:
+            play.fail(lost)
+            play.run(30)
+    assert [each.reason for each in play.announced("PlaceEmpty")] == [f"Rank index 1 stays empty: {why}."]
+    play.run(60)
+    assert len(play.announced("PlaceEmpty")) == 1
