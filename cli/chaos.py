@@ -155,8 +155,9 @@ def bad_node(job: str | None, member: str | None, seconds: float | None, slow: b
 @click.argument("job", required=False)
 @member_option
 @for_option
+@or_pod(lambda pod, milliseconds, seconds: pod.network.start(_fault(f"slow-network={milliseconds}", seconds)))
 def slow_network(milliseconds: str, job: str | None, member: str | None, seconds: float | None) -> None:
-    """Make every round trip of an isolated member take MS milliseconds more."""
+    """Make every round trip of an isolated member, or of a pod, take MS milliseconds more."""
     _burden(f"slow-network={milliseconds}", job, member, seconds)
 
 
@@ -164,8 +165,9 @@ def slow_network(milliseconds: str, job: str | None, member: str | None, seconds
 @click.argument("job", required=False)
 @member_option
 @for_option
+@or_pod(lambda pod, seconds: pod.network.start(_fault("cut-network", seconds)))
 def cut_network(job: str | None, member: str | None, seconds: float | None) -> None:
-    """Drop every packet from and to an isolated member."""
+    """Drop every packet from and to an isolated member, or a pod."""
     _burden("cut-network", job, member, seconds)
 
 

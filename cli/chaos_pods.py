@@ -18,17 +18,16 @@ from typing import Any
 import click
 
 from cli.errors import UserError
+from cli.pod_api import asked, cluster, executed
+from cli.pod_network import Network
 from cli.wording import plural
-from master.core.cluster.chaos import ALLOWED, Fault
+from master.core.cluster.chaos import ALLOWED, NETWORK, Fault
 from master.core.cluster.containers import status_of, trainer_name
 from master.core.cluster.injection_containers import HOOKS
 from master.core.cluster.injection_trainer import LAUNCH
 from master.core.cluster.names import CHAOS, INJECTED, SIDECAR_CONTAINER, Document
 
 Command = Callable[..., None]
-PATIENCE = 30.0
-"""Seconds for anything that the API server is asked; a memory may take long to fill, so that a fault has `MOST`."""
-MOST = 120.0
 PROGRAM = f"{HOOKS}/training_hooks/faults.py"
 NO_PYTHON = 69
 FIND_PYTHON = f"""
@@ -52,6 +51,7 @@ class Pod:
     namespace: str
     trainer: str
     python: str
+    network: Network
 
     # -- faults that last -----------------------------------------------------------------------------------------
     def start(self, fault: Fault) -> None:
@@ -60,12 +60,22 @@ class Pod:
         click.echo(f"{self}: {told['about']}, {undone if fault.seconds is None else f'for {fault.seconds:g} s'}")
 
     def undo(self, name: str | None) -> None:
-        undone = self._called(self.trainer, "undo", *([name] if name else []))["undone"]
-        click.echo("\n".join(f"{self}: {what} is undone" for what in undone) or f"no fault runs in {self}")
+        undone = self.network.undo(name)
+        self._say_undone(undone)
+        if name not in NETWORK:
+            undone += (more := self._called(self.trainer, "undo", *([name] if name else []))["undone"])
+            self._say_undone(more)
+        if not undone:
+            click.echo(f"no fault runs in {self}")
+
+    def _say_undone(self, faults: list[str]) -> None:
+        for what in faults:
+            click.echo(f"{self}: {what} is undone")
 
     def listed(self) -> None:
         told = self._called(self.trainer, "list")
         lines = [f"{self}: {one['fault']}: {one.get('about', '')}" for one in told["running"]]
+        lines += self.network.listed()
         lines += [f"{self}: {one['fault']}: refused: {one['why']}" for one in told["refused"]]
         click.echo("\n".join(lines) or f"no fault runs in {self}")
 
@@ -100,7 +110,7 @@ class Pod:
             raise UserError(
                 f"the kubelet kills a pod with SIGKILL: --signal {number.name} is not for kill-member --pod"
             )
-        _asked(self.api.delete_namespaced_pod, "delete", self.name, self.namespace, grace_period_seconds=GRACE)
+        asked(self.api.delete_namespaced_pod, "delete", self.name, self.namespace, grace_period_seconds=GRACE)
         click.echo(f"{self} is deleted, with {GRACE} s of grace")
 
     # -- how ------------------------------------------------------------------------------------------------------
@@ -109,7 +119,8 @@ class Pod:
         return pids
 
     def _called(self, container: str, *words: str) -> dict[str, Any]:
-        said, errors, code = self._executed(container, ["sh", "-c", FIND_PYTHON, self.python, *words])
+        command = ["sh", "-c", FIND_PYTHON, self.python, *words]
+        said, errors, code = executed(self.api, self.name, self.namespace, container, command)
         if code == NO_PYTHON:
             raise UserError(
                 f"the container {container} of {self} has no python3 (3.8 or newer): nothing can be made there"
@@ -125,35 +136,8 @@ class Pod:
             raise UserError(f"{self}: {told['error']}")
         return told
 
-    def _executed(self, container: str, command: list[str]) -> tuple[str, str, int]:
-        import yaml
-        from kubernetes.stream import stream
-        from kubernetes.stream.ws_client import ERROR_CHANNEL
-
-        call = self.api.connect_get_namespaced_pod_exec
-        options: dict[str, Any] = {"container": container, "command": command, "stdout": True, "stderr": True}
-        told = _asked(stream, "execute commands in", call, self.name, self.namespace, **options, _preload_content=False)
-        try:
-            told.run_forever(timeout=MOST)
-            if told.is_open():
-                raise UserError(f"{self} has not answered for {MOST:g} s")
-            end = yaml.safe_load(told.read_channel(ERROR_CHANNEL)) or {}
-            return told.read_stdout(), told.read_stderr(), _code(end)
-        finally:
-            told.close()
-
     def __str__(self) -> str:
         return f"pod {self.namespace}/{self.name}"
-
-
-def _code(end: Document) -> int:
-    """The exit code by the status that ends the stream. Raises UserError where nothing was executed."""
-    if end.get("status") == "Success":
-        return 0
-    causes = (end.get("details") or {}).get("causes") or [{}]
-    if causes[0].get("reason") != "ExitCode":
-        raise UserError(f"nothing could be executed there: {end.get('message') or 'the connection was closed'}")
-    return int(causes[0]["message"])
 
 
 def or_pod(made: Command) -> Callable[[Command], Command]:
@@ -182,14 +166,14 @@ def or_pod(made: Command) -> Callable[[Command], Command]:
 
 def found(name: str, namespace: str | None) -> Pod:
     """The pod of this name, where it may be broken."""
-    api, default = _cluster()
+    api, default = cluster()
     namespace = namespace or default
-    read = _asked(api.read_namespaced_pod, "get", name, namespace)
+    read = asked(api.read_namespaced_pod, "get", name, namespace)
     document: Document = api.api_client.sanitize_for_serialization(read)
     if why := refused(document):
         raise UserError(f"pod {namespace}/{name} {why}")
     trainer = trainer_name(document)
-    return Pod(api, name, namespace, trainer, _python_of(document, trainer))
+    return Pod(api, name, namespace, trainer, _python_of(document, trainer), Network(api, document))
 
 
 def refused(pod: Document) -> str:
@@ -216,43 +200,3 @@ def _python_of(pod: Document, trainer: str) -> str:
     command = next(c.get("command") or [] for c in pod["spec"]["containers"] if c["name"] == trainer)
     own = str(command[1]) if command[:1] == [LAUNCH] and len(command) > 1 else ""
     return own if os.path.basename(own).startswith("python") else "python3"
-
-
-def _cluster() -> tuple[Any, str]:
-    """The API as kubectl would reach it, and the namespace that it would mean."""
-    try:
-        from kubernetes import client, config
-    except ImportError:
-        raise UserError("--pod needs the package kubernetes: pip install 'outrider[kubernetes]'") from None
-    try:
-        files = os.environ.get("KUBECONFIG")
-        config.load_kube_config(config_file=files)
-        _, context = config.list_kube_config_contexts(config_file=files)
-    except (config.ConfigException, OSError) as error:
-        raise UserError(
-            f"no cluster is known: {error}; --pod needs a kubeconfig (KUBECONFIG) as kubectl does"
-        ) from None
-    return client.CoreV1Api(), (context.get("context") or {}).get("namespace") or "default"
-
-
-def _asked(call: Any, doing: str, *arguments: Any, **options: Any) -> Any:
-    """What the API server says, or its refusal as a sentence."""
-    from kubernetes.client import ApiException
-    from urllib3.exceptions import HTTPError
-
-    name, namespace = [each for each in arguments if isinstance(each, str)]
-    try:
-        return call(*arguments, **options, _request_timeout=PATIENCE)
-    except ApiException as error:
-        raise UserError(_sentence(error.status or 0, str(error.reason), doing, name, namespace)) from None
-    except HTTPError as error:
-        raise UserError(f"the API server does not answer: {error}") from None
-
-
-def _sentence(status: int, reason: str, doing: str, name: str, namespace: str) -> str:
-    """An exec that is refused has its status in the reason alone."""
-    if status == 404:
-        return f"there is no pod {name!r} in the namespace {namespace}; -n names another"
-    if status == 403 or "403" in reason:
-        return f"your credentials may not {doing} the pod {name!r} in the namespace {namespace} (403 Forbidden)"
-    return f"the API server did not {doing} the pod {name!r} in the namespace {namespace}: {status or ''} {reason}"

@@ -4,6 +4,7 @@
     faults.py start cpu-load=90:60s      answers with one JSON line; the fault goes on in a process of its own
     faults.py undo [NAME]                faults.py list
     faults.py signal launcher KILL       for good, and no fault: one process, or `all` of this container
+    faults.py beside cut-network:60s     in a pod of its own, for another one (beside_a_pod.py)
 
 A fault is a process beside the trainer, as somebody's runaway program would be. Its laws:
 
@@ -36,6 +37,8 @@ if __name__ == "__main__":
 ARMED = "OUTRIDER_CHAOS"
 MARK = "OUTRIDER_FAULT"
 """In the environment of a fault's processes: its name. No orphan's end is theirs."""
+BESIDE = "OUTRIDER_BESIDE"
+"""In the environment of a fault that is made from outside of its pod: the pid of the process whose end is the pod's."""
 LOOK_EVERY = 0.2
 UNDO_PATIENCE = 10.0
 RECORD = 1024
@@ -50,7 +53,7 @@ class Refused(Exception):
 
 def main(words):
     """The exit code: 1 where the answer has an `error`."""
-    told = {"start": _start, "undo": _undo, "list": _list, "signal": _signal, "hold": _hold}
+    told = {"start": _start, "undo": _undo, "list": _list, "signal": _signal, "hold": _hold, "beside": _beside}
     try:
         answer = told[words[0]](os.environ["OUTRIDER_DIR"], *words[1:])
     except Refused as error:
@@ -132,10 +135,16 @@ def _hold(volume, fault, writing, session):
     return None
 
 
+def _beside(volume, fault):
+    from . import beside_a_pod
+
+    beside_a_pod.enter(volume, fault)
+
+
 def _tell(writing, line):
     if writing >= 0:
         try:
-            os.write(writing, json.dumps(line, sort_keys=True).encode())
+            os.write(writing, json.dumps(line, sort_keys=True).encode() + b"\n")
         except OSError:  # whoever asked has gone
             pass
         os.close(writing)
@@ -261,7 +270,8 @@ class Holding:
         self.first = first_process(os.environ)
         if self.first is None:
             raise Refused("no trainer runs here: there is no process with OUTRIDER_HOOKS that belongs to %s" % volume)
-        _charged_with(self.first[0])
+        if BESIDE not in os.environ:
+            _charged_with(self.first[0])
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         self.file = _claimed(volume, name)
         self.record = {"fault": fault, "pid": os.getpid(), "since": time.time(), "ended": None}
@@ -345,6 +355,8 @@ def processes(environ):
 
 def first_process(environ):
     """(pid, start) of the trainer's first process in this container; its end is the container's."""
+    if BESIDE in environ:
+        return int(environ[BESIDE]), started(environ[BESIDE])
     found = [(started(pid), pid) for pid, each in processes(environ).items() if "OUTRIDER_HOOKS" in each]
     found = [(at, pid) for at, pid in found if at is not None]
     return min(found)[::-1] if found else None

@@ -14,6 +14,8 @@ from .fault_kinds import Kind
 
 LONGEST_DELAY = 60000
 QUEUE = 4711
+TOOLS = "OUTRIDER_TOOLS"
+"""A command before each tool, where they are not of this file system (`nsenter ...`)."""
 TOOL_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
 NODE_AGENTS = ("kubelet", "containerd", "crio", "dockerd")
 MACHINES_PIDS = "pid:[4026531836]"
@@ -166,9 +168,10 @@ def machines_process():
 
 def tool(*words):
     """(exit code, what it said), 127 where there is no such tool."""
+    command = os.environ.get(TOOLS, "").split() + list(words)
     environ = dict(os.environ, PATH=TOOL_PATH)
     try:
-        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ, timeout=10)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ, timeout=10)
     except (OSError, subprocess.SubprocessError) as error:
         return 127, str(error)
     return done.returncode, done.stdout.decode(errors="replace").strip()

@@ -8,17 +8,16 @@ fault and in which order of magnitude, not whose processor is faster.
 
 from __future__ import annotations
 
-import os
-import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-from experiment import PODS, RANK_INDEX, Experiment, run
+from experiment import PODS, RANK_INDEX, Experiment
 from hearing import TRAINER, NotSeen
 
 Rows = list[tuple[str, str, str]]
-KILL = 'for p in /proc/[0-9]*; do [ "$(cat $p/comm)" = "{name}" ] && kill -{signal} ${{p#/proc/}} && exit; done; exit 1'
-"""No ps is in the trainers' image. The ranks and the launcher have short names, as `ps -o comm` shows them."""
+OUTRIDER = str(Path(sys.executable).parent / "outrider")
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def process(x: Experiment) -> Rows:
     x.trains()
     before = uids(x)
     x.show(PODS)
-    at = kill(x, 1, "rank 1", "KILL")
+    at = chaos(x, 1, "kill-process")
     x.goes_on(4, at)
     x.show(PODS)
     if uids(x) != before:
@@ -62,22 +61,15 @@ def process(x: Experiment) -> Rows:
 
 
 def network(x: Experiment) -> Rows:
-    """No cluster can be asked for that: OUTRIDER_LAB names a command that can (CONTRIBUTING.md)."""
-    if not os.environ.get("OUTRIDER_LAB"):
-        raise NotSeen("OUTRIDER_LAB names no command that cuts the network of a pod: $OUTRIDER_LAB cut NAMESPACE/POD")
     x.submit()
     x.trains()
     x.show(PODS)
-    lab, pod = shlex.split(os.environ["OUTRIDER_LAB"]), f"{x.namespace}/{x.pod(1)}"
-    at = x.fault(*lab, "cut", pod, shown=f"$OUTRIDER_LAB cut {pod}")
-    try:
-        x.goes_on(3, at)
-        x.tell(f"step {x.hearing.highest()} in 3 pods")
-        made = replacement(x, 4)
-        x.goes_on(4, at)
-        x.until(lambda: x.pod(1) not in x.hearing.pods, "worker-1 to be gone")
-    finally:
-        run(*lab, "heal", pod)
+    at = chaos(x, 1, "cut-network")
+    x.goes_on(3, at)
+    x.tell(f"step {x.hearing.highest()} in 3 pods")
+    made = replacement(x, 4)
+    x.goes_on(4, at)
+    x.until(lambda: x.pod(1) not in x.hearing.pods, "worker-1 to be gone")
     x.show(PODS)
     return [
         ("worker-1", "Error, its pod stays", "stops its rank by itself; deleted, as nobody reaches it"),
@@ -134,9 +126,11 @@ def left_out(x: Experiment) -> tuple[str, Rows]:
     return when, [("first step", "no time given", x.after(x.hearing.worlds()[0].began))]
 
 
-def kill(x: Experiment, member: int, name: str, signal: str) -> float:
-    script = KILL.format(name=name, signal=signal)
-    return x.fault("kubectl", "-n", x.namespace, "exec", x.pod(member), "-c", TRAINER, "--", "sh", "-c", script)
+def chaos(x: Experiment, member: int, *what: str) -> float:
+    words = ("chaos", *what, "--pod", x.pod(member), "-n", x.namespace)
+    at = x.fault(OUTRIDER, *words, shown=" ".join(("outrider", *words)))
+    x.tell("done")
+    return at
 
 
 def replacement(x: Experiment, member: int) -> float:

@@ -18,6 +18,8 @@ BEGINNINGS = (
     ["cpu-load", "90"],
     ["fill-memory", "90"],
     ["bad-node"],
+    ["slow-network", "100"],
+    ["cut-network"],
     ["hang"],
     ["freeze-member"],
     ["thaw-member"],
