@@ -129,6 +129,8 @@ def _spec(request: Request) -> JobSpec:
         rules=request.rules,
         exclude_stragglers=request.exclude_straggler,
         is_isolated=request.limits is not None,
+        elastic_data=request.elastic_data,
+        keep_global_batch=request.keep_global_batch,
         hang_detection=request.hang_after is not None,
         hang_step=limits.get("step"),
         hang_init=limits.get("init"),

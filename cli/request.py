@@ -45,6 +45,8 @@ class Wishes:
     no_python: bool = False
     network_check: bool = False
     exclude_straggler: bool = False
+    elastic_data: bool = False
+    keep_global_batch: bool = False
     chaos: tuple[Armed, ...] = ()
     rules: tuple[Rule, ...] = ()
     limits: Limits | None = None
@@ -71,6 +73,8 @@ class Request:
     log_dir: Path | None
     network_check: bool = False
     exclude_straggler: bool = False
+    elastic_data: bool = False
+    keep_global_batch: bool = False
     chaos: tuple[Armed, ...] = ()
     """What is to be wrong with members from their start."""
     limits: Limits | None = None
@@ -105,6 +109,8 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         log_dir=folders.here() / wishes.log_dir if wishes.log_dir else None,
         network_check=wishes.network_check,
         exclude_straggler=wishes.exclude_straggler,
+        elastic_data=wishes.elastic_data,
+        keep_global_batch=wishes.keep_global_batch,
         chaos=wishes.chaos,
         rules=wishes.rules,
         limits=wishes.limits,

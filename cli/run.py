@@ -86,6 +86,16 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     "exclude-straggler", is_flag=True, help="Replace members that are too slow: in the node check, or while training."
 )
 @flag(
+    "elastic-data",
+    is_flag=True,
+    help="Go on in the data where the loaded checkpoint was saved, in any world; torch's DistributedSampler alone.",
+)
+@flag(
+    "keep-global-batch",
+    is_flag=True,
+    help="Follow the world's size with the batch sizes, so that the global batch stays that of the first world.",
+)
+@flag(
     "chaos",
     multiple=True,
     callback=armed.armed,
@@ -157,6 +167,8 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         no_python=flags["no_python"],
         network_check=flags["network_check"],
         exclude_straggler=flags["exclude_straggler"],
+        elastic_data=flags["elastic_data"],
+        keep_global_batch=flags["keep_global_batch"],
         chaos=flags["chaos"],
         rules=flags["rules"],
         limits=isolating.limits(flags["isolate"], flags["member_cpus"], flags["member_memory"]),

@@ -15,7 +15,7 @@ from cli.errors import UserError
 from cli.tables import columns, console
 from cli.wording import STYLES, local_time, percent, plural, seconds
 
-FAULTS_SHOWN = 10
+FAULTS_SHOWN, DATA_SHOWN = 10, 5
 
 
 @click.command()
@@ -79,6 +79,10 @@ def _show(document: dict[str, Any]) -> None:
         screen.print(Text(row["reason"], style="yellow"))
     if document.get("straggler_watch"):
         screen.print(Text(f"stragglers: {document['straggler_watch']}", style="dim"))
+    for note in document.get("data", {}).get("notes", ())[-DATA_SHOWN:]:
+        screen.print(Text(f"{note['kind']} (generation {note['generation']}): {note['sentence']}", style="dim"))
+    if repeated := document.get("data", {}).get("samples_repeated"):
+        screen.print(Text(f"{repeated:,} samples were trained on again after resumes", style="yellow"))
     if document["faults"]:
         screen.print(_faults(document["faults"]))
 

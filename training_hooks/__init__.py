@@ -15,3 +15,10 @@ PACKAGE = os.path.dirname(os.path.abspath(__file__))
 HOOKS_PATH = os.path.join(PACKAGE, "path")
 """What OUTRIDER_HOOKS names and a launcher prepends to PYTHONPATH: a folder with sitecustomize.py alone. The same place
 in a checkout, a wheel and an editable installation; a copy of the whole package works as well as the original."""
+
+
+def __getattr__(name):
+    """What a user may import from here, made when it is asked for (`offered`)."""
+    from .offered import get
+
+    return get(name)

@@ -1,5 +1,5 @@
-"""What worker processes and the matcher say by datagram, passed on to the sidecar: finished saves, lines of the output
-that fit a pattern, and answers to its questions.
+"""What worker processes and the matcher say by datagram, passed on to the sidecar: finished saves, where the
+data goes on, lines of the output that fit a pattern, and answers to its questions.
 """
 
 from .collection import Collection
@@ -35,6 +35,8 @@ class Hearing:
                 event = {"event": "saved", "path": message["saved"]}
                 event.update((key, message.get(key)) for key in ("generation", "local_rank", "step"))
                 self.agent.send(event)
+            if "data" in message and message.get("generation") == generation:
+                self.agent.send(dict(message, event="data", word=message.pop("data")))
             for word, event in MATCHER.items():
                 if word in message:
                     pattern = message.pop(word)

@@ -10,6 +10,7 @@ this process, or it is a safetensors file or a DCP folder: a model written once 
 import functools
 import os
 import re
+import threading
 
 from .beside import Beside
 
@@ -37,6 +38,8 @@ def _whole(worker, save, target, call):
         beside = Beside(target, worker.page)
         try:
             result = call(beside.path)
+            if save == "torch.save" and worker.data is not None:
+                _note_position(worker, target, beside.path)
             beside.finish()
         finally:
             beside.leave()
@@ -47,6 +50,13 @@ def _whole(worker, save, target, call):
     if save != "torch.save" or worker.series.continues(target, existed):
         worker.saved(target)
     return result
+
+
+def _note_position(worker, target, written):
+    """Who saves beside the training's thread has taken its copy of the state at a moment that nobody knows."""
+    known = worker.data.for_save(target)
+    if known is not None or threading.current_thread() is threading.main_thread():
+        worker.data.saved(target, written, known)
 
 
 def _as_path(target):
@@ -125,10 +135,24 @@ def wrap_distributed_checkpoint(current, module):
             worker.end_save(done)
         folder = _folder(kwargs, "storage_writer")
         if folder:
+            if worker.data is not None and worker.data.rank == 0:
+                _note_position(worker, folder, folder)
             worker.saved(folder)
         return result
 
     module.save = noticed_save
+    save_later = getattr(module, "async_save", None)
+    if save_later is None:
+        return
+
+    @functools.wraps(save_later)
+    def noticed_async_save(*args, **kwargs):
+        worker, folder = current(), _folder(kwargs, "storage_writer")
+        if worker is not None and worker.data is not None and folder:
+            worker.data.will_be_saved(folder)
+        return save_later(*args, **kwargs)
+
+    module.async_save = noticed_async_save
 
 
 def wrap_distributed_load(current, module):

@@ -96,6 +96,25 @@ def notice_optimizers(module):
     kind.__init__ = __init__
 
 
+def optimizer_was_made():
+    return _optimizer_made
+
+
+def counter(page):
+    """`made(one, asked)` of `data.Book`. Without an optimizer a batch counts as a step when it is delivered, and is
+    consumed when the next one is asked for; before the first step of one that was made nothing is."""
+    words = page.words
+
+    def made(one, asked):
+        if page.source == pages.FROM_OPTIMIZER:
+            return words[pages.STEPS]
+        if _optimizer_made:
+            return None
+        return words[pages.STEPS] if asked else one.seen
+
+    return made
+
+
 def count_batches(worker, is_current, module):
     """`module` is torch.utils.data.dataloader. Batches are counted as they are delivered: a sampler is drawn ahead of
     its workers (measured: 130 for 50 with four of them)."""

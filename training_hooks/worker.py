@@ -8,7 +8,22 @@ and saves are not the rank's.
 import os
 import time
 
-from . import channel, collectives, errors, farewell, imports, meeting, page, sampling, saves, stacks, steps
+from . import (
+    channel,
+    collectives,
+    data,
+    errors,
+    farewell,
+    imports,
+    loaders,
+    meeting,
+    offered,
+    page,
+    sampling,
+    saves,
+    stacks,
+    steps,
+)
 
 _current = None
 
@@ -34,6 +49,8 @@ class Worker:
         self._saving, self._save_began, self._after = 0, 0, page.INIT
         self.phase_changed = _nothing
         self.sampler = sampling.Sampler(self)
+        self.data = None
+        """The book of its data (`data.Book`), from its activation on."""
 
     # -- phases -------------------------------------------------------------------------------------------------------
     def phase(self):
@@ -92,9 +109,16 @@ class Worker:
             },
         )
 
+    def tell_data(self, word, sentence, warning, detail):
+        """What there is to say about positions and batches (`data.Book`)."""
+        about = {"rank": self.data.rank, "local_rank": self.local_rank, "generation": self.generation}
+        self.channel.tell("up", dict(about, data=word, sentence=sentence, warning=warning, detail=detail))
+
     def loaded(self, path):
         """Before the first step, a checkpoint that the job has written says at which step this process goes on; where
         several are loaded (the best beside the last) the highest."""
+        if self.data is not None:
+            self.data.loaded(path)
         words = self.page.words
         step = self.known.get(os.path.realpath(path), 0)
         if words[page.LAST] == 0 and step > words[page.BASE]:
@@ -118,6 +142,7 @@ def error_paths(volume, local_rank):
 # -- wrapping, before and after the fork ------------------------------------------------------------------------------
 def prepare():
     """Wraps what must be wrapped early. Nothing happens until there is a worker."""
+    offered.serve()
     imports.when_imported("torch", _wrap_torch)
     imports.when_imported("torch.optim.optimizer", steps.notice_optimizers)
     imports.when_imported("torch.distributed.distributed_c10d", _wrap_init)
@@ -182,6 +207,19 @@ def activate(worker):
     imports.when_imported(
         "torch.utils.data.dataloader", lambda module: steps.count_batches(worker, lambda: current() is worker, module)
     )
+    _keep_book(worker)
+
+
+def _keep_book(worker):
+    def book():
+        return worker.data if current() is worker else None
+
+    try:
+        worker.data = data.Book(steps.counter(worker.page), worker.tell_data, os.environ, worker.volume)
+    except ValueError:  # no rank: nobody's data
+        return
+    imports.when_imported("torch.utils.data.distributed", lambda module: loaders.wrap_samplers(book, module))
+    imports.when_imported("torch.utils.data.dataloader", lambda module: loaders.wrap_loaders(book, module))
 
 
 def count_steps(worker):

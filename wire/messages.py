@@ -12,6 +12,16 @@ from dataclasses import dataclass
 from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
 
 PROTOCOL_VERSION = 1
+DATA_KINDS = {
+    "loaded": "DataPositionLoaded",
+    "ignored": "DataPositionIgnored",
+    "repeated": "SamplesRepeated",
+    "not elastic": "DataNotElastic",
+    "not written": "DataPositionNotWritten",
+    "kept": "GlobalBatchKept",
+    "not kept": "GlobalBatchNotKept",
+}
+"""The words of a DataSaid, and what they are called in events."""
 
 
 # -- parts ------------------------------------------------------------------------------------------------------------
@@ -380,6 +390,22 @@ class PatternDropped:
 
 
 @dataclass(frozen=True, slots=True)
+class DataSaid:
+    """What a rank has done about its place in the data, or about its batch size (`training_hooks/data.py`). Said again
+    after each Welcome until a newer generation starts."""
+
+    generation: Generation
+    rank: int
+    word: str
+    """One of DATA_KINDS."""
+    sentence: str
+    """At most 500 characters."""
+    warning: bool = False
+    samples: int = 0
+    """That are trained on again (`repeated`)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledged:
     """An order that has no answer of its own arrived."""
 
@@ -447,6 +473,10 @@ class Start:
     patterns: tuple[str, ...] = ()
     """Regular expressions that the lines of the ranks' output are searched for; where there is one, and only there, the
     ranks write into a pipe."""
+    elastic_data: bool = False
+    """Ranks go on in their data where the checkpoint that they load was saved."""
+    keep_batch_of: int = 0
+    """Ranks of the job's first world, whose global batch is to be kept; 0: it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -545,6 +575,7 @@ FromSidecar = (
     | Checked
     | LineMatched
     | PatternDropped
+    | DataSaid
     | Acknowledged
 )
 FromMaster = Welcome | Refused | Start | Stop | Finish | Probe | Ask | Check | Pong

@@ -61,6 +61,7 @@ def _form(state: State, chosen: list[Member]) -> None:
         formed_at=state.now,
         lost_from=state.high_step_at if any(f.seconds_lost is None for f in state.faults) else None,
     )
+    state.first_world = state.first_world or world.world_size
     state.met[chosen[0].id] = (world.generation, world.port)
     state.world, state.stage, state.patient, state.resize = world, COMMITTING, False, ""
     state.deadlines.cancel(("resize", ""))
@@ -122,6 +123,8 @@ def _start(
             reason=reason,
             neighbours=neighbours.of(state, world, member.id),
             patterns=rules.patterns(state),
+            elastic_data=state.spec.elastic_data,
+            keep_batch_of=state.first_world if state.spec.keep_global_batch else 0,
         )
 
     orders.give(state, member, make, reason)

@@ -13,7 +13,19 @@ from typing import Any
 from master.core import pace
 from master.core.pairing import Finding
 from master.core.spec import JobSpec, rule_of
-from master.core.state import SILENT, STOPPING, Budget, FailedPod, Fault, Flag, Member, Placed, State, in_order
+from master.core.state import (
+    SILENT,
+    STOPPING,
+    Budget,
+    DataNote,
+    FailedPod,
+    Fault,
+    Flag,
+    Member,
+    Placed,
+    State,
+    in_order,
+)
 from wire.ids import Generation, MemberId, PodUid, RankIndex, Role
 
 
@@ -118,6 +130,7 @@ def _progress(state: State) -> dict[str, object]:
         "high_step_at": None if state.high_step_at is None else state.high_step_at + offset,
         "high_step_generation": [state.high_step_generation.term, state.high_step_generation.number],
         "step_seconds": list(state.step_seconds)[-11:],
+        "data": [state.first_world, state.samples_repeated, [list(note) for note in state.data_notes]],
         "pace": pace.saved(state.pace, offset),
     }
 
@@ -250,6 +263,8 @@ def _restore_progress(state: State, saved: Mapping[str, Any]) -> None:
     state.high_step_at = None if at is None else _moment(state, at)
     state.high_step_generation = Generation(*saved.get("high_step_generation", (0, 0)))
     state.step_seconds.extend(saved.get("step_seconds", ()))
+    state.first_world, state.samples_repeated, notes = saved.get("data", (0, 0, ()))
+    state.data_notes = [DataNote(*note) for note in notes]
 
 
 def begin(state: State, term: int, spec: JobSpec, unix_time: float, saved: Mapping[str, Any] | None) -> bool:

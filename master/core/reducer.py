@@ -16,6 +16,7 @@ from master.core import (
     bad_nodes,
     checks,
     collecting,
+    data_notes,
     editing,
     ending,
     failed_pods,
@@ -79,6 +80,7 @@ from wire.messages import (
     Acknowledged,
     Answer,
     Checked,
+    DataSaid,
     Exited,
     Hello,
     Leaving,
@@ -343,6 +345,7 @@ MESSAGES: dict[type, Callable[[State, Member, Any], None]] = {
     Checked: checks.answered,
     LineMatched: log_rules.matched,
     PatternDropped: log_rules.dropped,
+    DataSaid: data_notes.said,
     Acknowledged: _acknowledged,
 }
 

@@ -92,6 +92,10 @@ class JobSpec:
     """Members are measured before they may train (`checks`)."""
     exclude_stragglers: bool = False
     """Also those are replaced that are too slow: in the check, or while training (`lagging`)."""
+    elastic_data: bool = False
+    """Ranks go on in their data where the checkpoint that they load was saved."""
+    keep_global_batch: bool = False
+    """Batch sizes follow the world's, so that the global batch is that of the job's first world."""
     hang_detection: bool = True
     hang_step: float | None = None
     """Seconds without a step after which training hangs; None: ours (`pace.LEAST`), after which it must be seen that

@@ -224,6 +224,16 @@ class Fault:
     """The node that this speaks against; empty where it says nothing about one (`bad_nodes`)."""
 
 
+class DataNote(NamedTuple):
+    """What a rank has told of its data (`data_notes`)."""
+
+    generation: str
+    kind: str
+    sentence: str
+    samples: int
+    """That are trained on again."""
+
+
 @dataclass(slots=True)
 class FailedPod:
     """A pod that failed by itself, or whose machine was taken from it; kept so that its log and spec can be read."""
@@ -401,6 +411,10 @@ class State:
     """Of the last LineMatched of each member."""
     dropped_patterns: set[str] = field(default_factory=set)
     """Those of the rules that are too slow, or cannot be read."""
+    first_world: int = 0
+    """Ranks of the job's first world; 0: there was none yet."""
+    data_notes: list[DataNote] = field(default_factory=list)
+    samples_repeated: int = 0
     refusals: set[str] = field(default_factory=set)
     """Why the platform makes no pods, as it was told."""
     closed: str = ""

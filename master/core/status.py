@@ -85,6 +85,13 @@ def document(state: State, now: float) -> dict[str, Any]:
         "node_check": state.rounds,
         **slowness.document(state),
         "network": link_telling.document(state),
+        "data": {
+            "elastic": state.spec.elastic_data,
+            "keep_global_batch": state.spec.keep_global_batch,
+            "first_world": state.first_world,
+            "samples_repeated": state.samples_repeated,
+            "notes": [note._asdict() for note in state.data_notes],
+        },
         "members": [_member(state, m) for m in sorted(_everyone(state), key=in_order)],
     }
 

@@ -12,6 +12,8 @@ from wire.messages import Start
 
 def common(start: Start) -> dict[str, str]:
     """The variables that all worker processes of a member share."""
+    elastic = {"OUTRIDER_ELASTIC_DATA": "1"} if start.elastic_data else {}
+    kept = {"OUTRIDER_KEEP_GLOBAL_BATCH": str(start.keep_batch_of)} if start.keep_batch_of else {}
     return {
         "GROUP_RANK": str(start.group_rank),
         "GROUP_WORLD_SIZE": str(start.group_world_size),
@@ -26,6 +28,8 @@ def common(start: Start) -> dict[str, str]:
         "TORCHELASTIC_RUN_ID": str(start.job),
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         "OUTRIDER_GENERATION": str(start.generation),
+        **elastic,
+        **kept,
     }
 
 

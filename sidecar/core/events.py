@@ -8,6 +8,7 @@ from sidecar.core.actions import Action
 from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
 from wire.messages import (
     Checked,
+    DataSaid,
     FromMaster,
     LineMatched,
     Neighbour,
@@ -210,6 +211,15 @@ class PatternGivenUp:
 
 
 @dataclass(frozen=True, slots=True)
+class DataTold:
+    """A rank has told where its data goes on, or why it does not."""
+
+    said: DataSaid
+    local_rank: int
+    detail: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TerminationAsked:
     """SIGTERM, preStop or an eviction notice reached this member."""
 
@@ -262,6 +272,7 @@ Event = (
     | MemberChecked
     | PatternMet
     | PatternGivenUp
+    | DataTold
     | TerminationAsked
     | LifelineLost
     | ActionFailed

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from sidecar.core import (
     checking,
+    data_notes,
     ending,
     isolation,
     link,
@@ -39,6 +40,7 @@ from sidecar.core.events import (
     CheckpointSaved,
     Collected,
     CommandEnded,
+    DataTold,
     Event,
     HookConnected,
     HookDisconnected,
@@ -139,6 +141,7 @@ TrainerEvent = (
     | MemberChecked
     | PatternMet
     | PatternGivenUp
+    | DataTold
 )
 
 
@@ -179,6 +182,8 @@ def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]
             return log_lines.matched(state, said, at, now)
         case PatternGivenUp(said):
             return log_lines.dropped(state, said)
+        case DataTold():
+            return data_notes.told(state, event)
         case _:
             assert_never(event)
 

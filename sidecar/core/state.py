@@ -11,6 +11,7 @@ from wire.ids import NO_GENERATION, Generation, OrderId
 from wire.messages import (
     Check,
     Checked,
+    DataSaid,
     LineMatched,
     Neighbour,
     OwnTime,
@@ -247,6 +248,8 @@ class State:
     """A trainer that died and has no successor yet."""
     command_ended: tuple[int, str] | None = None
     lines: LogLines = field(default_factory=LogLines)
+    data_notes: tuple[DataSaid, ...] = ()
+    """What the newest generation's ranks have told of their data, until the next one starts."""
     cpu: float = 0.0
     memory_mib: float = 0.0
     gpus: int = 0

@@ -45,7 +45,7 @@ def start(state: State, order: Start, now: float) -> list[Action]:
     state.not_started, state.isolated = None, ""
     state.work = Work(order.generation, order, order.order, start_by=now + START_PATIENCE)
     move(state, "start ordered")
-    state.lines = LogLines()
+    state.lines, state.data_notes = LogLines(), ()
     state.checking = None  # whatever is still measured is of no use
     state.port = 0  # a port that was offered once is not offered again
     neighbourhood.told(state, order.neighbours, now)

@@ -12,6 +12,7 @@ from sidecar.core.events import (
     CheckpointSaved,
     Collected,
     CommandEnded,
+    DataTold,
     Event,
     HookConnected,
     MemberChecked,
@@ -24,7 +25,7 @@ from sidecar.core.events import (
     WorkersStopped,
 )
 from wire.ids import NO_GENERATION, Generation, MemberId, OrderId
-from wire.messages import Checked, Group, LineMatched, PatternDropped, PeerCheck, WorkerExit
+from wire.messages import DATA_KINDS, Checked, DataSaid, Group, LineMatched, PatternDropped, PeerCheck, WorkerExit
 
 VERSION = 1
 LARGEST_NUMBER = 1 << 62
@@ -96,6 +97,8 @@ def event(line: Line, now: float, grace: float) -> Event | None:
         case "pattern_dropped":
             said = (text(line, "pattern"), text(line, "reason")[:MESSAGE], text(line, "line")[:MESSAGE])
             return PatternGivenUp(PatternDropped(generation(line), *said))
+        case "data":
+            return _data(line)
         case "terminating":
             return TerminationAsked(text(line, "reason"), grace)
         case str():
@@ -161,6 +164,19 @@ def _matched(line: Line) -> LineMatched:
         count=number(line, "count", default=1, low=1),
         groups=tuple(Group(name, text(groups, name)[:MESSAGE]) for name in groups),
     )
+
+
+def _data(line: Line) -> DataTold | None:
+    """None for a word that newer hooks may know."""
+    word, detail = text(line, "word"), line.get("detail", {})
+    if word not in DATA_KINDS:
+        return None
+    if not isinstance(detail, dict) or len(detail) > MOST_GROUPS:
+        raise BadLine(f"detail={_quote(detail)}: must be an object of at most {MOST_GROUPS} numbers")
+    rank, sentence = number(line, "rank"), text(line, "sentence")[:MESSAGE]
+    samples = number(detail, "samples", default=0)
+    said = DataSaid(generation(line), rank, word, sentence, _flag(line, "warning", False), samples)
+    return DataTold(said, number(line, "local_rank"), tuple((name, str(number(detail, name))) for name in detail))
 
 
 def _seconds(line: Line, name: str) -> float | None:

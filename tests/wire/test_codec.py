@@ -20,6 +20,7 @@ from wire.messages import (
     Check,
     Checked,
     CheckPeer,
+    DataSaid,
     Exited,
     Finish,
     Group,
@@ -41,6 +42,8 @@ from wire.messages import (
     WorkerExit,
 )
 
+OF_DATA = b"\xacelastic_data\xc2\xadkeep_batch_of\x00"
+"""How a Start ends that asks for nothing about the data."""
 HELLO = Hello(JobName("digits"), MemberId("worker-1"), PodUid("ab12"), Role("worker"), RankIndex(1), "secret")
 START = Start(
     order=OrderId(7),
@@ -106,7 +109,7 @@ def test_a_start_with_a_neighbour_is_these_bytes() -> None:
         b"\xafrole_world_size\x08\xaarank_index\x01\xacmax_restarts\x0a\xa3job\xa0\xa9high_step\x00\xa5saves\x90"
         b"\xa6reason\xa0\xaaneighbours\x91\x83\xa6member\xa8worker-2\xa7address\xa810.0.0.2\xa4port\xcd#\x28"
     )
-    assert encode(start) == expected.replace(b"\x15", b"\x16", 1) + b"\xa8patterns\x90"
+    assert encode(start) == expected.replace(b"\x15", b"\x18", 1) + b"\xa8patterns\x90" + OF_DATA
     assert decode_from_master(expected) == start
 
 
@@ -186,9 +189,19 @@ def test_a_pattern_that_is_given_up_is_these_bytes() -> None:
     assert decode_from_sidecar(expected) == said
 
 
+def test_what_a_rank_says_of_its_data_is_these_bytes() -> None:
+    said = DataSaid(Generation(1, 2), 0, "repeated", "again", False, 72)
+    expected = (
+        b"\x87\xa7message\xa8DataSaid\xaageneration\x92\x01\x02\xa4rank\x00\xa4word\xa8repeated"
+        b"\xa8sentence\xa5again\xa7warning\xc2\xa7samplesH"
+    )
+    assert encode(said) == expected
+    assert decode_from_sidecar(expected) == said
+
+
 def test_the_patterns_of_a_start_are_these_bytes() -> None:
     data = encode(replace(START, patterns=("ECC", "loss (?P<loss>.*)")))
-    assert data.endswith(b"\xa8patterns\x92\xa3ECC\xb1loss (?P<loss>.*)")
+    assert data.endswith(b"\xa8patterns\x92\xa3ECC\xb1loss (?P<loss>.*)" + OF_DATA)
 
 
 def test_a_finish_without_last_words_is_one_of_an_older_version() -> None:

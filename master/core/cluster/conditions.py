@@ -68,6 +68,7 @@ def status_of(
         "members": _members(document, known),
         "memory": {index: quantities.written(n) for index, n in (document.get("memory") or {}).items()} or None,
         "nodeCheck": list(document.get("node_check") or ()) or None,
+        "data": _data(document.get("data") or {}),
         "avoidedNodes": list(document.get("avoided_nodes") or ()) or None,
         "lastFault": faults[-1] if faults else None,
         "faults": faults[-FAULTS_SHOWN:],
@@ -76,6 +77,13 @@ def status_of(
         "saved": document.get("saved") or old.get("saved"),
     }
     return {field: value for field, value in status.items() if value is not None}
+
+
+def _data(told: Mapping[str, Any]) -> Document | None:
+    """None where there is nothing to say."""
+    if not told.get("notes") and not told.get("elastic"):
+        return None
+    return {"elastic": told["elastic"], "samplesRepeated": told["samples_repeated"], "notes": told["notes"]}
 
 
 def _known(job: Document, pods: Sequence[Document]) -> dict[MemberId, PodSeen]:

@@ -14,8 +14,10 @@ from typing import Any
 from master.core import memory
 from master.core.cluster import containers, durations, job_rules, quantities
 from master.core.cluster.names import (
+    ELASTIC_DATA,
     GROUP_VERSION,
     JOB,
+    KEEP_GLOBAL_BATCH,
     KIND,
     MAX,
     MAX_RESTARTS,
@@ -44,6 +46,7 @@ RECOVERY = {
 }
 """Durations of `spec.recovery`, and what they are called in a JobSpec."""
 NODE_CHECKS = {"enabled": "node_check", "excludeStragglers": "exclude_stragglers"}
+DATA = {"elasticData": "elastic_data", "keepGlobalBatch": "keep_global_batch"}
 KEEP_FAILED_PODS = 3
 """As the definition of ElasticJob says: where no webhook and no default was there, it holds all the same."""
 HANG = ("step", "init", "checkpoint", "eval")
@@ -101,9 +104,10 @@ def spec_of(job: Document) -> JobSpec:
             asked[name] = seconds
     asked |= _of_hangs(mapping(recovery.get("hang"))) | _of_exit_codes(recovery)
     check = mapping(spec.get("nodeCheck"))
-    for field, name in NODE_CHECKS.items():
-        if isinstance(check.get(field), bool):
-            asked[name] = check[field]
+    for switches, names in ((check, NODE_CHECKS), (spec, DATA)):
+        for field, name in names.items():
+            if isinstance(switches.get(field), bool):
+                asked[name] = switches[field]
     return JobSpec(
         key_of(job), least, most, wanted,
         is_adopted=bool(spec.get("adopts")), max_restarts_asked="max_restarts" in asked, **asked,
@@ -166,7 +170,7 @@ def validate(job: Document, old: Document | None = None) -> list[str]:
     said = list(_name(job) if spec.get("adopts") is None else _adoption(spec))
     said += _replica_specs(spec)
     said += _counts(spec)
-    said += _node_check(spec)
+    said += _switches(spec)
     said += _recovery(mapping(spec.get("recovery")))
     said += job_rules.objections(mapping(spec.get("recovery")), "spec.recovery")
     said += _scaling(spec)
@@ -314,11 +318,13 @@ def _counts(spec: Document) -> Iterator[str]:
             yield f"spec.{field}: {shown(value)} must be a whole number from {least}"
 
 
-def _node_check(spec: Document) -> Iterator[str]:
+def _switches(spec: Document) -> Iterator[str]:
     check = mapping(spec.get("nodeCheck"))
-    for field in NODE_CHECKS:
-        if check.get(field) is not None and not isinstance(check[field], bool):
-            yield f"spec.nodeCheck.{field}: {shown(check[field])} must be true or false"
+    given = {f"nodeCheck.{field}": check.get(field) for field in NODE_CHECKS}
+    given |= {field: spec.get(field) for field in DATA}
+    for path, value in given.items():
+        if value is not None and not isinstance(value, bool):
+            yield f"spec.{path}: {shown(value)} must be true or false"
 
 
 def _recovery(recovery: Document) -> Iterator[str]:
@@ -384,8 +390,11 @@ def adopting(owner: Document, size: int, pod: Document, least: int | None = None
     for note, field, least in ((NPROC, "nprocPerNode", 1), (SPARES, "spares", 0), (MAX_RESTARTS, "maxRestarts", 0)):
         if (count := _counted(notes, note, least)) is not None:
             spec[field] = count
-    if str(notes.get(NODE_CHECK, "")).lower() in ("true", "enabled", "1"):
+    if _is_yes(notes, NODE_CHECK):
         spec["nodeCheck"] = {"enabled": True}
+    for note, field in ((ELASTIC_DATA, "elasticData"), (KEEP_GLOBAL_BATCH, "keepGlobalBatch")):
+        if _is_yes(notes, note):
+            spec[field] = True
     return {
         "apiVersion": GROUP_VERSION,
         "kind": KIND,
@@ -403,6 +412,10 @@ def adopting(owner: Document, size: int, pod: Document, least: int | None = None
         },
         "spec": spec,
     }
+
+
+def _is_yes(notes: Document, note: str) -> bool:
+    return str(notes.get(note, "")).strip().lower() in ("true", "enabled", "1")
 
 
 def _counted(notes: Document, note: str, least: int) -> int | None:

@@ -15,7 +15,9 @@ from master.core.cluster.chaos import ALLOWED
 from master.core.cluster.names import (
     CHAOS,
     CONTAINER,
+    ELASTIC_DATA,
     JOB,
+    KEEP_GLOBAL_BATCH,
     MAX,
     MAX_RESTARTS,
     MIN,
@@ -49,6 +51,8 @@ class Asked:
     per_rank: bool
     max_restarts: int | None
     container: str
+    elastic_data: bool = False
+    keep_global_batch: bool = False
 
 
 def read(annotations: Mapping[str, Any]) -> Asked:
@@ -66,6 +70,8 @@ def read(annotations: Mapping[str, Any]) -> Asked:
         per_rank=_yes(annotations, PER_RANK),
         max_restarts=_whole(annotations, MAX_RESTARTS, 0, MOST_RESTARTS),
         container=_text(annotations, CONTAINER),
+        elastic_data=_yes(annotations, ELASTIC_DATA),
+        keep_global_batch=_yes(annotations, KEEP_GLOBAL_BATCH),
     )
     if asked.least is not None and asked.most is not None and asked.least > asked.most:
         raise ValueError(f"annotation {MIN}: {asked.least} is more than the {asked.most} of annotation {MAX}")

@@ -1,0 +1,64 @@
+"""What the job's user reads of positions and batch sizes, and what the ranks are asked for."""
+
+from __future__ import annotations
+
+from master.core.status import document
+from tests.core.master.play import Play, job, running
+from tests.core.master.test_masters import successor
+from wire.messages import DataSaid, Start
+
+
+def says(
+    play: Play, word: str, sentence: str = "epoch 0 begins again", warning: bool = False, samples: int = 0
+) -> None:
+    play.say(play["worker-0"], DataSaid(play.generation, 0, word, sentence, warning, samples))
+
+
+def test_ranks_are_asked_for_nothing_unless_the_user_wants_it() -> None:
+    play = Play(job(2))
+    play.until_running(2)
+    assert {(s.message.elastic_data, s.message.keep_batch_of) for s in play.sent(Start)} == {(False, 0)}  # type: ignore[union-attr]
+
+
+def test_the_first_worlds_size_is_told_to_every_later_one_by_every_master() -> None:
+    play = Play(job(4, 3, elastic_data=True, keep_global_batch=True, max_relaunches=0))
+    play.until_running(4)
+    play.lose("worker-3")
+    play.until_next(3)
+    play = successor(play)
+    play.run(3)
+    play.crash("worker-1")
+    play.until_next(3)
+    asked = {(s.message.elastic_data, s.message.keep_batch_of, s.message.world_size) for s in play.sent(Start)}  # type: ignore[union-attr]
+    assert asked == {(True, 4, 3)}
+
+
+def test_each_thing_is_told_once_and_repeated_samples_are_counted_once() -> None:
+    play = running(2)
+    for _ in range(2):
+        says(play, "repeated", samples=72)
+    says(play, "ignored", "the file is damaged", warning=True)
+    (line,) = play.announced("SamplesRepeated")
+    assert line.reason == "Epoch 0 begins again."
+    assert play.announced("DataPositionIgnored")[0].severity == "warning"
+    data = document(play.state, play.now)["data"]
+    assert (data["samples_repeated"], [note["kind"] for note in data["notes"]]) == (
+        72, ["SamplesRepeated", "DataPositionIgnored"],
+    )  # fmt: skip
+
+
+def test_a_word_that_is_not_known_and_one_of_an_older_generation_are_nothing() -> None:
+    play = running(2)
+    old = play.generation
+    says(play, "a newer word")
+    play.crash("worker-0")
+    play.until_next(2)
+    play.say(play["worker-0"], DataSaid(old, 0, "loaded", "late"))
+    assert document(play.state, play.now)["data"]["notes"] == []
+
+
+def test_the_next_master_knows_what_was_told() -> None:
+    play = running(2)
+    says(play, "repeated", samples=72)
+    after = successor(play)
+    assert document(after.state, after.now)["data"]["samples_repeated"] == 72

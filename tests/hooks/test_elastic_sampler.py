@@ -1,0 +1,173 @@
+"""ElasticSampler with torch's own loader, in a process without Outrider."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+BEGIN = """
+import sys
+import torch
+from torch.utils.data import BatchSampler, DataLoader
+from training_hooks import ElasticSampler
+
+torch.set_num_threads(1)
+DATA = list(range(203))
+
+def loader(world, rank, state=None, workers=0, **options):
+    sampler = ElasticSampler(DATA, world, rank, **options)
+    if state is not None:
+        sampler.load_state_dict(state)
+    return sampler, DataLoader(DATA, batch_size=4, sampler=sampler, num_workers=workers)
+
+def optimizer():
+    weight = torch.nn.Parameter(torch.zeros(1))
+    weight.grad = torch.ones(1)
+    return torch.optim.SGD([weight], lr=0.1)
+
+def some(world, steps, state=None, workers=0):
+    "What all ranks train on in so many steps (None: to the end), and the state of rank 0 then."
+    step, seen, left = optimizer().step, [], None
+    for rank in range(world):
+        sampler, batches = loader(world, rank, state, workers)
+        for number, batch in enumerate(batches):
+            if number == steps:
+                break
+            step()
+            seen += batch.tolist()
+        left = left or sampler.state_dict()
+    return seen, left
+"""
+
+
+def python(text: str, folder: Path) -> str:
+    """What the script printed, in a Python that has the package by its installation alone."""
+    script = folder / "script.py"
+    script.write_text(BEGIN + text)
+    done = subprocess.run([sys.executable, str(script)], cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_worlds_that_hand_the_state_on_see_each_sample_once(tmp_path: Path) -> None:
+    text = """
+for workers in (0, 2):
+    one, state = some(4, 3, workers=workers)
+    two, state = some(3, 4, state, workers)
+    three, state = some(4, None, state, workers)
+    seen = one + two + three
+    assert sorted(set(seen)) == DATA and len(seen) - 203 < 4, len(seen)
+    assert state["consumed"] == 203 and state["epoch"] == 0, state
+print("well")
+"""
+    assert python(text, tmp_path) == "well\n"
+
+
+def test_only_what_an_optimizer_has_stepped_on_counts_however_far_the_loader_is_ahead(tmp_path: Path) -> None:
+    text = """
+for workers in (0, 2):
+    sampler, batches = loader(2, 0, workers=workers)
+    step = optimizer().step
+    found = []
+    for number, batch in enumerate(batches):
+        found.append(sampler.state_dict()["consumed"])
+        if number % 2:
+            step()
+        found.append(sampler.state_dict()["consumed"])
+        if number == 3:
+            break
+    print(found)
+"""
+    assert python(text, tmp_path).splitlines() == ["[0, 0, 0, 16, 16, 16, 16, 32]"] * 2
+
+
+def test_without_an_optimizer_a_batch_counts_when_the_next_is_asked_for(tmp_path: Path) -> None:
+    text = """
+sampler, batches = loader(2, 0)
+print([sampler.state_dict()["consumed"] for batch in batches][:4])
+"""
+    assert python(text, tmp_path) == "[0, 8, 16, 24]\n"
+
+
+def test_its_length_is_what_is_left_until_the_next_pass(tmp_path: Path) -> None:
+    text = """
+_, state = some(4, 3)
+sampler, batches = loader(3, 0, state)
+step = optimizer().step
+found = [len(sampler), len(batches)]
+for batch in batches:
+    step()
+found += [len(batches)]
+sampler.set_epoch(1)
+found += [len(sampler), len(batches)]
+print(found, sum(len(batch) for batch in batches))
+"""
+    assert python(text, tmp_path) == "[52, 13, 13, 68, 17] 68\n"
+
+
+def test_with_batches_of_the_scripts_own_the_script_says_what_it_has_consumed(tmp_path: Path) -> None:
+    text = """
+seen = []
+for rank in range(2):
+    sampler = ElasticSampler(DATA, 2, rank)
+    for number, batch in enumerate(DataLoader(DATA, batch_sampler=BatchSampler(sampler, 5, False))):
+        seen += batch.tolist()
+        if number == 3:
+            break
+state = sampler.state_dict(consumed=20)
+seen += some(3, None, state)[0]
+assert sorted(set(seen)) == DATA and len(seen) - 203 < 3, len(seen)
+print("well")
+"""
+    assert python(text, tmp_path) == "well\n"
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("None", "this is no state of an ElasticSampler of version 1: None"),
+        ("{'version': 2}", "this is no state of an ElasticSampler of version 1"),
+        ("{'version': 1}", "this state says what no position is"),
+        ("dict(good, consumed=999)", "this state says what no position is"),
+        ("dict(good, length=204)", "the state is of a sampler with length 204, and this one has 203"),
+        ("dict(good, seed=1)", "the state is of a sampler with seed 1, and this one has 0"),
+        ("dict(good, shuffle=False)", "the state is of a sampler with shuffle False, and this one has True"),
+    ],
+)
+def test_a_state_that_cannot_be_its_own_is_refused(tmp_path: Path, state: str, said: str) -> None:
+    text = f"""
+sampler, _ = loader(2, 0)
+good = sampler.state_dict()
+try:
+    sampler.load_state_dict({state})
+except ValueError as error:
+    print(error)
+"""
+    assert said in python(text, tmp_path)
+
+
+def test_a_whole_pass_is_torchs_own(tmp_path: Path) -> None:
+    text = """
+from torch.utils.data.distributed import DistributedSampler
+for options in ({}, {"shuffle": False}, {"drop_last": True}, {"seed": 3}):
+    for rank in range(3):
+        mine, theirs = ElasticSampler(DATA, 3, rank, **options), DistributedSampler(DATA, 3, rank, **options)
+        for epoch in (0, 1):
+            mine.set_epoch(epoch), theirs.set_epoch(epoch)
+            assert list(mine) == list(theirs) and len(mine) == len(theirs)
+print("well")
+"""
+    assert python(text, tmp_path) == "well\n"
+
+
+def test_any_other_name_is_not_there() -> None:
+    import training_hooks
+
+    missing: Any = training_hooks
+    with pytest.raises(AttributeError, match="no attribute 'RubberSampler'"):
+        missing.RubberSampler  # noqa: B018

@@ -1,0 +1,123 @@
+"""Data positions in real jobs: each sample once in an epoch, whatever happened to the world in the middle of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from tests.local.elastic import SCRIPT, Run, Seen, assert_each_once, times_seen
+from tests.local.training import until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    made: list[Run] = []
+
+    def begin(*flags: str, name: str = "run", **wishes: object) -> Run:
+        made.append(Run(tmp_path / name, *flags, **wishes))
+        return made[-1]
+
+    yield begin
+    for each in made:
+        each.close()
+
+
+def kill_member(job: Run, member: str) -> None:
+    for pid in job.tree(member):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def kill_rank(job: Run, member: str) -> None:
+    worker = until(lambda: next(iter(job.member(member)["pids"]["workers"]), None), f"the rank of {member}")
+    os.kill(worker, signal.SIGKILL)
+
+
+def losses(seen: list[Seen]) -> dict[int, float]:
+    return {each.step: each.loss for each in seen if each.rank == 0}
+
+
+@pytest.mark.parametrize(("workers", "shuffle"), [(0, True), (2, False)])
+def test_after_a_crash_in_place_an_epoch_goes_on_as_if_nothing_had_been(
+    run: Callable[..., Run], workers: int, shuffle: bool
+) -> None:
+    plain = run("--nnodes", "2", name="plain", workers=workers, shuffle=shuffle).finished()
+    job = run("--nnodes", "2", "--elastic-data", workers=workers, shuffle=shuffle)
+    job.hold_at(12)
+    job.until_held(12, 2)
+    mark = job.mark()
+    kill_rank(job, "worker-1")
+    job.event("DataPositionLoaded", mark, "epoch 0 behind 72 of 203 samples", "the world had 2 ranks and has 2")
+    seen = job.finished()
+    assert [(e.step, e.epoch, e.samples, e.loss) for e in seen] == [(e.step, e.epoch, e.samples, e.loss) for e in plain]
+    assert job.status()["data"]["samples_repeated"] == 0
+
+
+def test_a_job_that_shrinks_and_grows_within_an_epoch_sees_each_sample_once(run: Callable[..., Run]) -> None:
+    job = run("--nnodes", "3:4", "--elastic-data", workers=2, rank_0_loads=True, length=403)
+    job.hold_at(5)
+    job.until_held(5, 4)
+    mark = job.mark()
+    kill_member(job, "worker-3")
+    job.event("DataPositionLoaded", mark, "behind 48 of 403 samples", "had 4 ranks and has 3")
+    job.hold_at(8)
+    job.until_held(8, 3)
+    until(lambda: job.member("worker-4").get("state") == "spare" or job.member("worker-4").get("state") == "ready")
+    job.hold_at(12)
+    job.event("DataPositionLoaded", mark, "behind 120 of 403 samples", "had 3 ranks and has 4")
+    seen = job.finished()
+    assert_each_once(seen, 0, 403)
+    assert_each_once(seen, 1, 403)
+    assert [world for world, _ in groupby(e.world for e in seen if e.epoch == 0)] == [4, 3, 4]
+
+
+def test_without_the_flag_the_status_says_how_many_samples_a_resume_repeats(run: Callable[..., Run]) -> None:
+    job = run("--nnodes", "2")
+    job.hold_at(12)
+    job.until_held(12, 2)
+    mark = job.mark()
+    kill_rank(job, "worker-1")
+    job.event("SamplesRepeated", mark, "Epoch 0 begins again", "72 of its 203 samples")
+    counts = times_seen(job.finished(), 0)
+    assert counts.total() - 203 >= 72
+    assert job.status()["data"]["samples_repeated"] == 72
+    assert not list((job.folder).glob(".*.position.json"))
+
+
+def test_the_global_batch_is_kept_in_a_smaller_world_with_unequal_shares(run: Callable[..., Run]) -> None:
+    job = run("--nnodes", "3:4", "--elastic-data", "--keep-global-batch", "--max-relaunches", "0", length=403)
+    job.hold_at(5)
+    job.until_held(5, 4)
+    mark = job.mark()
+    kill_member(job, "worker-3")
+    job.event("GlobalBatchKept", mark, "stays 16: 6 on the first 1 ranks and 5 on the others")
+    job.event("DataPositionLoaded", mark, "behind 48 of 403 samples", "had 4 ranks and has 3")
+    seen = job.finished()
+    assert_each_once(seen, 0, 403)
+    assert_each_once(seen, 1, 403)
+    sizes = {step: [len(e.samples) for e in seen if e.step == step] for step in {e.step for e in seen}}
+    assert sizes[4] == [6, 5, 5]
+    assert {sum(each) for each in sizes.values()} <= {16, 3}
+    assert len({e.length for e in seen if e.world == 3 and e.epoch == 1}) == 1
+    assert {e.length for e in seen if e.world == 3} == {23, 26}, "what is left, then a whole epoch"
+
+
+def test_a_script_whose_batches_cannot_be_changed_goes_on_with_them_and_is_told_why(run: Callable[..., Run]) -> None:
+    script = SCRIPT.replace(
+        'batch_size=WISHES["batch"], sampler=sampler',
+        'batch_sampler=Mine(sampler, WISHES["batch"], False)',
+    ).replace("class Numbers", "class Mine(torch.utils.data.BatchSampler):\n    pass\n\n\nclass Numbers")
+    job = run("--nnodes", "2", "--elastic-data", "--keep-global-batch", script=script)
+    for kind in ("GlobalBatchNotKept", "DataNotElastic"):
+        job.event(kind, 0, "its batch_sampler is the script's own (Mine)")
+    seen = job.finished()
+    assert {len(e.samples) for e in seen if e.step < 20} == {4}
+    assert not list((job.folder).glob(".*.position.json"))
