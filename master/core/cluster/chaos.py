@@ -152,9 +152,11 @@ def asked_of(job: Document) -> tuple[Armed, ...]:
 
 def may_break_its_network(pod: Document) -> bool:
     """Whether the trainer of this pod has the right to: as root with NET_ADMIN, and in a network of its own."""
-    spec, trainer = mapping(pod.get("spec")), containers.trainer_name(pod)
-    own: object = next((c for c in entries(spec.get("containers")) if mapping(c).get("name") == trainer), {})
-    rights, of_pod = mapping(mapping(own).get("securityContext")), mapping(spec.get("securityContext"))
+    spec = mapping(pod.get("spec"))
+    those = [mapping(container) for container in entries(spec.get("containers"))]
+    trainer = containers.trainer_name({"metadata": mapping(pod.get("metadata")), "spec": {"containers": those}})
+    own: Document = next((each for each in those if each.get("name") == trainer), {})
+    rights, of_pod = mapping(own.get("securityContext")), mapping(spec.get("securityContext"))
     added = {
         str(right).upper().removeprefix("CAP_") for right in entries(mapping(rights.get("capabilities")).get("add"))
     }

@@ -125,6 +125,11 @@ def test_a_network_fault_is_armed_where_the_trainer_has_the_right_to_it(
     assert problems(document) != []
 
 
+@pytest.mark.parametrize("containers", [None, [], ["train"], [{"name": 1, "securityContext": "root"}]], ids=repr)
+def test_a_template_of_any_shape_has_no_right(containers: object) -> None:
+    assert not chaos.may_break_its_network({"metadata": "none", "spec": {"containers": containers}})
+
+
 def test_a_stored_job_with_what_cannot_be_armed_makes_pods_that_are_well() -> None:
     assert armed_in(pod(with_note("cpu-load=none@rank-index=0"), 0, 0)) == []
 
