@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from master.core import generations, orders, standing, status, strangers
 from master.core.actions import DeletePod, EndJob
-from master.core.state import ENDED, ENDED_WELL, FINISHING, SILENT, STOPPING, Member, State, counted
+from master.core.state import ENDED, ENDED_WELL, FINISHING, REBUILDING, SILENT, STOPPING, Member, State, counted
 from wire.messages import Finish, Stop
 
 FINISH_PATIENCE = 5.0
@@ -38,6 +38,9 @@ def stop(state: State, reason: str, hard: bool) -> None:
     if state.is_over:
         if hard:
             _hurry(state, reason)
+        return
+    if state.stage == REBUILDING and not hard:  # whom it has not heard yet it could only delete
+        state.stop_wanted = reason
         return
     state.announce("JobStopped", f"The job is stopped: {reason}" + (", without grace." if hard else "."))
     _stop_world(state, reason, hard)

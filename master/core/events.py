@@ -115,6 +115,8 @@ class PodGone:
     """The platform still shows it: it was evicted or preempted, and is kept to be read."""
     rank_index: RankIndex | None = None
     """As what remains of it says."""
+    may_run_on: bool = False
+    """It is there and runs, and is no pod of the job any more: its label was taken away."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,9 @@ def _why_refused(state: State, hello: Hello) -> tuple[str, float] | None:
     if hello.member in state.past:
         return (f"{hello.member} is no longer a member of job {name!r}: {_why_past(state.past[hello.member])}.", -1.0)
     member = state.members.get(hello.member)
+    if member is None and _is_shown_no_more(state, hello):
+        why = f"the platform shows its pod (uid {hello.uid}) no more as one of the job's"
+        return (f"{hello.member} is no longer a member of job {name!r}: {why}.", -1.0)
     if member is None or member.uid is None:
         return (f"the platform has not shown a pod {hello.member} of job {name!r} yet; it is asked again.", 0.2)
     if hello.uid != member.uid:
@@ -79,7 +82,16 @@ def _why_refused(state: State, hello: Hello) -> tuple[str, float] | None:
     return None
 
 
+def _is_shown_no_more(state: State, hello: Hello) -> bool:
+    """An earlier master knew this very pod, and what there is now has been listed: its label was taken away meanwhile,
+    or it was deleted by force and runs on."""
+    known = state.placed.get(hello.member)
+    return known is not None and known.uid == hello.uid and state.listed and state.stage != REBUILDING
+
+
 def _why_past(member: Member) -> str:
+    if member.taken_out:
+        return member.taken_out
     return "its pod failed" if member.life != GONE else "its pod is gone"
 
 

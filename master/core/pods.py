@@ -112,8 +112,11 @@ def seen(state: State, pod: PodSeen) -> None:
 
 
 def _is_next_of_its_name(state: State, pod: PodSeen) -> bool:
-    """Other controllers (a StatefulSet) give a replacement the name of the pod before it; ours get the next id."""
+    """Other controllers (a StatefulSet) give a replacement the name of the pod before it; ours get the next id. One
+    whose label was taken away and is there again is itself."""
     before = state.past.get(pod.member)
+    if before is not None and before.taken_out and before.uid == pod.uid:
+        return pod.phase in ("pending", "running")
     is_new = before is not None and before.uid != pod.uid and pod.phase in ("pending", "running")
     return state.spec.is_adopted and is_new
 
@@ -195,6 +198,9 @@ def gone(state: State, event: PodGone) -> None:
         if past is not None:
             past.pod_phase = "gone"
         return
+    if event.may_run_on and not state.is_over:
+        _taken_out(state, member, event.reason)
+        return
     was_expected = member.deleting or bool(member.leaving) or state.is_over or member.life == SILENT
     if was_expected:
         was_leaving = bool(member.leaving) and member.life == ALIVE
@@ -209,6 +215,12 @@ def gone(state: State, event: PodGone) -> None:
         standing.note_staffing(state)
         return
     _lost(state, member, "MemberLost", f"{member.id} is lost: {event.reason or 'its pod is gone'}.")
+
+
+def _taken_out(state: State, member: Member, reason: str) -> None:
+    """Its ranks end, or they would train on beside the next world. Where its label comes back, it may too."""
+    member.taken_out = reason
+    _lost(state, member, "MemberLost", f"{member.id} is no pod of the job any more: {reason}. Its ranks are ended.")
 
 
 def strangers_done(state: State) -> None:
@@ -241,7 +253,8 @@ def exclude(state: State, member: Member, reason: str, code: int, last_words: st
 
 def _lost(state: State, member: Member, kind: str, reason: str, code: int = 1, last_words: str = "") -> None:
     failed = kind in BY_OUR_WORD
-    if failed and member.session is not None:  # its pod stays, to be read: the sidecar must not keep it running
+    stays = failed or bool(member.taken_out)
+    if stays and member.session is not None:  # its pod stays, to be read: the sidecar must not keep it running
         orders.give(state, member, lambda order: Finish(order, code, reason, last_words), reason)
     _remove(state, member, FAILED if failed else GONE)
     member.lost_by_fault = True

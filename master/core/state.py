@@ -122,6 +122,8 @@ class Member:
     dismissed: str = ""
     """Why it is deleted whatever is heard of it meanwhile, if so (`giving_up.dismiss`)."""
     lost_by_fault: bool = False
+    taken_out: str = ""
+    """Why its pod, which runs, is no part of the job any more."""
     session: str | None = None
     greeted: bool = False
     """It has said Hello to this master."""
@@ -517,6 +519,8 @@ class State:
     pace: Pace = field(default_factory=Pace)
     watch: Watch | None = None
     """Of the running generation's progress."""
+    stop_wanted: str = ""
+    """Why the user ends the job, who said so before this master knew the world."""
     ending: dict[MemberId, bool] = field(default_factory=dict)
     stirred: bool = False
     unstaffed: bool = False

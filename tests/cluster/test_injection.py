@@ -28,6 +28,35 @@ def test_a_job_of_two_pods_trains_as_one_world_and_completes(pods: MakePods) -> 
     until(lambda: shown("jobs", job.name, job.namespace)["status"].get("succeeded") == 2, job.story)
 
 
+def test_a_job_that_kubernetes_gives_up_is_a_failed_job_here_too(pods: MakePods) -> None:
+    job = pods("given-up")
+    spec = {"completions": 2, "parallelism": 2, "template": template(job, "Never")}
+    job.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job.name}, "spec": spec})
+    job.training(2)
+    job.kubectl("patch", "job", job.name, "--type=merge", "-p", '{"spec":{"activeDeadlineSeconds":1}}')
+    assert "Job given-up has failed (DeadlineExceeded" in job.phase("Failed")["message"]
+
+
+def test_a_pod_whose_label_is_taken_away_trains_no_more_and_comes_back_with_it(pods: MakePods) -> None:
+    job = pods("taken-out")
+    spec = {
+        "replicas": 2,
+        "serviceName": job.name,
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": {"app": job.name}},
+        "template": template(job, "Always", min="1", max="2"),
+    }
+    job.create({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": job.name}, "spec": spec})
+    restart, _ = job.training(2)
+    pod = f"{job.name}-1"
+    job.kubectl("label", "pod", pod, "outrider.dev/job-")
+    restart, alone = job.training(1, after=restart)
+    assert alone[0][0].member == f"{job.name}-0"
+    job.event("MemberLost", pod, "its label outrider.dev/job was taken away")
+    job.kubectl("label", "pod", pod, f"outrider.dev/job={job.name}")
+    job.training(2, after=restart)
+
+
 def test_a_stateful_set_gives_its_ordinals_as_rank_indexes(pods: MakePods) -> None:
     job = pods("ordinals")
     spec = {

@@ -19,6 +19,21 @@ def test_a_job_trains_and_succeeds_and_its_pods_with_it(make: Make) -> None:
     until(lambda: job.status()["replicaStatuses"]["worker"]["succeeded"] == 2, job.story)
 
 
+def test_a_job_that_a_finalizer_holds_after_its_deletion_is_stopped_and_its_pods_end_in_order(make: Make) -> None:
+    job = make()
+    job.kubectl(
+        "patch", "elasticjob", job.name, "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/held"]}}'
+    )
+    job.training(4)
+    job.kubectl("delete", "elasticjob", job.name, "--wait=false")
+    try:
+        job.event("JobStopped", "its ElasticJob is being deleted")
+        until(lambda: {pod["status"]["phase"] for pod in job.pods().values()} == {"Succeeded"}, job.story)
+    finally:
+        job.kubectl("patch", "elasticjob", job.name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    until(lambda: not job.job() and not job.pods(), job.story)
+
+
 def test_a_crashed_process_changes_no_pod(make: Make) -> None:
     job = make()
     restart, _ = job.training(4)

@@ -62,6 +62,11 @@ def key_of(job: Document) -> JobName:
     return JobName(f"{metadata.get('namespace') or 'default'}/{metadata['name']}")
 
 
+def is_deleted(job: Document) -> bool:
+    """It is there only because a finalizer keeps it."""
+    return bool(job["metadata"].get("deletionTimestamp"))
+
+
 def roles_of(job: Mapping[str, Any]) -> dict[str, Document]:
     """The replica specs by the lower-case name of their role; of two that differ in case only, the last."""
     specs = mapping(mapping(job.get("spec")).get("replicaSpecs"))

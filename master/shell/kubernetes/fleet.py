@@ -2,7 +2,7 @@
 
 An ElasticJob that is not over gets a `RunningJob`. Everything that the API server shows is kept as documents and handed
 to the job that it belongs to; one whose job is not there yet waits here until it is. A job that ends stays known by its
-uid, so that it is not begun again; one that is deleted is forgotten.
+uid, so that it is not begun again; one that is deleted is forgotten, and ended first where a finalizer holds it.
 """
 
 from __future__ import annotations
@@ -104,10 +104,11 @@ class Fleet:
         key, uid = elasticjob.key_of(job), job["metadata"]["uid"]
         (self._jobs.discard if kind == "DELETED" else self._jobs.add)(key)
         found = self.running.get(key)
-        if kind == "DELETED" or job["metadata"].get("deletionTimestamp") or (found and found.uid != uid):
+        is_going = kind == "DELETED" or (elasticjob.is_deleted(job) and bool(job["spec"].get("adopts")))
+        if is_going or (found and found.uid != uid):  # the pods of another controller stay that one's
             self._forget(key)
             found = None
-        if kind == "DELETED" or job["metadata"].get("deletionTimestamp"):
+        if is_going:
             return
         if found is not None:
             found.changed(job)

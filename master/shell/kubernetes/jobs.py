@@ -10,11 +10,11 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 from master.core.actions import Action
-from master.core.cluster import elasticjob, owners_resizing, validation
+from master.core.cluster import elasticjob, owners_resizing, validation, vanished
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import Document
-from master.core.events import Began, Event, NodeSeen, PodSeen, SpecChanged
+from master.core.events import Began, Event, NodeSeen, PodSeen, SpecChanged, StopAsked
 from master.core.spec import WORKER, JobSpec
 from master.core.state import State
 from master.shell.core import CORE
@@ -72,8 +72,10 @@ class RunningJob:
         self._belongings = Belongings(api, self._record, lambda: list(self._pods.values()), (WORKER,), is_master)
         self._pump.drain_before_judging(sidecars.drain)
         self._seen = job["metadata"].get("generation")
-        self._listed = self.has_begun = self._forgotten = False
+        self._listed = self.has_begun = self._forgotten = self._is_ending = False
         self._moved = asyncio.Event()
+        self._looking: set[asyncio.Task[None]] = set()
+        """Pods that the watch shows no more, and that may be there."""
 
     @property
     def document(self) -> Document:
@@ -103,6 +105,8 @@ class RunningJob:
         finally:
             for each in beside:
                 each.cancel()
+            for task in self._looking:
+                task.cancel()
 
     async def _see_pods_out(self) -> None:
         """The core is done; its pods end a moment later, and the status says so. One of ours that goes on (its restart
@@ -127,6 +131,7 @@ class RunningJob:
         self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend"))))
         self.has_begun = True
         self._follow_rules(spec)
+        self._end_if_deleted()
         if self._listed:
             self._put_list()
 
@@ -135,8 +140,9 @@ class RunningJob:
         """A status write changes the version, an edit the generation as well."""
         before = self._record.job
         self._record.update(job)
+        self._end_if_deleted()
         generation = job["metadata"].get("generation")
-        if generation == self._seen or not self.has_begun:
+        if generation == self._seen or not self.has_begun or self._is_ending:
             return
         self._seen = generation
         wrong = owners_resizing.refusal(job, self._platform.owner.document, self.state.target)
@@ -151,6 +157,12 @@ class RunningJob:
         self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend")), is_new))
         self._follow_rules(spec)
         self._belongings.stir()
+
+    def _end_if_deleted(self) -> None:
+        """Somebody's finalizer keeps it for a while, and nothing takes its pods meanwhile: they are ended in order."""
+        if elasticjob.is_deleted(self.document) and self.has_begun and not self._is_ending:
+            self._is_ending = True
+            self._pump.put(StopAsked("its ElasticJob is being deleted"))
 
     def list_pods(self, pods: list[Document]) -> None:
         self._pods = {pod["metadata"]["name"]: pod for pod in pods}
@@ -176,13 +188,29 @@ class RunningJob:
             self._platform.owner.stir()
         if seen is None or not self.has_begun:
             return
-        if kind == "DELETED" or pod_documents.is_gone(pod):
+        if kind == "DELETED" and vanished.may_run(pod):
+            self._told.pop(seen.member, None)
+            task = asyncio.create_task(self._look_after(pod, seen))
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+            task.add_done_callback(_tell_bug)
+        elif kind == "DELETED" or pod_documents.is_gone(pod):
             self._told.pop(seen.member, None)
             self._pump.put(pod_documents.gone(pod, seen, is_deleted=kind == "DELETED"))
         elif self._told.get(seen.member) != seen:
             self._told[seen.member] = seen
             self._pump.put(seen)
             self._tell_node(self._node_of(seen.node))
+
+    async def _look_after(self, pod: Document, seen: PodSeen) -> None:
+        """Was it deleted by force, or its label taken away?"""
+        try:
+            now = await self._platform.read(pod)
+        except ApiError as error:
+            log.info("%s: pod %s: %s", self.key, pod["metadata"]["name"], error)
+            now = {}
+        if (event := vanished.read_again(pod, seen, now)) is not None:
+            self._pump.put(event)
 
     def _lacks_pods(self) -> bool:
         there = sum(pod.phase in ("pending", "running") for pod in self._told.values())

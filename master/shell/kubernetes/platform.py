@@ -95,6 +95,9 @@ class KubernetesPlatform:
     def ended(self, exit_code: int) -> None:
         """The ElasticJob's status says so."""
 
+    async def read(self, pod: Document) -> Document:
+        return await self._api.get(f"{self._folder}/{pod['metadata']['name']}")
+
     async def remove(self, pod: Document) -> None:
         """With the pod's own grace."""
         await self._api.delete(f"{self._folder}/{pod['metadata']['name']}")
