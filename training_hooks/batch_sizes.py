@@ -26,8 +26,11 @@ def adapt(samplers, loader, first_world, torch_data):
     loader.batch_sampler.batch_size = own
     loader.__dict__["batch_size"] = own  # after its birth a loader refuses to be told
     samplers.wholes[sampler] = whole
+    if loader.drop_last:
+        samplers.dropping.add(sampler)
     few, more = whole // world, whole % world
-    each = "%d a rank" % few if not more else "%d on the first %d ranks and %d on the others" % (few + 1, more, few)
+    first = "rank" if more == 1 else "%d ranks" % more
+    each = "%d a rank" % few if not more else "%d on the first %s and %d on the others" % (few + 1, first, few)
     return KEPT, "the global batch stays %d: %s, where the script says %d for the %d ranks of the first world" % (
         whole, each, batch, first_world)  # fmt: skip
 

@@ -71,7 +71,7 @@ class Book:
         whole = self.samplers.wholes.get(sampler)
         if not whole or whole % sampler.num_replicas == 0:
             return None
-        return self._pass(sampler, whole, 0, 0, False).count
+        return self._pass(sampler, whole, 0, 0, sampler in self.samplers.dropping).count
 
     @guarded()
     def begin(self, loader):

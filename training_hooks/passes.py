@@ -71,6 +71,8 @@ class Samplers:
         """Those whose script says the epoch."""
         self.wholes = weakref.WeakKeyDictionary()
         """Global batches that are not the script's own."""
+        self.dropping = weakref.WeakSet()
+        """Of those the ones whose loader drops its last batch."""
         self._made = 0
 
     def made(self, sampler):

@@ -63,6 +63,7 @@ def write(file, of, positions):
         with open(beside, "w") as out:
             out.write(text)
         os.replace(beside, file)
+        _listed.clear()
         _written.clear()
         _written[file] = saves
     except OSError:
@@ -101,6 +102,8 @@ def _sum(body):
 def read(checkpoint, volume=None):
     """(the positions saved with exactly this checkpoint, the file they are in); ([], "") where there is no file."""
     file = place(checkpoint, volume)
+    if not _files_now(os.path.dirname(file)):
+        return [], ""
     of, wrong = fingerprint(checkpoint), None
     try:
         found = _of(file, of)
@@ -129,6 +132,21 @@ def _renamed(folder, of):
         if found is not None:
             return found, file
     return None
+
+
+_listed = {}
+"""The folder that was looked at last, as it was: a script may load its data by torch.load, a file a sample."""
+
+
+def _files_now(folder):
+    try:
+        changed = os.stat(folder).st_mtime_ns
+    except OSError:
+        return []
+    if (folder, changed) not in _listed:
+        _listed.clear()
+        _listed[folder, changed] = _files(folder)
+    return _listed[folder, changed]
 
 
 def _files(folder):

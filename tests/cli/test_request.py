@@ -104,6 +104,12 @@ def test_the_node_check_is_asked_for_by_dlrovers_flags_in_both_spellings(asked: 
     assert request.chaos == (Armed(Fault("bad-node", "slow"), 1),)
 
 
+def test_what_is_asked_of_the_data_is_off_by_default(asked: Any) -> None:
+    assert (asked("train.py").elastic_data, asked("train.py").keep_global_batch) == (False, False)
+    request = asked("--elastic_data", "--keep-global-batch", "train.py")
+    assert (request.elastic_data, request.keep_global_batch) == (True, True)
+
+
 def test_a_program_without_python_runs_once_a_rank(asked: Any) -> None:
     request = asked("--no-python", "true", "x")
     assert request.command == ("true", "x")

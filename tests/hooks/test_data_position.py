@@ -224,6 +224,27 @@ for pass_ in range(2):
     assert worker.seen(2, "length") == [21, 26], "in batches"
 
 
+def test_workers_that_live_on_from_pass_to_pass_are_no_matter(make: Callable[[str], Worker]) -> None:
+    worker = make("""
+load()
+data = Numbers()
+sampler = DistributedSampler(data, 1, 0)
+batches = DataLoader(data, batch_size=4, sampler=sampler, num_workers=2, persistent_workers=True)
+for epoch in range(0 if FIRST else 1, 3):
+    sampler.set_epoch(epoch)
+    for number, batch in enumerate(batches):
+        optimizer.step()
+        print(json.dumps(["epoch %d" % epoch, batch.tolist()]), file=SEEN)
+        if FIRST and (epoch, number) == (1, 4):
+            save()
+            sys.exit()
+""")
+    worker.run()
+    assert words(worker.run()) == ["loaded"]
+    assert sorted(worker.seen(1, "epoch 1") + worker.seen(2, "epoch 1")) == list(range(103))
+    assert sorted(worker.seen(2, "epoch 2")) == list(range(103))
+
+
 def test_a_pass_that_was_left_early_says_nothing(make: Callable[[str], Worker]) -> None:
     worker = make("load(); sampler, batches = loader()\ntrain(batches, 5); save()\n")
     worker.run()

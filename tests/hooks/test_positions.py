@@ -131,6 +131,14 @@ def test_a_file_that_is_cut_or_changed_anywhere_is_never_believed(
         pass
 
 
+def test_a_folder_full_of_other_files_is_listed_once(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.pt").write_bytes(b"data")
+        assert positions.read(str(tmp_path / f"{number}.pt")) == ([], "")
+    checkpoint, _ = saved(tmp_path)
+    assert positions.read(str(checkpoint))[0] == [POSITION]
+
+
 def test_a_folder_that_cannot_be_written_fails_with_an_os_error_and_leaves_nothing(tmp_path: Path) -> None:
     long = tmp_path / ("m" * 250)
     with pytest.raises(OSError, match="name too long"):

@@ -61,8 +61,12 @@ def test_after_a_crash_in_place_an_epoch_goes_on_as_if_nothing_had_been(
     assert job.status()["data"]["samples_repeated"] == 0
 
 
-def test_a_job_that_shrinks_and_grows_within_an_epoch_sees_each_sample_once(run: Callable[..., Run]) -> None:
-    job = run("--nnodes", "3:4", "--elastic-data", workers=2, rank_0_loads=True, length=403)
+@pytest.mark.parametrize(("workers", "shuffle", "rank_0_loads"), [(2, True, True), (0, False, False)])
+def test_a_job_that_shrinks_and_grows_within_an_epoch_sees_each_sample_once(
+    run: Callable[..., Run], workers: int, shuffle: bool, rank_0_loads: bool
+) -> None:
+    wishes = {"workers": workers, "shuffle": shuffle, "rank_0_loads": rank_0_loads}
+    job = run("--nnodes", "3:4", "--elastic-data", length=403, **wishes)
     job.hold_at(5)
     job.until_held(5, 4)
     mark = job.mark()
@@ -98,7 +102,7 @@ def test_the_global_batch_is_kept_in_a_smaller_world_with_unequal_shares(run: Ca
     job.until_held(5, 4)
     mark = job.mark()
     kill_member(job, "worker-3")
-    job.event("GlobalBatchKept", mark, "stays 16: 6 on the first 1 ranks and 5 on the others")
+    job.event("GlobalBatchKept", mark, "stays 16: 6 on the first rank and 5 on the others")
     job.event("DataPositionLoaded", mark, "behind 48 of 403 samples", "had 4 ranks and has 3")
     seen = job.finished()
     assert_each_once(seen, 0, 403)

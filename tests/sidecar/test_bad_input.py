@@ -88,6 +88,27 @@ async def test_a_line_that_makes_no_sense_closes_the_template_s_connection_and_i
         assert (await again.hears("do"))["do"] == "start"
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rank": -1}, "rank=-1: must be a whole number"),
+        ({"warning": "no"}, "warning='no': must be true or false"),
+        ({"detail": [1]}, "detail=[1]: must be an object"),
+        ({"detail": {"samples": "many"}}, "samples='many': must be a whole number"),
+        ({"generation": None}, "must be [term, number]"),
+    ],
+)
+async def test_what_a_rank_tells_of_its_data_must_be_of_the_kind_it_is(change: dict[str, object], said: str) -> None:
+    async with member() as (master, sidecar):
+        hook = await sidecar.hook()
+        hook.say(template())
+        await master.hears(Ready)
+        line = {"event": "data", "generation": [1, 1], "rank": 0, "local_rank": 0, "sentence": "epoch 0 begins again"}
+        hook.say(line | {"word": "a newer one"})
+        hook.say(line | {"word": "repeated", "detail": {"samples": 72}} | change)
+        assert said in await hook.is_closed_with()
+
+
 async def test_a_word_of_newer_hooks_is_passed_over() -> None:
     async with member() as (master, sidecar):
         hook = await sidecar.hook()

@@ -167,7 +167,7 @@ json_values = st.recursive(
 FIELDS = ("replicaSpecs", "nprocPerNode", "nodeUnit", "spares", "recovery", "scaling", "adopts", "suspend", "hang",
           "exitCodes", "rules", "schedule", "worker", "PS", "template", "spec", "containers", "resources", "limits",
           "memory", "replicas", "minReplicas", "maxReplicas", "retryable", "permanent", "logPattern",
-          "times", "within", "dryRun")  # fmt: skip
+          "times", "within", "dryRun", "elasticData", "keepGlobalBatch")  # fmt: skip
 shapes = st.recursive(
     json_values,
     lambda inner: st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5) | st.lists(inner, max_size=2),
@@ -363,6 +363,19 @@ def test_stragglers_can_be_replaced_while_training_without_a_check_before_it() -
     assert (spec_of(made).node_check, spec_of(made).exclude_stragglers) == (False, True)
 
 
+# -- the data -----------------------------------------------------------------------------------------------------
+def test_what_is_asked_of_the_data_reaches_the_core_and_is_off_else() -> None:
+    asked = job(elasticData=True, keepGlobalBatch=True)
+    assert validate(asked) == []
+    assert (spec_of(asked).elastic_data, spec_of(asked).keep_global_batch) == (True, True)
+    assert (spec_of(job()).elastic_data, spec_of(job()).keep_global_batch) == (False, False)
+
+
+def test_a_wish_about_the_data_that_cannot_be_meant_is_named() -> None:
+    assert validate(job(elasticData="yes")) == ["spec.elasticData: yes must be true or false"]
+    assert validate(job(keepGlobalBatch=4)) == ["spec.keepGlobalBatch: 4 must be true or false"]
+
+
 # -- other owners -------------------------------------------------------------------------------------------------
 OWNER = {
     "apiVersion": "apps/v1",
@@ -383,7 +396,8 @@ def test_an_owner_is_stood_for_by_a_job_of_its_size_that_goes_with_it() -> None:
 
 
 def test_annotations_of_a_pod_hold_for_its_job() -> None:
-    notes = {"min": "2", "max": "5", "nproc-per-node": "4", "spares": "1", "max-restarts": "0", "node-check": "true"}
+    notes = {"min": "2", "max": "5", "nproc-per-node": "4", "spares": "1", "max-restarts": "0", "node-check": "true",
+             "elastic-data": "true", "keep-global-batch": "1"}  # fmt: skip
     pod = {"metadata": {"name": "gpt-0", "labels": {"outrider.dev/job": "named"},
                         "annotations": {f"outrider.dev/{note}": value for note, value in notes.items()}}}  # fmt: skip
     made = adopting(OWNER, 3, pod)
@@ -391,7 +405,8 @@ def test_annotations_of_a_pod_hold_for_its_job() -> None:
     assert made["spec"]["nodeCheck"] == {"enabled": True}
     assert validate(made) == []
     assert spec_of(made) == JobSpec(JobName("research/named"), 2, 5, 3, nproc=4, spares=1, max_restarts=0,
-                                    node_check=True, is_adopted=True, max_restarts_asked=True)  # fmt: skip
+                                    node_check=True, elastic_data=True,
+                                    keep_global_batch=True, is_adopted=True, max_restarts_asked=True)  # fmt: skip
 
 
 @pytest.mark.parametrize("note", ["", "none", "-1", "1.5", "9", "0"])

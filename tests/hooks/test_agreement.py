@@ -1,0 +1,56 @@
+"""All ranks begin at one position or none does, over a real store of torch's."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from training_hooks import agreement
+
+pytestmark = pytest.mark.slow
+POSITION = {"epoch": 0, "consumed": 48}
+
+
+def agreed(offers: dict[int, Any], world: int, patience: float = 60.0) -> list[tuple[Any, str]]:
+    """What each of these ranks is told; all of them ask at once."""
+    from datetime import timedelta
+
+    import torch.distributed as dist
+
+    server = dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=timedelta(seconds=60))
+    found: dict[int, tuple[Any, str]] = {}
+
+    def ask(rank: int) -> None:
+        client = dist.TCPStore("127.0.0.1", server.port, is_master=False, timeout=timedelta(seconds=60))
+        found[rank] = agreement.agree(client, "1.1/key/1", world, offers[rank], patience)
+
+    threads = [threading.Thread(target=ask, args=(rank,)) for rank in offers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [found[rank] for rank in sorted(found)]
+
+
+def test_what_one_rank_has_loaded_is_everybodys() -> None:
+    assert agreed({0: POSITION, 1: None, 2: None}, 3) == [(POSITION, "")] * 3
+
+
+def test_what_all_have_loaded_is_everybodys() -> None:
+    assert agreed({0: POSITION, 1: dict(reversed(POSITION.items()))}, 2) == [(POSITION, "")] * 2
+
+
+def test_where_nobody_has_loaded_one_there_is_none() -> None:
+    assert agreed({0: None, 1: None}, 2) == [(None, "")] * 2
+
+
+def test_ranks_that_have_loaded_different_ones_all_begin_at_the_beginning() -> None:
+    why = "the ranks have loaded different positions"
+    assert agreed({0: POSITION, 1: {**POSITION, "consumed": 64}, 2: None}, 3) == [(None, why)] * 3
+
+
+def test_where_one_rank_never_asks_nobody_skips_anything() -> None:
+    why = "not all ranks began to read their data within 0.5 s"
+    assert agreed({0: POSITION, 1: None}, 3, patience=0.5) == [(None, why)] * 2
