@@ -336,7 +336,35 @@ MUTANTS: dict[str, Callable[[], list[Swap]]] = {
         follow_a_dry_run, restart_for_an_old_line,
     )
 }  # fmt: skip
-CAUGHT_AT: dict[str, int] = {}
+CAUGHT_AT = {
+    "double_a_rank": 0,
+    "forget_an_acknowledgement": 1,
+    "take_a_node_for_its_members": 24,
+    "judge_before_draining": 32,
+    "start_before_all_have_stopped": 4,
+    "forget_to_reap": 1,
+    "evict_on_disconnect_alone": 6,
+    "do_not_repeat_an_order": 22,
+    "reuse_the_old_port": 1,
+    "charge_deletions": 13,
+    "ignore_stalled": 34,
+    "never_regrow": 4,
+    "stop_when_the_master_is_gone": 0,
+    "lose_the_saved_number": 8,
+    "train_on_bad_machines": 7,
+    "condemn_after_one_round": 7,
+    "forget_what_a_place_needs": 70,
+    "look_for_no_hangs": 22,
+    "take_a_save_for_a_hang": 10,
+    "forget_who_says_its_place": 108,
+    "name_whoever_is_slower": 7,
+    "believe_one_of_two": 12,
+    "train_on_when_cut_off": 26,
+    "accept_a_stale_generation": 268,
+    "follow_a_dry_run": 29,
+    "restart_for_an_old_line": 9,
+    "begin_again_on_a_cut_link": 16,
+}
 """The first seed that caught each, when all were played last: it is tried first."""
 QUICK = ("double_a_rank", "forget_to_reap", "reuse_the_old_port")
 """Caught within a few seeds: played by every test run."""

@@ -1,7 +1,8 @@
 """Which two cannot see each other in truth, seen from outside, and what may and must be done about it.
 
 The laws: a pair that is named is cut; nobody is replaced for a link that is not; and where two members of a world
-cannot see each other, while the master hears both and a third finds each of them, the job does not wait for ever.
+cannot see each other, while the master hears both and a third finds each of them, the job neither waits for ever nor
+begins again with both.
 
 In every third seed two members are cut from each other for long, beside all the other faults.
 """
@@ -12,6 +13,7 @@ import random
 from typing import TYPE_CHECKING
 
 from master.core import pace
+from master.core.hangs import KIND as HUNG
 from master.core.state import GATHERING
 
 if TYPE_CHECKING:
@@ -53,6 +55,11 @@ class Links:
             first, second = (dict(action.detail)[key] for key in ("first", "second"))
             if not self._was_cut(first, second):
                 self.world.broken(f"{first} and {second}, which see each other, are said not to: {action.reason}")
+
+        if action.kind == HUNG and CUT in action.reason and self._waits_for(master):
+            self.world.broken(
+                f"a world begins again on a link that is cut, though one of the two may go: {action.reason}"
+            )
 
     def is_cause(self, member: str, reason: str) -> bool:
         """It is deleted because it and another one cannot see each other, and that is so; or was, when it was first
