@@ -1,7 +1,8 @@
-"""Two members of a real job whose sidecars cannot see each other: told, and one replaced where training stands still.
+"""Two members of a real job that cannot see each other: told, and one replaced where training stands still.
 
-The kernel drops the datagrams between the two sidecars (iptables, which needs root). Training on one machine does not
-notice that, so a rank that sleeps plays the collective that does not come through.
+The kernel drops what goes between the two (iptables, which needs root): of members of one network the datagrams of
+their sidecars alone, where a rank that sleeps plays the collective that does not come through; of isolated members
+everything, so that the ranks' own connections stand still.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.local.test_isolate import Isolated
 from tests.local.training import Training, members, pids
 
 pytestmark = [
@@ -71,3 +73,38 @@ def test_it_is_told_and_the_younger_one_is_replaced_when_no_step_is_made(job: Tr
             while rule("-D", *pair):
                 pass
     job.end_well()
+
+
+@pytest.fixture
+def isolated(tmp_path: Path) -> Iterator[Isolated]:
+    home = Path(tempfile.mkdtemp(prefix="or-"))
+    training = Isolated(tmp_path, home, "--nnodes", "3", "--silent-after", "10", "--isolate")
+    try:
+        yield training
+    finally:
+        training.close()
+        shutil.rmtree(home)
+
+
+def cut_off_from(job: Isolated, member: str, other: str) -> None:
+    """Both ways, by rules in the network of the first, which end with it."""
+    hosts = (job.job_folder / "hosts").read_text().splitlines()
+    address = next(line.split()[0] for line in hosts if line.endswith(f" {other}"))
+    inside = ["nsenter", f"--net=/proc/{job.tree(member)[0]}/ns/net", "iptables", "-w"]
+    for chain, side in (("INPUT", "-s"), ("OUTPUT", "-d")):
+        subprocess.run([*inside, "-I", chain, side, address, "-j", "DROP"], timeout=30, check=True)
+
+
+def test_ranks_whose_connection_is_cut_train_on_without_one_of_the_two(isolated: Isolated) -> None:
+    restart, world = isolated.training(3)
+    one, two = members(world)[1:]
+    mark = isolated.mark()
+    cut_off_from(isolated, two, one)
+    isolated.event("LinkCut", mark, f"{one} and {two} cannot see each other", "though the master hears both")
+    event = isolated.event("MembersParted", mark, f"{one} and {two} cannot see each other", f"{two} is replaced")
+    assert event["member"] == two
+    assert "MemberSilent" not in isolated.told(mark)
+    _, new = isolated.training(3, after=restart)
+    assert members(new)[:2] == members(world)[:2]
+    assert two not in members(new)
+    isolated.end_well()
