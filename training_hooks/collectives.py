@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 
+OF_ALL = "default_pg"
 MOST_GROUPS, MOST_SIZES = 32, 16
 """Process groups, and tensors of one collective, that an answer tells of: it is a datagram."""
 
@@ -71,16 +72,18 @@ def last(entries):
 
 def by_group(entries, ranks, now_ns):
     """The one that says most of each process group, those that somebody waits in first. Sends and receives are left
-    out: they are not numbered alike on all ranks."""
+    out: they are not numbered alike on all ranks. Who is in the default group goes without saying: each of thousands would
+    say it."""
     groups = {}
     for entry in entries:
         if not entry.get("is_p2p"):
             groups.setdefault((entry.get("process_group") or ("",))[0], []).append(entry)
     chosen = [(name, last(own)) for name, own in groups.items()]
     chosen.sort(key=lambda each: bool(each[1].get("retired")))
+    told = [(name, summary(entry, now_ns)) for name, entry in chosen[:MOST_GROUPS]]
     return [
-        dict(summary(entry, now_ns), id=name, **({"ranks": ranks[name]} if name in ranks else {}))
-        for name, entry in chosen[:MOST_GROUPS]
+        dict(about, id=name, **({"ranks": ranks[name]} if name in ranks and about["group"] != OF_ALL else {}))
+        for name, about in told
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from master.core import orders, standing
+from master.core import answers, orders, standing
 from master.core.actions import Deliver
 from master.core.state import ALIVE, Collection, Member, State
 from wire.ids import OrderId
@@ -33,7 +33,10 @@ def answered(state: State, member: Member, message: Answer) -> None:
     orders.acknowledge(state, member, message.order)
     for collection in list(state.collections.values()):
         if collection.orders.pop(OrderId(message.order), None) is not None:
-            collection.bodies[member.id] = message.body
+            if collection.is_ours:
+                collection.said[member.id] = answers.rows(message.body, collection.known)
+            else:
+                collection.bodies[member.id] = message.body
             _deliver_if_complete(state, collection)
 
 

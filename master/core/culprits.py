@@ -21,7 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from master.core import testimony
-from master.core.testimony import ENDED, STOPPED, STUCK, Call, Told
+from master.core.answers import Call
+from master.core.testimony import ENDED, STOPPED, STUCK, Told
 from wire.ids import MemberId
 
 NAMED = 8
@@ -57,16 +58,16 @@ class _Wait:
 
 def find(told: list[Told], patience: float, nodes: Mapping[MemberId, str]) -> Finding:
     """`patience`: seconds after which a collective that is not over is waited in."""
-    by_rank = {each.rank: each for each in told}
+    by_rank, groups = {each.rank: each for each in told}, _by_group(told)
     stopped = [each for each in told if each.process == STOPPED]
     if stopped:
-        return _of_stopped(stopped, _waits(told, patience), nodes)
-    waits = [wait for wait in _waits(told, patience) if wait.late or wait.unknown]
+        return _of_stopped(stopped, _waits(by_rank, groups, patience), nodes)
+    waits = [wait for wait in _waits(by_rank, groups, patience) if wait.late or wait.unknown]
     wait = _main(waits)
     odd = _odd(told)
     if wait is not None:
         return _of_waiting(by_rank, wait, _roots(waits, by_rank, patience), odd, nodes)
-    unlike = _unlike(told, patience)
+    unlike = _unlike(by_rank, groups, patience)
     if unlike is not None:
         return _of_unlike(by_rank, unlike, nodes)
     pending = [call for each in told for call in _pending(each, patience)]
@@ -85,31 +86,46 @@ def _of_stopped(stopped: list[Told], waits: list[_Wait], nodes: Mapping[MemberId
 
 # -- collectives --------------------------------------------------------------------------------------------------
 def _pending(each: Told, patience: float) -> list[Call]:
-    return [call for call in each.calls if not call.is_over and call.age >= patience]
+    return [call for call in each.calls if _is_pending(call, patience)]
 
 
-def _waits(told: list[Told], patience: float) -> list[_Wait]:
-    """One a process group in which somebody waits."""
-    groups = sorted({call.group for each in told for call in _pending(each, patience)})
-    return [_wait(told, group, patience) for group in groups]
-
-
-def _wait(told: list[Told], group: str, patience: float) -> _Wait:
-    pending = {each.rank: call for each in told for call in _pending(each, patience) if call.group == group}
-    number = max(call.seq for call in pending.values())
-    call = next(call for _rank, call in sorted(pending.items()) if call.seq == number)
-    waiting = frozenset(rank for rank, each in pending.items() if each.seq == number)
-    late, unknown = set(), set()
+def _by_group(told: list[Told]) -> list[dict[int, Call]]:
+    """Of each process group in order, its ranks' calls."""
+    groups: dict[str, dict[int, Call]] = {}
     for each in told:
-        own = next((c for c in each.calls if c.group == group), None)
-        belongs = own is not None or call.is_of_all or each.rank in call.members
-        if not belongs or each.rank in waiting:
+        for call in each.calls:
+            of_group = groups.get(call.group)
+            if of_group is None:
+                groups[call.group] = {each.rank: call}
+            else:
+                of_group.setdefault(each.rank, call)
+    return [calls for _name, calls in sorted(groups.items())]
+
+
+def _is_pending(call: Call, patience: float) -> bool:
+    return not call.is_over and call.age >= patience
+
+
+def _waits(by_rank: Mapping[int, Told], groups: list[dict[int, Call]], patience: float) -> list[_Wait]:
+    """One a process group in which somebody waits."""
+    found = ((calls, {r: call for r, call in calls.items() if _is_pending(call, patience)}) for calls in groups)
+    return [_wait(by_rank, calls, pending) for calls, pending in found if pending]
+
+
+def _wait(by_rank: Mapping[int, Told], calls: dict[int, Call], pending: dict[int, Call]) -> _Wait:
+    number = max(call.seq for call in pending.values())
+    waiting = frozenset(rank for rank, each in pending.items() if each.seq == number)
+    call = pending[min(waiting)]
+    late, unknown = set(), set()
+    for rank in by_rank if call.is_of_all else (calls.keys() | call.members) & by_rank.keys():
+        each, own = by_rank[rank], calls.get(rank)
+        if rank in waiting:
             continue
         if each.has_recorder or each.process == ENDED:
             if own is None or own.seq < number:
-                late.add(each.rank)
+                late.add(rank)
         else:
-            unknown.add(each.rank)
+            unknown.add(rank)
     return _Wait(call, waiting, frozenset(late), frozenset(unknown))
 
 
@@ -151,14 +167,15 @@ def _have_ended(by_rank: Mapping[int, Told], ranks: frozenset[int]) -> bool:
     return all(by_rank[rank].process == ENDED for rank in ranks)
 
 
-def _unlike(told: list[Told], patience: float) -> dict[tuple[str, str], list[Told]] | None:
+def _unlike(
+    by_rank: Mapping[int, Told], groups: list[dict[int, Call]], patience: float
+) -> dict[tuple[str, str], list[Told]] | None:
     """Ranks that wait in the same number of one group, and call different things: by what they call."""
-    for group in sorted({call.group for each in told for call in _pending(each, patience)}):
+    for calls in groups:
         kinds: dict[tuple[str, str], list[Told]] = {}
-        for each in told:
-            for call in _pending(each, patience):
-                if call.group == group:
-                    kinds.setdefault((call.op, call.shape), []).append(each)
+        for rank, call in calls.items():
+            if _is_pending(call, patience):
+                kinds.setdefault((call.op, call.shape), []).append(by_rank[rank])
         if len(kinds) > 1:
             return kinds
     return None

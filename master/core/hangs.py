@@ -104,8 +104,8 @@ def _answered(state: State, collection: Collection) -> None:
     suspicion = found[0].suspicion if found is not None else None
     if found is None or suspicion is None or collection.request not in suspicion.requests:
         return
-    suspicion.bodies[collection.what] = tuple(sorted(collection.bodies.items()))
-    if len(suspicion.bodies) == len(suspicion.requests):
+    suspicion.said[collection.what] = collection.said
+    if len(suspicion.said) == len(suspicion.requests):
         conclude(state, str(found[0].generation.number))
 
 
@@ -125,7 +125,7 @@ def conclude(state: State, number: str) -> None:
 def _conclude(state: State, watch: Watch, world: World, suspicion: Suspicion) -> None:
     phase, limit = pace.ruling(watch, state.pace, state.spec, state.now)
     is_counted, own = watching.is_counted(state), _own_limit(state, watch)
-    told = testimony.read(world.places.values(), world.done, suspicion.bodies[COLLECTIVES], suspicion.bodies[STACKS])
+    told = testimony.read(world.places.values(), world.done, suspicion.said[COLLECTIVES], suspicion.said[STACKS])
     nodes = {member.id: member.node for member in state.members.values()}
     finding = culprits.find(told, limit / 2 if is_counted or own is not None else limit, nodes)
     is_explained = finding.moves or any(each.process == testimony.STOPPED for each in told)

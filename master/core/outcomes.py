@@ -45,8 +45,8 @@ def advance(state: State) -> None:
     """Between two worlds: one of the job's has ended well, so there is no other to come."""
     if state.stage != GATHERING or state.is_over:
         return
-    done = [m.id for _id, m in sorted(state.members.items())
-            if m.finished and m.pod_phase == ENDED_WELL and not m.is_stranger]  # fmt: skip
+    ended = [state.members[each] for each in sorted(state.ended_well) if each in state.members]
+    done = [m.id for m in ended if m.finished and m.pod_phase == ENDED_WELL and not m.is_stranger]
     if done:
         names = ", ".join(done)
         ending.succeed(state, f"An earlier master has seen all ranks end with code 0: {names} ended by its word.")

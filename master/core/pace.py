@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from master.core.answers import Rows
 from master.core.spec import JobSpec
 from wire.ids import Generation, MemberId
 from wire.messages import RankProgress
@@ -68,8 +69,8 @@ class Suspicion:
     requests: set[str]
     is_told: bool
     """The user knows of it."""
-    bodies: dict[str, tuple[tuple[MemberId, str], ...]] = field(default_factory=dict)
-    """By what was asked."""
+    said: dict[str, dict[MemberId, Rows]] = field(default_factory=dict)
+    """By what was asked, what the members that answered say."""
 
 
 @dataclass(slots=True)

@@ -80,6 +80,8 @@ def seen(state: State, pod: PodSeen) -> None:
         member = spares.adopt(state, pod)
     was = (member.pod_phase, member.unschedulable)
     member.uid, member.pod_phase, member.has_controller = pod.uid, pod.phase, pod.has_controller
+    if pod.phase == ENDED_WELL:
+        state.ended_well.add(member.id)
     member.has_ended = pod.has_ended
     strangers.note(state, member, pod)
     member.unschedulable, member.node = pod.unschedulable, pod.node

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from master.core.actions import Action, Announce
+from master.core.answers import Known, Rows
 from master.core.deadlines import Deadlines
 from master.core.events import NodeSeen
 from master.core.links import Links
@@ -335,6 +336,10 @@ class Collection:
     what: str
     orders: dict[OrderId, MemberId] = field(default_factory=dict)
     bodies: dict[MemberId, str] = field(default_factory=dict)
+    """Where a user asks."""
+    said: dict[MemberId, Rows] = field(default_factory=dict)
+    """Where we ask."""
+    known: Known = field(default_factory=dict)
     missing: set[MemberId] = field(default_factory=set)
     is_ours: bool = False
     """Not a user asks, but we: about a hang."""
@@ -515,6 +520,8 @@ class State:
     """What members said of ended ranks and lines before a new master knew the world."""
     collections: dict[str, Collection] = field(default_factory=dict)
     answered: list[Collection] = field(default_factory=list)
+    ended_well: set[MemberId] = field(default_factory=set)
+    """Whose pods were seen so once."""
     """Ours that are complete, until they are looked at."""
     pace: Pace = field(default_factory=Pace)
     watch: Watch | None = None

@@ -1,54 +1,23 @@
-"""What ranks say when they are asked where they are, read from the members' answers.
+"""What is known of each rank of a world whose ranks were asked where they are, from the members' answers (`answers`).
 
-An answer is JSON that anybody may have written: what is not as it should be is not there. A rank is known by its
-member's place in the world and its local rank, whatever number it gives itself.
+A rank is known by its member's place in the world and its local rank, whatever number it gives itself.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
+from master.core.answers import Call, Row, Rows, short
 from master.core.state import Place
 from wire.ids import MemberId
 
 ENDED, STOPPED, STUCK = "ended", "stopped", "uninterruptible"
-COMPLETED = "completed"
-DEFAULT_GROUP = ("0", "default_pg")
-FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line (?P<line>\d+|\?+) in (?P<name>.*)$')
-THREAD = re.compile(r"^(Current thread|Thread) 0x")
-LONGEST_WORD = 200
+NOTHING = Row("", "", None, ())
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A rank's last collective in one process group, or the oldest there that is not over."""
-
-    group: str
-    """Unlike for unlike groups."""
-    name: str
-    """What users call it."""
-    seq: int
-    op: str
-    is_over: bool
-    shape: str
-    """Sizes and types: equal where ranks call the same thing."""
-    frame: str
-    age: float
-    members: frozenset[int] = frozenset()
-    """The group's ranks, empty where they are not known."""
-
-    @property
-    def is_of_all(self) -> bool:
-        return self.name == DEFAULT_GROUP[1] or self.group == DEFAULT_GROUP[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(NamedTuple):
     """What is known of one rank."""
 
     rank: int
@@ -67,119 +36,36 @@ class Told:
         return not self.has_recorder and not self.stack and self.process != ENDED
 
 
-@dataclass(slots=True)
-class _Rows:
-    collectives: dict[int, dict[str, Any]] = field(default_factory=dict)
-    stacks: dict[int, dict[str, Any]] = field(default_factory=dict)
-    answered: bool = False
-
-
 def read(
-    places: Iterable[Place],
-    done: set[MemberId],
-    collectives: Iterable[tuple[MemberId, str]],
-    stacks: Iterable[tuple[MemberId, str]],
+    places: Iterable[Place], done: set[MemberId], collectives: Mapping[MemberId, Rows], stacks: Mapping[MemberId, Rows]
 ) -> list[Told]:
     """By rank. One that its member does not name, though it answers, has ended."""
-    members: dict[MemberId, _Rows] = {}
-    for member, body in collectives:
-        rows = members.setdefault(member, _Rows())
-        rows.collectives = _rows(body)
-        rows.answered = rows.answered or bool(rows.collectives)
-    for member, body in stacks:
-        rows = members.setdefault(member, _Rows())
-        rows.stacks = _rows(body)
-        rows.answered = rows.answered or bool(rows.stacks)
     found = []
     for place in places:
-        rows = members.get(place.member, _Rows())
+        one, other = collectives.get(place.member) or {}, stacks.get(place.member) or {}
+        named = {*one, *other}
         for local_rank in range(place.nproc):
-            found.append(_told(place, local_rank, rows, is_done=place.member in done))
+            has_ended = place.member in done or (bool(named) and local_rank not in named)
+            rows = (one.get(local_rank, NOTHING), other.get(local_rank, NOTHING))
+            found.append(_told(place, local_rank, *rows, has_ended=has_ended))
     return sorted(found, key=lambda told: told.rank)
 
 
-def _told(place: Place, local_rank: int, rows: _Rows, *, is_done: bool) -> Told:
+def _told(place: Place, local_rank: int, one: Row, other: Row, *, has_ended: bool) -> Told:
+    """`one` is of its collectives, `other` has its stack."""
     rank = place.first_rank + local_rank
-    one, other = rows.collectives.get(local_rank, {}), rows.stacks.get(local_rank, {})
-    if is_done or (rows.answered and not one and not other):
+    if has_ended:
         return Told(rank, place.member, ENDED)
-    process = one.get("process") or other.get("process") or ""
-    phase = other.get("phase") or one.get("phase") or ""
+    process = one.process or other.process
     return Told(
         rank,
         place.member,
         process if process in (STOPPED, STUCK) else "",
-        phase if isinstance(phase, str) else "",
-        "collective" in one,
-        tuple(_calls(one)),
-        _stack(other.get("stack")),
+        other.phase or one.phase,
+        one.calls is not None,
+        one.calls or (),
+        other.stack,
     )
-
-
-def _rows(body: str) -> dict[int, dict[str, Any]]:
-    try:
-        parsed = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    rows = parsed.get("ranks") if isinstance(parsed, dict) else None
-    listed = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    return {row["local_rank"]: row for row in listed if isinstance(row.get("local_rank"), int)}
-
-
-# -- collectives --------------------------------------------------------------------------------------------------
-def _calls(row: Mapping[str, Any]) -> Iterable[Call]:
-    """One a group; of hooks that tell only one, that one."""
-    listed = row.get("groups")
-    entries = listed if isinstance(listed, list) and listed else [row.get("collective")]
-    for entry in entries:
-        call = _call(entry) if isinstance(entry, dict) else None
-        if call is not None:
-            yield call
-
-
-def _call(entry: Mapping[str, Any]) -> Call | None:
-    seq, age = entry.get("seq"), entry.get("age")
-    if not isinstance(seq, int) or isinstance(seq, bool) or seq < 0 or entry.get("p2p"):
-        return None
-    if not isinstance(age, int | float) or not math.isfinite(age) or age < 0:
-        return None
-    name = _word(entry.get("group"))
-    ranks = entry.get("ranks")
-    members = frozenset(r for r in ranks if isinstance(r, int)) if isinstance(ranks, list) else frozenset()
-    shape = f"{_word(entry.get('sizes'))} {_word(entry.get('dtypes'))}"
-    return Call(
-        _word(entry.get("id")) or name,
-        name,
-        seq,
-        _word(entry.get("op")),
-        entry.get("state") == COMPLETED,
-        shape,
-        short(_word(entry.get("frame"))),
-        float(age),
-        members,
-    )
-
-
-def _word(value: object) -> str:
-    return "" if value is None else str(value)[:LONGEST_WORD]
-
-
-# -- stacks -------------------------------------------------------------------------------------------------------
-def _stack(text: object) -> tuple[str, ...]:
-    """Of the main thread, which faulthandler writes last: it is the oldest."""
-    frames: list[str] = []
-    for line in text.splitlines() if isinstance(text, str) else ():
-        if THREAD.match(line):
-            frames = []
-        elif match := FRAME.match(line):
-            frames.append(f"{match['file']}:{match['line']} {match['name']}"[:LONGEST_WORD])
-    return tuple(frames)
-
-
-def short(frame: str) -> str:
-    """`train.py:33 main`: the folder says nothing that its user does not know."""
-    path, colon, rest = frame.rpartition(":")
-    return f"{path.rsplit('/', 1)[-1]}{colon}{rest}"
 
 
 NOT_THE_SCRIPTS = ("/site-packages/", "/dist-packages/", "<frozen", "/training_hooks/", "<string>")

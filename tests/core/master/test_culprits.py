@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from master.core.answers import Rows, rows, short
 from master.core.culprits import Finding, find
 from master.core.state import Place
-from master.core.testimony import place, read, short
+from master.core.testimony import place, read
 from tests.core.master.ranks import (
     Answers,
     body,
@@ -33,14 +34,19 @@ def world(ranks: int, nproc: int = 1) -> list[Place]:
             for m in range(ranks // nproc)]  # fmt: skip
 
 
+def said(bodies: dict[MemberId, str]) -> dict[MemberId, Rows]:
+    known: dict[object, Any] = {}
+    return {member: rows(text, known) for member, text in bodies.items()}
+
+
 def asked(ranks: list[Answers], nproc: int = 1, without: tuple[int, ...] = (), done: tuple[str, ...] = ()) -> Finding:
     """`without`: members that do not answer at all."""
     places, bodies = world(len(ranks), nproc), {}
     for what in ("collectives", "stacks"):
-        bodies[what] = [
-            (p.member, body([ranks[p.first_rank + i].row(p.first_rank + i, i, what) for i in range(nproc)]))
+        bodies[what] = said({
+            p.member: body([ranks[p.first_rank + i].row(p.first_rank + i, i, what) for i in range(nproc)])
             for p in places if p.group_rank not in without
-        ]  # fmt: skip
+        })  # fmt: skip
     told = read(places, {MemberId(m) for m in done}, bodies["collectives"], bodies["stacks"])
     return find(told, PATIENCE, {MemberId("worker-1"): "n1"})
 
@@ -215,13 +221,13 @@ NONSENSE: list[Any] = [
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
 def test_an_answer_without_sense_is_none(nonsense: Any) -> None:
-    bodies = [(MemberId("worker-0"), json.dumps(nonsense))]
+    bodies = said({MemberId("worker-0"): json.dumps(nonsense)})
     found = find(read(world(2), set(), bodies, bodies), PATIENCE, {})
     assert not found.is_certain
 
 
 def test_an_answer_that_is_no_json_is_none() -> None:
-    bodies = [(MemberId("worker-0"), "{" * 100_000)]
+    bodies = said({MemberId("worker-0"): "{" * 100_000})
     assert find(read(world(1), set(), bodies, bodies), PATIENCE, {}).sentence == "no rank says where it is"
 
 

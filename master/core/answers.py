@@ -1,0 +1,143 @@
+"""What one member answers when it is asked where its ranks are, read from its JSON as it comes.
+
+An answer is JSON that anybody may have written: what is not as it should be is not there. Answers of thousands come
+within seconds, so that each is read in the step that brings it, and what they have in common is kept once (`Known`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+COMPLETED = "completed"
+DEFAULT_GROUP = ("0", "default_pg")
+FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line (?P<line>\d+|\?+) in (?P<name>.*)$')
+THREAD = re.compile(r"^(Current thread|Thread) 0x")
+LONGEST_WORD = 200
+
+Found = TypeVar("Found")
+Known = dict[object, Any]
+"""Stacks and lists of ranks that were read before, by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A rank's last collective in one process group, or the oldest there that is not over."""
+
+    group: str
+    """Unlike for unlike groups."""
+    name: str
+    """What users call it."""
+    seq: int
+    op: str
+    is_over: bool
+    shape: str
+    """Sizes and types: equal where ranks call the same thing."""
+    frame: str
+    age: float
+    members: frozenset[int] = frozenset()
+    """The group's ranks, empty where they are not known."""
+
+    @property
+    def is_of_all(self) -> bool:
+        return self.name == DEFAULT_GROUP[1] or self.group == DEFAULT_GROUP[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One rank's words."""
+
+    process: str
+    phase: str
+    calls: tuple[Call, ...] | None
+    """None: its process itself has said nothing of its collectives."""
+    stack: tuple[str, ...]
+
+
+Rows = Mapping[int, Row]
+"""By local rank."""
+
+
+def rows(body: str, known: Known) -> Rows:
+    """Empty where it is no such answer."""
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    found = parsed.get("ranks") if isinstance(parsed, dict) else None
+    listed = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    return {row["local_rank"]: _row(row, known) for row in listed if isinstance(row.get("local_rank"), int)}
+
+
+def _row(row: Mapping[str, Any], known: Known) -> Row:
+    calls = tuple(_calls(row, known)) if "collective" in row else None
+    return Row(_text(row.get("process")), _text(row.get("phase")), calls, _stack(row.get("stack"), known))
+
+
+def _kept(value: Found, known: Known) -> Found:
+    found: Found = known.setdefault(value, value)
+    return found
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+# -- collectives --------------------------------------------------------------------------------------------------
+def _calls(row: Mapping[str, Any], known: Known) -> Iterable[Call]:
+    """One a group; of hooks that tell only one, that one."""
+    listed = row.get("groups")
+    entries = listed if isinstance(listed, list) and listed else [row.get("collective")]
+    for entry in entries:
+        call = _call(entry, known) if isinstance(entry, dict) else None
+        if call is not None:
+            yield call
+
+
+def _call(entry: Mapping[str, Any], known: Known) -> Call | None:
+    seq, age = entry.get("seq"), entry.get("age")
+    if not isinstance(seq, int) or isinstance(seq, bool) or seq < 0 or entry.get("p2p"):
+        return None
+    if not isinstance(age, int | float) or not math.isfinite(age) or age < 0:
+        return None
+    name = _word(entry.get("group"))
+    ranks = entry.get("ranks")
+    members = frozenset(r for r in ranks if isinstance(r, int)) if isinstance(ranks, list) else frozenset()
+    shape = f"{_word(entry.get('sizes'))} {_word(entry.get('dtypes'))}"
+    return Call(
+        _word(entry.get("id")) or name,
+        name,
+        seq,
+        _word(entry.get("op")),
+        entry.get("state") == COMPLETED,
+        shape,
+        short(_word(entry.get("frame"))),
+        float(age),
+        _kept(members, known),
+    )
+
+
+def _word(value: object) -> str:
+    return "" if value is None else str(value)[:LONGEST_WORD]
+
+
+# -- stacks -------------------------------------------------------------------------------------------------------
+def _stack(text: object, known: Known) -> tuple[str, ...]:
+    """Of the main thread, which faulthandler writes last: it is the oldest."""
+    frames: list[str] = []
+    for line in text.splitlines() if isinstance(text, str) else ():
+        if THREAD.match(line):
+            frames = []
+        elif match := FRAME.match(line):
+            frames.append(f"{match['file']}:{match['line']} {match['name']}"[:LONGEST_WORD])
+    return _kept(tuple(_kept(frame, known) for frame in frames), known)
+
+
+def short(frame: str) -> str:
+    """`train.py:33 main`: the folder says nothing that its user does not know."""
+    path, colon, rest = frame.rpartition(":")
+    return f"{path.rsplit('/', 1)[-1]}{colon}{rest}"
