@@ -72,7 +72,7 @@ def last(entries):
 
 def by_group(entries, ranks, now_ns):
     """The one that says most of each process group, those that somebody waits in first. Sends and receives are left
-    out: they are not numbered alike on all ranks. Who is in the default group goes without saying: each of thousands would
+    out: they are not numbered alike on all ranks. Who is in the default group goes without saying: thousands would each
     say it."""
     groups = {}
     for entry in entries:

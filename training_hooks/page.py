@@ -1,7 +1,8 @@
 """The progress page of one worker process: 4096 bytes in the member's volume, mapped, written without a system call.
 
 The worker process owns the file and never shrinks it (a mapped page that is truncated is SIGBUS in the trainer);
-sidecar and template read it. Layout: docs/contracts.md. The sequence number is odd while a write is going on. Two
+sidecar and template read it. Layout: docs/contracts.md. The sequence number is odd while a write is going on, but for a
+step's (`steps`), whose three numbers are each whole by themselves. Two
 threads may write (an asynchronous save beside a step): then a reader can see one field newer than the next, but the
 number never stays odd, because a write always ends on an even one.
 

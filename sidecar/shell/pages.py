@@ -1,8 +1,8 @@
 """Reads the progress pages: what each rank has done, without asking it anything.
 
-A page is written by the worker process, whole only while its sequence number is even and the same before and after. It
-is read with one system call rather than mapped: a reader can then neither harm the writer nor be harmed by a short
-file.
+A page is written by the worker process, whole only while its sequence number is even, and all of it the same when it is
+read twice: a step is written without the number. It is read with system calls rather than mapped: a reader can then
+neither harm the writer nor be harmed by a short file.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def whole(path: Path, length: int, at: int = 8) -> bytes | None:
         return None
     try:
         for _ in range(TRIES):
-            raw, after = os.pread(descriptor, length, 0), os.pread(descriptor, 8, at)
+            raw, after = os.pread(descriptor, length, 0), os.pread(descriptor, length, 0)
             if len(raw) < length:
                 return None
-            if raw[at : at + 8] == after and not after[0] & 1:
+            if raw[at:] == after[at:] and not raw[at] & 1:
                 return raw
     except OSError:
         return None
