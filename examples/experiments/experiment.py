@@ -67,6 +67,14 @@ class Experiment:
         self.zero = time.time()
         self.kubectl("apply", "-k", str(HERE / self.scenario))
 
+    def another(self, file: str, pod: str) -> str:
+        """Something else that runs on the cluster; its pod's name."""
+        print(f"namespace {self.namespace}\n$ kubectl apply -f examples/experiments/{file}")
+        self.kubectl("apply", "-f", str(HERE / file))
+        self.until(lambda: (self.hearing.pods.get(pod) or {}).get("status", {}).get("phase") == "Running",
+                   f"{pod} to run")  # fmt: skip
+        return pod
+
     def fault(self, *command: str, shown: str = "") -> float:
         """Seconds count from the moment before this command; it is part of them."""
         print(f"\n$ {shown or shlex.join(command)}", flush=True)

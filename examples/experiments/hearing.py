@@ -91,7 +91,8 @@ class Hearing:
         if alone is not None:
             raise NotSeen(f"{alone.pod}: {alone.text}")
         for _at, event in self.events:
-            if event["reason"] in ("MemberCannotStart", "CreateRefused"):
+            lacks_image = event["reason"] == "MemberCannotStart" and "Image" in event["message"]
+            if lacks_image or event["reason"] == "CreateRefused":  # what else a kubelet tries again may go well
                 raise NotSeen(event["message"])
 
     # -- what is claimed ------------------------------------------------------------------------------------------

@@ -20,8 +20,11 @@ from kubernetes import client, config
 from rich.box import ASCII2
 from rich.console import Console
 from rich.table import Table
-from scenarios import SCENARIOS, Rows
+from scenarios import SCENARIOS as FAULTS
+from scenarios import Rows
+from sizes import SCENARIOS as SIZES
 
+SCENARIOS = FAULTS | SIZES
 WIDTH = 118
 
 

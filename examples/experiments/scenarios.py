@@ -92,6 +92,22 @@ def straggler(x: Experiment) -> Rows:
     ]
 
 
+def straggler_kept(x: Experiment) -> Rows:
+    x.submit()
+    kept = x.event("StragglerFound", "worker-1")[1]
+    x.trains()
+    x.show(PODS)
+    return [
+        ("round 0", "worker-1 152 s, its partner 207 s, the others 20 s", elapsed(x, 0)),
+        ("round 1", "worker-1 136 s, the others 20 to 23 s", elapsed(x, 1)),
+        ("worker-1", "no run shown: named in the log, and does not exit", kept),
+        ("pods after", "not shown", f"the same four: {pods_of(x)}"),
+        ("first step", "not shown", x.after(x.hearing.worlds()[0].began)),
+        *ending(x),
+        ("a step takes", "not shown", f"{pace(x):.3f} s"),
+    ]
+
+
 def fault_node(x: Experiment) -> Rows:
     made, others = left_out(x)
     return [
@@ -108,6 +124,7 @@ def fault_node(x: Experiment) -> Rows:
 SCENARIOS = {
     "preempted": Scenario("A pod is preempted: worker-0 is deleted while it trains.", preempted),
     "straggler": Scenario("The CPU of worker-1 is loaded: it is slow, and left out.", straggler),
+    "straggler-kept": Scenario("The same without the exclusion: it is named, and trains.", straggler_kept),
     "fault-node": Scenario("worker-1 begins on a broken machine.", fault_node),
     "process": Scenario("A training process is killed in worker-1.", process),
     "network": Scenario("worker-1 is cut off the network while it trains.", network),
@@ -183,6 +200,12 @@ def training(x: Experiment, after: float, documented: str) -> Rows:
         told += f"; new steps after {x.after(new[0][0])}" if new and new[0][0] > first else ""
         rows.append((f"{world.processes} train on", documented, f"{told}; stood still for {first - last:.1f} s"))
     return rows
+
+
+def pace(x: Experiment) -> float:
+    """Seconds from one step to the next in the newest world."""
+    (first_at, first), *_, (last_at, last) = x.hearing.worlds()[-1].steps
+    return (last_at - first_at) / (last - first)
 
 
 def ending(x: Experiment, documented: str = "not shown") -> Rows:
