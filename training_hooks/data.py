@@ -154,9 +154,9 @@ class Book:
     def _say_loaded(self, one, position, file):
         done, length, before = position["consumed"], position["length"], position["world"]
         sentence = (
-            "rank %d goes on in epoch %d behind %d of %d samples, %d are left for it; the world had %s and has %s"
+            "rank %d goes on in epoch %d behind %d of %d samples, %d are left for it; the world had %s and has %d"
         )
-        said = sentence % (one.rank, one.epoch, done, length, one.count, _ranks(before), _ranks(one.world))
+        said = sentence % (one.rank, one.epoch, done, length, one.count, _ranks(before), one.world)
         said += " (%s)" % os.path.basename(file) if file else ""
         detail = {"epoch": one.epoch, "done": done, "length": length, "left": one.count}
         self.say(LOADED, said, world_before=before, world=one.world, **detail)

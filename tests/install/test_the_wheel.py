@@ -23,8 +23,10 @@ def packages() -> list[str]:
     return [name.rstrip("*") for name in found]
 
 
-def installed(folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site-packages of a new environment that holds the wheel and nothing else."""
+    folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     source.mkdir()
     for name in packages():
@@ -38,13 +40,12 @@ def installed(folder: Path) -> Path:
     (wheel,) = (folder / "wheels").glob("*.whl")
     python = str(folder / "venv" / "bin" / "python")
     subprocess.run([*PIP, "--python", python, "install", "--no-deps", str(wheel)], check=True, timeout=120)
-    (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
-    return site
+    (packages_of_it,) = (folder / "venv" / "lib").glob("python*/site-packages")
+    return packages_of_it
 
 
 @pytest.mark.slow
-def test_the_hooks_of_a_wheel_make_a_template_of_any_python(tmp_path: Path) -> None:
-    site = installed(tmp_path)
+def test_the_hooks_of_a_wheel_make_a_template_of_any_python(site: Path, tmp_path: Path) -> None:
     hooks, launch = site / "training_hooks" / "path", site / "training_hooks" / "outrider-launch"
     assert sorted(each.name for each in hooks.iterdir() if each.name != "__pycache__") == ["sitecustomize.py"]
     assert os.access(launch, os.X_OK)
@@ -60,3 +61,18 @@ def test_the_hooks_of_a_wheel_make_a_template_of_any_python(tmp_path: Path) -> N
         assert trainer.finish() == 0
     finally:
         trainer.close()
+
+
+@pytest.mark.slow
+def test_a_script_imports_the_sampler_from_a_wheel_without_outrider_running(site: Path, tmp_path: Path) -> None:
+    text = """
+import sys
+import training_hooks
+assert "torch" not in sys.modules
+from training_hooks import ElasticSampler
+print(training_hooks.__file__, list(ElasticSampler(range(5), 2, 1, shuffle=False)))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    run = [sys.executable, "-c", text]
+    done = subprocess.run(run, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == f"{site}/training_hooks/__init__.py [1, 3, 0]\n"
