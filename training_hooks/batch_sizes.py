@@ -25,7 +25,7 @@ def adapt(samplers, loader, first_world, torch_data):
     own = shares.share(whole, world, sampler.rank)
     loader.batch_sampler.batch_size = own
     loader.__dict__["batch_size"] = own  # after its birth a loader refuses to be told
-    samplers.wholes[sampler] = whole
+    samplers.wholes[sampler], samplers.asked[sampler] = whole, batch
     if loader.drop_last:
         samplers.dropping.add(sampler)
     few, more = whole // world, whole % world

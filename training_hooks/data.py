@@ -82,12 +82,13 @@ class Book:
             if training and self.elastic:
                 self.say(NOT_ELASTIC, "a DataLoader is left as it is: %s" % why)
             return None
-        batch = passes.batch_of(loader)
+        batch = self.samplers.asked.get(sampler) or passes.batch_of(loader)
         whole = self.samplers.wholes.get(sampler) or batch * sampler.num_replicas
         position, file = self._position(sampler) if training else (None, "")
         one = self._pass(sampler, whole, position["consumed"] if position else 0, batch, loader.drop_last)
         if position:
             self._say_loaded(one, position, file)
+            self._doubt_batch(position, batch)
         self.samplers.fresh[sampler] = one
         if not training:
             return None
@@ -160,6 +161,14 @@ class Book:
         said += " (%s)" % os.path.basename(file) if file else ""
         detail = {"epoch": one.epoch, "done": done, "length": length, "left": one.count}
         self.say(LOADED, said, world_before=before, world=one.world, **detail)
+
+    def _doubt_batch(self, position, batch):
+        if self.first_world and position["batch"] != batch:
+            sentence = (
+                "the script says a batch size of %d where it said %d when the checkpoint was saved: if it follows the "
+                "world's size by itself, the global batch is now changed twice; do without --keep-global-batch"
+            )
+            self.say(NOT_KEPT, sentence % (batch, position["batch"]), True)
 
     def _say_of_others(self, mine):
         for key, (_, file) in self.pending.items():

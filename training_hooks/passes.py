@@ -71,6 +71,8 @@ class Samplers:
         """Those whose script says the epoch."""
         self.wholes = weakref.WeakKeyDictionary()
         """Global batches that are not the script's own."""
+        self.asked = weakref.WeakKeyDictionary()
+        """Of those the script's own batch sizes."""
         self.dropping = weakref.WeakSet()
         """Of those the ones whose loader drops its last batch."""
         self._made = 0

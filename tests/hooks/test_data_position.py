@@ -379,6 +379,20 @@ def test_without_the_flag_nothing_is_written_beside_and_what_is_repeated_is_told
     assert not [name for name in os.listdir(worker.folder) if name.startswith(".")]
 
 
+def test_a_script_that_follows_the_worlds_size_by_itself_is_told_of(make: Callable[[str], Worker]) -> None:
+    worker = make("""
+load()
+data = Numbers()
+batches = DataLoader(data, batch_size=4 if FIRST else 5, sampler=DistributedSampler(data, 1, 0))
+train(reading := iter(batches), 5 if FIRST else None); save()
+""")
+    assert worker.run(OUTRIDER_KEEP_GLOBAL_BATCH="1") == []
+    told = worker.run(OUTRIDER_KEEP_GLOBAL_BATCH="1")
+    assert words(told) == ["loaded", "not kept"]
+    assert "a batch size of 5 where it said 4" in told[1]["sentence"]
+    assert told[1]["warning"]
+
+
 def test_a_script_may_import_the_sampler_that_keeps_its_own_position(make: Callable[[str], Worker]) -> None:
     worker = make("""
 from training_hooks import ElasticSampler
