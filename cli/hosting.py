@@ -148,6 +148,8 @@ def _variables(request: Request) -> dict[str, str]:
     if request.log_dir is not None:
         request.log_dir.mkdir(parents=True, exist_ok=True)
         variables["OUTRIDER_LOG_DIR"] = str(request.log_dir)
+    if request.migration_dir is not None:
+        variables["OUTRIDER_MIGRATION_DIR"] = str(request.migration_dir / request.job)
     if request.per_rank:
         variables["OUTRIDER_PER_RANK"] = "1"
     if request.needless:

@@ -50,6 +50,7 @@ class Wishes:
     chaos: tuple[Armed, ...] = ()
     rules: tuple[Rule, ...] = ()
     limits: Limits | None = None
+    migration_dir: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class Request:
     limits: Limits | None = None
     """Of each member, which is isolated then; None: members are not."""
     rules: tuple[Rule, ...] = ()
+    migration_dir: Path | None = None
     needless: tuple[str, ...] = ()
     """Flags of the inner launcher that mean nothing here."""
 
@@ -113,6 +115,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         keep_global_batch=wishes.keep_global_batch,
         chaos=wishes.chaos,
         rules=wishes.rules,
+        migration_dir=folders.here() / wishes.migration_dir if wishes.migration_dir else None,
         limits=wishes.limits,
         needless=(*inside.needless, *inside.ineffective),
     )

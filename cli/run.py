@@ -132,6 +132,12 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     help="What to do about exit codes and lines of the ranks' output: recovery.rules as an ElasticJob has them.",
 )
 @flag(
+    "migration-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where scripts that use training_hooks.migrator save their state before planned moves; of this job DIR/<job>.",
+)
+@flag(
     "python", metavar="PYTHON", help="The script's Python. Default: PYTHON_EXEC, an active virtual environment's, ours."
 )
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
@@ -171,12 +177,15 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         keep_global_batch=flags["keep_global_batch"],
         chaos=flags["chaos"],
         rules=flags["rules"],
+        migration_dir=flags["migration_dir"],
         limits=isolating.limits(flags["isolate"], flags["member_cpus"], flags["member_memory"]),
     )
     request = request_for(words, after_dashes, wishes, os.environ)
     folders.check_writable(folders.home(), "OUTRIDER_HOME")
     if request.log_dir is not None:
         folders.check_writable(request.log_dir, "--log-dir")
+    if request.migration_dir is not None:
+        folders.check_writable(request.migration_dir, "--migration-dir")
     folders.check_socket_paths(request.job)
     folders.check_free(request.job)
     sizes.check_open_files(request.nnodes.most + request.spares, isolated=request.limits is not None)

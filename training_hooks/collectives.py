@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 
+from . import moving
+
 OF_ALL = "default_pg"
 MOST_GROUPS, MOST_SIZES = 32, 16
 """Process groups, and tensors of one collective, that an answer tells of: it is a datagram."""
@@ -105,12 +107,15 @@ def _serve(worker, channel):
     sampler, waiting = worker.sampler, select.poll()
     waiting.register(channel, select.POLLIN)
     while True:
-        happened = waiting.poll(1000 * sampler.pause())
+        is_asked = worker.mover is not None and worker.mover.waits
+        happened = waiting.poll(1000 * (moving.LOOK if is_asked else sampler.pause()))
         if any(event != select.POLLIN for _, event in happened):  # closed
             return
         message = channel.hear() if happened else None
         if message and message.get("ask") == "collectives":
             _tell(worker, channel, message.get("order"))
+        if worker.mover is not None:
+            worker.mover.hear(message or {})
         try:
             sampler.look(_without_stacks)
         except Exception:  # this window is lost

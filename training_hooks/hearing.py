@@ -1,5 +1,6 @@
-"""What worker processes and the matcher say by datagram, passed on to the sidecar: finished saves, where the
-data goes on, lines of the output that fit a pattern, and answers to its questions.
+"""What worker processes and the matcher say by datagram, passed on to the sidecar: finished saves, where the data goes
+on, that a script can save its state when it is asked to, lines of the output that fit a pattern, and answers to its
+questions.
 """
 
 from .collection import Collection
@@ -18,6 +19,7 @@ class Hearing:
     def __init__(self, volume, channel, agent):
         self.volume, self.channel, self.agent = volume, channel, agent
         self.collections, self.unsaid = [], []
+        self.offer = None
 
     @property
     def busy(self):
@@ -26,6 +28,27 @@ class Hearing:
     def ask(self, order, ranks, mute=()):
         """A `collect` order; `mute` are processes in which nothing is known to answer."""
         self.collections.append(Collection(self.volume, self.channel, order, ranks, mute))
+
+    def lines(self, generation):
+        """What is said again on each new connection: who can save the state of the running generation."""
+        return [self.offer] if self.offer is not None and self.offer["generation"] == generation else []
+
+    def save(self, order):
+        """A `save_state` order, for the rank that offered it."""
+        wanted = {"save": order.get("order"), "seconds": order.get("seconds"), "last": order.get("last")}
+        offer = (self.lines(order.get("generation")) or [{}])[0]
+        if not offer or not self.channel.tell(str(offer["local_rank"]), wanted):
+            error = "no rank here offers to save its state, or it does not listen"
+            self._pass_on(dict(order, state_saved=order.get("order"), error=error))
+
+    def _pass_on(self, message):
+        """What must not be lost with a connection."""
+        if "offers" in message:
+            self.offer = dict(_only(message, "generation", "local_rank"), event="offers", names=message["offers"])
+            self.agent.send(self.offer)
+        elif "state_saved" in message:
+            about = _only(message, "generation", "step", "path", "seconds", "error")
+            self.unsaid.append(dict(about, event="state_saved", order=message["state_saved"]))
 
     def tell(self, generation):
         """Passes on all that has come; saves of another generation are nobody's any more."""
@@ -41,6 +64,8 @@ class Hearing:
                 if word in message:
                     pattern = message.pop(word)
                     self.unsaid.append(dict(message, event=event, pattern=pattern))
+            if message.get("generation") == generation:
+                self._pass_on(message)
             for collection in self.collections:
                 collection.hear(message)
             message = self.channel.hear()
@@ -52,3 +77,7 @@ class Hearing:
             if body is not None:
                 self.collections.remove(collection)
                 self.agent.send({"event": "collected", "order": collection.order, "body": body})
+
+
+def _only(message, *names):
+    return {name: message[name] for name in names if name in message}

@@ -158,7 +158,8 @@ class Template:
             "running": self.generation if self.ranks else None,
             "workers": sorted([rank.local_rank, pid] for pid, rank in self.ranks.items()),
         }
-        return [first, *self.exits, *self.checking.lines()] + ([self._terminating()] if self.terminated else [])
+        again = [*self.exits, *self.checking.lines(), *self.hearing.lines(self.generation)]
+        return [first, *again] + ([self._terminating()] if self.terminated else [])
 
     # -- orders -------------------------------------------------------------------------------------------------------
     def _obey(self, order):
@@ -176,6 +177,8 @@ class Template:
             self._end_all(self.generation or self.highest, {}, None)
         elif what == "collect":
             self.hearing.ask(order, self.ranks.values())
+        elif what == "save_state":
+            self.hearing.save(order)
         return None
 
     def _start(self, order):

@@ -120,6 +120,8 @@ def count_batches(worker, is_current, module):
 
     @functools.wraps(deliver)
     def __next__(self):
+        if worker.mover is not None and is_current():
+            worker.mover.at_batch()
         batch = sampler.wait(lambda: deliver(self)) if sampler.armed and is_current() else deliver(self)
         if not _optimizer_made and is_current():
             page.source = pages.FROM_BATCHES

@@ -147,7 +147,8 @@ class Supervisor:
             "running": self.generation if self.workers else None,
             "workers": sorted([local_rank, pid] for pid, local_rank in self.workers.items()),
         }
-        return [first, *self.exits, *self.checking.lines()] + ([self._terminating()] if self.terminated else [])
+        again = [*self.exits, *self.checking.lines(), *self.hearing.lines(self.generation)]
+        return [first, *again] + ([self._terminating()] if self.terminated else [])
 
     # -- orders -------------------------------------------------------------------------------------------------------
     def _obey(self, order):
@@ -164,6 +165,8 @@ class Supervisor:
             self._begin_ending(LAST_GRACE, None, int(order.get("code", 0)))
         elif what == "collect":
             self._ask(order)
+        elif what == "save_state":
+            self.hearing.save(order)
 
     def _start(self, order):
         generation = list(order["generation"])

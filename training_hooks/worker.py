@@ -51,6 +51,7 @@ class Worker:
         self.sampler = sampling.Sampler(self)
         self.data = None
         """The book of its data (`data.Book`), from its activation on."""
+        self.mover = None
 
     # -- phases -------------------------------------------------------------------------------------------------------
     def phase(self):
@@ -65,12 +66,14 @@ class Worker:
         save."""
         if self.sampler.armed:
             self.sampler.mark(step - self.page.words[page.BASE])
+        if self.mover is not None:
+            self.mover.stepped(step)
         if self._saving:
             self._after = page.STEP
             return False
         if self.phase() != page.STEP or self.page.words[page.PHASE] >> 32 != self.page.source:
             self.page.set_phase(page.STEP)
-        return not self.sampler.armed
+        return not self.sampler.armed and (self.mover is None or not self.mover.waits)
 
     def evaluates(self):
         self.sampler.spoil()
@@ -96,8 +99,8 @@ class Worker:
             self.page.set((page.SAVES, words[page.SAVES] + 1), (page.LONGEST, max(words[page.LONGEST], took)))
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
-    def saved(self, path):
-        step = self.page.words[page.STEPS]
+    def saved(self, path, step=None):
+        step = self.page.words[page.STEPS] if step is None else step
         self.known[os.path.realpath(path)] = step
         self.channel.tell(
             "up",
@@ -110,8 +113,12 @@ class Worker:
         )
 
     def tell_data(self, word, sentence, warning, detail):
-        """What there is to say about positions and batches (`data.Book`)."""
-        about = {"rank": self.data.rank, "local_rank": self.local_rank, "generation": self.generation}
+        """What there is to say about positions and batches (`data.Book`), and of a saved state."""
+        about = {
+            "rank": int(os.environ.get("RANK", self.local_rank)),
+            "local_rank": self.local_rank,
+            "generation": self.generation,
+        }
         self.channel.tell("up", dict(about, data=word, sentence=sentence, warning=warning, detail=detail))
 
     def loaded(self, path):
@@ -179,7 +186,7 @@ def _wrap_init(module):
 
     @functools.wraps(init)
     def init_process_group(*args, **kwargs):
-        worker = current() or _observed()
+        worker = current() or observed()
         if worker is not None:
             try:
                 collectives.listen(worker)
@@ -234,7 +241,7 @@ def observe():
     imports.when_imported("torch.optim.optimizer", _observe_steps)
 
 
-def _observed():
+def observed():
     """Becomes the worker that the environment describes, once; None where it describes none."""
     if _current is not None or "OUTRIDER_WORKER" in os.environ or "OUTRIDER_GENERATION" not in os.environ:
         return None
@@ -255,7 +262,7 @@ def _observe_steps(module):
     def observe_step(optimizer, args, kwargs):
         nonlocal count
         if count is None:
-            worker = current() or _observed()
+            worker = current() or observed()
             if worker is None:
                 return
             count = steps.hook(worker)

@@ -20,6 +20,7 @@ DATA_KINDS = {
     "not written": "DataPositionNotWritten",
     "kept": "GlobalBatchKept",
     "not kept": "GlobalBatchNotKept",
+    "unusable": "SavedStateUnusable",
 }
 """The words of a DataSaid, and what they are called in events."""
 
@@ -406,6 +407,28 @@ class DataSaid:
 
 
 @dataclass(frozen=True, slots=True)
+class StateOffered:
+    """The script's rank 0 runs here and saves its state when it is asked to. Repeated after each Welcome."""
+
+    generation: Generation
+    names: tuple[str, ...] = ()
+    """What the script has registered."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateSaved:
+    """Answer to SaveState."""
+
+    order: OrderId
+    generation: Generation
+    step: int = 0
+    path: str = ""
+    seconds: float = 0.0
+    error: str = ""
+    """Why it was not saved; empty: it was."""
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledged:
     """An order that has no answer of its own arrived."""
 
@@ -526,6 +549,18 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveState:
+    """Have the script save what it has registered, within so many seconds; repeated until StateSaved comes."""
+
+    order: OrderId
+    generation: Generation
+    seconds: float
+    reason: str = ""
+    last: bool = True
+    """The generation is stopped as soon as it is saved: no further step is to be made."""
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """Measure this member in one round of the node check: a matmul, then an all-gather with each member of its group.
     A newer one replaces the older."""
@@ -576,7 +611,9 @@ FromSidecar = (
     | LineMatched
     | PatternDropped
     | DataSaid
+    | StateOffered
+    | StateSaved
     | Acknowledged
 )
-FromMaster = Welcome | Refused | Start | Stop | Finish | Probe | Ask | Check | Pong
+FromMaster = Welcome | Refused | Start | Stop | Finish | Probe | Ask | SaveState | Check | Pong
 Message = FromSidecar | FromMaster

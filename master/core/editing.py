@@ -7,7 +7,7 @@ A changed template is for new pods: nobody who trains is stopped for it, but pod
 
 from __future__ import annotations
 
-from master.core import generations, giving_up, membership, standing, status, unchecked, watching
+from master.core import generations, giving_up, membership, moves, standing, status, unchecked, watching
 from master.core.events import SpecChanged
 from master.core.spec import JobSpec
 from master.core.state import COMMITTING, GATHERING, RUNNING, State, counted
@@ -70,7 +70,7 @@ def hold(state: State) -> None:
     """At the end of a step: no world of a suspended job runs, whoever formed it."""
     if not state.suspended:
         return
-    if state.stage in (RUNNING, COMMITTING):
+    if state.stage in (RUNNING, COMMITTING) and not moves.holds(state, "the job is suspended"):
         generations.stop(state, SUSPENDED)
     if state.stage == GATHERING and state.phase != "suspended":
         state.phase, state.message = "suspended", SUSPENDED

@@ -6,7 +6,7 @@ the number for a signal.
 
 from __future__ import annotations
 
-from master.core import generations, orders, standing, status, strangers
+from master.core import generations, moves, orders, standing, status, strangers
 from master.core.actions import DeletePod, EndJob
 from master.core.state import ENDED, ENDED_WELL, FINISHING, REBUILDING, SILENT, STOPPING, Member, State, counted
 from wire.messages import Finish, Stop
@@ -33,15 +33,31 @@ def fail(state: State, code: int, reason: str, traceback: str = "") -> None:
 
 
 def stop(state: State, reason: str, hard: bool) -> None:
-    """The user ends the job; hard: without any grace."""
+    """The user ends the job; hard: without any grace. Else the script saves its state first, where it can."""
     reason = reason.rstrip(".")
     if state.is_over:
         if hard:
             _hurry(state, reason)
-        return
-    if state.stage == REBUILDING and not hard:  # whom it has not heard yet it could only delete
+    elif hard or not _waits(state, reason):
+        stop_now(state, reason, hard=hard)
+    else:
         state.stop_wanted = reason
-        return
+
+
+def _waits(state: State, reason: str) -> bool:
+    """For the world, which a new master does not know yet (whom it has not heard it could only delete), and for the
+    script's state."""
+    return state.stage == REBUILDING or moves.holds(state, f"the job is stopped: {reason}")
+
+
+def after_save(state: State) -> None:
+    """A job that waits for its end: the script's state is saved, or cannot be."""
+    if state.stop_wanted and not _waits(state, state.stop_wanted):
+        stop_now(state, state.stop_wanted)
+
+
+def stop_now(state: State, reason: str, *, hard: bool = False) -> None:
+    state.stop_wanted = ""
     state.announce("JobStopped", f"The job is stopped: {reason}" + (", without grace." if hard else "."))
     _stop_world(state, reason, hard)
     _finish(state, 0, "stopped", f"The job was stopped: {reason}.")

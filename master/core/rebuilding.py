@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from master.core import ending, generations, log_rules, recovery, replacing, silence, standing, status, watching
+from master.core import generations, log_rules, recovery, replacing, silence, standing, status, watching
 from master.core.state import ENDED_WELL, GATHERING, REBUILDING, RUNNING, Member, Place, State, World, counted
 from wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
 from wire.messages import LineMatched
@@ -69,8 +69,6 @@ def decide(state: State) -> None:
         generations.refuse_used_port(state, member)
     standing.note_staffing(state)
     status.mark(state)
-    if state.stop_wanted:
-        ending.stop(state, state.stop_wanted, hard=False)
 
 
 def _was_started(state: State, world: World) -> bool:

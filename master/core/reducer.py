@@ -30,6 +30,7 @@ from master.core import (
     lagging,
     log_rules,
     membership,
+    moves,
     network,
     node_rules,
     nodes,
@@ -94,6 +95,8 @@ from wire.messages import (
     Saved,
     Started,
     StartFailed,
+    StateOffered,
+    StateSaved,
     Stepped,
     Stopped,
     TrainerExited,
@@ -169,6 +172,8 @@ def _advance(state: State) -> None:
     if state.stage == RUNNING and state.unsized:
         state.unsized = False
         scaling.consider(state)
+    scaling.after_save(state)
+    ending.after_save(state)
     ending.advance(state)
 
 
@@ -346,6 +351,8 @@ MESSAGES: dict[type, Callable[[State, Member, Any], None]] = {
     LineMatched: log_rules.matched,
     PatternDropped: log_rules.dropped,
     DataSaid: data_notes.said,
+    StateOffered: moves.offered,
+    StateSaved: moves.saved,
     Acknowledged: _acknowledged,
 }
 
@@ -371,6 +378,8 @@ DEADLINES: dict[str, Callable[[State, str], None]] = {
     "last word": _last_word,
     "resize": lambda state, _key: scaling.patience_over(state),
     "leave": scaling.leave_now,
+    "move": moves.due,
+    "saved state": moves.overdue,
     "create": spares.create_due,
     "delete": _delete_again,
     "owner": lambda state, _key: owning.due(state),

@@ -7,7 +7,7 @@ or when its grace has nearly run out, whichever is first.
 
 from __future__ import annotations
 
-from master.core import assignment, generations, orders, standing, status, strangers
+from master.core import assignment, generations, moves, orders, standing, status, strangers
 from master.core.actions import DeletePod
 from master.core.state import GATHERING, REBUILDING, RUNNING, Member, State, World, counted
 from wire.ids import MemberId
@@ -49,6 +49,7 @@ def restart(state: State, at_checkpoint: bool) -> None:
     if at_checkpoint:
         state.restart_wanted = "a restart was asked for"
         state.announce("RestartAsked", "A restart was asked for: it waits for the next finished checkpoint.")
+        moves.holds(state, state.restart_wanted)
         return
     state.announce("RestartAsked", "A restart was asked for: all ranks are stopped and started anew.")
     generations.stop(state, "A restart was asked for.")
@@ -76,6 +77,7 @@ def must_leave(state: State, member: Member, why: str, grace: float, *, with_nod
     coming = "its owner makes another one" if state.spec.is_adopted else "a replacement is started"
     text = f"{member.id} has to leave ({why}) and has {grace:.0f} s; {coming}."
     state.announce("MemberLeaving", text, member.id, warning=True)
+    moves.leaves(state, member, grace)
     standing.refresh(state, member)
     standing.note_staffing(state)
     standing.note_resize(state)
@@ -85,6 +87,7 @@ def stay(state: State, member: Member, why: str) -> None:
     """What it was to leave for is over, and nobody has taken its pod."""
     member.leaving, member.leaves_with_node = "", False
     state.deadlines.cancel(("leave", member.id))
+    state.deadlines.cancel(("move", member.id))
     state.announce("MemberStays", f"{member.id} need not leave: {why}.", member.id)
     standing.wait_again(state, member)
     standing.refresh(state, member)
@@ -142,17 +145,48 @@ def consider(state: State) -> None:
         out = sorted(set(world.places) - set(wanted))
         why = f"to take {', '.join(sorted(set(wanted) - set(world.places)))} in for {', '.join(out)}"
     if why == state.resize:
+        _save_first(state, world)
         return
     state.resize = why
     if not why:
         state.deadlines.cancel(("resize", ""))
         return
     if _replaces_leaving(state, wanted):
-        generations.stop(state, f"The replacement of a leaving member is ready: {why}.")
+        _replace(state, why)
         return
     if state.deadlines.at(("resize", "")) is None:
         state.deadlines.set(("resize", ""), state.now + state.spec.grow_patience)
     state.announce("ResizePending", f"The world will change {why}, {_until_when(state, world)}.")
+    _save_first(state, world)
+
+
+def _save_first(state: State, world: World) -> None:
+    """Another size waits for a checkpoint: one can be had now. A leaving member's replacement may be ready first."""
+    is_new = world.save is None and bool(state.resize)
+    if is_new and not any(_leaves(state, m) for m in world.places):
+        moves.holds(state, f"the world is to change {state.resize}")
+
+
+def _leaves(state: State, member_id: MemberId) -> bool:
+    member = state.members.get(member_id)
+    return member is not None and bool(member.leaving)
+
+
+def _replace(state: State, why: str) -> None:
+    ready = f"The replacement of a leaving member is ready: {why}."
+    if not moves.holds(state, f"the world is to change {why}"):
+        generations.stop(state, ready)
+
+
+def after_save(state: State) -> None:
+    """The script's state was saved just now, or could not be: who is ready, or has to go, waits no more."""
+    world = state.world
+    if world is None or state.stage != RUNNING or not moves.is_just_over(state, world):
+        return
+    if state.resize and _replaces_leaving(state, _next_world(state)):
+        _replace(state, state.resize)
+    elif moves.all_leave(state, world):
+        generations.stop(state, "All members have to leave, and the script's state is as good as it will be.")
 
 
 def _until_when(state: State, world: World) -> str:
@@ -192,8 +226,7 @@ def _is_beyond(state: State, member: Member) -> bool:
 def _replaces_leaving(state: State, wanted: list[MemberId]) -> bool:
     world = state.world
     assert world is not None
-    leaves = any(m.leaving for m in (state.members.get(i) for i in world.places) if m is not None)
-    return leaves and len(wanted) >= len(world.places)
+    return any(_leaves(state, m) for m in world.places) and len(wanted) >= len(world.places)
 
 
 def at_checkpoint(state: State) -> None:

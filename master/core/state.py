@@ -276,6 +276,16 @@ class Episode:
 
 
 @dataclass(slots=True)
+class PlannedSave:
+    """The script was asked to save its state (`moves`)."""
+
+    order: OrderId
+    why: str
+    over_at: float | None = None
+    """When it was saved, or known not to be."""
+
+
+@dataclass(slots=True)
 class World:
     """One generation."""
 
@@ -301,6 +311,9 @@ class World:
     """When the highest step of the worlds before was made, while time is being lost."""
     comparison: Comparison = field(default_factory=Comparison)
     """Who is slow in it."""
+    saver: MemberId | None = None
+    """Where the script saves its state when it is asked to."""
+    save: PlannedSave | None = None
     order: tuple[MemberId, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -467,6 +480,8 @@ class State:
     resize: str = ""
     """Why the world is to change at the next checkpoint, if so."""
     restart_wanted: str = ""
+    stop_wanted: str = ""
+    """Why the user ends the job, which waits until this master knows the world and the script's state is saved."""
     suspended: bool = False
     """The user wants no world and no members for now."""
     episode: Episode | None = None
@@ -526,8 +541,6 @@ class State:
     pace: Pace = field(default_factory=Pace)
     watch: Watch | None = None
     """Of the running generation's progress."""
-    stop_wanted: str = ""
-    """Why the user ends the job, who said so before this master knew the world."""
     ending: dict[MemberId, bool] = field(default_factory=dict)
     stirred: bool = False
     unstaffed: bool = False

@@ -76,6 +76,18 @@ class CollectFromWorkers:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveWorkersState:
+    """Have the script save what it has registered; StateWritten comes back when it is done."""
+
+    connection: str
+    order: int
+    seconds: float
+    last: bool
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class FindPort:
     """Find a free TCP port outside the ephemeral range; PortFound comes back."""
 
@@ -168,6 +180,7 @@ Action = (
     | FinishTrainer
     | RunCheck
     | CollectFromWorkers
+    | SaveWorkersState
     | FindPort
     | ReadPages
     | SampleUsage

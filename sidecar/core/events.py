@@ -15,6 +15,7 @@ from wire.messages import (
     OwnTime,
     PatternDropped,
     RankProgress,
+    StateSaved,
     WorkerExit,
 )
 
@@ -220,6 +221,21 @@ class DataTold:
 
 
 @dataclass(frozen=True, slots=True)
+class StateOfferMade:
+    """The script's rank 0 runs here and saves its state when it is asked to."""
+
+    generation: Generation
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StateWritten:
+    """Answer to SaveWorkersState."""
+
+    answer: StateSaved
+
+
+@dataclass(frozen=True, slots=True)
 class TerminationAsked:
     """SIGTERM, preStop or an eviction notice reached this member."""
 
@@ -273,6 +289,8 @@ Event = (
     | PatternMet
     | PatternGivenUp
     | DataTold
+    | StateOfferMade
+    | StateWritten
     | TerminationAsked
     | LifelineLost
     | ActionFailed

@@ -17,6 +17,7 @@ from sidecar.core import (
     link,
     links,
     log_lines,
+    moves,
     neighbourhood,
     supervision,
     telling,
@@ -57,6 +58,8 @@ from sidecar.core.events import (
     PeerProbed,
     PortFound,
     Stalled,
+    StateOfferMade,
+    StateWritten,
     TerminationAsked,
     TrainerEnded,
     UsageSampled,
@@ -79,6 +82,7 @@ from wire.messages import (
     Probed,
     Refused,
     Saved,
+    SaveState,
     Start,
     Stop,
     Welcome,
@@ -142,6 +146,8 @@ TrainerEvent = (
     | PatternMet
     | PatternGivenUp
     | DataTold
+    | StateOfferMade
+    | StateWritten
 )
 
 
@@ -184,6 +190,10 @@ def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]
             return log_lines.dropped(state, said)
         case DataTold():
             return data_notes.told(state, event)
+        case StateOfferMade(generation, names):
+            return moves.offered(state, generation, names)
+        case StateWritten(answer):
+            return moves.written(state, answer)
         case _:
             assert_never(event)
 
@@ -214,6 +224,8 @@ def _master_said(state: State, message: FromMaster, now: float) -> list[Action]:
             return [ProbePeer(order, member, address, port, seconds, state.generation, reason)]
         case Ask():
             return _asked(state, message)
+        case SaveState():
+            return moves.asked(state, message)
         case Check():
             return checking.check(state, message, now)
         case Pong():

@@ -104,6 +104,8 @@ class Work:
     ranks: tuple[RankProgress, ...] = ()
     own: tuple[OwnTime, ...] = ()
     """Windows of steps that no report has told yet."""
+    offers: tuple[str, ...] | None = None
+    """What the script has registered that it saves when it is asked to; None: nothing is offered here."""
     stepped: tuple[int, float] | None = None
     """The first step beyond `start.high_step` and the moment of it."""
     started_at: float = 0.0

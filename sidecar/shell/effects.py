@@ -25,6 +25,7 @@ from sidecar.core.actions import (
     RefuseHook,
     RunCheck,
     SampleUsage,
+    SaveWorkersState,
     Send,
     StartWorkers,
     StopWorkers,
@@ -82,6 +83,9 @@ class SidecarEffects:
                 self.hooks.tell(connection, check_line(action))
             case CollectFromWorkers(connection, order, what):
                 self.hooks.collect(connection, order, what)
+            case SaveWorkersState(connection, order, seconds, last, generation):
+                wanted = {"order": order, "generation": _pair(generation), "seconds": seconds, "last": last}
+                self.hooks.tell(connection, {"do": "save_state", **wanted})
             case RefuseHook(connection, _, reason):
                 self.hooks.refuse(connection, reason)
             case FindPort():

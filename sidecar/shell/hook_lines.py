@@ -18,6 +18,8 @@ from sidecar.core.events import (
     MemberChecked,
     PatternGivenUp,
     PatternMet,
+    StateOfferMade,
+    StateWritten,
     TerminationAsked,
     WorkerExited,
     WorkersNotStarted,
@@ -25,7 +27,17 @@ from sidecar.core.events import (
     WorkersStopped,
 )
 from wire.ids import NO_GENERATION, Generation, MemberId, OrderId
-from wire.messages import DATA_KINDS, Checked, DataSaid, Group, LineMatched, PatternDropped, PeerCheck, WorkerExit
+from wire.messages import (
+    DATA_KINDS,
+    Checked,
+    DataSaid,
+    Group,
+    LineMatched,
+    PatternDropped,
+    PeerCheck,
+    StateSaved,
+    WorkerExit,
+)
 
 VERSION = 1
 LARGEST_NUMBER = 1 << 62
@@ -34,7 +46,9 @@ TIMES = ("compute", "cpu", "elapsed", "held_up")
 """Of a node check, in seconds."""
 MOST_PEERS = 4
 MOST_GROUPS = 100
+MOST_NAMES = 1000
 MESSAGE = 500
+KIND = 100
 LONGEST = 3600.0
 TRACEBACK_CHARACTERS = 8192
 
@@ -99,6 +113,10 @@ def event(line: Line, now: float, grace: float) -> Event | None:
             return PatternGivenUp(PatternDropped(generation(line), *said))
         case "data":
             return _data(line)
+        case "offers":
+            return StateOfferMade(generation(line), _names(line.get("names")))
+        case "state_saved":
+            return StateWritten(_state_saved(line))
         case "terminating":
             return TerminationAsked(text(line, "reason"), grace)
         case str():
@@ -177,6 +195,23 @@ def _data(line: Line) -> DataTold | None:
     samples = number(detail, "samples", default=0)
     said = DataSaid(generation(line), rank, word, sentence, _flag(line, "warning", False), samples)
     return DataTold(said, number(line, "local_rank"), tuple((name, str(number(detail, name))) for name in detail))
+
+
+def _state_saved(line: Line) -> StateSaved:
+    return StateSaved(
+        order=OrderId(number(line, "order")),
+        generation=generation(line),
+        step=number(line, "step", default=0),
+        path=text(line, "path"),
+        seconds=_seconds(line, "seconds") or 0.0,
+        error=text(line, "error")[:MESSAGE],
+    )
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > MOST_NAMES or not all(isinstance(name, str) for name in value):
+        raise BadLine(f"names={_quote(value)}: must be a list of at most {MOST_NAMES} texts")
+    return tuple(name[:KIND] for name in value)
 
 
 def _seconds(line: Line, name: str) -> float | None:

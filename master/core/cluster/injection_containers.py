@@ -78,6 +78,8 @@ class Place:
     of_operator: bool = False
     """Its pods are the training operator's, which runs a job in a container of a fixed name."""
     max_restarts: int | None = None
+    migration_dir: str = ""
+    """Where the job's scripts save their state before planned moves."""
     member_path: str = "metadata.name"
 
     @property

@@ -9,8 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from master.core.cluster import injection_trainer as trainers
+from master.core.cluster import migration
 from master.core.cluster.injection_containers import Place
-from master.core.cluster.names import HOOKS_CONTAINER, MOUNT, SIDECAR_CONTAINER, TOKEN_VOLUME, VOLUME, Document
+from master.core.cluster.names import (
+    HOOKS_CONTAINER,
+    MIGRATION_DIR,
+    MOUNT,
+    SIDECAR_CONTAINER,
+    TOKEN_VOLUME,
+    VOLUME,
+    Document,
+)
 from master.core.cluster.parts import entries, mapping, shown
 
 STATIC_POD = "kubernetes.io/config.mirror"
@@ -35,7 +44,10 @@ def objections(pod: Document, place: Place) -> Iterator[str]:
     if chosen.refused:
         yield f"spec.containers: {chosen.refused}"
     else:
-        yield from _taken(f"spec.containers[{chosen.index}]", containers[chosen.index])
+        trainer = containers[chosen.index]
+        yield from _taken(f"spec.containers[{chosen.index}]", trainer)
+        if place.migration_dir and (wrong := migration.objection(place.migration_dir, spec, trainer)):
+            yield f"annotation {MIGRATION_DIR} (migrationDir of an ElasticJob): {wrong}"
 
 
 def _of_the_pod(spec: Document) -> Iterator[str]:

@@ -52,6 +52,7 @@ def place_of(
         container=asked.container,
         of_operator=bool(labels.get(REPLICA_TYPE)),
         max_restarts=asked.max_restarts,
+        migration_dir=asked.migration_dir,
     )
 
 

@@ -20,6 +20,7 @@ from master.core.cluster.names import (
     KEEP_GLOBAL_BATCH,
     MAX,
     MAX_RESTARTS,
+    MIGRATION_DIR,
     MIN,
     NODE_CHECK,
     NPROC,
@@ -53,6 +54,7 @@ class Asked:
     container: str
     elastic_data: bool = False
     keep_global_batch: bool = False
+    migration_dir: str = ""
 
 
 def read(annotations: Mapping[str, Any]) -> Asked:
@@ -72,6 +74,7 @@ def read(annotations: Mapping[str, Any]) -> Asked:
         container=_text(annotations, CONTAINER),
         elastic_data=_yes(annotations, ELASTIC_DATA),
         keep_global_batch=_yes(annotations, KEEP_GLOBAL_BATCH),
+        migration_dir=_text(annotations, MIGRATION_DIR),
     )
     if asked.least is not None and asked.most is not None and asked.least > asked.most:
         raise ValueError(f"annotation {MIN}: {asked.least} is more than the {asked.most} of annotation {MAX}")

@@ -26,6 +26,7 @@ from master.core.cluster.names import (
     KIND,
     MAX_RESTARTS,
     MEMBER,
+    MIGRATION_DIR,
     NPROC,
     PER_RANK,
     PYTHONPATH,
@@ -43,7 +44,7 @@ from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 
 PS_PORT = 2222
 PORT = 3333
-HANDED_ON = (SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS, CONTAINER)
+HANDED_ON = (SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS, CONTAINER, MIGRATION_DIR)
 """Annotations of an ElasticJob that hold for its pods, where the template does not say otherwise."""
 TAKEN = ("Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated")
 """Words of status.reason for a pod whose machine was taken from it. Evicted is one only where the node was short."""
@@ -143,8 +144,9 @@ def handed_on(job: Document) -> dict[str, str]:
     """Annotations of its pods that the job itself has, or means."""
     notes = mapping(mapping(job.get("metadata")).get("annotations"))
     kept = {note: str(notes[note]) for note in HANDED_ON if note in notes}
-    nproc = mapping(job.get("spec")).get("nprocPerNode")
-    return kept if nproc is None else kept | {NPROC: str(nproc)}
+    said = ((NPROC, "nprocPerNode"), (MIGRATION_DIR, "migrationDir"))
+    spec = mapping(job.get("spec"))
+    return kept | {note: str(spec[field]) for note, field in said if spec.get(field) is not None}
 
 
 def _variables(action: CreatePod, wanted: int) -> dict[str, str]:

@@ -61,8 +61,11 @@ from wire.messages import (
     Ready,
     Report,
     Saved,
+    SaveState,
     Start,
     Started,
+    StateOffered,
+    StateSaved,
     Stepped,
     Stop,
     Stopped,
@@ -122,6 +125,9 @@ class Actor:
     answers: Answers | None = None
     """What its rank says when it is asked where it is."""
     has_pages: bool = True
+    saves_in: float | None = None
+    """Seconds in which its script saves its state when it is asked to, as rank 0; None: it never offered that."""
+    save_error: str = ""
 
     def step_at(self, now: float) -> int:
         now = now if self.hung_at is None else min(now, self.hung_at)
@@ -411,11 +417,30 @@ class Play:
                     else [actor.answers.row(rank, 0, message.what, self.now - actor.hung_at)]
                 )
                 self.say(actor, Answer(message.order, body(rows)))
+            case SaveState() if actor.saves_in is not None and actor.running == message.generation:
+                self.after(actor.saves_in, lambda: self._saved(actor, message))
             case Check() if message not in actor.checks:
                 actor.checks.append(message)
                 self.after(CHECK_SECONDS, lambda: self._checked(actor, message))
             case _:
                 pass
+
+    def offer(self, member: str, *, saves_in: float = 0.5, error: str = "") -> None:
+        """Its script can save its state."""
+        actor = self[member]
+        actor.saves_in, actor.save_error = saves_in, error
+        self.say(actor, StateOffered(actor.running, ("model", "optimizer")))
+
+    def _saved(self, actor: Actor, order: SaveState) -> None:
+        if actor.running != order.generation:
+            return
+        made, path = actor.step_at(self.now), "/data/state-1-1.pth"
+        if actor.save_error:
+            self.say(actor, StateSaved(order.order, order.generation, error=actor.save_error))
+            return
+        actor.hung_at = self.now if order.last else None
+        self.say(actor, Saved(order.generation, path, made))
+        self.say(actor, StateSaved(order.order, order.generation, made, path, 0.5))
 
     def _start(self, actor: Actor, start: Start) -> None:
         if start.generation < actor.highest:

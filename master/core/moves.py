@@ -1,0 +1,126 @@
+"""Planned moves: before a change that everybody knows is coming, the script saves its state, where it has offered to.
+
+It is asked when the job is stopped or suspended, when a restart or another size waits for a checkpoint, when the
+replacement of a leaving member is ready, and at a third of the grace of one whose replacement is not. What was saved is
+a finished checkpoint like any other, so what waited for one goes on with it; where it cannot be saved in time, things
+go on as they would without.
+"""
+
+from __future__ import annotations
+
+from master.core import orders, standing, status
+from master.core.state import ALIVE, RUNNING, Member, PlannedSave, State, World, seconds
+from wire.ids import MemberId
+from wire.messages import SaveState, StateOffered, StateSaved
+
+SHARE = 1 / 3
+"""Of a leaving member's grace: at the latest then it is asked."""
+SLACK = 2.0
+"""Seconds beyond those that the script has, in which the answer may come."""
+
+
+def offered(state: State, member: Member, message: StateOffered) -> None:
+    """Rank 0 of the running world saves its state when it is asked to."""
+    world = state.world
+    if world is None or message.generation != world.generation or member.id not in world.places:
+        return
+    is_new, world.saver = world.saver is None, member.id
+    if is_new:
+        what = ", ".join(message.names)
+        state.announce("StateOffered", f"The script saves its state before planned moves: {what}.", member.id)
+        standing.note_resize(state)
+
+
+def holds(state: State, why: str, patience: float | None = None, *, is_last: bool = True) -> bool:
+    """Is the state being saved, so that this change has to wait? False where nobody can, or it has just been tried.
+    `is_last`: the world is stopped as soon as it is saved."""
+    world = state.world
+    if world is None or state.stage != RUNNING:
+        return False
+    if world.save is not None and (world.save.over_at is None or world.save.over_at == state.now):
+        return world.save.over_at is None
+    return _ask(state, world, why, patience, is_last)
+
+
+def is_just_over(state: State, world: World) -> bool:
+    """In this step it was saved, or it became known that it will not be."""
+    return world.save is not None and world.save.over_at == state.now
+
+
+def _ask(state: State, world: World, why: str, patience: float | None, is_last: bool) -> bool:
+    member = state.members.get(world.saver) if world.saver is not None else None
+    if member is None or member.session is None or member.life != ALIVE or member.id in world.done:
+        return False
+    within = state.spec.save_grace if patience is None else patience
+    reason = f"{member.id} is asked to save the script's state, because {why}."
+    generation = world.generation
+    order = orders.give(state, member, lambda n: SaveState(n, generation, within, reason, is_last), reason, generation)
+    world.save = PlannedSave(order, why)
+    state.deadlines.set(("saved state", str(generation.number)), state.now + within + SLACK)
+    state.announce("StateAsked", reason, member.id)
+    return True
+
+
+def saved(state: State, member: Member, message: StateSaved) -> None:
+    orders.acknowledge(state, member, message.order)
+    world = state.world
+    if world is None or world.save is None or world.save.over_at is not None or world.save.order != message.order:
+        return
+    if message.error:
+        _not_saved(state, world, f"the state could not be saved: {message.error}", member.id)
+        return
+    text = f"The script's state of step {message.step} was saved in {seconds(message.seconds)}: {message.path}."
+    state.announce("StateSaved", text, member.id)
+    state.checkpoint_step = message.step
+    _over(state, world)
+
+
+def overdue(state: State, number: str) -> None:
+    """No answer came."""
+    world = state.world
+    if world is not None and world.save is not None and str(world.generation.number) == number:
+        _not_saved(state, world, "the state was not saved in time", world.saver)
+
+
+def _not_saved(state: State, world: World, why: str, member: MemberId | None) -> None:
+    state.announce("StateNotSaved", f"{why[0].upper()}{why[1:]}; the last checkpoint counts.", member, warning=True)
+    _over(state, world)
+
+
+def _over(state: State, world: World) -> None:
+    assert world.save is not None
+    world.save.over_at = state.now
+    state.deadlines.cancel(("saved state", str(world.generation.number)))
+    standing.note_resize(state)
+    status.mark(state)
+
+
+def leaves(state: State, member: Member, grace: float) -> None:
+    """It has to leave within that time: when it is asked at the latest, and at once where nobody stays."""
+    world = state.world
+    if world is None or state.stage != RUNNING or member.id not in world.places:
+        return
+    if all_leave(state, world):
+        holds(state, "all members have to leave", _within(state, member))
+    else:
+        state.deadlines.set(("move", member.id), state.now + SHARE * grace)
+
+
+def due(state: State, member_id: str) -> None:
+    """A third of its grace is over, and its replacement is not there."""
+    member = state.members.get(MemberId(member_id))
+    world = state.world
+    if member is not None and member.leaving and world is not None and member.id in world.places:
+        why = f"{member.id} has to leave ({member.leaving})"
+        holds(state, why, _within(state, member), is_last=bool(state.resize))
+
+
+def _within(state: State, member: Member) -> float:
+    """Seconds until the world goes on without it."""
+    ends = state.deadlines.at(("leave", member.id))
+    return min(state.spec.save_grace, max(ends - state.now - SLACK, 1.0)) if ends is not None else state.spec.save_grace
+
+
+def all_leave(state: State, world: World) -> bool:
+    members = (state.members.get(member_id) for member_id in world.places)
+    return all(member is None or member.leaving for member in members)

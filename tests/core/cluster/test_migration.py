@@ -1,0 +1,44 @@
+"""`migrationDir`: the directory reaches the trainer, and one that would go with the pod is refused with the reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from master.core.cluster import migration
+
+CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+
+
+def trainer(*mounts: tuple[str, str], **more: Any) -> dict[str, Any]:
+    return {"name": "t", "volumeMounts": [{"name": name, "mountPath": path, **more} for name, path in mounts]}
+
+
+def test_a_directory_on_a_claim_will_do() -> None:
+    spec = {"volumes": [CLAIM]}
+    assert migration.objection("/data/moves", spec, trainer(("data", "/data"))) == ""
+    assert migration.objection("/data", spec, trainer(("data", "/data"))) == ""
+
+
+@pytest.mark.parametrize(
+    ("directory", "volumes", "container", "word"),
+    [
+        ("moves", [CLAIM], trainer(("data", "/data")), "must be an absolute path"),
+        ("/database", [CLAIM], trainer(("data", "/data")), "lies on no volume"),
+        ("/data/x", [{"name": "data", "emptyDir": {}}], trainer(("data", "/data")), "emptyDir, which ends with its"),
+        ("/data/x", [{"name": "data", "configMap": {}}], trainer(("data", "/data")), "configMap"),
+        ("/data/x", [CLAIM], trainer(("data", "/data"), readOnly=True), "mounted read-only"),
+        ("/data/x", [], {"name": "t"}, "lies on no volume"),
+        (
+            "/data/tmp/x",
+            [CLAIM, {"name": "s", "emptyDir": {}}],
+            trainer(("data", "/data"), ("s", "/data/tmp")),
+            "emptyD",
+        ),
+    ],
+)
+def test_one_that_would_go_with_the_pod_will_not(
+    directory: str, volumes: list[dict[str, Any]], container: dict[str, Any], word: str
+) -> None:
+    assert word in migration.objection(directory, {"volumes": volumes}, container)

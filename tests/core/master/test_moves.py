@@ -1,0 +1,155 @@
+"""Planned moves: what is asked to be saved, when, and what goes on with it or without it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from master.core.events import RestartAsked, ScaleAsked, SpecChanged, StopAsked
+from tests.core.master.play import Play, running
+from wire.messages import Leaving, SaveState, StateOffered
+
+
+def moving(members: int = 3, least: int | None = None, *, saves_in: float = 0.5, error: str = "") -> Play:
+    """A job that trains, whose script can save its state."""
+    play = running(members, least)
+    play.offer("worker-0", saves_in=saves_in, error=error)
+    return play
+
+
+def reasons(play: Play, kind: str) -> list[str]:
+    return [each.reason for each in play.announced(kind)]
+
+
+def test_a_stopped_job_saves_its_state_first() -> None:
+    play = moving()
+    play.tell(StopAsked("by `outrider stop`"))
+    assert play.state.stage == "running"
+    assert reasons(play, "StateAsked") == [
+        "worker-0 is asked to save the script's state, because the job is stopped: by `outrider stop`."
+    ]
+    assert play.until(lambda: play.state.is_over) < 1.0
+    assert reasons(play, "StateSaved") == ["The script's state of step 25 was saved in 0.5 s: /data/state-1-1.pth."]
+
+
+def test_a_job_whose_script_offers_nothing_stops_at_once() -> None:
+    play = running(3)
+    play.tell(StopAsked("by `outrider stop`"))
+    assert play.state.is_over
+    assert not play.sent(SaveState)
+
+
+def test_who_asks_twice_for_the_end_with_force_does_not_wait_for_the_state() -> None:
+    play = moving(saves_in=50.0)
+    play.tell(StopAsked("SIGINT"))
+    play.tell(StopAsked("SIGINT again", hard=True))
+    assert play.state.is_over
+
+
+def test_a_state_that_cannot_be_saved_keeps_no_job_from_its_end() -> None:
+    play = moving(error="TypeError: cannot pickle a lock")
+    play.tell(StopAsked("by `outrider stop`"))
+    play.until(lambda: play.state.is_over, 2.0)
+    (told,) = play.announced("StateNotSaved")
+    assert told.severity == "warning"
+    assert told.reason == ("The state could not be saved: TypeError: cannot pickle a lock; the last checkpoint counts.")
+
+
+def test_a_rank_that_never_answers_is_waited_for_no_longer_than_a_save_may_take() -> None:
+    play = moving(saves_in=1000.0)
+    play.tell(StopAsked("by `outrider stop`"))
+    took = play.until(lambda: play.state.is_over, 100.0)
+    assert play.state.spec.save_grace < took < play.state.spec.save_grace + 5
+    assert reasons(play, "StateNotSaved") == ["The state was not saved in time; the last checkpoint counts."]
+
+
+def test_a_fault_while_the_state_is_saved_ends_the_job_all_the_same() -> None:
+    play = moving(saves_in=30.0)
+    play.tell(StopAsked("by `outrider stop`"))
+    play.crash("worker-1")
+    assert play.state.is_over
+
+
+def test_the_replacement_of_a_leaving_member_waits_for_the_state_and_no_step_is_repeated() -> None:
+    play = moving()
+    play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
+    assert not play.sent(SaveState), "its replacement may come first"
+    play.until_next(3)
+    (asked,) = play.sent(SaveState)
+    assert asked.member == "worker-0"
+    assert reasons(play, "StateAsked")[0].endswith("because the world is to change to take worker-3 in for worker-1.")
+    assert play["worker-0"].base == play.state.high_step, "nothing is repeated"
+
+
+def test_where_the_state_cannot_be_saved_the_replacement_is_taken_in_as_before() -> None:
+    play = moving(error="OSError: no space left")
+    play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
+    assert play.until_next(3) < 6.0
+
+
+def test_at_a_third_of_the_grace_the_state_is_saved_though_no_replacement_is_there() -> None:
+    play = moving(3, 2)
+    play.creates_pods = False
+    play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
+    play.until(lambda: bool(play.sent(SaveState)), 10.5)
+    assert play.announced("StateAsked")[0].reason.endswith("because worker-1 has to leave (SIGTERM).")
+    play.until_next(2, 2.0)
+
+
+def test_when_all_members_have_to_leave_the_state_is_saved_at_once() -> None:
+    play = moving()
+    play.creates_pods = False
+    for number in range(3):
+        play.say(play[f"worker-{number}"], Leaving("SIGTERM", 30.0))
+    (asked,) = play.sent(SaveState)
+    assert asked.message.seconds < 30.0
+    play.until(lambda: play.state.stage != "running", 2.0)
+    assert play.state.message == "All members have to leave, and the script's state is as good as it will be."
+
+
+def test_a_suspended_job_saves_its_state_first() -> None:
+    play = moving()
+    play.tell(SpecChanged(play.state.spec, suspended=True))
+    assert play.state.stage == "running"
+    play.until(lambda: play.state.phase == "suspended", 30.0)
+    assert play["worker-0"].step_at(play.now) <= play.state.saves["/data/state-1-1.pth"]
+
+
+def test_growth_does_not_wait_for_a_checkpoint_where_the_state_can_be_saved() -> None:
+    play = moving(4, 2)
+    play.lose("worker-3")
+    play.until_next(3)
+    play.offer("worker-0")
+    assert play.until_next(4) < 6.0
+    assert play["worker-0"].base == play.state.high_step
+
+
+def test_a_restart_at_the_next_checkpoint_comes_at_once() -> None:
+    play = moving()
+    play.tell(RestartAsked(at_checkpoint=True))
+    assert play.until_next(3) < 2.0
+
+
+def test_fewer_members_are_had_as_soon_as_the_state_is_saved() -> None:
+    play = moving(3, 2)
+    play.tell(ScaleAsked(2))
+    assert play.until_next(2) < 2.0
+    assert play["worker-0"].base == play.state.high_step
+
+
+def test_an_offer_of_another_generation_counts_for_nothing() -> None:
+    play = running(3)
+    old = play.generation
+    play.crash("worker-1")
+    play.until_next(3)
+    play.say(play["worker-0"], StateOffered(old, ("model",)))
+    play.tell(StopAsked("by `outrider stop`"))
+    assert play.state.is_over
+
+
+def test_a_member_that_reconnects_is_asked_again() -> None:
+    play = moving(saves_in=3.0)
+    play.tell(StopAsked("by `outrider stop`"))
+    play.reconnect("worker-0")
+    play.until(lambda: play.state.is_over, 10.0)
+    assert len(play.announced("StateSaved")) == 1
+    assert len({dataclasses.astuple(each.message)[0] for each in play.sent(SaveState)}) == 1

@@ -1,0 +1,164 @@
+"""Planned moves of real jobs: a script that has registered its state loses no step when its job or a member has to go.
+
+The script saves nothing itself, so whatever a world goes on from is what was saved because it was asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.local.training import SCRIPT, Training, World, members, until
+
+pytestmark = pytest.mark.slow
+
+REGISTERED = """
+    from training_hooks import migrator
+    global progress
+    progress = {"step": 0}
+    migrator.register("model", net)
+    migrator.register("optimizer", optimizer)
+    migrator.register("progress", progress)
+    migrator.listening()
+    if migrator.resume:
+        migrator.load_ckpt()
+    loaded = progress["step"]
+"""
+
+
+def migrating() -> str:
+    """The script of the other tests, with the migrator in place of its own checkpoints."""
+    begin, end = SCRIPT.index("    loaded, path = "), SCRIPT.index("    about = {")
+    script = SCRIPT[:begin] + REGISTERED + SCRIPT[end:]
+    begin, end = script.index("        if rank == 0 and step % EVERY"), script.index("        obey(rank)")
+    script = script[:begin] + script[end:]
+    return script.replace("        optimizer.step()\n", "        optimizer.step()\n        progress['step'] = step\n")
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Iterator[Callable[..., Training]]:
+    """Starts the job once more in a folder of its own: what a job leaves for the next is on the volume alone."""
+    home = Path(tempfile.mkdtemp(prefix="or-"))
+    started: list[Training] = []
+
+    def start(*flags: str) -> Training:
+        folder = tmp_path / str(len(started))
+        folder.mkdir()
+        job = Training(folder, home, "--migration-dir", str(tmp_path / "volume"), *flags, script=migrating())
+        started.append(job)
+        return job
+
+    try:
+        yield start
+    finally:
+        for job in reversed(started):  # of one name: the processes of a later one are not to be waited for
+            job.close()
+        shutil.rmtree(home)
+
+
+def record(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "volume" / "train" / "migration.json").read_text())
+    return found
+
+
+def trained(job: Training, after: int = -1) -> World:
+    """Of the newest whole world after that restart, some steps."""
+
+    def found() -> World | None:
+        worlds = {number: world for number, world in job.worlds().items() if number > after}
+        world = worlds[max(worlds)] if worlds else {}
+        return world if world and min(map(len, world.values())) >= 5 else None
+
+    return until(found, job.story)
+
+
+def last_step(world: World) -> int:
+    return max(steps[-1].step for steps in world.values())
+
+
+def test_a_stopped_job_goes_on_with_the_step_after_its_last(jobs: Callable[..., Training], tmp_path: Path) -> None:
+    job = jobs("--nnodes", "2")
+    trained(job)
+    job.outrider("stop", "train")
+    assert job.process.wait(60) == 0, job.log()
+    made = max(step.step for step in job.steps())
+    saved = job.event("StateSaved", 0)
+    assert record(tmp_path)["step"] == made, (saved, job.told(0))
+    assert [each["what"] for each in record(tmp_path)["history"]] == ["start", "saved"]
+    again = jobs("--nnodes", "2")
+    world = trained(again)
+    assert {steps[0].loaded for steps in world.values()} == {made}
+
+
+def goes_on(job: Training, before: World, after: int) -> tuple[int, World]:
+    """The next world begins with the step behind the last that was made."""
+    world = trained(job, after)
+    made = max(step.step for step in job.steps() if step.restart == after)
+    assert {steps[0].loaded for steps in world.values()} == {made}, job.told(0)
+    assert len(world) == len(before)
+    return world[0][0].restart, world
+
+
+def test_no_step_is_repeated_when_a_member_has_to_go_or_a_restart_is_asked_for(
+    jobs: Callable[..., Training], tmp_path: Path
+) -> None:
+    job = jobs("--nnodes", "2")
+    first = trained(job)
+    os.kill(parent_of(first[1][0].pid), signal.SIGTERM)
+    job.event("MemberLeaving", 0, "worker-1 has to leave (SIGTERM)")
+    restart, second = goes_on(job, first, 0)
+    assert members(second) != members(first)
+    job.outrider("restart", "train", "--at-checkpoint")
+    goes_on(job, second, restart)
+    assert not [name for name in (tmp_path / "volume" / "train").iterdir() if name.name.startswith(".")]
+
+
+def parent_of(pid: int) -> int:
+    """The template of a rank."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_state_that_was_damaged_is_told_and_the_script_begins_as_without_it(
+    jobs: Callable[..., Training], tmp_path: Path
+) -> None:
+    job = jobs()
+    trained(job)
+    job.outrider("stop", "train")
+    assert job.process.wait(60) == 0, job.log()
+    (path,) = (tmp_path / "volume" / "train").glob("state-*.pth")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 255
+    path.write_bytes(data)
+    again = jobs()
+    assert {steps[0].loaded for steps in trained(again).values()} == {0}
+    again.event("SavedStateUnusable", 0, path.name, "damaged", "begins as without it")
+
+
+def test_a_script_that_registers_is_told_that_it_needs_a_directory(tmp_path: Path) -> None:
+    home = Path(tempfile.mkdtemp(prefix="or-"))
+    job = Training(tmp_path, home, script=migrating())
+    try:
+        assert job.process.wait(60) == 1
+        assert "planned moves need a directory that outlives the pods" in job.log()
+    finally:
+        job.close()
+        shutil.rmtree(home)
+
+
+def test_a_state_that_cannot_be_written_is_told_and_the_job_ends(jobs: Callable[..., Training], tmp_path: Path) -> None:
+    job = jobs()
+    trained(job)
+    job.order(0, "progress['lock'] = __import__('threading').Lock()")
+    until(lambda: not (job.folder / "order-0").exists())
+    job.outrider("stop", "train")
+    assert job.process.wait(60) == 0, job.log()
+    job.event("StateNotSaved", 0, "TypeError", "lock")
+    assert "file" not in record(tmp_path)
