@@ -144,10 +144,11 @@ def test_without_the_right_to_make_a_privileged_pod_no_network_is_broken(
     assert "by a privileged pod on node-" in refused.stderr
     assert "exceeded quota: full" in refused.stderr
 
-    monkeypatch.setenv("KUBECONFIG", somebody(job, tmp_path))
-    refused = chaos(job, pod, "cut-network")
-    assert 'cannot create resource "pods"' in refused.stderr
-    assert said(job, pod, "list") == f"no fault runs in pod {job.namespace}/{pod}\n"
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("KUBECONFIG", somebody(job, tmp_path))
+        refused = chaos(job, pod, "cut-network")
+        assert 'cannot create resource "pods"' in refused.stderr
+        assert said(job, pod, "list") == f"no fault runs in pod {job.namespace}/{pod}\n"
     assert not holders(job)
 
 
