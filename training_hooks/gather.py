@@ -9,6 +9,7 @@ import errno
 import json
 import select
 import socket
+import threading
 import time
 
 BLOCK, REPEATS = 8 << 20, 4
@@ -46,16 +47,23 @@ class Meeting:
             raise
 
     def meet(self, seconds=MEET_SECONDS):
+        """All at once: who waits for one that is gone is there for the other of a group of three all the same."""
         until = time.monotonic() + seconds
-        for member, address, port in self.peers:
-            try:
-                self.sockets[member] = self._reach(address, port, until)
-            except OSError as error:
-                self.errors[member] = "%s:%d: %s" % (address, port, reason(error, seconds))
+        ways = [threading.Thread(target=self._come_to, args=(*peer, until, seconds)) for peer in self.peers]
+        for way in ways:
+            way.start()
         while self.awaited - set(self.sockets) and time.monotonic() < until:
             self._take_one(until)
         for member in self.awaited - set(self.sockets):
             self.errors[member] = "it did not connect within %g s" % seconds
+        for way in ways:
+            way.join()
+
+    def _come_to(self, member, address, port, until, seconds):
+        try:
+            self.sockets[member] = self._reach(address, port, until)
+        except OSError as error:
+            self.errors[member] = "%s:%d: %s" % (address, port, reason(error, seconds))
 
     def _reach(self, address, port, until):
         """Again and again while nobody listens there yet."""

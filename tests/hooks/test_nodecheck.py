@@ -95,6 +95,17 @@ def test_of_three_everybody_exchanges_with_each_of_the_others() -> None:
     assert met == [["b", "c"], ["a", "c"], ["a", "b"]]
 
 
+def test_of_three_two_meet_though_the_one_before_them_is_not_there() -> None:
+    gone, two = free_port(), free_port()
+    found = together(
+        order(2, member="b", port=two, peers=[peer("a", gone)], awaited=["c"]),
+        order(3, member="c", peers=[peer("a", gone), peer("b", two)]),
+        seconds=0.5,
+    )
+    met = [sorted(each["member"] for each in of if not each["error"]) for of in found]
+    assert met == [["c"], ["b"]]
+
+
 def test_a_member_that_is_not_there_is_named_with_what_was_wrong() -> None:
     port = free_port()
     (found,) = together(order(1, member="b", peers=[peer("a", port)]), seconds=0.3)
