@@ -71,10 +71,10 @@ def pod_spec(folder: Path, *command: str, **container: object) -> Document:
 class Pods(Traces):
     """Pods of one job, whoever made them."""
 
-    def __init__(self, namespace: str, name: str, folder: Path) -> None:
+    def __init__(self, namespace: str, name: str, folder: Path, script: str = OF_A_POD) -> None:
         super().__init__(folder)
         self.namespace, self.name = namespace, name
-        (folder / "train.py").write_text(OF_A_POD)
+        (folder / "train.py").write_text(script)
 
     def kubectl(self, *arguments: str, **options: Any) -> str:
         return kubectl("-n", self.namespace, *arguments, **options)
@@ -169,9 +169,10 @@ class ClusterJob(Pods):
         container: Document | None = None,
         max_memory: str | None = None,
         pod: Document | None = None,
+        script: str = OF_A_POD,
         **spec: object,
     ) -> None:
-        super().__init__(namespace, name, folder)
+        super().__init__(namespace, name, folder, script)
         worker: Document = {
             "replicas": replicas,
             "template": {"spec": {**pod_spec(folder, **(container or {})), **(pod or {})}},
@@ -180,19 +181,18 @@ class ClusterJob(Pods):
                              ("maxMemory", max_memory)):  # fmt: skip
             if value is not None:
                 worker[field] = value
-        self.create(
-            {
-                "apiVersion": "outrider.dev/v1alpha1",
-                "kind": "ElasticJob",
-                "metadata": {"name": name},
-                "spec": {
-                    "nprocPerNode": 2,
-                    "recovery": {"silentAfter": "10s"},
-                    "replicaSpecs": {"worker": worker},
-                    **spec,
-                },
-            }
-        )
+        self.document: Document = {
+            "apiVersion": "outrider.dev/v1alpha1",
+            "kind": "ElasticJob",
+            "metadata": {"name": name},
+            "spec": {
+                "nprocPerNode": 2,
+                "recovery": {"silentAfter": "10s"},
+                "replicaSpecs": {"worker": worker},
+                **spec,
+            },
+        }
+        self.create(self.document)
 
     def patch(self, **spec: object) -> None:
         self.kubectl("patch", "elasticjob", self.name, "--type=merge", "-p", json.dumps({"spec": spec}))

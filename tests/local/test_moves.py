@@ -34,10 +34,10 @@ REGISTERED = """
 """
 
 
-def migrating() -> str:
+def migrating(script: str = SCRIPT) -> str:
     """The script of the other tests, with the migrator in place of its own checkpoints."""
-    begin, end = SCRIPT.index("    loaded, path = "), SCRIPT.index("    about = {")
-    script = SCRIPT[:begin] + REGISTERED + SCRIPT[end:]
+    begin, end = script.index("    loaded, path = "), script.index("    about = {")
+    script = script[:begin] + REGISTERED + script[end:]
     begin, end = script.index("        if rank == 0 and step % EVERY"), script.index("        obey(rank)")
     script = script[:begin] + script[end:]
     return script.replace("        optimizer.step()\n", "        optimizer.step()\n        progress['step'] = step\n")
