@@ -85,6 +85,7 @@ class Book:
         batch = self.samplers.asked.get(sampler) or passes.batch_of(loader)
         whole = self.samplers.wholes.get(sampler) or batch * sampler.num_replicas
         position, file = self._position(sampler) if training else (None, "")
+        resumed, position = (None, position) if self.elastic else (position, None)
         one = self._pass(sampler, whole, position["consumed"] if position else 0, batch, loader.drop_last)
         if position:
             self._say_loaded(one, position, file)
@@ -92,6 +93,8 @@ class Book:
         self.samplers.fresh[sampler] = one
         if not training:
             return None
+        if resumed is not None:
+            one.first_step = lambda: self._say_repeated(one, resumed)
         self.samplers.newest[sampler] = one
         return one
 
@@ -125,12 +128,10 @@ class Book:
             self.pending.pop(key, None)
             return None, ""
         position, file = self.pending.get(key, (None, ""))
-        if not self.elastic:
-            self._say_repeated(sampler, position)
-            return None, ""
-        if position is None and self.pending:
-            self._say_of_others(key)
-        position = self._agreed(sampler, key, position)
+        if self.elastic:
+            if position is None and self.pending:
+                self._say_of_others(key)
+            position = self._agreed(sampler, key, position)
         is_its = position is not None and position["epoch"] == sampler.epoch and position["consumed"]
         return (position, file) if is_its else (None, "")
 
@@ -176,14 +177,19 @@ class Book:
                 sentence = "the data position in %s is not taken up: it is of %s, and this sampler has %s"
                 self.say(IGNORED, sentence % (file, _about(key), _about(mine)), True)
 
-    def _say_repeated(self, sampler, position):
-        if position is not None and position["epoch"] == sampler.epoch and position["consumed"]:
-            done, length = position["consumed"], position["length"]
+    def _say_repeated(self, one, position):
+        """At the first step of a pass that begins at the beginning. A script that takes the batches of the checkpoint
+        without a step on them has left them out itself, but for those of a batch that is cut."""
+        one.first_step = None
+        done, length = position["consumed"], position["length"]
+        left_out = passes.shares.consumed(length, 0, one.whole, one.delivered - 1)
+        again = done if left_out + one.whole < done else max(0, done - left_out)
+        if again:
             sentence = (
-                "epoch %d begins again: %d of its %d samples are in the loaded checkpoint already, and are trained on "
-                "again unless the script leaves them out itself (--elastic-data goes on behind them)"
+                "epoch %d begins again: %d of its %d samples are in the loaded checkpoint already and are trained on "
+                "again (--elastic-data goes on behind them)"
             )
-            self.say(REPEATED, sentence % (sampler.epoch, done, length), epoch=sampler.epoch, samples=done)
+            self.say(REPEATED, sentence % (one.epoch, again, length), epoch=one.epoch, samples=again)
 
     # -- saves --------------------------------------------------------------------------------------------------------
     @guarded()

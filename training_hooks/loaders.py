@@ -6,13 +6,13 @@ batches were cut anew. A book that fails leaves the loader to torch.
 """
 
 import functools
+import itertools
 import operator
 import weakref
 
 from .passes import order_of
 
-PASS = "_outrider_pass_" + __name__.partition(".")[0]
-"""On a loader's iterator. Two copies of this package may be in one process: the hooks, and what the user imports."""
+_wrappers = itertools.count()
 
 
 def wrap_samplers(current, module):
@@ -57,6 +57,7 @@ def wrap_loaders(current, module):
     if iterator is None:
         return
     make, begin = loader.__init__, loader.__iter__
+    mark = "_outrider_pass_%s_%d" % (__name__.partition(".")[0], next(_wrappers))  # others may wrap it too
 
     @functools.wraps(make)
     def __init__(self, *args, **kwargs):
@@ -72,17 +73,17 @@ def wrap_loaders(current, module):
         iterating = begin(self)
         if one is not None:
             one.iterator = weakref.ref(iterating)
-        if getattr(iterating, PASS, None) is not one:
-            setattr(iterating, PASS, one)
+        if getattr(iterating, mark, None) is not one:
+            setattr(iterating, mark, one)
         return iterating
 
     loader.__init__, loader.__iter__ = __init__, __iter__
-    setattr(iterator, PASS, None)
-    iterator.__next__ = _counted(iterator.__next__)
+    setattr(iterator, mark, None)
+    iterator.__next__ = _counted(iterator.__next__, mark)
 
 
-def _counted(deliver):
-    pass_of = operator.attrgetter(PASS)
+def _counted(deliver, mark):
+    pass_of = operator.attrgetter(mark)
 
     @functools.wraps(deliver)
     def __next__(self):
@@ -92,6 +93,8 @@ def _counted(deliver):
         made = one.made(one, True)
         if made != one.seen:
             one.seen, one.taken = made, one.delivered
+            if one.first_step is not None:
+                one.first_step()
         try:
             batch = deliver(self)
         except StopIteration:

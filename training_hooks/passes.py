@@ -17,10 +17,11 @@ from . import positions, shares
 
 class Pass:
     """One iteration of a loader over its DistributedSampler. Who delivers its batches (`loaders`) keeps `delivered`
-    and `taken`, those before the last step that was `seen`. One that is `cut` has other samples than torch's."""
+    and `taken`, those before the last step that was `seen`, and says `first_step()` where that is to be said. One that
+    is `cut` has other samples than torch's."""
 
-    __slots__ = ("batch", "count", "cut", "delivered", "drop_batch", "epoch", "iterator", "key", "made", "over", "rank",
-                 "seen", "start", "taken", "whole", "world")  # fmt: skip
+    __slots__ = ("batch", "count", "cut", "delivered", "drop_batch", "epoch", "first_step", "iterator", "key", "made",
+                 "over", "rank", "seen", "start", "taken", "whole", "world")  # fmt: skip
 
     def __init__(self, key, epoch, start, whole, world, rank, batch, drop_batch, made):
         self.key, self.epoch, self.start, self.whole = key, epoch, start, whole
@@ -30,6 +31,7 @@ class Pass:
         self.made = made
         self.delivered = self.taken = 0
         self.over = False
+        self.first_step = None
         self.iterator = lambda: None
         self.cut = start > 0 or whole % world != 0
         self.seen = made(self, True)

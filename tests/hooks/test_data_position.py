@@ -379,6 +379,24 @@ def test_without_the_flag_nothing_is_written_beside_and_what_is_repeated_is_told
     assert not [name for name in os.listdir(worker.folder) if name.startswith(".")]
 
 
+@pytest.mark.parametrize(("skipped", "again"), [(5, []), (4, [4]), (2, [20])])
+def test_what_a_script_leaves_out_itself_is_not_repeated(
+    make: Callable[[str], Worker], skipped: int, again: list[int]
+) -> None:
+    """It takes their batches without a step on them; those of a batch that it cannot cut are repeated."""
+    worker = make(f"""
+load(); _, batches = loader()
+reading = iter(batches)
+for _ in range(0 if FIRST else {skipped}):
+    next(reading)
+train(reading, 5)
+save()
+""")
+    worker.run(OUTRIDER_ELASTIC_DATA="0")
+    told = worker.run(OUTRIDER_ELASTIC_DATA="0")
+    assert [line["detail"]["samples"] for line in told] == again
+
+
 def test_a_script_that_follows_the_worlds_size_by_itself_is_told_of(make: Callable[[str], Worker]) -> None:
     worker = make("""
 load()
