@@ -7,6 +7,8 @@ What bites, and what is done here about it (measured with libzmq 4.3.5):
 * A send to a peer that is gone is no error unless ROUTER_MANDATORY is set.
 * A message's SRCFD and the monitor's DISCONNECTED carry the same descriptor: that maps a broken TCP connection to its
   session within 10 ms. Descriptors are reused, so the monitor is emptied before a new session is bound to one.
+* What a connection had still to say may be read after its end: it is thrown away, or it would be a new session that
+  never ends.
 * A socket's FD is edge triggered: it is read until it is empty, and looked at again after each send.
 * A queue for a peer that is not connected keeps orders of yesterday: ZMQ_IMMEDIATE drops them instead, and the cores
   say again what still counts when the link is back.
@@ -29,6 +31,8 @@ LARGEST_MESSAGE = 4 << 20
 """A frame above this closes its connection before it is read into memory."""
 BATCH = 1000
 """Messages taken before the loop's other work gets its turn."""
+ENDED = 10_000
+"""So many connections are remembered after their end, for what they had still to say."""
 
 
 class Unreachable(Exception):
@@ -147,6 +151,7 @@ class Router(_Readable):
         self._by_name: dict[str, _Session] = {}
         self._by_route: dict[bytes, _Session] = {}
         self._by_descriptor: dict[int, _Session] = {}
+        self._ended: dict[bytes, None] = {}
         self._counter = 0
         super().__init__(socket, zmq.EVENT_DISCONNECTED)
 
@@ -186,6 +191,8 @@ class Router(_Readable):
         session = self._by_route.get(route)
         if session is None:
             self._drain_monitor()  # the end of the descriptor's former owner must not hit the new one
+            if route in self._ended:
+                return True
             session = self._new_session(route, frames[-1])
         if len(frames) == 2 and not session.forgotten:
             self._on_message(session.name, frames[1].bytes)
@@ -204,6 +211,9 @@ class Router(_Readable):
         if session is None:
             return
         del self._by_name[session.name], self._by_route[session.route]
+        self._ended[session.route] = None
+        if len(self._ended) > ENDED:
+            del self._ended[next(iter(self._ended))]
         if not session.forgotten:
             self._on_disconnect(session.name)
 

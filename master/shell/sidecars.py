@@ -81,6 +81,8 @@ class Sidecars:
         self._sessions: dict[str, str] = {}
         self._connections: dict[str, str] = {}
         self._members: dict[str, MemberId] = {}
+        self._names: dict[str, tuple[JobName, MemberId]] = {}
+        self._newest: dict[tuple[JobName, MemberId], int] = {}
         self._closed: set[str] = set()
         self._complained: dict[str, None] = {}
         self._counter = 0
@@ -109,6 +111,7 @@ class Sidecars:
         if connection is not None:
             del self._sessions[connection], self._members[connection], self._admitted[connection]
             self._closed.add(connection)
+            self._give_up_name(connection)
 
     def close(self) -> None:
         """What was said last is given a moment to leave."""
@@ -148,6 +151,12 @@ class Sidecars:
             self._bind_session(connection, hello, verdict)
 
     def _bind_session(self, connection: str, hello: Hello, admitted: Admitted) -> None:
+        """A Hello that was held up on the way, over a connection that its member has replaced since, is passed over."""
+        name = (hello.job, hello.member)
+        if int(connection) < self._newest.get(name, 0):
+            self._closed.add(connection)
+            return
+        self._names[connection], self._newest[name] = name, int(connection)
         self._admitted[connection] = admitted
         session = self._sessions.get(connection)
         if session is None:
@@ -158,7 +167,13 @@ class Sidecars:
             self._closed.discard(connection)
         admitted.put(SidecarSaid(session, hello))
 
+    def _give_up_name(self, connection: str) -> None:
+        name = self._names.pop(connection, None)
+        if name is not None and self._newest.get(name) == int(connection):
+            del self._newest[name]
+
     def _ended(self, connection: str) -> None:
+        self._give_up_name(connection)
         self._closed.discard(connection)
         self._complained.pop(connection, None)
         self._members.pop(connection, None)

@@ -100,6 +100,26 @@ async def test_a_refused_connection_may_say_hello_again_with_the_right_token() -
         assert [event.message for event in await master.said(1)] == [HELLO]
 
 
+async def test_a_hello_that_was_held_up_does_not_take_its_member_from_a_newer_connection() -> None:
+    with served() as master, peers(master.endpoint, master.keys, 2) as (older, newer):
+        older.say(encode(HELLO))
+        (first,) = await master.said(1)
+        newer.say(encode(HELLO))
+        _, second = await master.said(2)
+        master.sidecars.close_session(first.session)
+        older.say(encode(HELLO))
+        older.say(b"nonsense")
+        newer.say(encode(REPORT))
+        newer.say(encode(HELLO))
+        said = await master.said(4)
+        assert [event.session for event in said] == [first.session, *[second.session] * 3]
+        assert master.refusals == []
+        newer.close()
+        await master.until(lambda: SidecarDisconnected(second.session) in master.events)
+        older.say(encode(HELLO))
+        assert (await master.said(5))[-1].message == HELLO
+
+
 async def test_a_flood_of_nonsense_is_announced_once() -> None:
     with served() as master, peers(master.endpoint, master.keys, 2) as (member, stranger):
         for _ in range(500):

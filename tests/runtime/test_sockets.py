@@ -48,6 +48,58 @@ async def router(keys: KeyPair, seen: Seen) -> AsyncIterator[tuple[Router, str]]
         context.destroy(linger=0)
 
 
+class Way:
+    """To a router: what goes there over the first connection can be held up, beyond the end of who sent it."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._to = int(endpoint.rpartition(":")[2])
+        self._is_open, self._held = asyncio.Event(), asyncio.Event()
+        self._is_open.set()
+        self._clients: list[asyncio.StreamWriter] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Way:
+        self._server = await asyncio.start_server(self._came, "127.0.0.1", 0)
+        self.endpoint = f"tcp://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def hold(self) -> None:
+        self._is_open.clear()
+
+    async def holds(self) -> None:
+        async with asyncio.timeout(DEADLINE):
+            await self._held.wait()
+
+    def cut(self) -> None:
+        self._clients[0].close()
+
+    def let_go(self) -> None:
+        self._is_open.set()
+
+    async def _came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        back, on = await asyncio.open_connection("127.0.0.1", self._to)
+        is_first = not self._clients
+        self._clients.append(writer)
+        self._tasks.append(asyncio.create_task(self._carry(reader, on, is_first)))
+        self._tasks.append(asyncio.create_task(self._carry(back, writer, False)))
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_held: bool) -> None:
+        try:
+            while data := await reader.read(65536):
+                if is_held and not self._is_open.is_set():
+                    self._held.set()
+                    await self._is_open.wait()
+                writer.write(data)
+        finally:
+            writer.close()
+
+
 @asynccontextmanager
 async def dealer(endpoint: str, server_key: str, seen: Seen) -> AsyncIterator[Dealer]:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -108,6 +160,30 @@ async def test_a_reused_descriptor_is_a_new_session() -> None:
         sessions = [thing[1] for thing in seen.things if thing[0] == "said"]
         assert len(set(sessions)) == 10
         assert {thing[1] for thing in seen.things if thing[0] == "left"} == set(sessions)
+
+
+async def test_what_an_ended_connection_had_still_to_say_is_no_new_session() -> None:
+    keys, seen, mine = new_key_pair(), Seen(), Seen()
+    async with router(keys, seen) as (_server, endpoint), Way(endpoint) as way:
+        async with dealer(way.endpoint, keys.public, mine) as client:
+            await mine.until(lambda things: ("up",) in things)
+            client.send(b"hello")
+            await seen.until(lambda things: len(things) == 1)
+            way.hold()
+            client.send(b"held up")
+            await way.holds()
+            way.cut()
+            await mine.until(lambda things: things.count(("up",)) == 2)
+            client.send(b"hello again")
+            await seen.until(lambda things: any(thing[-1] == "hello again" for thing in things))
+            way.let_go()
+            await seen.until(lambda things: ("left", seen.things[0][1]) in things)
+            client.send(b"and again")
+            await seen.until(lambda things: any(thing[-1] == "and again" for thing in things))
+        said = [thing for thing in seen.things if thing[0] == "said" and thing[-1] != "held up"]
+        first, second, third = (thing[1] for thing in said)
+        assert first != second == third
+        assert {thing[1] for thing in seen.things} == {first, second}
 
 
 async def test_a_forgotten_session_is_neither_heard_nor_served() -> None:
