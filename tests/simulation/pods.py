@@ -110,6 +110,9 @@ class Sidecar(Process):
             case do.RunCheck(connection, order=order):
                 if self._reach(trainer, connection, action):
                     trainer.order("check", order)
+            case do.SaveWorkersState(connection):
+                if self._reach(trainer, connection, action):
+                    trainer.order("save_state", action)
             case do.CollectFromWorkers(_, order, what):
                 if not self.pod.trainer_paused:
                     time.after(0.1, self.post, told.Collected(order, hangs.answer(self.pod, what)))

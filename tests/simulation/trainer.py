@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sidecar.core import events as told
+from sidecar.core.actions import SaveWorkersState
+from tests.simulation.moves import Mover
 from wire.ids import NO_GENERATION, Generation
 from wire.messages import Check, Checked, RankProgress, Start, WorkerExit
 
@@ -120,6 +122,14 @@ class Run:
             self.moved_at = self.world.time.now
             self.world.time.after(seconds, self._saved, step)
 
+    def hold(self, seconds: float) -> None:
+        """No step is made for so long."""
+        now = self.world.time.now
+        self.settle()
+        self.saving_until, self.busy_with = max(self.saving_until, now + seconds), "checkpoint"
+        self.settle()
+        self.world.time.after(seconds, self.settle)
+
     def phase(self) -> str:
         if self.saving_until > self.world.time.now:
             return self.busy_with
@@ -186,6 +196,7 @@ class Trainer:
         self._killed = 0
         self.probe: Probe | None = None
         self.answer: Checked | None = None
+        self.mover = Mover(self)
 
     # -- agent.sock
     def connect(self) -> None:
@@ -204,6 +215,7 @@ class Trainer:
             self._say(line)
         if self.answer is not None:
             self._say(told.MemberChecked(self.answer))
+        self.mover.say_again()
 
     def tell(self, event: Any) -> None:
         if self.connection and self.alive:
@@ -266,6 +278,10 @@ class Trainer:
                       "The server socket has failed to listen on any local network address: EADDRINUSE")  # fmt: skip
         else:
             worker.run.join(self.pod, worker)
+            self.mover.joined(worker)
+
+    def save_state(self, order: SaveWorkersState) -> None:
+        self.mover.save(order)
 
     # -- ends
     def fail(
