@@ -98,7 +98,7 @@ def summary(status: Mapping[str, Any], elapsed: float) -> Iterator[str]:
         f"goodput {percent(status.get('goodput'))}"
     )
     for fault in faults:
-        lost = "not over" if fault["seconds_lost"] is None else f"{seconds(fault['seconds_lost'])} lost"
+        lost = "no step since" if fault["seconds_lost"] is None else f"{seconds(fault['seconds_lost'])} lost"
         yield f"  {local_time(fault['time'])} {lost:>14}: {fault['reason']}"
     if len(faults) > 1:
         total = sum(fault["seconds_lost"] or 0.0 for fault in faults)

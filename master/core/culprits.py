@@ -80,7 +80,8 @@ def _of_stopped(stopped: list[Told], waits: list[_Wait], nodes: Mapping[MemberId
     """It can say nothing itself; where the others wait for it, they can."""
     text = f"{_who(stopped, nodes)} {'is' if len(stopped) == 1 else 'are'} stopped (SIGSTOP, or a debugger)"
     if wait := _main(waits):
-        text += f"; {_how_many(wait.waiting)} in {_call(wait.call)}"
+        others = "1 other waits" if len(wait.waiting) == 1 else f"{len(wait.waiting)} others wait"
+        text += f"; {others} in {_call(wait.call)}"
     return _blame(stopped, text, certain=True)
 
 

@@ -136,6 +136,13 @@ def _missing(links: Links, observer: MemberId, target: MemberId, row: Row, since
     return is_new
 
 
+def heard_again(links: Links, member: MemberId, now: float) -> None:
+    """It was cut off from everybody and is back: whether others miss it is to be seen from now on."""
+    for observer, target in [pair for pair in links.missing if member in pair]:
+        row = links.rows[observer][target]
+        row.missing_since = row.noted_at = now
+
+
 def forget(links: Links, members: Collection[MemberId]) -> None:
     """Keeps what is said by and of these."""
     for observer in [m for m in links.rows if m not in members]:

@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from master.core import ending, orders, recovery, standing
+from master.core import ending, links, orders, recovery, standing
 from master.core.actions import ProbeMember
 from master.core.events import NodeSeen
-from master.core.state import ALIVE, SILENT, STOPPING, Doubt, Member, State, seconds
+from master.core.state import ALIVE, RUNNING, SILENT, STOPPING, Doubt, Member, State, seconds
 from wire.ids import MemberId, OrderId
 from wire.messages import Probe, Probed
 
@@ -230,11 +230,12 @@ def _leave_alone(state: State, member: Member, quiet: float) -> None:
     """A peer reaches it: only its way to the master is broken. It is asked again as long as it is silent."""
     doubt = member.doubt
     assert doubt is not None
+    trains = state.stage == RUNNING and state.world is not None and member.id in state.world.places
     if doubt.told != "reached":
         state.announce(
             "MemberUnheard",
             f"{member.id} has not been heard for {seconds(quiet)}, but {_names(doubt.reached_by)} can reach it: "
-            f"it is left alone and trains on.",
+            f"it is left alone{' and trains on' if trains else ''}.",
             member.id,
             warning=True,
         )
@@ -319,6 +320,7 @@ def _back(state: State, member: Member) -> None:
         end_doubt(state, member)
     if member.life == SILENT and not member.deleting:
         member.life = ALIVE
+        links.heard_again(state.links, member.id, state.now)
         state.deadlines.cancel(("replace", member.id))
         place = f"with rank index {member.rank_index}" if member.rank_index is not None else "as a spare"
         state.announce("MemberBack", f"{member.id} speaks again and comes back {place}.", member.id)

@@ -73,7 +73,7 @@ def test_the_summary_counts_what_was_lost() -> None:
     lines = list(summary(document(phase="succeeded", faults=faults), elapsed=83.0))
     assert lines[0] == "digits succeeded after 1 m 23 s: 1,240 steps, 2 generations, 2 faults, goodput 96.2 %"
     assert "0.21 s lost: rank 1 was killed by SIGKILL" in lines[1]
-    assert "not over: no step yet" in lines[2]
+    assert "no step since: no step yet" in lines[2]
     assert lines[3].strip() == "0.21 s lost in all"
 
 

@@ -71,7 +71,7 @@ def test_a_stopped_process_is_to_blame_whatever_else_is_said() -> None:
     found = asked([waits(14), is_stopped()])
     assert (found.member, found.is_certain) == ("worker-1", True)
     assert found.sentence == (
-        "rank 1 on worker-1 (node n1) is stopped (SIGSTOP, or a debugger); 1 waits in gloo:all_reduce number 14 "
+        "rank 1 on worker-1 (node n1) is stopped (SIGSTOP, or a debugger); 1 other waits in gloo:all_reduce number 14 "
         "(train.py:33 main)"
     )
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from master.core import links
 from master.core.actions import DeletePod
 from master.core.events import ActionFailed
 from master.core.status import document
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import elsewhere, is_stopped, waits
 from wire.ids import MemberId
-from wire.messages import Probe
+from wire.messages import LinkSeen, Probe
 
 A, B = "worker-1", "worker-3"
 SOON = 20.0
@@ -292,3 +293,17 @@ def test_a_new_master_knows_whose_place_was_taken_anew() -> None:
     after = Play(play.spec, term=2, saved=play.saved, actors=play.actors, now=play.now + 1, master="m2")
     after.run(3)
     assert list(after.state.parted) == [3]
+
+
+def test_who_was_cut_off_and_is_back_is_not_told_as_cut_from_those_that_missed_it_meanwhile() -> None:
+    """A reports once more what it saw during the cut, when B is heard again and finds it."""
+    seen = links.Links()
+    links.note(seen, A, [LinkSeen(B, 0.001, 0, 20)], 0.0)
+    links.note(seen, A, [LinkSeen(B, 0.001, 20, 20, 12.0)], 14.0)
+    links.heard_again(seen, B, 15.0)
+    links.note(seen, B, [LinkSeen(A, 0.001, 0, 20)], 15.5)
+    links.note(seen, A, [LinkSeen(B, 0.001, 20, 20, 14.0)], 16.0)
+    assert links.cuts(seen, {A, B}, 3, 19.0) == []
+    links.note(seen, B, [LinkSeen(A, 0.001, 0, 20)], 25.0)
+    (cut,) = links.cuts(seen, {A, B}, 3, 26.0)
+    assert (cut.first, cut.is_both) == (A, False), "it still does not find it"
