@@ -1,15 +1,16 @@
 """One question to all worker processes of a member, `stacks` or `collectives`, and their answers as one body.
 
-Asked through the signal handler (stacks) or the thread (collectives) inside each of them, never by ptrace. Its owner's
-loop calls `hear` with each datagram and `poll` until the body is complete. A rank that cannot answer in time says so in
-its row: one that sits in a system call that takes no signal, or a process that is no Python with our hooks in it.
+Asked through the hooks' thread inside each of them, or else, for stacks, through a signal handler, never by ptrace.
+Its owner's loop calls `hear` with each datagram and `poll` until the body is complete. A rank that cannot answer in
+time says so in its row: one that is stopped, or a process that is no Python with our hooks in it.
 """
 
 import time
 
 from . import page, stacks, worker
 
-PATIENCE = 3.0
+PATIENCE, DUMP_PATIENCE = 3.0, 2.0
+"""Seconds for an answer, the last of them for a stack that the rank's thread has not said."""
 LARGEST_BODY = 700_000
 """Bytes of all stacks together: as JSON they have to fit into one line of agent.sock."""
 PROCESS_STATES = {"T": "stopped", "t": "stopped", "D": "uninterruptible"}
@@ -25,12 +26,21 @@ class Collection:
         self.ranks = {rank.local_rank: rank for rank in ranks}
         self.mute = list(mute)
         self.found, self.dumps = {}, {}
-        most = min(262144, LARGEST_BODY // max(1, len(self.ranks)))
+        self.most = min(262144, LARGEST_BODY // max(1, len(self.ranks)))
         for local_rank, rank in self.ranks.items():
-            if self.what == "stacks":
-                self.dumps[local_rank] = stacks.Dump(rank.pid, worker.stack_path(volume, local_rank), most=most)
-            elif not channel.tell(str(local_rank), {"ask": self.what, "order": self.order}):
+            is_asked = channel.tell(str(local_rank), {"ask": self.what, "order": self.order})
+            if self.what == "stacks" and not is_asked:
+                self._dump(rank)
+            elif not is_asked:
                 self.found[local_rank] = {}
+
+    def _dump(self, rank):
+        """Its thread cannot say it. One that is stopped would take the signal when it runs again, unasked."""
+        if _process(rank.pid):
+            self.found[rank.local_rank] = {"stack": ""}
+            return
+        path = worker.stack_path(self.volume, rank.local_rank)
+        self.dumps[rank.local_rank] = stacks.Dump(rank.pid, path, DUMP_PATIENCE, self.most)
 
     def hear(self, message):
         if message.get("answer") == self.order and message.get("local_rank") in self.ranks:
@@ -38,6 +48,10 @@ class Collection:
 
     def poll(self):
         """The body, once it is complete; None before."""
+        if self.what == "stacks" and time.monotonic() >= self.until - DUMP_PATIENCE:
+            for local_rank, rank in self.ranks.items():
+                if local_rank not in self.found and local_rank not in self.dumps:
+                    self._dump(rank)
         for local_rank, dump in self.dumps.items():
             text = dump.poll() if local_rank not in self.found else None
             if text is not None:

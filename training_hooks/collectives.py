@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-from . import moving
+from . import moving, stacks
 
 OF_ALL = "default_pg"
 MOST_GROUPS, MOST_SIZES = 32, 16
@@ -112,8 +112,8 @@ def _serve(worker, channel):
         if any(event != select.POLLIN for _, event in happened):  # closed
             return
         message = channel.hear() if happened else None
-        if message and message.get("ask") == "collectives":
-            _tell(worker, channel, message.get("order"))
+        if message and message.get("ask") in ANSWERS:
+            _tell(worker, channel, message.get("order"), ANSWERS[message["ask"]])
         if worker.mover is not None:
             worker.mover.hear(message or {})
         try:
@@ -129,9 +129,12 @@ def _without_stacks():
         return []
 
 
-def _tell(worker, channel, order):
+ANSWERS = {"collectives": answer, "stacks": lambda worker: {"stack": stacks.said()}}
+
+
+def _tell(worker, channel, order, say):
     try:
-        body = answer(worker)
+        body = say(worker)
     except Exception as error:  # a recorder of another version: say so, never end the thread
         body = {"local_rank": worker.local_rank, "error": "%s: %s" % (type(error).__name__, error)}
     channel.tell("up", {"answer": order, "local_rank": worker.local_rank, "body": body})

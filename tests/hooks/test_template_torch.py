@@ -79,6 +79,41 @@ def test_a_stop_reaches_ranks_that_sit_in_a_collective_and_says_where_they_sit(m
     assert not any(map(is_alive, pids))
 
 
+RUNNING = """
+import threading
+import torch.distributed as dist
+from pathlib import Path
+
+def deep(n):
+    return n if n == 0 else deep(n - 1)
+
+def run():
+    while True:
+        deep(30)
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    threading.Thread(target=run, name="busy", daemon=True).start()
+    Path("runs").touch()
+    run()
+"""
+
+
+def test_a_rank_whose_threads_run_is_asked_for_its_stack_as_often_as_one_likes(make: Make) -> None:
+    """By a signal that ends in SIGSEGV sooner or later: frames are read that another thread is changing."""
+    trainer = make(RUNNING)
+    trainer.announced()
+    trainer.start(1, free_port())
+    wait_until((trainer.folder / "runs").exists, "its threads")
+    for order in range(100, 200):
+        trainer.agent.say(do="collect", order=order, what="stacks")
+        (row,) = trainer.agent.expect(lambda line: line.get("order") == order)["body"]["ranks"]  # noqa: B023
+        *_, busy, main = row["stack"].split("\n\n")
+        assert "in run" in busy
+        assert main.endswith("in <module>"), "the main thread is the last"
+    assert "exited" not in [line.get("event") for line in trainer.agent.lines]
+
+
 def unfinished(trainer: Trainer) -> dict[int, Any]:
     trainer.agent.say(do="collect", order=8, what="collectives")
     rows = trainer.agent.expect(lambda line: line.get("order") == 8)["body"]["ranks"]
