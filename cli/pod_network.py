@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -47,6 +48,7 @@ class Network:
             raise UserError(f"{self} has its node's own network, which is not broken")
         holder = holder_of(self.pod, replace(fault, seconds=fault.seconds or LONGEST))
         name, stays = holder["metadata"]["name"], False
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # what it made is removed then, too
         self._make(holder, fault)
         try:
             click.echo(f"{self}: {self._told(name)['about']}, {self._until(fault)}")

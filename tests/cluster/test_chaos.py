@@ -100,7 +100,7 @@ def test_the_network_of_a_pod_is_slow_as_long_as_the_command_stays(make: Make) -
         assert slow.stdout is not None
         assert "every round trip of it takes 200 ms more" in slow.stdout.readline()
         job.event("LinkSlow", "worker-2")
-        slow.send_signal(signal.SIGINT)
+        slow.send_signal(signal.SIGTERM)
     assert not holders(job)
     job.event("LinkWell", "worker-2")
     job.training(6)
