@@ -11,8 +11,8 @@ __all__ = ["Armed", "armed"]
 
 
 def armed(_context: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[Armed, ...]:
-    """The callback of the flag, which may be given again, for the same member too."""
+    """The callback of the flag, which may be given again, and may name several with commas as the annotation does."""
     try:
-        return tuple(chaos.armed(value) for value in values)
+        return tuple(each for value in values for each in chaos.asked(value))
     except ValueError as error:
         raise click.BadParameter(str(error)) from None

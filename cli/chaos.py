@@ -21,7 +21,7 @@ from cli.client import Master
 from cli.documents import status_of
 from cli.errors import UserError
 from cli.wording import plural
-from master.core.cluster.chaos import Fault, parsed
+from master.core.cluster.chaos import KINDS, Fault, parsed
 from master.core.cluster.durations import ALLOWED
 from master.core.cluster.durations import parsed as seconds_of
 from runtime.processes import marked, seen_from_here, send_signal
@@ -174,7 +174,7 @@ def cut_network(job: str | None, member: str | None, seconds: float | None) -> N
 @chaos.command("undo")
 @click.argument("job", required=False)
 @click.option("--member", metavar="ID", help="Which member, as worker-1; else all.")
-@click.option("--fault", metavar="NAME", help="Which fault, as cpu-load; else all.")
+@click.option("--fault", type=click.Choice(sorted(KINDS)), metavar="NAME", help="Which fault, as cpu-load; else all.")
 @or_pod(lambda pod, fault: pod.undo(fault))
 def undo(job: str | None, member: str | None, fault: str | None) -> None:
     """End the faults that last."""

@@ -80,7 +80,7 @@ def _rule(path: str, rule: Document) -> Iterator[str]:
     if len(given) > 1:
         yield f"{path}.{given[1]}: a rule is about one thing, and this one has {given[0]} too; write two rules"
     if not given:
-        yield f"{path}: it does not say when; give one of {', '.join(WHEN)}"
+        yield f"{path}: it does not say when; give one of {', '.join(WHEN)}, and not an empty one"
     yield from _exit_codes(f"{path}.exitCodes", rule.get("exitCodes"))
     if rule.get("logPattern"):
         yield from _pattern(f"{path}.logPattern", rule["logPattern"])
