@@ -1,4 +1,4 @@
-"""A planned move on the cluster: a job is deleted, applied again, and goes on with the step after its last."""
+"""A planned move on the cluster: a job is suspended, deleted, applied again, and goes on behind its last step."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from tests.local.test_moves import migrating
 from tests.local.training import Step
 
 
-def test_a_job_that_is_deleted_and_applied_again_repeats_no_step(make: Make) -> None:
+def test_a_job_that_is_suspended_and_applied_again_elsewhere_repeats_no_step(make: Make) -> None:
     job = make(script=migrating(OF_A_POD), migrationDir="/work/moves")
     until(lambda: len(job.steps()) > 40, job.story)
     job.event("StateOffered", "model, optimizer, progress")
-    job.kubectl("delete", "elasticjob", job.name)
+    job.patch(suspend=True)
     until(lambda: not job.pods(), job.story)
     before = len(job.steps())
     made = max(step.step for step in job.steps())
     record = json.loads((job.folder / "moves" / job.name / "migration.json").read_text())
     assert record["step"] == made, job.story()
 
+    job.kubectl("delete", "elasticjob", job.name)
     job.create(job.document)
 
     def again() -> list[Step]:
