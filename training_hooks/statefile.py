@@ -94,7 +94,11 @@ def commit(folder, path, about):
 
 
 def note(folder, what, **about):
-    """One line of the record's history: `start`, `stop`, `saved`, `failed`."""
+    """One line of the record's history. A record that cannot be used, perhaps a newer version's, stays as it is."""
+    try:
+        read(folder)
+    except Unusable:
+        return
     _rewrite(folder, {}, dict(about, what=what))
 
 
@@ -102,7 +106,7 @@ def _rewrite(folder, fields, happened):
     os.makedirs(folder, exist_ok=True)
     try:
         record = read(folder) or {}
-    except Unusable:
+    except Unusable:  # a state that is complete takes its place
         record = {}
     history = record.get("history")
     history = history if isinstance(history, list) else []

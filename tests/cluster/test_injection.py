@@ -37,16 +37,21 @@ def test_a_job_that_kubernetes_gives_up_is_a_failed_job_here_too(pods: MakePods)
     assert "Job given-up has failed (DeadlineExceeded" in job.phase("Failed")["message"]
 
 
-def test_a_pod_whose_label_is_taken_away_trains_no_more_and_comes_back_with_it(pods: MakePods) -> None:
-    job = pods("taken-out")
+def stateful_set(job: Pods, **annotations: str) -> Document:
+    """Of two pods that are made at once."""
     spec = {
         "replicas": 2,
         "serviceName": job.name,
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": {"app": job.name}},
-        "template": template(job, "Always", min="1", max="2"),
+        "template": template(job, "Always", **annotations),
     }
-    job.create({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": job.name}, "spec": spec})
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": job.name}, "spec": spec}
+
+
+def test_a_pod_whose_label_is_taken_away_trains_no_more_and_comes_back_with_it(pods: MakePods) -> None:
+    job = pods("taken-out")
+    job.create(stateful_set(job, min="1", max="2"))
     restart, _ = job.training(2)
     pod = f"{job.name}-1"
     job.kubectl("label", "pod", pod, "outrider.dev/job-")
@@ -59,14 +64,7 @@ def test_a_pod_whose_label_is_taken_away_trains_no_more_and_comes_back_with_it(p
 
 def test_a_stateful_set_gives_its_ordinals_as_rank_indexes(pods: MakePods) -> None:
     job = pods("ordinals")
-    spec = {
-        "replicas": 2,
-        "serviceName": job.name,
-        "podManagementPolicy": "Parallel",
-        "selector": {"matchLabels": {"app": job.name}},
-        "template": template(job, "Always", nproc_per_node="2"),
-    }
-    job.create({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": job.name}, "spec": spec})
+    job.create(stateful_set(job, nproc_per_node="2"))
     restart, world = job.training(4)
     assert [steps[0].member for steps in world.values()] == [f"{job.name}-{i}" for i in (0, 0, 1, 1)]
     job.kubectl("delete", "pod", f"{job.name}-0", "--grace-period=0", "--force")

@@ -85,6 +85,15 @@ def test_a_record_that_is_none_of_ours_is_not_used(tmp_path: Path, text: str, wo
         found(tmp_path)
 
 
+def test_a_record_of_a_newer_version_is_left_as_it_is_until_a_state_is_saved(tmp_path: Path) -> None:
+    newer = '{"version": 2, "file": "state-1-1.pth"}'
+    (tmp_path / "migration.json").write_text(newer)
+    statefile.note(str(tmp_path), "start", world=2)
+    assert (tmp_path / "migration.json").read_text() == newer
+    path = save(tmp_path, 10, b"ten")
+    assert found(tmp_path) == path
+
+
 def killed_at(number: int, do: Callable[[], object]) -> bool:
     """Does it in a process that is killed before its so-manieth operation on files; whether it came to its end."""
     pid = os.fork()
