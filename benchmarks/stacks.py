@@ -29,8 +29,11 @@ def deep(depth: int) -> int:
 
 
 def run_for_ever() -> None:
+    """Frames come and go, deep enough that their memory does as well, and code is compiled and thrown away."""
     while True:
-        deep(30)
+        deep(400)
+        sorted(range(50), key=lambda number: -number)
+        exec("def made(number):\n    return [each for each in range(number)]\nmade(9)", {})
 
 
 def wait_for_ever() -> None:
