@@ -1,0 +1,153 @@
+"""The memory for checkpoints: what counts as a copy, and which one a save may take the place of."""
+
+import os
+
+import pytest
+
+from training_hooks import arena
+
+SIZE = 1 << 20
+
+
+@pytest.fixture
+def memory(tmp_path):
+    path = arena.path_of(str(tmp_path))
+    arena.allot(path, SIZE)
+    fd = os.open(path, os.O_RDWR)
+    yield fd
+    os.close(fd)
+
+
+def write(fd, divided, slot, step, sealed=1, generation=1):
+    sequence = arena.begin(fd, divided, slot)
+    head = arena.Head(arena.VERSION, sequence, step, generation, 0, 2, divided.kind, sealed, 100, 7, 8)
+    arena.put(fd, divided, slot, head)
+    return head
+
+
+def test_all_of_it_is_there_from_the_start(tmp_path):
+    path = arena.path_of(str(tmp_path))
+    arena.allot(path, SIZE + 17)
+    found = os.stat(path)
+    assert (found.st_size, found.st_blocks * 512 >= SIZE) == (SIZE, True)
+    assert os.listdir(str(tmp_path)) == [arena.NAME]
+
+
+def test_memory_of_the_same_size_is_left_as_it_is(tmp_path, memory):
+    before = os.fstat(memory)
+    arena.allot(arena.path_of(str(tmp_path)), SIZE)
+    assert os.stat(arena.path_of(str(tmp_path))).st_ino == before.st_ino
+
+
+def test_memory_of_another_size_is_made_anew_and_what_is_mapped_stays_whole(tmp_path, memory):
+    arena.allot(arena.path_of(str(tmp_path)), 2 * SIZE)
+    assert os.stat(arena.path_of(str(tmp_path))).st_size == 2 * SIZE
+    assert os.fstat(memory).st_size == SIZE
+
+
+def test_what_cannot_be_allotted_leaves_nothing(tmp_path):
+    with pytest.raises(OSError, match="No space|too large"):
+        arena.allot(arena.path_of(str(tmp_path)), 1 << 60)
+    assert os.listdir(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize(("kind", "local_world", "slots"), [(arena.REPLICATED, 4, 2), (arena.SHARDED, 4, 16)])
+def test_it_is_divided_once_for_a_kind(memory, kind, local_world, slots):
+    assert arena.division(memory) is None
+    divided = arena.divide(memory, kind, local_world)
+    assert (divided.slots, divided.size % arena.PAGE) == (slots, 0)
+    assert arena.place(divided, slots - 1) + divided.size <= SIZE
+    head = write(memory, divided, slots - 1, 3)
+    assert arena.divide(memory, kind, local_world) == arena.division(memory) == divided
+    assert arena.head(memory, divided, slots - 1) == head
+
+
+def test_another_kind_clears_all(memory):
+    divided = arena.divide(memory, arena.REPLICATED, 1)
+    write(memory, divided, 0, 3)
+    arena.keep(memory, 3)
+    divided = arena.divide(memory, arena.SHARDED, 1)
+    assert arena.kept(memory) is None
+    assert arena.copies(memory, divided, range(divided.slots)) == []
+
+
+def test_a_slot_that_is_being_written_has_no_copy(memory):
+    divided = arena.divide(memory, arena.REPLICATED, 1)
+    write(memory, divided, 0, 3)
+    arena.begin(memory, divided, 0)
+    assert arena.head(memory, divided, 0) is None
+    assert write(memory, divided, 0, 4).sequence % 2 == 0
+    assert arena.head(memory, divided, 0).step == 4
+
+
+def test_a_damaged_head_is_no_copy(memory):
+    divided = arena.divide(memory, arena.REPLICATED, 1)
+    write(memory, divided, 1, 3)
+    for at in range(arena.HEAD.size + arena.SUM.size):
+        where = arena.place(divided, 1) + at
+        byte = os.pread(memory, 1, where)
+        os.pwrite(memory, bytes([byte[0] ^ 0x41]), where)
+        assert arena.head(memory, divided, 1) is None
+        os.pwrite(memory, byte, where)
+    assert arena.head(memory, divided, 1).step == 3
+
+
+def test_a_head_of_a_newer_layout_is_no_copy(memory):
+    divided = arena.divide(memory, arena.REPLICATED, 1)
+    head = write(memory, divided, 1, 3)
+    arena.put(memory, divided, 1, head._replace(version=arena.VERSION + 1))
+    assert arena.head(memory, divided, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "sentence"),
+    [
+        (b"GARB", "holds something else"),
+        (arena.FIRST.pack(b"ORCA", 9, 0, 1, 2, 8192), "has layout 9, and only 1 is known here"),
+        (arena.FIRST.pack(b"ORCA", 1, 0, 7, 2, 8192), "divided in a way that cannot be"),
+        (arena.FIRST.pack(b"ORCA", 1, 0, 1, 200, 8192), "divided in a way that cannot be"),
+        (arena.FIRST.pack(b"ORCA", 1, 0, 1, 2, 8191), "divided in a way that cannot be"),
+    ],
+)
+def test_a_first_page_that_cannot_be_used_says_why_and_is_written_anew_by_a_save(memory, first, sentence):
+    os.pwrite(memory, first, 0)
+    with pytest.raises(arena.Unusable, match=sentence):
+        arena.division(memory)
+    assert arena.divide(memory, arena.REPLICATED, 1) == arena.division(memory)
+
+
+def test_saves_alternate(memory):
+    divided = arena.divide(memory, arena.REPLICATED, 1)
+    taken = []
+    for step in range(4):
+        slot = arena.next_slot(memory, divided, (0, 1))
+        write(memory, divided, slot, step)
+        taken.append(slot)
+    assert taken == [0, 1, 0, 1]
+
+
+def test_the_copy_that_every_rank_has_is_not_written_over(memory):
+    divided = arena.divide(memory, arena.REPLICATED, 1)
+    write(memory, divided, 0, 10)
+    write(memory, divided, 1, 20)
+    arena.keep(memory, 10)
+    assert arena.next_slot(memory, divided, (0, 1)) == 1
+    arena.keep(memory, 20)
+    assert arena.next_slot(memory, divided, (0, 1)) == 0
+    assert arena.next_slot(memory, divided, (0, 1), pinned=(0,)) is None
+
+
+def test_a_copy_without_its_checksum_is_written_over_first(memory):
+    divided = arena.divide(memory, arena.REPLICATED, 1)
+    write(memory, divided, 0, 10)
+    write(memory, divided, 1, 20, sealed=0)
+    assert [head.step for _, head in arena.copies(memory, divided, (0, 1))] == [10]
+    assert arena.next_slot(memory, divided, (0, 1)) == 1
+
+
+def test_of_one_step_saved_twice_the_later_generation_is_safe(memory):
+    divided = arena.divide(memory, arena.REPLICATED, 1)
+    write(memory, divided, 0, 10, generation=2)
+    write(memory, divided, 1, 10, generation=1)
+    arena.keep(memory, 10)
+    assert arena.next_slot(memory, divided, (0, 1)) == 1
