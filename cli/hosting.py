@@ -27,7 +27,7 @@ from cli.request import Request
 from cli.screen import Screen
 from cli.wording import plural
 from cli.writing import Writer
-from master.core.cluster import chaos
+from master.core.cluster import chaos, checkpoint_memory
 from master.core.spec import WORKER, JobSpec
 from master.shell.node import Node, NodeError
 from master.shell.plans import NodeConfig
@@ -150,6 +150,8 @@ def _variables(request: Request) -> dict[str, str]:
         variables["OUTRIDER_LOG_DIR"] = str(request.log_dir)
     if request.migration_dir is not None:
         variables["OUTRIDER_MIGRATION_DIR"] = str(request.migration_dir / request.job)
+    if request.checkpoint_memory:
+        variables[checkpoint_memory.VARIABLE] = str(request.checkpoint_memory)
     if request.per_rank:
         variables["OUTRIDER_PER_RANK"] = "1"
     if request.needless:

@@ -19,7 +19,7 @@ from cli.armed import Armed
 from cli.errors import UserError
 from cli.patience import HangLimits
 from cli.sizes import Members
-from master.core.cluster import chaos
+from master.core.cluster import chaos, quantities
 from master.core.spec import Rule
 from master.shell.cgroups import Limits
 
@@ -51,6 +51,7 @@ class Wishes:
     rules: tuple[Rule, ...] = ()
     limits: Limits | None = None
     migration_dir: Path | None = None
+    checkpoint_memory: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ class Request:
     """Of each member, which is isolated then; None: members are not."""
     rules: tuple[Rule, ...] = ()
     migration_dir: Path | None = None
+    checkpoint_memory: int = 0
+    """Bytes a member."""
     needless: tuple[str, ...] = ()
     """Flags of the inner launcher that mean nothing here."""
 
@@ -97,6 +100,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
     inner.agreed("--nproc-per-node", wishes.nproc, inside.nproc, command)
     inner.agreed("--max-restarts", wishes.max_restarts, inside.max_restarts, command)
     _check_chaos(wishes, nnodes)
+    _check_memory(wishes)
     return Request(
         job=folders.checked_name(wishes.job) if wishes.job is not None else _named_after(words, wishes.module),
         command=command,
@@ -116,9 +120,20 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         chaos=wishes.chaos,
         rules=wishes.rules,
         migration_dir=folders.here() / wishes.migration_dir if wishes.migration_dir else None,
+        checkpoint_memory=wishes.checkpoint_memory,
         limits=wishes.limits,
         needless=(*inside.needless, *inside.ineffective),
     )
+
+
+def _check_memory(wishes: Wishes) -> None:
+    most = wishes.limits.memory if wishes.limits is not None else None
+    if most is not None and wishes.checkpoint_memory >= most:
+        given = quantities.written(wishes.checkpoint_memory)
+        raise UserError(
+            f"--checkpoint-memory: {given} is all that --member-memory {quantities.written(most)} gives to a member's "
+            f"trainer, and its checkpoints are in it"
+        )
 
 
 def _check_chaos(wishes: Wishes, nnodes: Members) -> None:

@@ -138,6 +138,12 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     help="Where scripts that use training_hooks.migrator save their state before planned moves; of this job DIR/<job>.",
 )
 @flag(
+    "checkpoint-memory",
+    metavar="SIZE",
+    callback=sizes.checkpoint_memory,
+    help="Memory of each member, as 2Gi, in which training_hooks.checkpoint keeps the newest checkpoints.",
+)
+@flag(
     "python", metavar="PYTHON", help="The script's Python. Default: PYTHON_EXEC, an active virtual environment's, ours."
 )
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
@@ -178,6 +184,7 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         chaos=flags["chaos"],
         rules=flags["rules"],
         migration_dir=flags["migration_dir"],
+        checkpoint_memory=flags["checkpoint_memory"],
         limits=isolating.limits(flags["isolate"], flags["member_cpus"], flags["member_memory"]),
     )
     request = request_for(words, after_dashes, wishes, os.environ)

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from cli.errors import UserError
+from master.core.cluster import checkpoint_memory as memory
 
 MOST_MEMBERS = 512
 """On one machine; each is two processes besides the ranks."""
@@ -34,6 +35,14 @@ class Members:
 def members(context: click.Context, param: click.Parameter, value: str | None) -> Members | None:
     """A click callback."""
     return None if value is None else parsed_members(value)
+
+
+def checkpoint_memory(_context: click.Context, _param: click.Parameter, value: str | None) -> int:
+    """The callback of --checkpoint-memory: bytes."""
+    try:
+        return memory.parsed(value) if value is not None else 0
+    except ValueError as wrong:
+        raise click.BadParameter(str(wrong)) from wrong
 
 
 def processes(context: click.Context, param: click.Parameter, value: str | None) -> int | None:

@@ -75,6 +75,8 @@ def script(tmp_path: Path, home: Path) -> Iterator[Path]:
         (["--isolate", "--member-cpus", "nan"], ["--member-cpus", "0.01"]),
         (["--isolate", "--member-memory", "much"], ["'much'", "512Mi"]),
         (["--isolate", "--member-memory", "1Mi"], ["1Mi", "32Mi"]),
+        (["--checkpoint-memory", "much"], ["--checkpoint-memory", "'much'", "2Gi"]),
+        (["--checkpoint-memory", "1000"], ["--checkpoint-memory", "from 1Mi on"]),
         (["--no-python", "-m"], ["--no-python", "--module"]),
     ],
 )

@@ -121,7 +121,7 @@ def _spec(spec: Document, place: Place, policy: Policy, index: int) -> Document:
         "shareProcessNamespace": True,
         "initContainers": [*init, *entries(spec.get("initContainers"))],
         "containers": containers,
-        "volumes": [*entries(spec.get("volumes")), *volumes()],
+        "volumes": [*entries(spec.get("volumes")), *volumes(place)],
     }
 
 

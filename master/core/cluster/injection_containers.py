@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from master.core.cluster import quantities
+from master.core.cluster import checkpoint_memory, quantities
 from master.core.cluster.names import (
     AUDIENCE,
     HOOKS_CONTAINER,
@@ -80,6 +80,8 @@ class Place:
     max_restarts: int | None = None
     migration_dir: str = ""
     """Where the job's scripts save their state before planned moves."""
+    checkpoint_memory: int = 0
+    """Bytes in which the trainer keeps checkpoints."""
     member_path: str = "metadata.name"
 
     @property
@@ -149,10 +151,11 @@ def mount() -> Document:
     return {"name": VOLUME, "mountPath": MOUNT}
 
 
-def volumes() -> list[Document]:
+def volumes(place: Place) -> list[Document]:
+    size = checkpoint_memory.volume_size(VOLUME_SIZE, place.checkpoint_memory)
     token = {"audience": AUDIENCE, "expirationSeconds": TOKEN_SECONDS, "path": "token"}
     return [
-        {"name": VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": VOLUME_SIZE}},
+        {"name": VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": size}},
         {"name": TOKEN_VOLUME, "projected": {"sources": [{"serviceAccountToken": token}]}},
     ]
 

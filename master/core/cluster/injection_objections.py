@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from master.core.cluster import checkpoint_memory, migration
 from master.core.cluster import injection_trainer as trainers
-from master.core.cluster import migration
 from master.core.cluster.injection_containers import Place
 from master.core.cluster.names import (
     HOOKS_CONTAINER,
@@ -48,6 +48,8 @@ def objections(pod: Document, place: Place) -> Iterator[str]:
         yield from _taken(f"spec.containers[{chosen.index}]", trainer)
         if place.migration_dir and (wrong := migration.objection(place.migration_dir, spec, trainer)):
             yield f"annotation {MIGRATION_DIR} (migrationDir of an ElasticJob): {wrong}"
+        if place.checkpoint_memory and (wrong := checkpoint_memory.objection(place.checkpoint_memory, trainer)):
+            yield wrong
 
 
 def _of_the_pod(spec: Document) -> Iterator[str]:

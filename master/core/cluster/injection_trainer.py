@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from master.core.cluster import migration
+from master.core.cluster import checkpoint_memory, migration
 from master.core.cluster.injection_containers import HOOKS, Place, field, mount, variable
 from master.core.cluster.names import CONTAINER, MOUNT, PROXIES, PYTHONPATH, Document
 from master.core.cluster.parts import entries
@@ -143,6 +143,8 @@ def _variables(place: Place) -> Iterator[Document]:
         yield variable("OUTRIDER_PER_RANK", 1)
     if place.migration_dir:
         yield variable(migration.VARIABLE, migration.of_job(place.migration_dir, place.job))
+    if place.checkpoint_memory:
+        yield variable(checkpoint_memory.VARIABLE, place.checkpoint_memory)
 
 
 def _termination_message(container: Document) -> Iterator[Document]:

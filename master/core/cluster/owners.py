@@ -53,6 +53,7 @@ def place_of(
         of_operator=bool(labels.get(REPLICA_TYPE)),
         max_restarts=asked.max_restarts,
         migration_dir=asked.migration_dir,
+        checkpoint_memory=asked.checkpoint_memory,
     )
 
 

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from master.core.cluster import checkpoint_memory
 from master.core.cluster.chaos import ALLOWED
 from master.core.cluster.names import (
     CHAOS,
+    CHECKPOINT_MEMORY,
     CONTAINER,
     ELASTIC_DATA,
     JOB,
@@ -55,6 +57,8 @@ class Asked:
     elastic_data: bool = False
     keep_global_batch: bool = False
     migration_dir: str = ""
+    checkpoint_memory: int = 0
+    """Bytes."""
 
 
 def read(annotations: Mapping[str, Any]) -> Asked:
@@ -75,6 +79,7 @@ def read(annotations: Mapping[str, Any]) -> Asked:
         elastic_data=_yes(annotations, ELASTIC_DATA),
         keep_global_batch=_yes(annotations, KEEP_GLOBAL_BATCH),
         migration_dir=_text(annotations, MIGRATION_DIR),
+        checkpoint_memory=_memory(annotations, CHECKPOINT_MEMORY),
     )
     if asked.least is not None and asked.most is not None and asked.least > asked.most:
         raise ValueError(f"annotation {MIN}: {asked.least} is more than the {asked.most} of annotation {MAX}")
@@ -108,6 +113,14 @@ def _whole(annotations: Mapping[str, Any], name: str, least: int, most: int) -> 
     if not re.fullmatch(r"[0-9]{1,6}", text) or not least <= int(text) <= most:
         raise ValueError(f"annotation {name}: {text!r} must be a whole number from {least} to {most}")
     return int(text)
+
+
+def _memory(annotations: Mapping[str, Any], name: str) -> int:
+    text = _text(annotations, name)
+    try:
+        return checkpoint_memory.parsed(text) if text else 0
+    except ValueError as error:
+        raise ValueError(f"annotation {name}: {error}") from error
 
 
 def _yes(annotations: Mapping[str, Any], name: str) -> bool:

@@ -17,6 +17,7 @@ from master.core.cluster import chaos, containers, owners_references, quantities
 from master.core.cluster.containers import brief, end_of
 from master.core.cluster.elasticjob import key_of, roles_of, sizes
 from master.core.cluster.names import (
+    CHECKPOINT_MEMORY,
     CONTAINER,
     GROUP_VERSION,
     ID,
@@ -44,7 +45,7 @@ from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 
 PS_PORT = 2222
 PORT = 3333
-HANDED_ON = (SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS, CONTAINER, MIGRATION_DIR)
+HANDED_ON = (SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS, CONTAINER, MIGRATION_DIR, CHECKPOINT_MEMORY)
 """Annotations of an ElasticJob that hold for its pods, where the template does not say otherwise."""
 TAKEN = ("Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated")
 """Words of status.reason for a pod whose machine was taken from it. Evicted is one only where the node was short."""
@@ -144,7 +145,7 @@ def handed_on(job: Document) -> dict[str, str]:
     """Annotations of its pods that the job itself has, or means."""
     notes = mapping(mapping(job.get("metadata")).get("annotations"))
     kept = {note: str(notes[note]) for note in HANDED_ON if note in notes}
-    said = ((NPROC, "nprocPerNode"), (MIGRATION_DIR, "migrationDir"))
+    said = ((NPROC, "nprocPerNode"), (MIGRATION_DIR, "migrationDir"), (CHECKPOINT_MEMORY, "checkpointMemory"))
     spec = mapping(job.get("spec"))
     return kept | {note: str(spec[field]) for note, field in said if spec.get(field) is not None}
 

@@ -1,0 +1,64 @@
+"""`checkpointMemory`: it reaches the trainer, the volume has room for it, and an amount that cannot be is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from master.core.cluster import validation
+from master.core.cluster.injection import Injection, inject
+from master.core.cluster.injection_containers import Policy
+from master.core.cluster.names import CHECKPOINT_MEMORY, INJECT
+from master.core.cluster.owners import place_of
+from master.core.cluster.pods import handed_on
+
+POLICY = Policy("outrider/sidecar:test", "IfNotPresent", "tcp://master:7070", "key")
+
+
+def pod(amount: str, limit: str = "") -> dict[str, Any]:
+    trainer: dict[str, Any] = {"name": "t", "image": "i", "command": ["python", "train.py"]}
+    if limit:
+        trainer["resources"] = {"limits": {"memory": limit}}
+    notes = {CHECKPOINT_MEMORY: amount}
+    return {
+        "metadata": {"name": "job-0", "labels": {INJECT: "true"}, "annotations": notes},
+        "spec": {"containers": [trainer]},
+    }
+
+
+def injected(document: dict[str, Any]) -> Injection:
+    place = place_of(document, "default", {})
+    assert place is not None
+    return inject(document, place, POLICY)
+
+
+def job(amount: object, limit: str = "4Gi") -> dict[str, Any]:
+    trainer = {"name": "t", "image": "i", "resources": {"limits": {"memory": limit}}}
+    worker = {"replicas": 2, "template": {"spec": {"containers": [trainer]}}}
+    return {"metadata": {"name": "job"}, "spec": {"replicaSpecs": {"worker": worker}, "checkpointMemory": amount}}
+
+
+def test_the_trainer_is_told_and_the_volume_has_room_for_it() -> None:
+    spec = injected(pod("2Gi", limit="4Gi")).pod["spec"]
+    assert {"name": "OUTRIDER_CHECKPOINT_MEMORY", "value": str(2 << 30)} in spec["containers"][0]["env"]
+    assert spec["volumes"][0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "2064Mi"}
+
+
+def test_all_the_memory_of_the_trainer_is_too_much() -> None:
+    refused = injected(pod("4Gi", limit="4Gi")).refused
+    assert "4Gi is all the memory that the trainer's container t may use (4Gi)" in refused
+    assert injected(pod("4Gi")).refused == ""
+
+
+@pytest.mark.parametrize("amount", ["much", "-1Gi", "0", "1000", "2 Gi"])
+def test_what_is_no_amount_is_refused_by_name(amount: str) -> None:
+    with pytest.raises(ValueError, match=r"annotation outrider.dev/checkpoint-memory: .* is no amount of memory"):
+        place_of(pod(amount), "default", {})
+
+
+def test_a_job_hands_it_on_to_its_pods_and_is_refused_where_they_would_be() -> None:
+    assert handed_on(job("2Gi"))[CHECKPOINT_MEMORY] == "2Gi"
+    assert not [said for said in validation.problems(job("2Gi")) if "checkpoint" in said]
+    assert any("checkpointMemory of an ElasticJob): 4Gi is all" in said for said in validation.problems(job("4Gi")))
+    assert any("checkpoint-memory: 'many' is no amount" in said for said in validation.problems(job("many")))
