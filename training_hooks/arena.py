@@ -45,19 +45,27 @@ def path_of(volume):
 
 
 # -- the whole ---------------------------------------------------------------------------------------------------------
-def allot(path, size):
-    """Makes the file with all its pages, or leaves it as it is where it has that size already. Raises OSError."""
-    size -= size % PAGE
+def is_allotted(path, size):
+    """The file is there, with all the pages that so many bytes have."""
     try:
         found = os.stat(path)
-        if found.st_size == size and found.st_blocks * 512 >= size:
-            return
-    except FileNotFoundError:
-        pass
-    beside = "%s.%d" % (path, os.getpid())
+    except OSError:
+        return False
+    return found.st_size == _whole_pages(size) and found.st_blocks * 512 >= found.st_size
+
+
+def _whole_pages(size):
+    return size - size % PAGE
+
+
+def allot(path, size):
+    """Makes the file with all its pages, in place of one of another size. Raises OSError."""
+    if is_allotted(path, size):
+        return
+    beside = path + ".new"
     fd = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        os.posix_fallocate(fd, 0, size)
+        os.posix_fallocate(fd, 0, _whole_pages(size))
         os.fchmod(fd, 0o666)  # the sidecar of a pod is another user, and writes into it too
         os.replace(beside, path)
     except BaseException:
@@ -186,7 +194,8 @@ def copies(fd, divided, slots):
 def next_slot(fd, divided, slots, pinned=()):
     """The one that a save may take: never the copy that every rank has, or else the newest; None where none is free."""
     sealed, step = copies(fd, divided, slots), kept(fd)
-    safe = next((slot for slot, each in sealed if each.step == step), sealed[0][0] if sealed else None)
+    ages = {slot: (each.generation, each.step) for slot, each in sealed}
+    every_rank_has = [slot for slot, each in sealed if each.step == step]
+    safe = max(every_rank_has or ages, key=ages.get, default=None)
     free = [slot for slot in slots if slot != safe and slot not in pinned]
-    ages = {slot: (each.step, each.generation) for slot, each in sealed}
     return min(free, key=lambda slot: ages.get(slot, (-1, 0)), default=None)

@@ -15,6 +15,7 @@ import time
 
 from . import (
     agent,
+    allotting,
     channel,
     checking,
     descent,
@@ -62,6 +63,7 @@ class Template:
         self._registered = None
         self.outlet = output.Outlet()
         self.checking = checking.Checking(self._start_probe, self.agent.send)
+        self.shortage = allotting.shortage(volume, os.environ)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
     def run(self):
@@ -202,7 +204,7 @@ class Template:
             return "generation %d.%d is over" % tuple(generation)
         if self.ending is not None or self.ranks:
             return "worker processes of generation %d.%d live" % tuple(self.generation)
-        return ""
+        return self.shortage
 
     def _fork_all(self, order):
         common = dict(order.get("env") or {}, OUTRIDER_GENERATION="%d.%d" % tuple(self.generation))

@@ -14,6 +14,7 @@ import time
 
 from . import (
     agent,
+    allotting,
     channel,
     checking,
     descent,
@@ -75,6 +76,7 @@ class Supervisor:
         self.ending, self.ending_pause, self.answer_to, self.killed = None, 0.0, None, 0
         self.final, self.command = None, 0
         self.terminated, self.wakeup = 0, wakeup.Wakeup()
+        self.shortage = "" if self.watch else allotting.shortage(self.volume, environ)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
     def run(self):
@@ -201,7 +203,7 @@ class Supervisor:
             return "generation %d.%d is over" % tuple(generation)
         if self.workers or self.ending is not None:
             return "worker processes of generation %d.%d live" % tuple(self.generation or self.highest)
-        return ""
+        return self.shortage
 
     def _say_started(self):
         pids = [pid for pid, _ in sorted(self.workers.items(), key=lambda item: item[1])]

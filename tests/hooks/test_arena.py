@@ -46,7 +46,7 @@ def test_memory_of_another_size_is_made_anew_and_what_is_mapped_stays_whole(tmp_
 
 
 def test_what_cannot_be_allotted_leaves_nothing(tmp_path):
-    with pytest.raises(OSError, match="No space|too large"):
+    with pytest.raises(OSError, match=r"No space|too large"):
         arena.allot(arena.path_of(str(tmp_path)), 1 << 60)
     assert os.listdir(str(tmp_path)) == []
 
