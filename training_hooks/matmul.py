@@ -1,8 +1,9 @@
 """How fast this device multiplies: the best of several short matmuls, with torch, else numpy, else plain Python.
 
 Only ever called in a process that is thrown away (`nodecheck`): a tensor operation in a template would hang its forks.
-The best of several is what the device can do; what disturbs for a moment, it does not count. CPU time is taken beside
-the wall's, because members of one machine disturb each other for as long as the check lasts; one thread, and members
+The best of several is what the device can do; what disturbs for a moment, it does not count. What its own container
+takes from it is a share of the time, with pauses (a limit has periods, a load does not always run), so that is the
+mean of all. CPU time is taken beside the wall's, because members of one machine disturb each other for as long as the check lasts; one thread, and members
 that see each other's abstract sockets (one machine without network namespaces) take turns.
 """
 
@@ -38,17 +39,16 @@ def measure(local_rank, chaos=""):
 
 
 def _best(multiply, times):
-    """(wall seconds, CPU seconds, and the least seconds beyond those that its own container took), each the best."""
+    """(the best wall seconds, the best CPU seconds, and what its own container took beyond those of one, in the mean)."""
     container = pressure.Container()
-    walls, cpus, held, until = [], [], [], time.perf_counter() + LONGEST
+    walls, cpus, began, until = [], [], container.look(), time.perf_counter() + LONGEST
     while len(walls) < REPEATS and (len(walls) < 2 or time.perf_counter() < until):
-        before, wall, cpu = container.look(), time.perf_counter(), time.process_time()
+        wall, cpu = time.perf_counter(), time.process_time()
         for _ in range(times):
             multiply()
         walls.append(time.perf_counter() - wall)
         cpus.append(time.process_time() - cpu)
-        held.append(cpus[-1] + container.took_ns(before, container.look()) / 1e9)
-    return min(walls), min(cpus), min(held) - min(cpus)
+    return min(walls), min(cpus), container.took_ns(began, container.look()) / 1e9 / len(walls)
 
 
 def _take_turn():

@@ -179,6 +179,9 @@ class Hello:
     """What the last Welcome brought."""
     isolated: str = ""
     """Why this member itself has stopped, or is stopping, the worker processes of `highest`: it was cut off."""
+    machine: str = ""
+    """Of the kernel it runs on: members whose machine is one disturb each other, also where each has a node of its own;
+    empty where nothing tells."""
 
 
 @dataclass(frozen=True, slots=True)

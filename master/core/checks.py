@@ -30,7 +30,7 @@ from master.core import (
 )
 from master.core.pairing import OK, Answer, Finding, Round
 from master.core.state import ALIVE, GATHERING, RUNNING, SILENT, Check, Member, State, World, counted
-from wire.ids import MemberId, OrderId
+from wire.ids import MemberId, OrderId, RankIndex
 from wire.messages import Check as CheckOrder
 from wire.messages import Checked, CheckPeer
 
@@ -44,6 +44,8 @@ FEW = 3
 """Up to so many are also measured alone: they cannot tell which of them is bad."""
 EXCLUSIONS = 3
 """Members of one place that fail running; then the check is wrong about it, or replacing them does not help."""
+NO_PLACE = RankIndex(-1)
+"""Of spares, which are counted together."""
 EXIT_CODE = 3
 
 
@@ -230,9 +232,10 @@ def answered(state: State, member: Member, message: Checked) -> None:
 
 def _shares_its_machine(state: State, member: Member) -> bool:
     """Members of one machine disturb each other while they measure, and those who train there disturb them, too. Where
-    no node is known all run on one."""
-    others = (m for m in state.members.values() if m.node == member.node and m.id != member.id)
-    return not member.node or any(other.life in (ALIVE, SILENT) for other in others)
+    no node is known all run on one; a machine may also hold several nodes."""
+    others = (m for m in state.members.values() if m.id != member.id and m.life in (ALIVE, SILENT))
+    same = (m.node == member.node or (m.machine and m.machine == member.machine) for m in others)
+    return not member.node or any(same)
 
 
 def _take(state: State, check: Check, member_id: MemberId, answer: Answer) -> None:
@@ -342,14 +345,13 @@ def _look_at_helper(state: State, check: Check, member_id: MemberId, finding: Fi
 def _exclude(state: State, member: Member, what: str, finding: Finding) -> bool:
     """False where it stays all the same, which is told."""
     last_words = f"{member.id} {what} the node check: {finding.check}: {finding.reason}"
-    index = member.rank_index
-    times = 0 if index is None else state.exclusions.get(index, 0)
+    index = NO_PLACE if member.rank_index is None else member.rank_index
+    times = state.exclusions.get(index, 0)
     if not member.has_controller or times >= EXCLUSIONS:
         why = "nobody would make another pod" if not member.has_controller else f"{times} before it failed in its place"
         state.announce("MemberKept", f"{last_words}. It trains all the same: {why}.", member.id, warning=True)
         return False
-    if index is not None:
-        state.exclusions[index] = times + 1
+    state.exclusions[index] = times + 1
     reason = f"{last_words}. It is left out and replaced."
     bad_nodes.condemn(state, member.node, last_words)
     if state.spec.is_adopted:
@@ -363,8 +365,8 @@ def _exclude(state: State, member: Member, what: str, finding: Finding) -> bool:
 def _pass(state: State, member: Member, finding: Finding, slow: Finding | None, in_doubt: bool) -> None:
     member.check_wanted = ""
     member.finding = finding if finding.verdict == OK else None
-    if slow is None and finding.verdict == OK and member.rank_index is not None:
-        state.exclusions.pop(member.rank_index, None)
+    if slow is None and finding.verdict == OK:
+        state.exclusions.pop(NO_PLACE if member.rank_index is None else member.rank_index, None)
     if slow is not None and not state.spec.exclude_stragglers:
         text = f"{member.id} is a straggler: {slow.check}: {slow.reason}. It trains, for stragglers are not excluded."
         state.announce("StragglerFound", text, member.id, warning=True)

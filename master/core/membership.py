@@ -102,7 +102,7 @@ def _bind(state: State, session: str, member: Member, hello: Hello) -> None:
     first = not member.greeted
     member.session, member.greeted, member.ready = session, True, None
     state.sessions[session] = member.id
-    member.address, member.probe_port = hello.address, hello.probe_port
+    member.address, member.probe_port, member.machine = hello.address, hello.probe_port, hello.machine
     member.running, member.finished, member.highest = hello.running, hello.finished, hello.highest
     member.told = max(member.told, hello.running, hello.highest if hello.finished else NO_GENERATION)
     if hello.trainer_pid:

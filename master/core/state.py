@@ -132,6 +132,8 @@ class Member:
     doubt: Doubt | None = None
     address: str = ""
     probe_port: int = 0
+    machine: str = ""
+    """As in its Hello."""
     nproc: int = 0
     rung: str = ""
     rung_reason: str = ""

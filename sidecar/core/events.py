@@ -38,6 +38,7 @@ class Began:
     """An earlier sidecar served this member: worker processes may be running."""
     ends_as_trainer: bool = False
     """With the trainer's exit code instead of 0."""
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True)

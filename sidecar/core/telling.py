@@ -61,6 +61,7 @@ def hello(state: State, now: float) -> list[Action]:
         trainer_pid=state.trainer.pid if state.trainer else 0,
         ticket=state.link.ticket,
         isolated=state.isolated,
+        machine=me.machine,
     )
     return [Send(message, state.generation, f"{me.member} introduces itself")]
 

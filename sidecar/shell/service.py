@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -46,6 +47,8 @@ from sidecar.shell.windows import WindowReader
 if TYPE_CHECKING:
     from runtime.http import HttpServer
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+"""One for each start of a kernel: the same in all containers on it, whatever their nodes are called."""
 WRONG_SETTING = 2
 """Exit code where the start was stopped by what the environment says: starting again would not help."""
 
@@ -134,7 +137,15 @@ def _began(settings: Settings, probe_port: int, restarted: bool) -> Began:
         sidecar_pid=os.getpid(),
         restarted=restarted,
         ends_as_trainer=settings.ends_as_trainer,
+        machine=_machine(),
     )
+
+
+def _machine() -> str:
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
 
 
 def _listen_to_the_platform(settings: Settings, pump: Pump[State, Event, Action]) -> None:

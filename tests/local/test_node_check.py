@@ -92,7 +92,7 @@ def test_a_slow_machine_is_left_out_where_that_is_wanted(start: Start) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give members cgroups of their own")
 def test_a_load_in_one_isolated_member_is_found_and_the_member_replaced(start: Start) -> None:
-    job = start("--nnodes", "4", "--isolate", "--exclude-straggler", "--chaos", "cpu-load=80@rank-index=1")
+    job = start("--nnodes", "4", "--isolate", "--exclude-straggler", "--chaos", "cpu-load=90@rank-index=1")
     ended(job, 300)
     assert [each["member"] for each in job.events() if each["kind"] == "MemberExcluded"] == ["worker-1"]
     assert (

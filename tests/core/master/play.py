@@ -157,6 +157,8 @@ class Play:
         """Of each member's container, where no more was asked for."""
         self.nodes: dict[str, str] = {}
         """Where a member's pod lands."""
+        self.machines: dict[str, str] = {}
+        """Whose kernel it runs on, by member."""
         self.bad: dict[str, str] = {}
         """What is wrong with the machine of a member (`Actor.bad`)."""
         self.apart: set[str] = set()
@@ -342,7 +344,7 @@ class Play:
         actor.session = f"{self.master}-{next(self._sessions)}"
         hello = Hello(self.spec.name, actor.id, actor.uid, Role("worker"), actor.rank_index, "token", probe_port=9000,
                       running=actor.running, highest=actor.highest if highest is None else highest,
-                      finished=actor.finished, isolated=actor.isolated)  # fmt: skip
+                      finished=actor.finished, isolated=actor.isolated, machine=self.machines.get(actor.id, ""))  # fmt: skip
         self.tell(SidecarSaid(actor.session, hello))
         if actor.running == NO_GENERATION and not actor.finished:
             self.say_ready(actor)

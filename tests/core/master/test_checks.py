@@ -135,6 +135,13 @@ def test_a_spare_that_fails_is_replaced_at_no_cost() -> None:
     assert play.state.members["worker-3"].rank_index is None
 
 
+def test_spares_that_fail_again_and_again_are_given_up() -> None:
+    play = begun(2, {f"worker-{n}": "dies" for n in range(2, 9)}, spares=1, max_relaunches=0)
+    play.until_running(2)
+    play.until(lambda: bool(play.announced("MemberKept")), 200)
+    assert [each.member for each in play.announced("MemberExcluded")] == ["worker-2", "worker-3", "worker-4"]
+
+
 # -- stragglers ---------------------------------------------------------------------------------------------------
 def test_a_straggler_is_warned_of_and_trains() -> None:
     play = begun(4, {"worker-1": "slow"})
@@ -163,6 +170,15 @@ def test_what_runs_beside_a_member_in_its_own_container_makes_it_slow_on_a_share
 ) -> None:
     play = begun(4, {"worker-1": "loaded"}, exclude_stragglers=True, **policy)
     play.nodes = {f"worker-{number}": node for number in range(5)}
+    play.until_running(4)
+    assert [each.member for each in play.announced("MemberExcluded")] == ["worker-1"] * is_left_out
+
+
+@pytest.mark.parametrize(("machine", "is_left_out"), [("one", False), ("of its own", True), ("", True)])
+def test_nodes_of_one_machine_disturb_each_other(machine: str, is_left_out: bool) -> None:
+    play = begun(4, {"worker-1": "crowded"}, exclude_stragglers=True)
+    play.nodes = {f"worker-{number}": f"node-{number}" for number in range(5)}
+    play.machines = dict.fromkeys(play.nodes, "one") | {"worker-1": machine}
     play.until_running(4)
     assert [each.member for each in play.announced("MemberExcluded")] == ["worker-1"] * is_left_out
 
