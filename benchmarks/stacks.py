@@ -1,10 +1,10 @@
-"""What asking a process for its Python stack may do to it: by faulthandler's signal, and by a thread of its own (ADR 19).
+"""What asking a process for its Python stack may do to it: by faulthandler's signal, or by a thread of its own (ADR 19).
 
     python benchmarks/stacks.py
 
-Each way is tried `--dumps` times on a process of its own, twice. By signal: all threads while one of them runs Python, the
-main thread while it runs, the main thread while it waits. By thread (`training_hooks.stacks.said`): all threads while the
-main one and another run. Prints how the process ended.
+Each way is tried `--dumps` times on a process of its own, twice. By signal: all threads while one of them runs Python,
+the main thread while it runs, the main thread while it waits. By thread (`training_hooks.stacks.said`): all threads
+while the main one and another run. Prints how the process ended.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 Only ever called in a process that is thrown away (`nodecheck`): a tensor operation in a template would hang its forks.
 The best of several is what the device can do; what disturbs for a moment, it does not count. What its own container
 takes from it is a share of the time, with pauses (a limit has periods, a load does not always run), so that is the
-mean of all. CPU time is taken beside the wall's, because members of one machine disturb each other for as long as the check lasts; one thread, and members
-that see each other's abstract sockets (one machine without network namespaces) take turns.
+mean of all. CPU time is taken beside the wall's, because members of one machine disturb each other for as long as the
+check lasts; one thread, and members that see each other's abstract sockets (one machine without network namespaces)
+take turns.
 """
 
 import os
@@ -39,7 +40,7 @@ def measure(local_rank, chaos=""):
 
 
 def _best(multiply, times):
-    """(the best wall seconds, the best CPU seconds, and what its own container took beyond those of one, in the mean)."""
+    """(the best wall seconds, the best CPU seconds, what its own container took beside those of one, in the mean)."""
     container = pressure.Container()
     walls, cpus, began, until = [], [], container.look(), time.perf_counter() + LONGEST
     while len(walls) < REPEATS and (len(walls) < 2 or time.perf_counter() < until):

@@ -344,7 +344,8 @@ class Play:
         actor.session = f"{self.master}-{next(self._sessions)}"
         hello = Hello(self.spec.name, actor.id, actor.uid, Role("worker"), actor.rank_index, "token", probe_port=9000,
                       running=actor.running, highest=actor.highest if highest is None else highest,
-                      finished=actor.finished, isolated=actor.isolated, machine=self.machines.get(actor.id, ""))  # fmt: skip
+                      finished=actor.finished, isolated=actor.isolated,
+                      machine=self.machines.get(actor.id, ""))  # fmt: skip
         self.tell(SidecarSaid(actor.session, hello))
         if actor.running == NO_GENERATION and not actor.finished:
             self.say_ready(actor)
