@@ -9,6 +9,8 @@ The most patient phase of any rank counts, because the others wait for that rank
     checkpoint  max(600 s, 5 × the longest so far)
     eval        the same
 
+A limit that the user gives is the limit, whatever the past was.
+
 Phases that change without a step cannot go on for ever: all limits together are the longest that any job goes without
 one. A duration is remembered only where the rank was heard all the while, or a deaf master would grow patient.
 """
@@ -189,13 +191,18 @@ def asked(spec: JobSpec, phase: str) -> float | None:
 def limit(pace: Pace, spec: JobSpec, phase: str, now: float) -> float:
     """Seconds without progress that are too many in this phase."""
     own = asked(spec, phase)
-    least = LEAST[phase] if own is None else own
-    if phase == STEP:
-        slow = pace.slow_steps
-        while slow and now - slow[0][0] > RECENT + 10 * slow[0][1]:
-            slow.popleft()
-        return max(least, TIMES[STEP] * slow[0][1]) if slow else least
-    return max(least, TIMES[phase] * pace.longest.get(phase, 0.0))
+    if own is not None:
+        return own
+    longest = _slowest_step(pace, now) if phase == STEP else pace.longest.get(phase, 0.0)
+    return max(LEAST[phase], TIMES[phase] * longest)
+
+
+def _slowest_step(pace: Pace, now: float) -> float:
+    """Seconds; 0 where no recent one was slow."""
+    slow = pace.slow_steps
+    while slow and now - slow[0][0] > RECENT + 10 * slow[0][1]:
+        slow.popleft()
+    return slow[0][1] if slow else 0.0
 
 
 def ruling(watch: Watch, pace: Pace, spec: JobSpec, now: float) -> tuple[str, float]:

@@ -229,6 +229,18 @@ def test_the_users_own_limits_count() -> None:
     assert play.until(lambda: has_hung(play), 100) <= 5 + ANSWERS_WITHIN
 
 
+def test_a_limit_that_the_user_gave_does_not_grow_with_what_was_slow_before() -> None:
+    play = running(2, hang_step=20.0)
+    for actor in play.actors.values():
+        actor.hung_at = play.now
+    play.run(15)
+    for actor in play.actors.values():
+        actor.hung_at = None
+    play.run(5)
+    hang(play)
+    assert play.until(lambda: has_hung(play), 400) <= 20 + ANSWERS_WITHIN
+
+
 def test_switched_off_nothing_is_looked_for() -> None:
     play = running(2, hang_detection=False)
     hang(play)
