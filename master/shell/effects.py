@@ -45,6 +45,8 @@ class MasterEffects:
     sidecars: Sidecars
     platform: Platform
     records: Keeper
+    job: str = ""
+    """Its name in the log, where a process runs several."""
     askers: dict[str, Callable[[Answers], None]] = field(default_factory=dict)
     """Who waits for a Deliver, by request."""
 
@@ -76,7 +78,7 @@ class MasterEffects:
             case Deliver(request, bodies, missing):
                 self._deliver(request, bodies, missing)
             case EndJob(exit_code, _, reason):
-                log.info("the job ends with exit code %d: %s", exit_code, reason)
+                self._log("EndJob", f"the job ends with exit code {exit_code}: {reason}", "normal")
                 self.platform.ended(exit_code)
                 self.stop(0)
             case _:
@@ -89,7 +91,7 @@ class MasterEffects:
 
     def refused(self, member: MemberId | None, reason: str) -> None:
         """A connection that was not served, for the log and the events."""
-        log.warning("%s", reason)
+        self._log("Refused", reason, "warning")
         self.records.add("Refused", reason, "warning", member, "", {})
 
     async def _probe(self, action: ProbeMember) -> None:
@@ -98,9 +100,14 @@ class MasterEffects:
     def _announce(self, action: Announce) -> None:
         generation = str(action.generation) if action.generation.number else ""
         detail = dict(action.detail)
-        shown = {"member": action.member or "", "generation": generation, **detail}
-        announce(log, action.kind, action.reason, action.severity, {name: at for name, at in shown.items() if at})
+        self._log(
+            action.kind, action.reason, action.severity, member=action.member or "", generation=generation, **detail
+        )
         self.records.add(action.kind, action.reason, action.severity, action.member, generation, detail)
+
+    def _log(self, kind: str, reason: str, severity: str, **detail: str) -> None:
+        shown = {"job": self.job, **detail}
+        announce(log, kind, reason, severity, {name: at for name, at in shown.items() if at})
 
     def _deliver(self, request: str, bodies: tuple[tuple[MemberId, str], ...], missing: tuple[MemberId, ...]) -> None:
         asker = self.askers.pop(request, None)

@@ -68,7 +68,7 @@ class RunningJob:
         journal = Journal(journals / f"{self.key.replace('/', '.')}.txt")
         self._pump: Pump[State, Event, Action] = Pump(CORE, State(next_order=1 + attempt * ORDERS), journal)
         self._platform = KubernetesPlatform(api, self._record, policy, self._pump.put, self._lacks_pods)
-        self.effects = MasterEffects(self._pump.put, self._pump.stop, sidecars, self._platform, self._record)
+        self.effects = MasterEffects(self._pump.put, self._pump.stop, sidecars, self._platform, self._record, self.key)
         self._belongings = Belongings(api, self._record, lambda: list(self._pods.values()), (WORKER,), is_master)
         self._pump.drain_before_judging(sidecars.drain)
         self._seen = job["metadata"].get("generation")
