@@ -1,4 +1,4 @@
-"""What asking a process for its Python stack may do to it: by faulthandler's signal, or by a thread of its own (ADR 19).
+"""What asking a process for its stack may do to it: by faulthandler's signal, or by a thread of its own (ADR 19).
 
     python benchmarks/stacks.py
 
