@@ -56,8 +56,10 @@ def restart(state: State, at_checkpoint: bool) -> None:
 
 
 def leaving(state: State, member: Member, message: Leaving) -> None:
-    """Its sidecar says so, and knows of the pod's own grace alone."""
-    must_leave(state, member, message.reason or "it was told to go", message.grace)
+    """Its sidecar says so, and knows of the pod's own grace alone. Of one that we delete it is our own word that comes
+    back."""
+    if not member.deleting:
+        must_leave(state, member, message.reason or "it was told to go", message.grace)
 
 
 def must_leave(state: State, member: Member, why: str, grace: float, *, with_node: bool = False) -> None:
@@ -66,13 +68,13 @@ def must_leave(state: State, member: Member, why: str, grace: float, *, with_nod
     member.leaves_with_node = with_node and (member.leaves_with_node or not member.leaving)
     due = state.now + max(0.0, grace - LEAVE_EARLY)
     if member.leaving:
-        before = state.deadlines.at(("leave", member.id))
-        if before is None or due < before - SOONER:
+        if member.leave_at is None or due < member.leave_at - SOONER:
+            member.leave_at = due
             state.deadlines.set(("leave", member.id), due)
             text = f"{member.id} has to leave ({why}) and has only {grace:.0f} s."
             state.announce("MemberLeaving", text, member.id, warning=True)
         return
-    member.leaving = why
+    member.leaving, member.leave_at = why, due
     state.deadlines.set(("leave", member.id), due)
     coming = "its owner makes another one" if state.spec.is_adopted else "a replacement is started"
     text = f"{member.id} has to leave ({why}) and has {grace:.0f} s; {coming}."
@@ -85,7 +87,7 @@ def must_leave(state: State, member: Member, why: str, grace: float, *, with_nod
 
 def stay(state: State, member: Member, why: str) -> None:
     """What it was to leave for is over, and nobody has taken its pod."""
-    member.leaving, member.leaves_with_node = "", False
+    member.leaving, member.leave_at, member.leaves_with_node = "", None, False
     state.deadlines.cancel(("leave", member.id))
     state.deadlines.cancel(("move", member.id))
     state.announce("MemberStays", f"{member.id} need not leave: {why}.", member.id)

@@ -117,6 +117,8 @@ class Member:
     """It has been starting for longer than anyone waits for."""
     leaving: str = ""
     """Why it will not be part of another generation, if so."""
+    leave_at: float | None = None
+    """The moment that the least grace it was given leaves it; None: it may stay until it is replaced."""
     leaves_with_node: bool = False
     """For its node's sake alone, and that may come back."""
     deleting: bool = False

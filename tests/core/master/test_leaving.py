@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from master.core.events import OwnerSized, PodGone, PodSeen
+from master.core.events import OwnerSized, PodGone, PodSeen, ScaleAsked
 from tests.core.master.adopted import adopted
 from tests.core.master.play import Play, job, running
 from wire.ids import Role
@@ -83,6 +83,36 @@ def test_a_change_for_leaving_members_says_when_it_comes_at_the_latest_and_what_
         "has to be gone; where the replacements are ready before, with as many members as now.",
     ]
     assert play.until_next(3) < 4.0, "as it was said: the replacements came before"
+
+
+def test_of_two_words_that_a_member_has_to_go_the_later_end_is_not_told() -> None:
+    """Its pod has less grace than its own spec has, which is all that its sidecar knows."""
+    play = running(3, 2)
+    delete(play, "worker-1", grace=1.0)
+    play.run(0.01)
+    play.say(play["worker-1"], Leaving("SIGTERM", 10.0))
+    (told,) = play.announced("MemberLeaving")
+    assert told.reason.startswith("worker-1 has to leave (it was deleted with 1 s of grace) and has 1 s; a ")
+
+
+def test_a_sooner_end_is_told() -> None:
+    play = running(3)
+    delete(play, "worker-1", grace=60.0)
+    play.say(play["worker-1"], Leaving("SIGTERM", 10.0))
+    assert [told.reason for told in play.announced("MemberLeaving")][1:] == [
+        "worker-1 has to leave (SIGTERM) and has only 10 s."
+    ]
+
+
+def test_a_member_that_we_let_go_does_not_have_to_leave_once_more() -> None:
+    play = running(3, 2)
+    play.tell(ScaleAsked(2))
+    play.save("worker-0")
+    play.until(lambda: bool(play.announced("MemberDismissed")), 60.0)
+    gone = play.announced("MemberDismissed")[0]
+    assert gone.member is not None
+    play.say(play[gone.member], Leaving(gone.reason, 10.0))
+    assert not play.announced("MemberLeaving")
 
 
 def test_growth_waits_for_a_checkpoint_or_its_patience_as_before() -> None:
