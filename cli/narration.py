@@ -14,7 +14,9 @@ from typing import Any
 from cli.screen import Screen
 from cli.wording import event_line, event_style, local_time, percent, plural, seconds
 
-QUIET = frozenset({"CheckpointSaved", "MemberReady", "MemberCreated", "MemberDone", "MemberGone", "WorldRuns"})
+QUIET = frozenset(
+    {"CheckpointKept", "CheckpointSaved", "MemberReady", "MemberCreated", "MemberDone", "MemberGone", "WorldRuns"}
+)
 
 AGAIN = timedelta(minutes=1)
 """After that the same line is told once more: whoever looks now should see that it is still so."""

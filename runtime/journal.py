@@ -23,7 +23,7 @@ from pathlib import Path
 
 EVENTS_KEPT = 10_000
 TRANSITIONS_KEPT = 2_000
-SECRET = frozenset({"token"})
+SECRET = frozenset({"token", "memory_key"})
 """Fields whose content is never written down: a journal is passed around."""
 
 log = logging.getLogger("journal")
@@ -87,10 +87,8 @@ def _fields(value: object) -> str:
     shown = []
     for field in dataclasses.fields(value):
         content = getattr(value, field.name)
-        if field.name in SECRET:
-            shown.append(f"{field.name}=…")
-        elif not _is_default(field, content):
-            shown.append(f"{field.name}={_inner(content)}")
+        if not _is_default(field, content):
+            shown.append(f"{field.name}={'…' if field.name in SECRET else _inner(content)}")
     return " ".join(shown)
 
 

@@ -148,6 +148,36 @@ class Group:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A whole checkpoint in the memory of a member, as its head says (docs/contracts.md §11)."""
+
+    rank: int
+    step: int
+    sharded: bool = False
+    """It is this rank's own state, and good for the same rank of a world of `world` ranks; else for any rank."""
+    world: int = 0
+    generation: Generation = NO_GENERATION
+    length: int = 0
+    held: bool = False
+    """It is kept for the partner, another member whose rank this is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A copy that a member is to be given, and where it is."""
+
+    rank: int
+    local_rank: int
+    """Whose slots it goes to."""
+    member: MemberId
+    address: str
+    port: int
+    memory_key: str
+    held: bool = False
+    length: int = 0
+
+
 # -- sidecar to master ------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Hello:
@@ -182,6 +212,10 @@ class Hello:
     machine: str = ""
     """Of the kernel it runs on: members whose machine is one disturb each other, also where each has a node of its own;
     empty where nothing tells."""
+    memory_port: int = 0
+    """TCP port on which the sidecar gives copies of checkpoints to other members; 0: it has none."""
+    memory_key: str = ""
+    """What those must know who ask there: only the master, and whom it tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +236,8 @@ class Ready:
     """The last generation that was stopped here."""
     max_restarts: int | None = None
     """What an inner launcher (torchrun) asked for, where it did; outrider's own flag wins."""
+    copies: tuple[Copy, ...] = ()
+    """The checkpoints that are whole in this member's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,6 +468,30 @@ class StateSaved:
 
 
 @dataclass(frozen=True, slots=True)
+class Remembered:
+    """A copy of a checkpoint is whole in this member's memory. The newest of each rank is said again after each
+    Welcome."""
+
+    generation: Generation
+    rank: int
+    step: int
+    length: int = 0
+    sharded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Answer to Fetch."""
+
+    order: OrderId
+    generation: Generation
+    step: int
+    seconds: float = 0.0
+    error: str = ""
+    """Why not all of it is there; empty: it is."""
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledged:
     """An order that has no answer of its own arrived."""
 
@@ -588,6 +648,32 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """Every rank of this generation has this step in memory: that copy is not overwritten before there is a newer one.
+    Said again after each Welcome."""
+
+    generation: Generation
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Take copies of a checkpoint over from other members. A newer order takes the place of an older one."""
+
+    order: OrderId
+    generation: Generation
+    """Before whose Start (own slots), or while which runs (held ones)."""
+    step: int
+    made_in: Generation
+    """The generation that saved it: a version is both."""
+    wanted: tuple[Wanted, ...]
+    sharded: bool = False
+    seconds: float = 30.0
+    """What is not there by then is not waited for."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Pong:
     """Answer to Ping."""
 
@@ -616,7 +702,9 @@ FromSidecar = (
     | DataSaid
     | StateOffered
     | StateSaved
+    | Remembered
+    | Fetched
     | Acknowledged
 )
-FromMaster = Welcome | Refused | Start | Stop | Finish | Probe | Ask | SaveState | Check | Pong
+FromMaster = Welcome | Refused | Start | Stop | Finish | Probe | Ask | SaveState | Check | Kept | Fetch | Pong
 Message = FromSidecar | FromMaster

@@ -159,6 +159,7 @@ def stop(state: State, reason: str, *, hard: bool = False) -> None:
     world = state.world
     if world is None or state.stage == STOPPING:
         return
+    drop_fetches(state, world)
     if state.stage == COMMITTING:
         state.world, state.stage, state.message = None, GATHERING, reason
         standing.stir(state)
@@ -178,6 +179,19 @@ def _stop(state: State, world: World, member: Member, reason: str, hard: bool) -
     stop_member(state, member, world.generation, reason, hard=hard)
     if standing.is_worth_waiting_for(member):
         world.waiting.add(member.id)
+
+
+def drop_fetches(state: State, world: World) -> None:
+    """No copy of a checkpoint is waited for any more."""
+    for kind in ("fetch", "copied"):
+        state.deadlines.cancel((kind, str(world.generation.number)))
+    for member_id in world.places:
+        member = state.members.get(member_id)
+        if member is not None:
+            orders.drop_fetches(state, member)
+    world.keeping.orders.clear()
+    if world.restoring is not None:
+        world.restoring.orders.clear()
 
 
 def stop_member(state: State, member: Member, generation: Generation, reason: str, *, hard: bool = False) -> None:

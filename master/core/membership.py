@@ -8,7 +8,7 @@ without it, comes out at once.
 
 from __future__ import annotations
 
-from master.core import ending, generations, neighbours, orders, recovery, silence, standing, status, watching
+from master.core import ending, generations, keeping, neighbours, orders, recovery, silence, standing, status, watching
 from master.core.actions import CloseSession, Send
 from master.core.state import GONE, REBUILDING, RUNNING, STOPPING, Member, State, World, counted
 from wire.ids import NO_GENERATION, MemberId
@@ -103,6 +103,7 @@ def _bind(state: State, session: str, member: Member, hello: Hello) -> None:
     member.session, member.greeted, member.ready = session, True, None
     state.sessions[session] = member.id
     member.address, member.probe_port, member.machine = hello.address, hello.probe_port, hello.machine
+    member.memory_port, member.memory_key = hello.memory_port, hello.memory_key
     member.running, member.finished, member.highest = hello.running, hello.finished, hello.highest
     member.told = max(member.told, hello.running, hello.highest if hello.finished else NO_GENERATION)
     if hello.trainer_pid:
@@ -128,6 +129,7 @@ def welcome(state: State, member: Member, reason: str) -> None:
         save_grace=spec.save_grace,
     )
     state.act(Send(member.session, member.id, message, state.generation, reason))
+    keeping.again(state, member)
 
 
 def _neighbours(state: State, member: Member) -> tuple[Neighbour, ...]:

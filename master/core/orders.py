@@ -17,7 +17,7 @@ from master.core.actions import Send
 from master.core.spec import JobSpec
 from master.core.state import Member, Order, State
 from wire.ids import Generation, MemberId, OrderId
-from wire.messages import Check, Finish, FromMaster, SaveState, Start, Stop
+from wire.messages import Check, Fetch, Finish, FromMaster, SaveState, Start, Stop
 
 FIRST_REPEAT = 0.5
 SLOWEST_REPEAT = 2.0
@@ -43,7 +43,7 @@ def give(
     number = OrderId((state.term - 1) * NUMBERS + state.next_order)
     state.next_order += 1
     message = make(number)
-    interval = CHECK_REPEAT if isinstance(message, Check | SaveState) else FIRST_REPEAT
+    interval = CHECK_REPEAT if isinstance(message, Check | Fetch | SaveState) else FIRST_REPEAT
     order = Order(number, message, generation or state.generation, reason, interval)
     member.orders[number] = order
     _send(state, member, order)
@@ -80,6 +80,11 @@ def drop_starts(state: State, member: Member, generation: Generation) -> None:
 def drop_stops(state: State, member: Member, generation: Generation) -> None:
     """Nothing of this generation or of a lower one runs in the member."""
     _drop(state, member, lambda message: isinstance(message, Stop) and message.generation <= generation)
+
+
+def drop_fetches(state: State, member: Member) -> None:
+    """The world that the copies were for is over, or waits no longer."""
+    _drop(state, member, lambda message: isinstance(message, Fetch))
 
 
 def drop_all(state: State, member: Member) -> None:

@@ -27,6 +27,7 @@ from master.core import (
     held,
     invariants,
     judging,
+    keeping,
     lagging,
     log_rules,
     membership,
@@ -44,6 +45,7 @@ from master.core import (
     recovery,
     refusals,
     replacing,
+    restoring,
     scaling,
     silence,
     spares,
@@ -83,6 +85,7 @@ from wire.messages import (
     Checked,
     DataSaid,
     Exited,
+    Fetched,
     Hello,
     Leaving,
     LineMatched,
@@ -91,6 +94,7 @@ from wire.messages import (
     Pong,
     Probed,
     Ready,
+    Remembered,
     Report,
     Saved,
     Started,
@@ -216,7 +220,9 @@ def _said(state: State, event: SidecarSaid) -> None:
 
 def _status_saved(state: State, event: StatusSaved) -> None:
     state.saved_version = max(state.saved_version, event.version)
-    if state.stage == COMMITTING and state.world is not None and state.saved_version >= state.world.version:
+    world = state.world
+    is_saved = state.stage == COMMITTING and world is not None and state.saved_version >= world.version
+    if is_saved and world is not None and not restoring.waits(state, world):
         generations.start(state)
 
 
@@ -326,6 +332,12 @@ def _probed(state: State, member: Member, message: Probed) -> None:
     network.probed(state, member, message)
 
 
+def _fetched(state: State, member: Member, message: Fetched) -> None:
+    orders.acknowledge(state, member, message.order)
+    restoring.fetched(state, member, message)
+    keeping.fetched(state, member, message)
+
+
 def _acknowledged(state: State, member: Member, message: Acknowledged) -> None:
     orders.acknowledge(state, member, message.order)
     if state.is_over:
@@ -353,6 +365,8 @@ MESSAGES: dict[type, Callable[[State, Member, Any], None]] = {
     DataSaid: data_notes.said,
     StateOffered: moves.offered,
     StateSaved: moves.saved,
+    Remembered: keeping.remembered,
+    Fetched: _fetched,
     Acknowledged: _acknowledged,
 }
 
@@ -380,6 +394,8 @@ DEADLINES: dict[str, Callable[[State, str], None]] = {
     "leave": scaling.leave_now,
     "move": moves.due,
     "saved state": moves.overdue,
+    "fetch": restoring.overdue,
+    "copied": keeping.overdue,
     "create": spares.create_due,
     "delete": _delete_again,
     "owner": lambda state, _key: owning.due(state),

@@ -136,6 +136,9 @@ class Member:
     probe_port: int = 0
     machine: str = ""
     """As in its Hello."""
+    memory_port: int = 0
+    memory_key: str = ""
+    """Where its sidecar gives copies of checkpoints, and to whom."""
     nproc: int = 0
     rung: str = ""
     rung_reason: str = ""
@@ -290,6 +293,34 @@ class PlannedSave:
 
 
 @dataclass(slots=True)
+class Restoring:
+    """Copies of a checkpoint that members are given before the world starts (`restoring`)."""
+
+    orders: dict[OrderId, MemberId] = field(default_factory=dict)
+    """Those that are awaited."""
+    until: float = 0.0
+
+
+@dataclass(slots=True)
+class Keeping:
+    """Checkpoints in the memories of a world that runs (`keeping`)."""
+
+    said: dict[tuple[int, bool], set[int]] = field(default_factory=dict)
+    """By step, and whether it is sharded: the ranks that have it."""
+    lengths: dict[int, int] = field(default_factory=dict)
+    """Bytes, by rank."""
+    kept: int = -1
+    copied: int = -1
+    """The step that partners hold, or are being given."""
+    waiting: int = -1
+    """The next one."""
+    orders: dict[OrderId, MemberId] = field(default_factory=dict)
+    failed: bool = False
+    """Not all of it came."""
+    told: bool = False
+
+
+@dataclass(slots=True)
 class World:
     """One generation."""
 
@@ -318,6 +349,9 @@ class World:
     saver: MemberId | None = None
     """Where the script saves its state when it is asked to."""
     save: PlannedSave | None = None
+    restoring: Restoring | None = None
+    """None: nobody has looked yet who lacks a checkpoint."""
+    keeping: Keeping = field(default_factory=Keeping)
     order: tuple[MemberId, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -526,6 +560,8 @@ class State:
     first_step_at: float | None = None
     high_step: int = 0
     high_step_at: float | None = None
+    kept_in_memory: int | None = None
+    """The newest step that all ranks of a world had in memory."""
     high_step_generation: Generation = NO_GENERATION
     step_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=101))
     version: int = 0

@@ -76,6 +76,7 @@ def document(state: State, now: float) -> dict[str, Any]:
         "step": state.high_step,
         "restarts": max(0, state.number - 1),
         "goodput": goodput(state, now),
+        "kept_in_memory": state.kept_in_memory,
         "message": state.message,
         "exit_code": state.exit_code,
         "rungs": _rungs(state),

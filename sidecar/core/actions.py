@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wire.ids import NO_GENERATION, Generation, MemberId
-from wire.messages import Check, FromSidecar, Neighbour, Start
+from wire.messages import Check, Fetch, FromSidecar, Neighbour, Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,36 @@ class SaveWorkersState:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepCopies:
+    """Write into the memory for checkpoints that every rank has this step."""
+
+    step: int
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FetchCopies:
+    """Take copies of a checkpoint over from other members, into own slots or held ones; CopiesFetched comes back."""
+
+    order: Fetch
+    nproc: int
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopFetching:
+    """Write nothing into the memory for checkpoints any more: worker processes are about to use it."""
+
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class FindPort:
-    """Find a free TCP port outside the ephemeral range; PortFound comes back."""
+    """Find a free TCP port outside the ephemeral range, and look what copies of checkpoints are whole; PortFound comes
+    back."""
 
     generation: Generation
     reason: str
@@ -181,6 +209,9 @@ Action = (
     | RunCheck
     | CollectFromWorkers
     | SaveWorkersState
+    | KeepCopies
+    | FetchCopies
+    | StopFetching
     | FindPort
     | ReadPages
     | SampleUsage

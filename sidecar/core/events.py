@@ -8,13 +8,16 @@ from sidecar.core.actions import Action
 from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
 from wire.messages import (
     Checked,
+    Copy,
     DataSaid,
+    Fetched,
     FromMaster,
     LineMatched,
     Neighbour,
     OwnTime,
     PatternDropped,
     RankProgress,
+    Remembered,
     StateSaved,
     WorkerExit,
 )
@@ -39,6 +42,9 @@ class Began:
     ends_as_trainer: bool = False
     """With the trainer's exit code instead of 0."""
     machine: str = ""
+    memory_port: int = 0
+    """Where this sidecar gives copies of checkpoints to others, and what they must know."""
+    memory_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +161,8 @@ class UsageSampled:
 @dataclass(frozen=True, slots=True)
 class PortFound:
     port: int
+    copies: tuple[Copy, ...] = ()
+    """Of checkpoints, that are whole in the member's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +245,20 @@ class StateWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointRemembered:
+    """A rank's copy of a checkpoint is whole in the member's memory."""
+
+    said: Remembered
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesFetched:
+    """Answer to FetchCopies."""
+
+    answer: Fetched
+
+
+@dataclass(frozen=True, slots=True)
 class TerminationAsked:
     """SIGTERM, preStop or an eviction notice reached this member."""
 
@@ -292,6 +314,8 @@ Event = (
     | DataTold
     | StateOfferMade
     | StateWritten
+    | CheckpointRemembered
+    | CopiesFetched
     | TerminationAsked
     | LifelineLost
     | ActionFailed

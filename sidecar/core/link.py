@@ -8,7 +8,7 @@ A member that reaches no neighbour either is another matter: `isolation.py`.
 
 from __future__ import annotations
 
-from sidecar.core import data_notes, ending, log_lines, moves, neighbourhood, telling
+from sidecar.core import checkpoints, data_notes, ending, log_lines, moves, neighbourhood, telling
 from sidecar.core.actions import Action, Announce
 from sidecar.core.state import State
 from wire.messages import Refused, Welcome
@@ -59,7 +59,7 @@ def welcomed(state: State, welcome: Welcome, now: float) -> list[Action]:
     link.graces = (welcome.stop_grace, welcome.handler_grace, welcome.save_grace)
     if welcome.neighbours:
         neighbourhood.told(state, welcome.neighbours, now)
-    again = [*moves.again(state), *log_lines.again(state, now), *data_notes.again(state)]
+    again = [*moves.again(state), *log_lines.again(state, now), *data_notes.again(state), *checkpoints.again(state)]
     return [*telling.everything(state, now), *again]
 
 

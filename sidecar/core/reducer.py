@@ -11,6 +11,7 @@ from typing import assert_never
 
 from sidecar.core import (
     checking,
+    checkpoints,
     data_notes,
     ending,
     isolation,
@@ -27,6 +28,7 @@ from sidecar.core.actions import (
     Action,
     Announce,
     CollectFromWorkers,
+    FetchCopies,
     FindPort,
     ProbeNeighbour,
     ProbePeer,
@@ -38,9 +40,11 @@ from sidecar.core.actions import (
 from sidecar.core.events import (
     ActionFailed,
     Began,
+    CheckpointRemembered,
     CheckpointSaved,
     Collected,
     CommandEnded,
+    CopiesFetched,
     DataTold,
     Event,
     HookConnected,
@@ -75,8 +79,11 @@ from wire.messages import (
     Answer,
     Ask,
     Check,
+    Fetch,
+    Fetched,
     Finish,
     FromMaster,
+    Kept,
     Pong,
     Probe,
     Probed,
@@ -148,6 +155,8 @@ TrainerEvent = (
     | DataTold
     | StateOfferMade
     | StateWritten
+    | CheckpointRemembered
+    | CopiesFetched
 )
 
 
@@ -171,8 +180,8 @@ def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]
         case UsageSampled(cpu, memory_mib, gpus):
             state.cpu, state.memory_mib, state.gpus = cpu, memory_mib, gpus
             return telling.report(state, now) if state.link.report_due else []
-        case PortFound(port):
-            return supervision.port_found(state, port)
+        case PortFound(port, copies):
+            return supervision.port_found(state, port, copies)
         case PeerProbed(order, member, reachable):
             return _probed(state, order, member, reachable)
         case NeighbourProbed(neighbour, reachable, round_trip, lost):
@@ -194,6 +203,10 @@ def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]
             return moves.offered(state, generation, names)
         case StateWritten(answer):
             return moves.written(state, answer)
+        case CheckpointRemembered(remembered):
+            return checkpoints.remembered(state, remembered)
+        case CopiesFetched(answer=came):
+            return checkpoints.fetched(state, came)
         case _:
             assert_never(event)
 
@@ -228,6 +241,10 @@ def _master_said(state: State, message: FromMaster, now: float) -> list[Action]:
             return moves.asked(state, message)
         case Check():
             return checking.check(state, message, now)
+        case Kept():
+            return checkpoints.kept(state, message)
+        case Fetch():
+            return checkpoints.fetch(state, message)
         case Pong():
             return []  # that it came is all that it says
         case _:
@@ -263,6 +280,8 @@ def _action_failed(state: State, action: Action, error: str, now: float) -> list
         case ProbeNeighbour(neighbour):
             links.note(state, neighbour, None, 0, now)
             return neighbourhood.probed(state, neighbour, False, now)
+        case FetchCopies(order):
+            return checkpoints.fetched(state, Fetched(order.order, order.generation, order.step, error=error))
         case ReadPages():
             return []  # no page yet: the next look comes by itself
         case _:

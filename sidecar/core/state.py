@@ -11,12 +11,16 @@ from wire.ids import NO_GENERATION, Generation, OrderId
 from wire.messages import (
     Check,
     Checked,
+    Copy,
     DataSaid,
+    Fetch,
+    Fetched,
     LineMatched,
     Neighbour,
     OwnTime,
     PatternDropped,
     RankProgress,
+    Remembered,
     Start,
     WorkerExit,
 )
@@ -106,6 +110,8 @@ class Work:
     """Windows of steps that no report has told yet."""
     offers: tuple[str, ...] | None = None
     """What the script has registered that it saves when it is asked to; None: nothing is offered here."""
+    remembered: dict[int, Remembered] = field(default_factory=dict)
+    """The newest copy of each rank that is whole in the member's memory."""
     stepped: tuple[int, float] | None = None
     """The first step beyond `start.high_step` and the moment of it."""
     started_at: float = 0.0
@@ -246,6 +252,13 @@ class State:
     """For the next rendezvous; 0 while it is being looked for."""
     port_at: float | None = None
     """When to look again, after it could not be found."""
+    copies: tuple[Copy, ...] = ()
+    """Of checkpoints in the member's memory, as of when the port was found."""
+    kept: tuple[Generation, int] = (NO_GENERATION, -1)
+    """The step that every rank has in memory, and which master's word that was."""
+    fetching: Fetch | None = None
+    fetched: Fetched | None = None
+    """What became of the last one."""
     lost: tuple[str, Generation, tuple[WorkerExit, ...]] | None = None
     """A trainer that died and has no successor yet."""
     command_ended: tuple[int, str] | None = None

@@ -7,13 +7,13 @@ told at once.
 
 from __future__ import annotations
 
-from sidecar.core import neighbourhood, telling
+from sidecar.core import checkpoints, neighbourhood, telling
 from sidecar.core.actions import Action, Announce, FindPort, StartWorkers, StopWorkers, SweepProcesses
 from sidecar.core.events import PagesRead
 from sidecar.core.state import NO_ORDER, LogLines, Phase, State, Stopping, Work
 from sidecar.core.transitions import move
 from wire.ids import Generation, OrderId
-from wire.messages import Start, StartFailed, Stop, WorkerExit
+from wire.messages import Copy, Start, StartFailed, Stop, WorkerExit
 
 START_PATIENCE = 60.0
 """Seconds the template or launcher has to start the processes; forking takes 0.1 s, a T1 command's start a few."""
@@ -49,7 +49,7 @@ def start(state: State, order: Start, now: float) -> list[Action]:
     state.checking = None  # whatever is still measured is of no use
     state.port = 0  # a port that was offered once is not offered again
     neighbourhood.told(state, order.neighbours, now)
-    return [_rendezvous_line(order), *_order_start(state)]
+    return [_rendezvous_line(order), *checkpoints.stop_fetching(state), *_order_start(state)]
 
 
 def _why_not(state: State, order: Start) -> str:
@@ -315,10 +315,10 @@ def find_port(state: State, reason: str) -> list[Action]:
     return [FindPort(state.generation, reason)]
 
 
-def port_found(state: State, port: int) -> list[Action]:
+def port_found(state: State, port: int, copies: tuple[Copy, ...] = ()) -> list[Action]:
     if state.phase is not Phase.READY or state.port:
         return []
-    state.port, state.port_at = port, None
+    state.port, state.port_at, state.copies = port, None, copies
     return telling.ready(state)
 
 

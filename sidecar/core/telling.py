@@ -62,6 +62,8 @@ def hello(state: State, now: float) -> list[Action]:
         ticket=state.link.ticket,
         isolated=state.isolated,
         machine=me.machine,
+        memory_port=me.memory_port,
+        memory_key=me.memory_key,
     )
     return [Send(message, state.generation, f"{me.member} introduces itself")]
 
@@ -91,6 +93,7 @@ def ready(state: State) -> list[Action]:
         trainer_pid=trainer.pid,
         after=state.stopped,
         max_restarts=trainer.max_restarts,
+        copies=state.copies,
     )
     return say(state, message, f"nothing older lives here, and the {trainer.what} can start worker processes")
 

@@ -17,8 +17,10 @@ from sidecar.core.actions import (
     Announce,
     CollectFromWorkers,
     Exit,
+    FetchCopies,
     FindPort,
     FinishTrainer,
+    KeepCopies,
     ProbeNeighbour,
     ProbePeer,
     ReadPages,
@@ -28,10 +30,21 @@ from sidecar.core.actions import (
     SaveWorkersState,
     Send,
     StartWorkers,
+    StopFetching,
     StopWorkers,
     SweepProcesses,
 )
-from sidecar.core.events import Event, NeighbourProbed, PagesRead, PeerProbed, PortFound, WorkerExited, WorkersStopped
+from sidecar.core.events import (
+    CopiesFetched,
+    Event,
+    NeighbourProbed,
+    PagesRead,
+    PeerProbed,
+    PortFound,
+    WorkerExited,
+    WorkersStopped,
+)
+from sidecar.shell.checkpoints import Checkpoints
 from sidecar.shell.hook_lines import Line
 from sidecar.shell.hooks_link import HooksLink
 from sidecar.shell.master_link import MasterLink
@@ -41,7 +54,7 @@ from sidecar.shell.trainers import Trainers
 from sidecar.shell.usage import UsageSampler
 from sidecar.shell.windows import WindowReader
 from wire.ids import Generation
-from wire.messages import Hello, Start
+from wire.messages import Fetch, Hello, Start
 
 FINISHING = "finishing"
 """A file that tells the local node that this member's trainer ends because it was told to, whatever its code is."""
@@ -63,6 +76,7 @@ class SidecarEffects:
     usage: UsageSampler
     probes: Probes
     trainers: Trainers
+    checkpoints: Checkpoints
     token: Callable[[], str]
     """As it reads now: a cluster's tokens are replaced before they expire."""
 
@@ -89,7 +103,13 @@ class SidecarEffects:
             case RefuseHook(connection, _, reason):
                 self.hooks.refuse(connection, reason)
             case FindPort():
-                self.put(PortFound(find_port()))
+                self.put(PortFound(find_port(), self.checkpoints.copies()))
+            case KeepCopies(step):
+                self.checkpoints.keep(step)
+            case FetchCopies(order, nproc):
+                return self._fetch(order, nproc)
+            case StopFetching():
+                self.checkpoints.stop()
             case ReadPages(generation):
                 self.put(self._read_pages(generation))
             case SampleUsage(pids):
@@ -114,6 +134,9 @@ class SidecarEffects:
     def _read_pages(self, generation: Generation) -> PagesRead:
         ranks = self.pages.read(generation)
         return PagesRead(generation, ranks, self.windows.read(generation, tuple(rank.local_rank for rank in ranks)))
+
+    async def _fetch(self, order: Fetch, nproc: int) -> None:
+        self.put(CopiesFetched(await self.checkpoints.fetch(order, nproc)))
 
     async def _probe(self, probe: ProbePeer) -> None:
         echo = await self.probes.reach(probe.address, probe.port, probe.seconds)

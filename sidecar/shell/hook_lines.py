@@ -9,6 +9,7 @@ import json
 from typing import TypeVar
 
 from sidecar.core.events import (
+    CheckpointRemembered,
     CheckpointSaved,
     Collected,
     CommandEnded,
@@ -35,6 +36,7 @@ from wire.messages import (
     LineMatched,
     PatternDropped,
     PeerCheck,
+    Remembered,
     StateSaved,
     WorkerExit,
 )
@@ -117,6 +119,9 @@ def event(line: Line, now: float, grace: float) -> Event | None:
             return StateOfferMade(generation(line), _names(line.get("names")))
         case "state_saved":
             return StateWritten(_state_saved(line))
+        case "remembered":
+            what = (number(line, "rank"), number(line, "step"), number(line, "length", default=0))
+            return CheckpointRemembered(Remembered(generation(line), *what, _flag(line, "sharded", False)))
         case "terminating":
             return TerminationAsked(text(line, "reason"), grace)
         case str():

@@ -34,6 +34,7 @@ from sidecar.core.events import (
 )
 from sidecar.core.state import State
 from sidecar.shell import settings as settings_of
+from sidecar.shell.checkpoints import Checkpoints
 from sidecar.shell.effects import SidecarEffects
 from sidecar.shell.hooks_link import HooksLink
 from sidecar.shell.master_link import MasterLink
@@ -93,7 +94,8 @@ async def serve(settings: Settings) -> int:
     probes = await Probes.open(
         settings.address, settings.folder / "probe-port", lambda address, port: put(NeighbourLeft(address, port))
     )
-    pump.put(_began(settings, probes.port, hooks.found_a_socket))
+    checkpoints = Checkpoints(settings.address, settings.folder)
+    pump.put(_began(settings, probes.port, hooks.found_a_socket, checkpoints))
     master = MasterLink(settings.master, settings.master_key, put)
     pump.drain_before_judging(master.drain)
     effects = SidecarEffects(
@@ -107,6 +109,7 @@ async def serve(settings: Settings) -> int:
         usage=UsageSampler(),
         probes=probes,
         trainers=trainers,
+        checkpoints=checkpoints,
         token=settings.token_now,
     )
     _listen_to_the_platform(settings, pump)
@@ -119,11 +122,12 @@ async def serve(settings: Settings) -> int:
             await health.stop()
         hooks.close()
         probes.close()
+        checkpoints.close()
         trainers.close()
         master.close()
 
 
-def _began(settings: Settings, probe_port: int, restarted: bool) -> Began:
+def _began(settings: Settings, probe_port: int, restarted: bool, checkpoints: Checkpoints) -> Began:
     return Began(
         job=settings.job,
         member=settings.member,
@@ -138,6 +142,8 @@ def _began(settings: Settings, probe_port: int, restarted: bool) -> Began:
         restarted=restarted,
         ends_as_trainer=settings.ends_as_trainer,
         machine=_machine(),
+        memory_port=checkpoints.port,
+        memory_key=checkpoints.key,
     )
 
 

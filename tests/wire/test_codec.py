@@ -20,11 +20,15 @@ from wire.messages import (
     Check,
     Checked,
     CheckPeer,
+    Copy,
     DataSaid,
     Exited,
+    Fetch,
+    Fetched,
     Finish,
     Group,
     Hello,
+    Kept,
     LineMatched,
     LinkSeen,
     Message,
@@ -35,9 +39,12 @@ from wire.messages import (
     Ping,
     Pong,
     RankProgress,
+    Ready,
+    Remembered,
     Report,
     Start,
     Stop,
+    Wanted,
     Welcome,
     WorkerExit,
 )
@@ -197,6 +204,42 @@ def test_what_a_rank_says_of_its_data_is_these_bytes() -> None:
     )
     assert encode(said) == expected
     assert decode_from_sidecar(expected) == said
+
+
+def test_what_is_in_memory_is_these_bytes() -> None:
+    said, kept = Remembered(Generation(1, 2), 3, 120, 1 << 30, True), Kept(Generation(1, 2), 120)
+    of_rank = (
+        b"\x86\xa7message\xaaRemembered\xaageneration\x92\x01\x02\xa4rank\x03\xa4stepx"
+        b"\xa6length\xce@\x00\x00\x00\xa7sharded\xc3"
+    )
+    of_all = b"\x83\xa7message\xa4Kept\xaageneration\x92\x01\x02\xa4stepx"
+    assert (encode(said), decode_from_sidecar(of_rank)) == (of_rank, said)
+    assert (encode(kept), decode_from_master(of_all)) == (of_all, kept)
+    ready = Ready(2000, 1, "T0", "", copies=(Copy(3, 120, True, 4, Generation(1, 2), 9, True),))
+    data = encode(ready)
+    assert data[data.index(b"\xa6copies") :] == (
+        b"\xa6copies\x91\x87\xa4rank\x03\xa4stepx\xa7sharded\xc3\xa5world\x04\xaageneration\x92\x01\x02"
+        b"\xa6length\x09\xa4held\xc3"
+    )
+    assert decode_from_sidecar(data) == ready
+
+
+def test_an_order_to_fetch_and_its_answer_are_these_bytes() -> None:
+    wanted = Wanted(3, 1, MemberId("worker-2"), "10.0.0.2", 9000, "key", True, 9)
+    order = Fetch(OrderId(7), Generation(1, 3), 120, Generation(1, 2), (wanted,), True, 30.0, "why")
+    answer = Fetched(OrderId(7), Generation(1, 3), 120, 0.5, "no")
+    ordered = (
+        b"\x89\xa7message\xa5Fetch\xa5order\x07\xaageneration\x92\x01\x03\xa4stepx\xa7made_in\x92\x01\x02"
+        b"\xa6wanted\x91\x88\xa4rank\x03\xaalocal_rank\x01\xa6member\xa8worker-2\xa7address\xa810.0.0.2"
+        b"\xa4port\xcd#(\xaamemory_key\xa3key\xa4held\xc3\xa6length\x09"
+        b"\xa7sharded\xc3\xa7seconds\xcb@>\x00\x00\x00\x00\x00\x00\xa6reason\xa3why"
+    )
+    answered = (
+        b"\x86\xa7message\xa7Fetched\xa5order\x07\xaageneration\x92\x01\x03\xa4stepx"
+        b"\xa7seconds\xcb?\xe0\x00\x00\x00\x00\x00\x00\xa5error\xa2no"
+    )
+    assert (encode(order), decode_from_master(ordered)) == (ordered, order)
+    assert (encode(answer), decode_from_sidecar(answered)) == (answered, answer)
 
 
 def test_the_patterns_of_a_start_are_these_bytes() -> None:

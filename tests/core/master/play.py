@@ -48,17 +48,22 @@ from wire.messages import (
     Ask,
     Check,
     Checked,
+    Copy,
     Exited,
+    Fetch,
+    Fetched,
     Finish,
     FromMaster,
     FromSidecar,
     Hello,
+    Kept,
     LinkSeen,
     PeerCheck,
     Probe,
     Probed,
     RankProgress,
     Ready,
+    Remembered,
     Report,
     Saved,
     SaveState,
@@ -128,6 +133,12 @@ class Actor:
     saves_in: float | None = None
     """Seconds in which its script saves its state when it is asked to, as rank 0; None: it never offered that."""
     save_error: str = ""
+    copies: tuple[Copy, ...] = ()
+    """Of checkpoints, that are whole in its memory."""
+    kept: int = -1
+    fetches_in: float | None = 0.5
+    """Seconds in which it takes copies over; None: it never answers."""
+    fetch_error: str = ""
 
     def step_at(self, now: float) -> int:
         now = now if self.hung_at is None else min(now, self.hung_at)
@@ -359,7 +370,8 @@ class Play:
         if not actor.has_trainer:
             return
         actor.port += 1
-        self.say(actor, Ready(actor.port, actor.nproc, "T0", "the template is parked", 77, actor.stopped))
+        self.say(actor, Ready(actor.port, actor.nproc, "T0", "the template is parked", 77, actor.stopped,
+                              copies=actor.copies))  # fmt: skip
 
     def report(self, actor: Actor) -> None:
         if actor.gone or self.state.stage == "ended":
@@ -425,6 +437,10 @@ class Play:
             case Check() if message not in actor.checks:
                 actor.checks.append(message)
                 self.after(CHECK_SECONDS, lambda: self._checked(actor, message))
+            case Kept(step=step):
+                actor.kept = step
+            case Fetch() if actor.fetches_in is not None:
+                self.after(actor.fetches_in, lambda: self._fetched(actor, message))
             case _:
                 pass
 
@@ -433,6 +449,28 @@ class Play:
         actor = self[member]
         actor.saves_in, actor.save_error = saves_in, error
         self.say(actor, StateOffered(actor.running, ("model", "optimizer")))
+
+    def remember(self, step: int, *members: str, sharded: bool = False) -> None:
+        """Ranks of these members, else of all, have a copy of this step in memory."""
+        for member in members or tuple(self.world):
+            actor = self[member]
+            assert actor.start is not None
+            for rank in range(actor.start.first_rank, actor.start.first_rank + (actor.nproc if sharded else 1)):
+                copy = Copy(rank, step, sharded, actor.start.world_size, actor.running, 1000)
+                actor.copies = (*actor.copies, copy)[-2 * actor.nproc :]
+                self.say(actor, Remembered(actor.running, rank, step, 1000, sharded))
+
+    def _fetched(self, actor: Actor, order: Fetch) -> None:
+        """What it asks for is there, or it says what is not."""
+        error = actor.fetch_error
+        for wanted in order.wanted:
+            source = self[wanted.member]
+            found = [c for c in source.copies if c.step == order.step and (not order.sharded or c.rank == wanted.rank)]
+            if source.gone or not found:
+                error = error or f"from {wanted.member}: there is no whole copy of step {order.step} any more"
+            elif not error:
+                actor.copies = (*actor.copies, dataclasses.replace(found[0], held=wanted.held))
+        self.say(actor, Fetched(order.order, order.generation, order.step, 0.5, error))
 
     def _saved(self, actor: Actor, order: SaveState) -> None:
         if actor.running != order.generation:

@@ -1,0 +1,156 @@
+"""Which checkpoint in memory every rank has, while a world runs: that one is kept until there is a newer one.
+
+Members say what is whole in their memory. A replicated state is kept when every member has it. A sharded one is copied
+to partners first, each member's to the next of the world, so that it survives any one of them; it is kept when every
+rank has it and every partner holds it. What is not kept may be overwritten by the next save, so copies that are slower
+than saves keep the step before. Nobody waits for any of this, and within a generation a kept step never goes back.
+"""
+
+from __future__ import annotations
+
+from master.core import orders, restoring, standing, status
+from master.core.actions import Send
+from master.core.state import RUNNING, Keeping, Member, Place, State, World
+from wire.ids import MemberId
+from wire.messages import Fetch, Fetched, Kept, Remembered
+
+VERSIONS = 4
+"""Steps that some ranks have and others not, yet."""
+LEAST = 30.0
+"""Seconds for a copy to a partner; more where it is large."""
+
+
+def remembered(state: State, member: Member, message: Remembered) -> None:
+    world = _running(state, member)
+    if world is None or message.generation != world.generation:
+        return
+    keeping, place = world.keeping, world.places[member.id]
+    if not place.first_rank <= message.rank < place.first_rank + place.nproc or message.step <= keeping.kept:
+        return
+    version = (message.step, message.sharded)
+    keeping.lengths[message.rank] = message.length
+    keeping.said.setdefault(version, set()).add(message.rank)
+    for old in sorted(keeping.said)[:-VERSIONS]:
+        del keeping.said[old]
+    wanted = world.world_size if message.sharded else len(world.places)
+    if len(keeping.said.get(version, ())) < wanted:
+        return
+    if message.sharded and len(world.places) > 1:
+        _copy(state, world, keeping, message.step)
+    else:
+        _keep(state, world, message.step)
+        state.checkpoint_step = message.step  # whoever joins is given it, in a world of any size
+        standing.stir(state)
+
+
+def _running(state: State, member: Member) -> World | None:
+    world = state.world
+    return world if world is not None and state.stage == RUNNING and member.id in world.places else None
+
+
+# -- partners -----------------------------------------------------------------------------------------------------
+def _copy(state: State, world: World, keeping: Keeping, step: int) -> None:
+    """One step at a time; the newest that comes meanwhile is next."""
+    if keeping.orders or step <= keeping.copied:
+        keeping.waiting = max(keeping.waiting, step)
+        return
+    keeping.copied, keeping.failed, longest = step, False, 0.0
+    for number, source in enumerate(world.order):
+        holder = state.members.get(world.order[(number + 1) % len(world.order)])
+        owner, place = state.members.get(source), world.places[source]
+        if holder is None or owner is None:
+            keeping.failed = True
+            continue
+        patience = LEAST + sum(keeping.lengths.get(r, 0) for r in _ranks(place)) / restoring.SLOWEST
+        longest = max(longest, patience)
+        _order(state, world, keeping, holder, owner, step, patience)
+    state.deadlines.set(("copied", str(world.generation.number)), state.now + longest + restoring.SLACK)
+
+
+def _ranks(place: Place) -> range:
+    return range(place.first_rank, place.first_rank + place.nproc)
+
+
+def _order(
+    state: State, world: World, keeping: Keeping, holder: Member, owner: Member, step: int, patience: float
+) -> None:
+    place, room = world.places[owner.id], world.places[holder.id].nproc
+    wanted = tuple(
+        restoring.wanted_from(owner, rank, local, keeping.lengths.get(rank, 0), held=True)
+        for local, rank in enumerate(_ranks(place))
+    )
+    if len(wanted) > room:
+        keeping.failed = True
+        return
+    reason = f"{holder.id} holds a copy of step {step} of {owner.id}."
+    what = (world.generation, step, world.generation, wanted, True, patience, reason)
+    keeping.orders[orders.give(state, holder, lambda order: Fetch(order, *what), reason)] = holder.id
+
+
+def fetched(state: State, member: Member, message: Fetched) -> None:
+    world = _running(state, member)
+    if world is None or message.order not in world.keeping.orders:
+        return
+    del world.keeping.orders[message.order]
+    if message.error:
+        _not_held(state, world, member.id, message.step, message.error)
+    if not world.keeping.orders:
+        _copied(state, world)
+
+
+def overdue(state: State, number: str) -> None:
+    """The deadline of copies to partners."""
+    world = state.world
+    if world is None or state.stage != RUNNING or str(world.generation.number) != number:
+        return
+    for order, member_id in sorted(world.keeping.orders.items()):
+        _not_held(state, world, member_id, world.keeping.copied, "it was not there in time")
+        if (member := state.members.get(member_id)) is not None:
+            orders.acknowledge(state, member, order)
+    world.keeping.orders.clear()
+    _copied(state, world)
+
+
+def _not_held(state: State, world: World, member: MemberId, step: int, why: str) -> None:
+    """Told once a generation: where saves are faster than copies it is so each time."""
+    keeping = world.keeping
+    keeping.failed = True
+    if not keeping.told:
+        keeping.told = True
+        text = f"{member} could not hold a copy of step {step}: {why}; the step before is kept."
+        state.announce("CheckpointNotHeld", text, member, warning=True)
+
+
+def _copied(state: State, world: World) -> None:
+    keeping = world.keeping
+    state.deadlines.cancel(("copied", str(world.generation.number)))
+    if not keeping.failed:
+        _keep(state, world, keeping.copied)
+    waiting, keeping.waiting = keeping.waiting, -1
+    if waiting > keeping.copied:
+        _copy(state, world, keeping, waiting)
+
+
+# -- kept ---------------------------------------------------------------------------------------------------------
+def _keep(state: State, world: World, step: int) -> None:
+    keeping = world.keeping
+    if step <= keeping.kept:
+        return
+    keeping.kept = step
+    keeping.said = {version: ranks for version, ranks in keeping.said.items() if version[0] > step}
+    state.kept_in_memory = step
+    state.announce("CheckpointKept", f"Every rank has the checkpoint of step {step} in memory.")
+    for member_id in world.order:
+        if (member := state.members.get(member_id)) is not None:
+            again(state, member)
+    status.mark(state)
+
+
+def again(state: State, member: Member) -> None:
+    """Also after each Welcome."""
+    world = _running(state, member)
+    if world is None or world.keeping.kept < 0 or member.session is None:
+        return
+    reason = f"Every rank of generation {world.generation} has step {world.keeping.kept} in memory."
+    kept = Kept(world.generation, world.keeping.kept)
+    state.act(Send(member.session, member.id, kept, world.generation, reason))

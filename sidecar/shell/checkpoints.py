@@ -1,0 +1,42 @@
+"""What the sidecar does with the memory in which this member keeps checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+from sidecar.shell import arena
+from sidecar.shell.copying import Giver, Taking
+from wire.messages import Copy, Fetch, Fetched
+
+NAME = "checkpoints"
+
+
+class Checkpoints:
+    def __init__(self, address: str, folder: Path) -> None:
+        self._path = folder / NAME
+        self._giver = Giver(address, self._path)
+        self._taking: Taking | None = None
+        self.port, self.key = self._giver.port, self._giver.key
+
+    def copies(self) -> tuple[Copy, ...]:
+        """Those that are whole now."""
+        return arena.copies(self._path)
+
+    def keep(self, step: int) -> None:
+        with suppress(arena.NoMemory, OSError), arena.opened(self._path) as memory:
+            memory.keep(step)
+
+    async def fetch(self, order: Fetch, nproc: int) -> Fetched:
+        self._taking = Taking(self._path, order, nproc)
+        return await asyncio.to_thread(self._taking.run)
+
+    def stop(self) -> None:
+        """From now on nothing is written."""
+        if self._taking is not None:
+            self._taking.stop()
+
+    def close(self) -> None:
+        self.stop()
+        self._giver.close()

@@ -1,0 +1,264 @@
+"""Copies of checkpoints from the memory of one member into that of another: one TCP connection a copy.
+
+    giver  → 32 bytes, once
+    taker  → {"outrider": 1, "rank", "step", "generation", "sharded", "nonce", "mac"}   one line
+    giver  → {"head": [...], "mac"}, or {"error": "..."}                     one line
+    giver  → the payload, then 8 bytes: `whole...`, or `torn....` where its rank has written to it meanwhile
+
+Both prove that they know the giver's key, which the master alone hands out: HMAC-SHA256 over the other's nonce and what
+they say. The payload is as open as the ranks' gradients are. It moves in pieces of at most 1 MiB, in threads of their
+own, so that neither the loop nor the sidecar's memory notices; each wait has an end, and so has the whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from sidecar.shell import arena
+from sidecar.shell.arena import Arena, Head, NoMemory, Place
+from wire.messages import Fetch, Fetched, Wanted
+
+PIECE: Final = 1 << 20
+NONCE: Final = 32
+LONGEST_LINE: Final = 4096
+WHOLE, TORN = b"whole...", b"torn...."
+PATIENCE: Final = 10.0
+"""Seconds in which the other side must go on."""
+MOST_AT_ONCE: Final = 4
+VERSION: Final = 1
+ASKED: Final = ("outrider", "rank", "step", "generation", "sharded", "nonce")
+
+
+class Interrupted(Exception):
+    """A sentence: why a copy was not taken over."""
+
+
+def _mac(key: str, nonce: bytes, said: Any) -> str:
+    return hmac.new(key.encode(), nonce + json.dumps(said).encode(), hashlib.sha256).hexdigest()
+
+
+def _is_right(key: str, nonce: bytes, said: Any, mac: object) -> bool:
+    return hmac.compare_digest(_mac(key, nonce, said), str(mac))
+
+
+def _line(connection: socket.socket) -> dict[str, Any]:
+    """One line; no byte behind it is read. Raises Interrupted."""
+    found = bytearray()
+    while not found.endswith(b"\n"):
+        byte = connection.recv(1)
+        if not byte or len(found) >= LONGEST_LINE:
+            raise Interrupted("the other side said no whole line")
+        found += byte
+    try:
+        said = json.loads(found)
+    except ValueError as error:
+        raise Interrupted("the other side said what is no JSON") from error
+    if not isinstance(said, dict):
+        raise Interrupted("the other side said what is no object")
+    return said
+
+
+def _say(connection: socket.socket, said: dict[str, Any]) -> None:
+    connection.sendall(json.dumps(said).encode() + b"\n")
+
+
+# -- giving -----------------------------------------------------------------------------------------------------------
+class Giver:
+    """Listens for other members, and gives them what they prove to be sent for."""
+
+    def __init__(self, address: str, path: Path) -> None:
+        self._path = path
+        self.key = secrets.token_hex(32)
+        self._listener = _listener(address)
+        self._free = threading.Semaphore(MOST_AT_ONCE)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._listener.fileno(), self._come)
+
+    @property
+    def port(self) -> int:
+        return int(self._listener.getsockname()[1])
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._listener.fileno())
+        self._listener.close()
+
+    def _come(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return
+        if not self._free.acquire(blocking=False):
+            connection.close()
+            return
+        threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            with connection:
+                connection.settimeout(PATIENCE)
+                self._give(connection)
+        except (OSError, Interrupted):
+            pass  # who asked has noticed, and says so to the master
+        finally:
+            self._free.release()
+
+    def _give(self, connection: socket.socket) -> None:
+        nonce = secrets.token_bytes(NONCE)
+        connection.sendall(nonce)
+        asked = _line(connection)
+        said = {name: asked.get(name) for name in ASKED}
+        if not _is_right(self.key, nonce, said, asked.get("mac")):
+            return
+        try:
+            with arena.opened(self._path) as memory:
+                self._send(connection, memory, said)
+        except NoMemory as error:
+            _say(connection, {"error": str(error)})
+
+    def _send(self, connection: socket.socket, memory: Arena, said: dict[str, Any]) -> None:
+        rank, step, division = said["rank"], said["step"], memory.division()
+        place = memory.find(rank, (step, said["generation"]), bool(said["sharded"]))
+        if place is None or place.head is None or division is None:
+            _say(connection, {"error": f"there is no whole copy of step {step} for rank {rank} any more"})
+            return
+        head = list(place.head)
+        _say(connection, {"head": head, "mac": _mac(self.key, str(said["nonce"]).encode(), head)})
+        _pour(connection, memory.fd, place)
+        connection.sendall(WHOLE if memory.is_still(place, division) else TORN)
+
+
+def _listener(address: str) -> socket.socket:
+    """On all addresses where this one is not one of this machine."""
+    try:
+        found = socket.create_server((address, 0))
+    except OSError:
+        found = socket.create_server(("", 0))
+    found.setblocking(False)
+    return found
+
+
+def _pour(connection: socket.socket, fd: int, place: Place) -> None:
+    at, end = place.payload, place.payload + (place.head.length if place.head else 0)
+    piece = memoryview(bytearray(PIECE))
+    while at < end:
+        count = os.preadv(fd, [piece[: min(PIECE, end - at)]], at)
+        if not count:
+            raise Interrupted("the memory has become shorter")
+        connection.sendall(piece[:count])
+        at += count
+
+
+# -- taking -----------------------------------------------------------------------------------------------------------
+class Taking:
+    """One order to take copies over. After `stop` nothing more is written."""
+
+    def __init__(self, path: Path, order: Fetch, nproc: int) -> None:
+        self._path, self._order, self._nproc = path, order, nproc
+        self._began = time.monotonic()
+        self._writing = threading.Lock()
+        self._stopped = False
+
+    def stop(self) -> None:
+        with self._writing:
+            self._stopped = True
+
+    def run(self) -> Fetched:
+        """In a thread of its own."""
+        order, error = self._order, ""
+        try:
+            with arena.opened(self._path) as memory:
+                for wanted in order.wanted:
+                    self._take(memory, wanted)
+        except (OSError, NoMemory, Interrupted) as wrong:
+            error = str(wrong) or type(wrong).__name__
+        return Fetched(order.order, order.generation, order.step, time.monotonic() - self._began, error)
+
+    def _take(self, memory: Arena, wanted: Wanted) -> None:
+        order = self._order
+        kind = arena.SHARDED if order.sharded else arena.REPLICATED
+        division = memory.division() if wanted.held else memory.divide(kind, self._nproc)
+        if division is None or division.kind != kind:
+            raise NoMemory("the memory for checkpoints is not divided for such copies yet")
+        place = memory.target(division, wanted.local_rank, wanted.held)
+        try:
+            self._copy(memory, place, division.size - arena.PAGE, wanted)
+        except (OSError, Interrupted) as error:
+            raise Interrupted(f"from {wanted.member} ({wanted.address}:{wanted.port}): {error}") from error
+
+    def _copy(self, memory: Arena, place: Place, room: int, wanted: Wanted) -> None:
+        with socket.create_connection((wanted.address, wanted.port), timeout=self._left()) as connection:
+            head = self._asked(connection, wanted)
+            if head.length > room:
+                raise NoMemory(f"a copy of {head.length} bytes does not fit into {room}")
+            sequence = self._write(lambda: memory.begin(place))
+            self._fill(connection, memory, place, head.length)
+            if _exactly(connection, len(WHOLE)) != WHOLE:
+                raise Interrupted("its rank has begun to write another checkpoint in its place")
+            self._write(lambda: memory.put(place, head._replace(sequence=sequence)))
+
+    def _asked(self, connection: socket.socket, wanted: Wanted) -> Head:
+        order, own = self._order, secrets.token_hex(NONCE)
+        nonce = _exactly(connection, NONCE)
+        version = (order.step, order.made_in.term << 32 | order.made_in.number)
+        said = dict(zip(ASKED, (VERSION, wanted.rank, *version, order.sharded, own), strict=True))
+        _say(connection, {**said, "mac": _mac(wanted.memory_key, nonce, said)})
+        answer = _line(connection)
+        if "error" in answer:
+            raise Interrupted(str(answer["error"])[:200])
+        head = answer.get("head")
+        if not _is_right(wanted.memory_key, own.encode(), head, answer.get("mac")):
+            raise Interrupted("who answers there is not the member that it should be")
+        found = _head(head)
+        if (found.step, found.generation) != version or (order.sharded and found.rank != wanted.rank):
+            raise Interrupted(f"it gave step {found.step} of rank {found.rank}")
+        return found
+
+    def _fill(self, connection: socket.socket, memory: Arena, place: Place, length: int) -> None:
+        piece = memoryview(bytearray(PIECE))
+        at, end = place.payload, place.payload + length
+        while at < end:
+            connection.settimeout(self._left())
+            count = connection.recv_into(piece[: min(PIECE, end - at)])
+            if not count:
+                raise Interrupted("the connection has ended before the copy was there")
+            self._write(lambda count=count, at=at: os.pwrite(memory.fd, piece[:count], at))
+            at += count
+
+    def _write(self, do: Any) -> Any:
+        with self._writing:
+            if self._stopped:
+                raise Interrupted("it was not waited for any more")
+            return do()
+
+    def _left(self) -> float:
+        """Seconds for the next wait."""
+        left = self._began + self._order.seconds - time.monotonic()
+        if left <= 0:
+            raise Interrupted(f"it was not there within {self._order.seconds:g} s")
+        return min(left, PATIENCE)
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        piece = connection.recv(count - len(found))
+        if not piece:
+            raise Interrupted("the connection has ended too early")
+        found += piece
+    return found
+
+
+def _head(values: object) -> Head:
+    if isinstance(values, list) and len(values) == len(Head._fields) and all(isinstance(v, int) for v in values):
+        return Head(*values)
+    raise Interrupted("it gave no head of a checkpoint")

@@ -1,0 +1,107 @@
+"""Checkpoints in a member's memory: what the master hears of, what is kept, and when nothing is written any more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sidecar.core.actions import Action, Announce, FetchCopies, KeepCopies, StartWorkers, StopFetching
+from sidecar.core.events import (
+    ActionFailed,
+    CheckpointRemembered,
+    CopiesFetched,
+    MasterConnected,
+    MasterDisconnected,
+    PortFound,
+    WorkersStarted,
+    WorkersStopped,
+)
+from tests.core.sidecar.play import FIRST, SECOND, Play, messages, none, only, start, stop
+from wire.ids import MemberId, OrderId
+from wire.messages import Copy, Fetch, Fetched, Kept, Ready, Remembered, Wanted, Welcome
+
+SAID = Remembered(FIRST, 0, 40, 1000)
+WANTED = Wanted(0, 0, MemberId("worker-1"), "10.0.0.2", 9, "key")
+ORDER = Fetch(OrderId(8), SECOND, 40, FIRST, (WANTED,), seconds=20)
+
+
+def trains() -> Play:
+    play = Play()
+    play.ready()
+    play.tell(start(1, FIRST), WorkersStarted(FIRST, (7, 8)))
+    return play
+
+
+def answers(actions: list[Action]) -> list[Fetched]:
+    return [message for message in messages(actions) if isinstance(message, Fetched)]
+
+
+def test_a_copy_that_is_whole_is_told_at_once_and_to_each_new_master() -> None:
+    play = trains()
+    assert only(play.tell(CheckpointRemembered(SAID)), Remembered) == SAID
+    newer = replace(SAID, step=60)
+    play.tell(CheckpointRemembered(newer), MasterDisconnected(), MasterConnected())
+    assert only(play.said(Welcome(2)), Remembered) == newer
+
+
+def test_what_a_rank_of_an_older_generation_has_saved_is_not_told() -> None:
+    assert none(trains().tell(CheckpointRemembered(replace(SAID, generation=SECOND))), Remembered)
+
+
+def test_a_kept_step_never_goes_back_within_a_generation() -> None:
+    play = trains()
+    assert only(play.said(Kept(FIRST, 40)), KeepCopies).step == 40
+    assert none(play.said(Kept(FIRST, 20)), KeepCopies)
+    assert none(play.said(Kept(FIRST, 40)), KeepCopies)
+    assert only(play.said(Kept(SECOND, 20)), KeepCopies).step == 20
+
+
+def test_ready_says_what_is_in_memory() -> None:
+    play = trains()
+    play.tell(stop(2, FIRST), WorkersStopped(FIRST))
+    copies = (Copy(0, 40, generation=FIRST),)
+    assert only(play.tell(PortFound(2001, copies)), Ready).copies == copies
+
+
+def test_a_copy_is_fetched_once_and_answered_as_often_as_it_is_ordered() -> None:
+    play = Play()
+    play.ready()
+    assert only(play.said(ORDER), FetchCopies).order == ORDER
+    assert none(play.said(ORDER), FetchCopies)
+    came = Fetched(ORDER.order, SECOND, 40, 0.5)
+    assert answers(play.tell(CopiesFetched(came))) == [came]
+    assert answers(play.said(ORDER)) == [came]
+
+
+def test_what_could_not_be_fetched_is_said_with_its_reason() -> None:
+    play = Play()
+    play.ready()
+    action = only(play.said(ORDER), FetchCopies)
+    actions = play.tell(ActionFailed(action, "OSError: no route to host"))
+    assert answers(actions)[0].error == "OSError: no route to host"
+    assert only(actions, Announce).severity == "warning"
+
+
+def test_nothing_is_written_into_own_slots_while_worker_processes_use_them() -> None:
+    play = trains()
+    actions = play.said(ORDER)
+    assert none(actions, FetchCopies)
+    assert answers(actions)[0].error == "worker processes of generation 1.1 use this memory"
+    held = replace(ORDER, order=OrderId(9), wanted=(replace(WANTED, held=True),))
+    assert only(play.said(held), FetchCopies).order == held
+
+
+def test_a_start_ends_what_is_being_fetched_first() -> None:
+    play = Play()
+    play.ready()
+    play.said(ORDER)
+    kinds = [type(action) for action in play.tell(start(9, SECOND))]
+    assert kinds.index(StopFetching) < kinds.index(StartWorkers)
+    assert not answers(play.tell(CopiesFetched(Fetched(ORDER.order, SECOND, 40, 0.5))))
+
+
+def test_a_newer_order_takes_the_place_of_an_older_one() -> None:
+    play = Play()
+    play.ready()
+    play.said(ORDER)
+    actions = play.said(replace(ORDER, order=OrderId(9)))
+    assert [type(action) for action in actions] == [StopFetching, FetchCopies]

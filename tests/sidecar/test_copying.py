@@ -1,0 +1,183 @@
+"""Copies of checkpoints from one member's memory into another's: real files and connections, the hooks' own reader."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sidecar.shell import arena as ours
+from sidecar.shell.copying import PIECE, Giver, Taking
+from training_hooks import arena as theirs
+from wire.ids import Generation, MemberId, OrderId
+from wire.messages import Copy, Fetch, Fetched, Wanted
+
+SIZE = 64 << 20
+MADE_IN = Generation(1, 2)
+PAYLOAD = os.urandom(3 * PIECE + 12345)
+
+
+def memory(folder: Path, kind: int = theirs.REPLICATED, size: int = SIZE) -> Path:
+    path = folder / "checkpoints"
+    folder.mkdir(exist_ok=True)
+    theirs.allot(str(path), size)
+    if kind:
+        with open(path, "r+b") as file:
+            theirs.divide(file.fileno(), kind, 2)
+    return path
+
+
+def put(path: Path, slot: int, step: int, payload: bytes = PAYLOAD, rank: int = 0) -> None:
+    """As a rank writes it."""
+    with open(path, "r+b") as file:
+        fd = file.fileno()
+        divided = theirs.division(fd)
+        sequence = theirs.begin(fd, divided, slot)
+        os.pwrite(fd, payload, theirs.place(divided, slot) + theirs.PAGE)
+        made_in = MADE_IN.term << 32 | MADE_IN.number
+        sums = (zlib.crc32(payload), 7)
+        head = (theirs.VERSION, sequence, step, made_in, rank, 4, divided.kind, 1, len(payload), *sums)
+        theirs.put(fd, divided, slot, head)
+
+
+def found(path: Path, slot: int) -> tuple[theirs.Head, bytes] | None:  # type: ignore[name-defined]
+    """As a rank reads it."""
+    with open(path, "rb") as file:
+        divided = theirs.division(file.fileno())
+        head = theirs.head(file.fileno(), divided, slot)
+        if head is None or not head.sealed:
+            return None
+        return head, os.pread(file.fileno(), head.length, theirs.place(divided, slot) + theirs.PAGE)
+
+
+def order(wanted: Wanted, step: int, *, sharded: bool = False) -> Fetch:
+    return Fetch(OrderId(7), Generation(1, 3), step, MADE_IN, (wanted,), sharded, 20.0)
+
+
+def taken(source: Path, target: Path, step: int = 40, change: Callable[[Wanted], Wanted] = lambda wanted: wanted,
+          **what: bool) -> Fetched:  # fmt: skip
+    async def take() -> Fetched:
+        giver = Giver("127.0.0.1", source)
+        wanted = Wanted(what.get("rank", 0), 0, MemberId("worker-1"), "127.0.0.1", giver.port, giver.key,
+                        what.get("held", False))  # fmt: skip
+        try:
+            asked = order(change(wanted), step, sharded=what.get("sharded", False))
+            return await asyncio.to_thread(Taking(target, asked, 2).run)
+        finally:
+            giver.close()
+
+    return asyncio.run(take())
+
+
+def test_a_copy_arrives_as_it_was_and_counts(tmp_path: Path) -> None:
+    source, target = memory(tmp_path / "a"), memory(tmp_path / "b", 0)
+    put(source, 1, 40)
+    assert taken(source, target).error == ""
+    kept, came = found(source, 1), found(target, 0)
+    assert kept is not None
+    assert came is not None
+    assert came[1] == PAYLOAD
+    assert came[0]._replace(sequence=0) == kept[0]._replace(sequence=0)
+    assert ours.copies(target) == (Copy(0, 40, False, 4, MADE_IN, len(PAYLOAD)),)
+
+
+def test_the_newest_copy_that_is_there_is_not_what_gives_way(tmp_path: Path) -> None:
+    source, target = memory(tmp_path / "a"), memory(tmp_path / "b")
+    put(source, 0, 40)
+    put(target, 0, 60, b"newest")
+    put(target, 1, 20, b"oldest")
+    assert taken(source, target).error == ""
+    assert [copy.step for copy in ours.copies(target)] == [60, 40]
+
+
+def test_a_partner_holds_the_ranks_of_another_beside_its_own(tmp_path: Path) -> None:
+    source, target = memory(tmp_path / "a", theirs.SHARDED), memory(tmp_path / "b", theirs.SHARDED)
+    put(source, 4, 40, rank=3)
+    put(target, 0, 40, b"its own", rank=0)
+    answer = taken(source, target, sharded=True, held=True, rank=3)
+    assert answer.error == ""
+    assert [(copy.rank, copy.held) for copy in ours.copies(target)] == [(0, False), (3, True)]
+    assert taken(source, target, sharded=True, held=True, rank=2).error.endswith("for rank 2 any more")
+
+
+def test_who_does_not_know_the_key_gets_nothing(tmp_path: Path) -> None:
+    source, target = memory(tmp_path / "a"), memory(tmp_path / "b")
+    put(source, 0, 40)
+    error = taken(source, target, change=lambda wanted: replace(wanted, memory_key="guessed")).error
+    assert "the other side said no whole line" in error
+    assert found(target, 0) is None
+
+
+def test_what_is_not_there_or_too_large_is_said(tmp_path: Path) -> None:
+    source, small = memory(tmp_path / "a"), memory(tmp_path / "b", 0, 1 << 20)
+    put(source, 0, 40)
+    assert "there is no whole copy of step 41" in taken(source, small, 41).error
+    assert "does not fit into" in taken(source, small).error
+    assert "no memory for checkpoints was declared" in taken(source, tmp_path / "none").error
+
+
+def test_a_copy_that_its_rank_writes_over_meanwhile_does_not_count(tmp_path: Path) -> None:
+    source, target = memory(tmp_path / "a"), memory(tmp_path / "b")
+    put(source, 0, 40, os.urandom(24 << 20))
+
+    def overwritten(wanted: Wanted) -> Wanted:
+        proxy = socket.create_server(("127.0.0.1", 0))
+
+        def pass_on() -> None:
+            with proxy, proxy.accept()[0] as taker, socket.create_connection((wanted.address, wanted.port)) as giver:
+                taker.sendall(giver.recv(32))
+                giver.sendall(taker.recv(4096))
+                first = giver.recv(PIECE)
+                put(source, 0, 60, b"the next save")  # more than the sockets hold is still to come
+                while first:
+                    taker.sendall(first)
+                    first = giver.recv(PIECE)
+
+        threading.Thread(target=pass_on, daemon=True).start()
+        return replace(wanted, port=proxy.getsockname()[1])
+
+    assert "has begun to write another checkpoint" in taken(source, target, change=overwritten).error
+    assert found(target, 0) is None
+
+
+def test_after_a_stop_nothing_is_written(tmp_path: Path) -> None:
+    source, target = memory(tmp_path / "a"), memory(tmp_path / "b")
+    put(source, 0, 40)
+
+    async def stopped() -> Fetched:
+        giver = Giver("127.0.0.1", source)
+        wanted = Wanted(0, 0, MemberId("worker-1"), "127.0.0.1", giver.port, giver.key)
+        taking = Taking(target, order(wanted, 40), 2)
+        taking.stop()
+        try:
+            return await asyncio.to_thread(taking.run)
+        finally:
+            giver.close()
+
+    assert "not waited for any more" in asyncio.run(stopped()).error
+    assert found(target, 0) is None
+
+
+def test_both_sides_read_the_same_of_a_memory_and_refuse_the_same(tmp_path: Path) -> None:
+    path = memory(tmp_path / "a", theirs.SHARDED)
+    put(path, 4, 40, rank=3)
+    with ours.opened(path) as memory_of_ours, open(path, "r+b") as file:
+        fd = file.fileno()
+        assert tuple(memory_of_ours.division() or ()) == tuple(theirs.division(fd))
+        memory_of_ours.keep(40)
+        assert theirs.kept(fd) == 40
+        os.pwrite(fd, b"?", theirs.place(theirs.division(fd), 4) + 20)
+        assert theirs.head(fd, theirs.division(fd), 4) is None
+        assert ours.copies(path) == ()
+        os.pwrite(fd, b"ELSE", 0)
+        with pytest.raises(ours.NoMemory, match="something else"):
+            memory_of_ours.division()
+        with pytest.raises(theirs.Unusable, match="something else"):
+            theirs.division(fd)
