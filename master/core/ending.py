@@ -32,9 +32,11 @@ def fail(state: State, code: int, reason: str, traceback: str = "") -> None:
     _finish(state, code or 1, "failed", reason)
 
 
-def stop(state: State, reason: str, hard: bool) -> None:
+def stop(state: State, reason: str, hard: bool, within: float | None = None) -> None:
     """The user ends the job; hard: without any grace. Else the script saves its state first, where it can."""
     reason = reason.rstrip(".")
+    if within is not None:
+        state.stop_by = state.now + within
     if state.is_over:
         if hard:
             _hurry(state, reason)
@@ -47,7 +49,8 @@ def stop(state: State, reason: str, hard: bool) -> None:
 def _waits(state: State, reason: str) -> bool:
     """For the world, which a new master does not know yet (whom it has not heard it could only delete), and for the
     script's state."""
-    return state.stage == REBUILDING or moves.holds(state, f"the job is stopped: {reason}")
+    patience = None if state.stop_by is None else moves.before_end(state, state.stop_by - moves.LEAVE_EARLY)
+    return state.stage == REBUILDING or moves.holds(state, f"the job is stopped: {reason}", patience)
 
 
 def after_save(state: State) -> None:

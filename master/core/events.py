@@ -187,6 +187,8 @@ class StopAsked:
 
     reason: str
     hard: bool = False
+    within: float | None = None
+    """Seconds after which the platform ends its members by itself, where it does: its record was deleted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from wire.messages import SaveState, StateOffered, StateSaved
 
 SHARE = 1 / 3
 """Of a leaving member's grace: at the latest then it is asked."""
+LEAVE_EARLY = 5.0
+"""Seconds before the end of a leaving member's grace at which the world goes on without it."""
 SLACK = 2.0
 """Seconds beyond those that the script has, in which the answer may come."""
 
@@ -118,7 +120,12 @@ def due(state: State, member_id: str) -> None:
 def _within(state: State, member: Member) -> float:
     """Seconds until the world goes on without it."""
     ends = state.deadlines.at(("leave", member.id))
-    return min(state.spec.save_grace, max(ends - state.now - SLACK, 1.0)) if ends is not None else state.spec.save_grace
+    return before_end(state, ends) if ends is not None else state.spec.save_grace
+
+
+def before_end(state: State, ends: float) -> float:
+    """Seconds for a save where the world ends then."""
+    return min(state.spec.save_grace, max(ends - state.now - SLACK, 1.0))
 
 
 def all_leave(state: State, world: World) -> bool:

@@ -74,7 +74,7 @@ def _follow(state: State) -> None:
 def resize(state: State) -> None:
     """At the end of a step: asks the owner for the size that is wanted, once it may."""
     owner = state.owner
-    if not state.spec.is_adopted or state.is_over or state.suspended or owner.size in (None, 0, state.target):
+    if not state.spec.is_adopted or state.ends or state.suspended or owner.size in (None, 0, state.target):
         return
     if owner.led_from == state.target or owner.asked == state.target or state.stage == REBUILDING:
         return

@@ -297,7 +297,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     ScaleAsked: lambda state, event: scaling.scale(state, event.replicas),
     SpecChanged: _edited,
     RestartAsked: lambda state, event: scaling.restart(state, event.at_checkpoint),
-    StopAsked: lambda state, event: ending.stop(state, event.reason, event.hard),
+    StopAsked: lambda state, event: ending.stop(state, event.reason, event.hard, event.within),
     Asked: lambda state, event: collecting.ask(state, event.request, event.what),
     ActionFailed: _action_failed,
     Woke: _woke,

@@ -13,8 +13,6 @@ from master.core.state import GATHERING, REBUILDING, RUNNING, Member, State, Wor
 from wire.ids import MemberId
 from wire.messages import Finish, Leaving
 
-LEAVE_EARLY = 5.0
-"""Seconds before the end of a leaving member's grace at which the world goes on without it."""
 SOONER = 1.0
 """Seconds by which another word on the same end must differ to be told."""
 LEAVE_AGAIN = 1.0
@@ -66,7 +64,7 @@ def must_leave(state: State, member: Member, why: str, grace: float, *, with_nod
     """Make before break: it trains on while its replacement comes. Who says the least grace is believed. Who leaves
     `with_node` stays where that comes back and nobody else has told it to go."""
     member.leaves_with_node = with_node and (member.leaves_with_node or not member.leaving)
-    due = state.now + max(0.0, grace - LEAVE_EARLY)
+    due = state.now + max(0.0, grace - moves.LEAVE_EARLY)
     if member.leaving:
         if member.leave_at is None or due < member.leave_at - SOONER:
             member.leave_at = due
@@ -77,6 +75,8 @@ def must_leave(state: State, member: Member, why: str, grace: float, *, with_nod
     member.leaving, member.leave_at = why, due
     state.deadlines.set(("leave", member.id), due)
     coming = "its owner makes another one" if state.spec.is_adopted else "a replacement is started"
+    if state.stop_wanted:
+        coming = "the job ends"
     text = f"{member.id} has to leave ({why}) and has {grace:.0f} s; {coming}."
     state.announce("MemberLeaving", text, member.id, warning=True)
     moves.leaves(state, member, grace)

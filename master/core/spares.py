@@ -25,7 +25,7 @@ LATE = 1.0
 
 def staff(state: State) -> None:
     """Fills the holes; O(members), and called only when a member came, went, or is in doubt."""
-    if not state.listed or state.is_over or state.suspended or state.stage == "rebuilding":
+    if not state.listed or state.ends or state.suspended or state.stage == "rebuilding":
         return
     if state.deadlines.is_late(state.now - LATE):  # doubts from before a pause say nothing: first all that has arrived
         standing.note_staffing(state)
@@ -251,5 +251,5 @@ def create_again(state: State, member: Member) -> None:
 
 def create_due(state: State, member_id: str) -> None:
     member = state.members.get(MemberId(member_id))
-    if member is not None and member.uid is None and not state.is_over:
+    if member is not None and member.uid is None and not state.ends:
         create_again(state, member)

@@ -520,6 +520,8 @@ class State:
     restart_wanted: str = ""
     stop_wanted: str = ""
     """Why the user ends the job, which waits until this master knows the world and the script's state is saved."""
+    stop_by: float | None = None
+    """When the platform ends its members by itself, if it does."""
     suspended: bool = False
     """The user wants no world and no members for now."""
     episode: Episode | None = None
@@ -596,6 +598,11 @@ class State:
     @property
     def is_over(self) -> bool:
         return self.stage in (FINISHING, ENDED)
+
+    @property
+    def ends(self) -> bool:
+        """It is over, or waits for its end: nobody comes any more."""
+        return self.is_over or bool(self.stop_wanted)
 
     def act(self, action: Action) -> None:
         self.actions.append(action)

@@ -1,12 +1,15 @@
-"""A planned move on the cluster: a job is suspended, deleted, applied again, and goes on behind its last step."""
+"""A planned move on the cluster: a job is suspended or deleted, applied again, and goes on behind its last step."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 
-from tests.cluster.cluster import OF_A_POD, until
-from tests.cluster.conftest import Make
+import pytest
+
+from tests.cluster.cluster import OF_A_POD, Pods, until
+from tests.cluster.conftest import Make, MakePods
+from tests.cluster.test_injection import template
 from tests.local.test_moves import migrating
 from tests.local.training import Step
 
@@ -30,6 +33,44 @@ def test_a_job_that_is_suspended_and_applied_again_elsewhere_repeats_no_step(mak
 
     until(lambda: len(again()) > 3, job.story)
     assert (again()[0].loaded, again()[0].step) == (made, made + 1)
+
+
+def assert_no_step_is_repeated(job: Pods) -> None:
+    """Since it was applied again. The script saves nothing by itself."""
+
+    def again() -> list[Step]:
+        return [step for step in job.steps() if step.rank == 0 and step.loaded]
+
+    until(lambda: len(again()) > 3, job.story)
+    made = max(step.step for step in job.steps() if not step.loaded)
+    assert (again()[0].loaded, again()[0].step) == (made, made + 1), job.story()
+    job.event("StateSaved", f"of step {made} ")
+
+
+@pytest.mark.parametrize("cascade", ["background", "foreground"])
+def test_a_job_that_is_deleted_while_it_trains_and_applied_again_repeats_no_step(make: Make, cascade: str) -> None:
+    job = make(script=migrating(OF_A_POD), migrationDir="/work/moves")
+    until(lambda: len(job.steps()) > 40, job.story)
+    job.event("StateOffered", "model, optimizer, progress")
+    job.kubectl("delete", "elasticjob", job.name, f"--cascade={cascade}")
+    job.create(job.document)
+    assert_no_step_is_repeated(job)
+    if cascade == "background":  # in the foreground the name is taken until the pods are gone
+        job.event("JobWaits", "its pods are not gone yet")
+
+
+def test_a_job_of_another_controller_that_is_deleted_and_applied_again_repeats_no_step(pods: MakePods) -> None:
+    job = pods("moved")
+    (job.folder / "train.py").write_text(migrating(OF_A_POD))
+    pod = template(job, "Never", migration_dir="/work/moves")
+    spec = {"completions": 2, "parallelism": 2, "template": pod}
+    document = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job.name}, "spec": spec}
+    job.create(document)
+    until(lambda: len(job.steps()) > 20, job.story)
+    job.event("StateOffered", "model, optimizer, progress")
+    job.kubectl("delete", "job", job.name)
+    job.create(document)
+    assert_no_step_is_repeated(job)
 
 
 def test_a_directory_that_ends_with_its_pod_is_refused_when_the_job_is_applied(make: Make) -> None:

@@ -61,7 +61,7 @@ async def asked(hello: Hello, *answers: object) -> tuple[Admitted | str, int]:
         raise AssertionError
 
     async with unwell(*answers) as (server, api):  # type: ignore[arg-type]
-        door = ClusterDoor(api, KEY, lambda job: put if job == HELLO.job else None)
+        door = ClusterDoor(api, KEY, lambda said: put if said.job == HELLO.job else None)
         door.admit(hello, verdict.set_result)
         return await asyncio.wait_for(verdict, 30), len(server.asked)
 

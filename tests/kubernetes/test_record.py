@@ -62,3 +62,16 @@ async def test_what_keeps_events_from_being_taken_is_told_once_until_one_is_take
         assert len(server.asked) == 5
     told = [r.getMessage().rpartition(" Event ")[2] for r in caplog.records if r.name == "record"]
     assert told == ['"train.0" is invalid', '"train.2" is invalid']
+
+
+async def test_nothing_is_written_to_a_job_that_was_deleted_or_to_the_next_of_its_name() -> None:
+    conflict = refuses(409, "Conflict", "Precondition failed: UID in precondition: u, UID in object meta: another")
+    following = {**JOB, "metadata": {**JOB["metadata"], "uid": "another", "resourceVersion": "7"}}
+    for answers in ([refuses(404, "NotFound", "gone")], [conflict, says(following)]):
+        async with unwell(*answers) as (server, api):
+            record = JobRecord(api, JOB, 1, list)
+            await record.save_status({"phase": "running"})
+            await record.save_status({"phase": "stopped"})
+            assert record.is_gone
+            assert [method for method, _ in server.asked] == ["PUT", "GET"][: len(answers)]
+            assert record.job["metadata"]["uid"] == "u"

@@ -118,7 +118,9 @@ class Laws:
         self._hold(is_slow, f"the healthy {action.member} is named a straggler: {action.reason}")
 
     def creation_asked(self, master: Master, action: Any) -> None:
-        """A pod is made only where one is missing, or in doubt: never for a pause or a leap of the master's own."""
+        """A pod is made only where one is missing, or in doubt: never for a pause or a leap of the master's own, and
+        never for a job that waits for its end."""
+        self._hold(not master.state.stop_wanted, f"{action.member} is created in a job that ends: {action.reason}")
         if action.member in self.world.platform.asked or self._is_history(master):
             return
         wanted = master.state.target + self.world.scenario.spec.spares

@@ -35,6 +35,8 @@ class Scenario:
     stop_at: float | None
     """When the user ends the job."""
     stop_hard: bool
+    delete_grace: float | None
+    """The job is deleted instead, and its pods with it, each with so many seconds."""
     memory_limit: int
     """Bytes of each container; 0: none has a limit, and who runs out of memory begins again in place."""
     evaluates_every: int
@@ -57,6 +59,7 @@ class Scenario:
         of_check = random.Random(f"check {seed}")
         memory = of_memory.choice((0, 700 << 20))
         of_hangs = random.Random(f"hangs {seed}")
+        of_end = random.Random(f"end {seed}")
         is_slow = of_hangs.random() < 0.15
         size = rng.choice(SIZES)
         kind = rng.random()
@@ -101,6 +104,7 @@ class Scenario:
             fork_fails=rng.choice((0.0, 0.0, 0.02)),
             stop_at=rng.uniform(1, 60) if rng.random() < 0.08 else None,
             stop_hard=rng.random() < 0.3,
+            delete_grace=of_end.choice((3.0, 10.0, 30.0)) if of_end.random() < 0.5 else None,
             memory_limit=memory,
             evaluates_every=of_hangs.choice((0, 2, 5)),
         )

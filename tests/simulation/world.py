@@ -90,12 +90,25 @@ class World:
 
     def _ask_to_stop(self) -> None:
         """As a user does: again, until the job has ended."""
-        master = self.masters.current
+        master, grace = self.masters.current, self.scenario.delete_grace
         if self.ended_with is None:
             if master is not None and master.paused_at is None:
                 self.stop_asked = True
-                master.post(StopAsked("the user stops it", self.scenario.stop_hard))
+                is_hard = self.scenario.stop_hard and grace is None
+                master.post(StopAsked("the user ends it", is_hard, grace))
+            if grace is not None:
+                self._delete(grace)
             self.time.after(5.0, self._ask_to_stop)
+
+    def _delete(self, grace: float) -> None:
+        """As the platform does behind a job that is deleted: all of its pods go, and who would make others first."""
+        self.owner.is_there = False
+        for pod in [pod for pod in self.platform.pods.values() if not pod.deleting]:
+            self.time.after(random.Random(f"gone {pod.uid}").uniform(0.0, 2.0), self._take, pod, grace)
+
+    def _take(self, pod: Pod, grace: float) -> None:
+        if self.platform.pods.get(pod.member) is pod and not pod.deleting:
+            self.platform.terminate(pod, grace, "deleted with its job")
 
     def _empty(self) -> None:
         """Nothing of the job is left some time after its end, where the platform did what it was asked."""

@@ -17,7 +17,6 @@ from master.core.cluster.names import AUDIENCE, Document
 from master.core.events import Event
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.sidecars import Admitted, Decide
-from wire.ids import JobName
 from wire.messages import Hello
 
 AT_ONCE = 20
@@ -26,8 +25,8 @@ REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 POD_UID = "authentication.kubernetes.io/pod-uid"
 ACCOUNT = "system:serviceaccount:"
 
-Inbox = Callable[[JobName], Callable[[Event], None] | None]
-"""Where a job's events go; None where this master has no such job."""
+Inbox = Callable[[Hello], Callable[[Event], None] | None]
+"""Where the events of the job that it names go; None where this master has no such job."""
 
 
 class ClusterDoor:
@@ -37,7 +36,7 @@ class ClusterDoor:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def admit(self, hello: Hello, decide: Decide) -> None:
-        put = self._inbox(hello.job)
+        put = self._inbox(hello)
         if put is None:
             decide(f"this master has no job {hello.job[:120]!r}: it is not there (yet), or it is over")
         elif hello.ticket and tickets.is_good(self._key, hello, time.time()):

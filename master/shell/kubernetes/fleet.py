@@ -2,7 +2,8 @@
 
 An ElasticJob that is not over gets a `RunningJob`. Everything that the API server shows is kept as documents and handed
 to the job that it belongs to; one whose job is not there yet waits here until it is. A job that ends stays known by its
-uid, so that it is not begun again; one that is deleted is forgotten, and ended first where a finalizer holds it.
+uid, so that it is not begun again. One that is deleted runs on until its pods are gone too, and what its script saves
+is saved; a job of its name that is applied meanwhile begins then.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from runtime.pump import CORE_FAILED
 from wire.ids import JobName, MemberId
 from wire.messages import Hello
 
+WAITS = "A job of this name was deleted, and its pods are not gone yet: this one begins when they are."
 SLOWEST = 300.0
 ATTEMPTS = 15
 """So often a core is begun again in one process; then all jobs get another one."""
@@ -55,6 +57,8 @@ class Fleet:
         self.sidecars: Sidecars | None = None
         self.running: dict[JobName, RunningJob] = {}
         self._over: dict[JobName, str] = {}
+        self._waiting: dict[JobName, Document] = {}
+        """Those that begin when the pods of one of their name are gone, which was deleted."""
         self._refused: dict[JobName, list[str]] = {}
         self._pods: dict[JobName, dict[str, Document]] = {}
         self._pods_listed = False
@@ -66,9 +70,9 @@ class Fleet:
     def _is_master(self) -> bool:
         return self._lease.is_held
 
-    def inbox(self, job: JobName) -> Callable[[Event], None] | None:
-        found = self.running.get(job)
-        return found.put if found is not None and found.has_begun else None
+    def inbox(self, hello: Hello) -> Callable[[Event], None] | None:
+        found = self.running.get(hello.job)
+        return found.put if found is not None and found.has_begun and found.serves(hello.uid) else None
 
     def refused(self, hello: Hello | None, member: MemberId | None, reason: str) -> None:
         """Told to the users of the job that was named, in the log where there is none."""
@@ -95,8 +99,10 @@ class Fleet:
     # -- jobs -------------------------------------------------------------------------------------------------------
     def _jobs_listed(self, jobs: list[Document]) -> None:
         self._jobs = there = {elasticjob.key_of(job) for job in jobs}
+        for key in [key for key in self._waiting if key not in there]:
+            del self._waiting[key]
         for key in [key for key in self.running if key not in there]:
-            self._forget(key)
+            self._gone(key, self.running[key].uid)
         for job in jobs:
             self._job_changed("MODIFIED", job)
 
@@ -104,16 +110,38 @@ class Fleet:
         key, uid = elasticjob.key_of(job), job["metadata"]["uid"]
         (self._jobs.discard if kind == "DELETED" else self._jobs.add)(key)
         found = self.running.get(key)
-        is_going = kind == "DELETED" or (elasticjob.is_deleted(job) and bool(job["spec"].get("adopts")))
-        if is_going or (found and found.uid != uid):  # the pods of another controller stay that one's
-            self._forget(key)
-            found = None
-        if is_going:
-            return
-        if found is not None:
+        is_going = elasticjob.is_deleted(job) and bool(job["spec"].get("adopts"))  # its pods go before it
+        if kind == "DELETED" or (is_going and found is not None and found.uid == uid):
+            self._gone(key, uid)
+        elif found is not None and found.uid != uid:
+            self._wait(key, found, job)
+        elif found is not None:
             found.changed(job)
-        elif self._over.get(key) != uid and (job.get("status") or {}).get("phase") not in conditions.OVER:
+        elif not is_going and self._over.get(key) != uid and _phase(job) not in conditions.OVER:
             self._begin(key, job)
+
+    def _gone(self, key: JobName, uid: str) -> None:
+        """The ElasticJob with this uid is deleted."""
+        self._over.pop(key, None)
+        self._refused.pop(key, None)
+        if key in self._waiting and self._waiting[key]["metadata"]["uid"] == uid:
+            del self._waiting[key]
+        found = self.running.get(key)
+        if found is None or found.uid != uid:
+            return
+        found.deleted()
+        if found.has_ended:
+            self._forget(key, found)
+
+    def _wait(self, key: JobName, before: RunningJob, job: Document) -> None:
+        """Of the same name, applied after that one was deleted: its pods could not have their names yet, and would
+        begin before the others have saved what these are to begin with."""
+        is_new, self._waiting[key] = key not in self._waiting, job
+        if is_new:
+            record = JobRecord(self._api, job, self._term, list)
+            record.add("JobWaits", WAITS, "normal", None, "", {})
+            self._spawn(record.post_last_events())
+        self._gone(key, before.uid)
 
     def _begin(self, key: JobName, job: Document, attempt: int = 0) -> None:
         wrong = validation.problems(job)
@@ -155,13 +183,18 @@ class Fleet:
             self._end(1)
             return
         except ApiError as error:
+            if running.is_deleted:
+                self._forget(key, running)
+                return
             log.warning("job %s could not be begun: %s; it is tried again in %g s", key, error, BEGIN_AGAIN)
             await asyncio.sleep(BEGIN_AGAIN)
             if self.running.get(key) is running:
                 del self.running[key]
                 self._begin(key, running.document)
             return
-        if code == CORE_FAILED:
+        if running.is_deleted:
+            self._forget(key, running)
+        elif code == CORE_FAILED:
             await self._begin_after_a_bug(key, running)
         elif self.running.get(key) is running:
             self._over[key] = running.uid
@@ -181,13 +214,17 @@ class Fleet:
             del self.running[key]
             self._begin(key, running.document, attempt)
 
-    def _forget(self, key: JobName) -> None:
-        self._over.pop(key, None)
-        self._refused.pop(key, None)
-        found = self.running.pop(key, None)
-        if found is not None:
-            log.info("job %s is not there any more", key)
-            found.forget()
+    def _forget(self, key: JobName, running: RunningJob) -> None:
+        """One that was deleted, and what was left of it is gone. Another of its name may begin."""
+        if self.running.get(key) is not running:
+            return
+        del self.running[key]
+        log.info("job %s is not there any more", key)
+        following = self._waiting.pop(key, None)
+        if following is not None:
+            self._job_changed("MODIFIED", following)
+        for pod in running.left_out[:1]:
+            self._adopt_if_needed(key, pod)
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -224,7 +261,7 @@ class Fleet:
         else:
             of_job[name] = pod
         running = self.running.get(key)
-        if running is not None:
+        if running is not None and running.has(pod):
             running.pod_changed(kind, pod)
         elif kind == "ADDED":
             self._adopt_if_needed(key, pod)
@@ -241,3 +278,7 @@ class Fleet:
             await adoption.adopt(self._api, pod)
         except (ApiError, ValueError) as error:
             log.warning("pod %s/%s is in no job: %s", pod["metadata"]["namespace"], pod["metadata"]["name"], error)
+
+
+def _phase(job: Document) -> object:
+    return (job.get("status") or {}).get("phase")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 from master.core.actions import Action
-from master.core.cluster import elasticjob, owners_resizing, validation, vanished
+from master.core.cluster import deletion, elasticjob, owners_resizing, validation, vanished
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import Document
@@ -73,9 +73,15 @@ class RunningJob:
         self._pump.drain_before_judging(sidecars.drain)
         self._seen = job["metadata"].get("generation")
         self._listed = self.has_begun = self._forgotten = self._is_ending = False
+        self.is_deleted = self.has_ended = False
+        self._known: set[str] = set()
+        """Pods (by uid) that there were when it was deleted: others are of the next job of its name."""
+        self.left_out: list[Document] = []
+        """Those among them that are of the next one all the same."""
+        self._keeping: list[asyncio.Task[None]] = []
         self._moved = asyncio.Event()
         self._looking: set[asyncio.Task[None]] = set()
-        """Pods that the watch shows no more, and that may be there."""
+        """Reads of pods that the watch shows no more and that may be there, and of an owner that is going."""
 
     @property
     def document(self) -> Document:
@@ -92,8 +98,9 @@ class RunningJob:
         saved = await self._record.claim()
         self._seen = self._record.job["metadata"].get("generation")
         self._tell_spec(first=saved)
-        keeping = [self._record.post_events(), self._belongings.keep(), self._platform.owner.keep()]
-        beside = [asyncio.ensure_future(each) for each in keeping]
+        telling = asyncio.create_task(self._record.post_events())
+        self._keeping = [asyncio.create_task(self._belongings.keep()), asyncio.create_task(self._platform.owner.keep())]
+        beside = [telling, *self._keeping]
         for each in beside:
             each.add_done_callback(_tell_bug)
         try:
@@ -107,13 +114,15 @@ class RunningJob:
                 each.cancel()
             for task in self._looking:
                 task.cancel()
+            self.has_ended = True
 
     async def _see_pods_out(self) -> None:
         """The core is done; its pods end a moment later, and the status says so. One of ours that goes on (its restart
         policy starts a failed trainer again, its sidecar was never reached) is deleted."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_PATIENCE):
-                while not all(pod_documents.is_over(pod) for pod in self._pods.values()) and not self._forgotten:
+                goes = deletion.goes if self.is_deleted else lambda pod: not pod_documents.is_over(pod)
+                while any(map(goes, self._pods.values())) and not self._forgotten:
                     self._moved.clear()
                     await self._moved.wait()
         for pod in [] if self._forgotten or self.state.spec.is_adopted else list(self._pods.values()):
@@ -162,10 +171,11 @@ class RunningJob:
         """Somebody's finalizer keeps it for a while, and nothing takes its pods meanwhile: they are ended in order."""
         if elasticjob.is_deleted(self.document) and self.has_begun and not self._is_ending:
             self._is_ending = True
-            self._pump.put(StopAsked("its ElasticJob is being deleted"))
+            left = deletion.seconds_left(list(self._pods.values())) if deletion.is_foreground(self.document) else None
+            self._pump.put(StopAsked("its ElasticJob is being deleted", within=left))
 
     def list_pods(self, pods: list[Document]) -> None:
-        self._pods = {pod["metadata"]["name"]: pod for pod in pods}
+        self._pods = {pod["metadata"]["name"]: pod for pod in pods if self.has(pod)}
         self._listed = True
         if self.has_begun:
             self._put_list()
@@ -190,10 +200,7 @@ class RunningJob:
             return
         if kind == "DELETED" and vanished.may_run(pod):
             self._told.pop(seen.member, None)
-            task = asyncio.create_task(self._look_after(pod, seen))
-            self._looking.add(task)
-            task.add_done_callback(self._looking.discard)
-            task.add_done_callback(_tell_bug)
+            self._look_at(self._look_after(pod, seen))
         elif kind == "DELETED" or pod_documents.is_gone(pod):
             self._told.pop(seen.member, None)
             self._pump.put(pod_documents.gone(pod, seen, is_deleted=kind == "DELETED"))
@@ -201,6 +208,12 @@ class RunningJob:
             self._told[seen.member] = seen
             self._pump.put(seen)
             self._tell_node(self._node_of(seen.node))
+
+    def _look_at(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+        task.add_done_callback(_tell_bug)
 
     async def _look_after(self, pod: Document, seen: PodSeen) -> None:
         """Was it deleted by force, or its label taken away?"""
@@ -239,8 +252,47 @@ class RunningJob:
         self._has_node_rules = any(rule.taint or rule.condition[0] for rule in spec.rules)
         self._tell_nodes()
 
+    # -- its own deletion -------------------------------------------------------------------------------------------
+    def has(self, pod: Document) -> bool:
+        """Not one of another job of its name."""
+        is_known = not (self.is_deleted and self._is_adopted) or pod["metadata"]["uid"] in self._known
+        return is_known and deletion.is_its(pod, self.document)
+
+    def serves(self, uid: str) -> bool:
+        """The pod whose sidecar says Hello may be of the next job of its name."""
+        return not self.is_deleted or any(pod["metadata"]["uid"] == uid for pod in self._pods.values())
+
+    def deleted(self) -> None:
+        """Its ElasticJob goes, or is gone: nothing is written to it. Its pods are served until they are gone too."""
+        if self.is_deleted:
+            return
+        self.is_deleted = self._record.is_gone = True
+        self._known = {pod["metadata"]["uid"] for pod in self._pods.values()}
+        for task in self._keeping:
+            task.cancel()
+        self._moved.set()
+        self._look_at(self._end())
+
+    async def _end(self) -> None:
+        """In order, where its pods go with it."""
+        owner = await self._platform.owner.now() if self._is_adopted else None
+        why, all_pods = deletion.why_it_ends(self.document, owner), list(self._pods.values())
+        pods = deletion.still_its(all_pods, self.document, owner)
+        if not why or not self.has_begun or not any(map(deletion.goes, pods)):
+            self.forget()
+            return
+        if len(pods) < len(all_pods):
+            self.left_out = [pod for pod in all_pods if pod not in pods]
+            self._known = {pod["metadata"]["uid"] for pod in pods}
+            self.list_pods(pods)
+        self._pump.put(StopAsked(why, within=deletion.seconds_left(pods)))
+
+    @property
+    def _is_adopted(self) -> bool:
+        return bool(self.document["spec"].get("adopts"))
+
     def forget(self) -> None:
-        """The ElasticJob was deleted: its pods go with it, by their owner references."""
+        """What is left of it is not this master's any more."""
         self._forgotten = True
         self._moved.set()
         self._pump.stop(0)

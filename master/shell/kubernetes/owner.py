@@ -73,6 +73,16 @@ class Owner:
                 await self._news.wait()
         return self._news.is_set() or self._lacks_pods()
 
+    async def now(self) -> Document | None:
+        """As it reads now: empty where it is not there, None where it cannot be read."""
+        try:
+            return None if self._path is None else await self._read(self._path)
+        except ApiError as error:
+            if error.is_absent:
+                return {}
+            log.warning("%s", error)
+            return None
+
     async def resize(self, action: ResizeOwner) -> None:
         if self._path is None:
             adopts = self._record.job["spec"]["adopts"]

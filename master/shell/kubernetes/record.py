@@ -57,6 +57,8 @@ class JobRecord:
         self._newest: Mapping[str, object] = {}
         self.problems: list[str] = []
         """What is wrong with the newest spec, which is then not followed."""
+        self.is_gone = False
+        """It was deleted: nothing is written to it any more."""
         self._writing = asyncio.Lock()
         self._events: asyncio.Queue[Document] = asyncio.Queue(EVENTS_WAITING)
         self._takes_no_more = False
@@ -98,7 +100,17 @@ class JobRecord:
             await self._write(self._newest)
 
     async def _write(self, status: Mapping[str, object]) -> None:
+        try:
+            await self._write_what_is_there(status)
+        except ApiError as error:
+            if not error.is_absent:
+                raise
+            self.is_gone = True  # the watch will say so too
+
+    async def _write_what_is_there(self, status: Mapping[str, object]) -> None:
         for _ in range(CLAIMS):
+            if self.is_gone:
+                return
             document = conditions.status_of(self.job, status, self._pods(), now(), self.problems)
             body = {**self.job, "metadata": {**self.job["metadata"], "resourceVersion": self._version}}
             try:
@@ -114,7 +126,10 @@ class JobRecord:
         raise ApiError(409, "Conflict", f"{self._path}: the status changes faster than it can be written")
 
     async def _read(self) -> Document:
-        self.job = job = await self._api.get(self._path)
+        job = await self._api.get(self._path)
+        if job["metadata"]["uid"] != self.uid:
+            raise ApiError(404, "NotFound", f"{self._path} was deleted, and another one of that name is there")
+        self.job = job
         self._version = job["metadata"]["resourceVersion"]
         term = ((job.get("status") or {}).get("saved") or {}).get("term") or 0
         if term > self._term:

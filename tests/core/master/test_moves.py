@@ -31,6 +31,32 @@ def test_a_stopped_job_saves_its_state_first() -> None:
     assert reasons(play, "StateSaved") == ["The script's state of step 25 was saved in 0.5 s: /data/state-1-1.pth."]
 
 
+def test_who_is_deleted_with_the_job_saves_within_its_grace_and_nobody_takes_its_place() -> None:
+    play = moving(saves_in=3.0)
+    play.tell(StopAsked("its ElasticJob was deleted", within=20.0))
+    assert [each.message.seconds for each in play.sent(SaveState)] == [13.0]
+    for number in range(3):
+        play.say(play[f"worker-{number}"], Leaving("SIGTERM", 20.0))
+    assert reasons(play, "MemberLeaving")[0] == "worker-0 has to leave (SIGTERM) and has 20 s; the job ends."
+    play.until(lambda: play.state.stage == "ended", 10.0)
+    assert len(play.announced("StateSaved")) == len(play.sent(SaveState)) == 1
+    assert not play.announced("ReplacementCreated")
+
+
+def test_a_pod_that_is_lost_while_the_last_state_is_saved_is_not_made_anew() -> None:
+    play = moving(4, 2, saves_in=30.0)
+    play.tell(StopAsked("its ElasticJob was deleted", within=60.0))
+    play.lose("worker-3")
+    play.until(lambda: play.state.stage == "ended", 30.0)
+    assert not play.announced("ReplacementCreated")
+
+
+def test_where_hardly_any_grace_is_left_the_state_is_asked_for_all_the_same() -> None:
+    play = moving()
+    play.tell(StopAsked("its ElasticJob was deleted", within=0.0))
+    assert [each.message.seconds for each in play.sent(SaveState)] == [1.0]
+
+
 def test_a_job_whose_script_offers_nothing_stops_at_once() -> None:
     play = running(3)
     play.tell(StopAsked("by `outrider stop`"))

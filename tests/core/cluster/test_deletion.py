@@ -1,0 +1,81 @@
+"""A job that was deleted: which pods are its own, whether it ends, and how long it has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from master.core.cluster import deletion
+from master.core.cluster.names import Document
+from tests.core.cluster.documents import job
+
+OURS = job()
+ADOPTED = job(adopts={"apiVersion": "batch/v1", "kind": "Job", "name": "mnist"})
+ADOPTED["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "mnist", "uid": "the-owners", "controller": True}]
+
+
+def pod(
+    uid: str = "job-uid", kind: str = "ElasticJob", phase: str = "Running", made: str = "10:00", **said: Any
+) -> Document:
+    controller = {"kind": kind, "uid": uid, "controller": True}
+    return {
+        "metadata": {"creationTimestamp": f"2026-01-01T{made}:00Z", "ownerReferences": [controller], **said},
+        "spec": {"terminationGracePeriodSeconds": 60},
+        "status": {"phase": phase},
+    }
+
+
+def owner(uid: str = "the-owners", made: str = "09:00", **metadata: Any) -> Document:
+    return {"metadata": {"uid": uid, "creationTimestamp": f"2026-01-01T{made}:00Z", **metadata}}
+
+
+def test_a_pod_of_an_elasticjob_of_the_same_name_is_not_its_own() -> None:
+    assert deletion.is_its(pod(), OURS)
+    assert not deletion.is_its(pod("the-job-before"), OURS)
+    assert deletion.is_its(pod(ownerReferences=[]), OURS), "left by --cascade=orphan"
+    assert deletion.is_its(pod("the-owners", "Job"), ADOPTED)
+
+
+@pytest.mark.parametrize(
+    ("read", "why"),
+    [
+        ({}, "Job mnist was deleted"),
+        (owner(deletionTimestamp="2026-01-01T11:00:00Z"), "Job mnist was deleted"),
+        (owner("another"), "Job mnist was deleted"),
+        (owner(), ""),
+        (None, ""),
+    ],
+)
+def test_a_job_of_another_controller_ends_where_that_one_does(read: Document | None, why: str) -> None:
+    assert deletion.why_it_ends(ADOPTED, read) == why
+
+
+def test_a_job_of_its_own_ends() -> None:
+    assert deletion.why_it_ends(OURS, None) == "its ElasticJob was deleted"
+
+
+def test_pods_that_the_next_owner_of_that_name_has_made_are_its_own() -> None:
+    old, new = pod("the-owners", "Job"), pod("another", "Job", made="11:00")
+    assert deletion.still_its([old, new], ADOPTED, owner("another", made="10:59")) == [old]
+    assert deletion.still_its([old, new], ADOPTED, {}) == [old, new], "there is no other"
+    assert deletion.still_its([old], ADOPTED, owner(deletionTimestamp="2026-01-01T11:00:00Z")) == [old]
+
+
+def test_it_has_the_shortest_grace_of_those_that_run() -> None:
+    sooner, over = pod(deletionGracePeriodSeconds=20), pod(deletionGracePeriodSeconds=0, phase="Succeeded")
+    assert deletion.seconds_left([pod(), sooner, over]) == 20.0
+    assert deletion.seconds_left([pod()]) == 60.0
+    assert deletion.seconds_left([]) == 30.0
+
+
+def test_pods_are_waited_for_until_nobody_can_have_their_names() -> None:
+    assert deletion.goes(pod())
+    assert deletion.goes(pod(phase="Succeeded")), "the garbage collector is about to take it"
+    assert not deletion.goes(pod(phase="Succeeded", ownerReferences=[]))
+
+
+def test_only_in_the_foreground_are_pods_deleted_before_their_job() -> None:
+    assert not deletion.is_foreground(OURS)
+    held = {**OURS, "metadata": {**OURS["metadata"], "finalizers": ["foregroundDeletion"]}}
+    assert deletion.is_foreground(held)
