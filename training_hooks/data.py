@@ -115,6 +115,15 @@ class Book:
         except positions.Unusable as unusable:
             self.say(IGNORED, "the data position is not taken up: %s" % unusable, True)
             return
+        self._take_up(found, file)
+
+    @guarded()
+    def take_up(self, found, source):
+        """The positions that were saved within a state."""
+        if not self.samplers.trained():
+            self._take_up([each for each in found if positions.is_position(each)], source)
+
+    def _take_up(self, found, file):
         for position in found:
             key = positions.key(position)
             known = self.pending.get(key)
@@ -192,6 +201,11 @@ class Book:
             self.say(REPEATED, sentence % (one.epoch, again, length), epoch=one.epoch, samples=again)
 
     # -- saves --------------------------------------------------------------------------------------------------------
+    @guarded(())
+    def recorded(self):
+        """The positions of this moment."""
+        return self.samplers.recorded()
+
     @guarded()
     def saved(self, checkpoint, written, found=None):
         """The checkpoint that will be at this path is complete at `written`; `found`: of another moment."""

@@ -1,6 +1,6 @@
 """What worker processes and the matcher say by datagram, passed on to the sidecar: finished saves, where the data goes
-on, that a script can save its state when it is asked to, lines of the output that fit a pattern, and answers to its
-questions.
+on, that a script can save its state when it is asked to, copies of states in memory, lines of the output that fit a
+pattern, and answers to its questions.
 """
 
 from .collection import Collection
@@ -19,7 +19,7 @@ class Hearing:
     def __init__(self, volume, channel, agent):
         self.volume, self.channel, self.agent = volume, channel, agent
         self.collections, self.unsaid = [], []
-        self.offer = None
+        self.offer, self.remembered = None, {}
 
     @property
     def busy(self):
@@ -30,13 +30,15 @@ class Hearing:
         self.collections.append(Collection(self.volume, self.channel, order, ranks, mute))
 
     def lines(self, generation):
-        """What is said again on each new connection: who can save the state of the running generation."""
-        return [self.offer] if self.offer is not None and self.offer["generation"] == generation else []
+        """What is said again on each new connection: who can save the state of the running generation, and the newest
+        copies in memory."""
+        said = [self.offer] if self.offer is not None else []
+        return [line for line in said + list(self.remembered.values()) if line["generation"] == generation]
 
     def save(self, order):
         """A `save_state` order, for the rank that offered it."""
         wanted = {"save": order.get("order"), "seconds": order.get("seconds"), "last": order.get("last")}
-        offer = (self.lines(order.get("generation")) or [{}])[0]
+        offer = self.offer if self.offer and self.offer["generation"] == order.get("generation") else None
         if not offer or not self.channel.tell(str(offer["local_rank"]), wanted):
             error = "no rank here offers to save its state, or it does not listen"
             self._pass_on(dict(order, state_saved=order.get("order"), error=error))
@@ -46,6 +48,10 @@ class Hearing:
         if "offers" in message:
             self.offer = dict(_only(message, "generation", "local_rank"), event="offers", names=message["offers"])
             self.agent.send(self.offer)
+        elif "remembered" in message:
+            about = _only(message, "generation", "local_rank", "rank", "world", "length", "sharded")
+            self.remembered[about["local_rank"]] = dict(about, event="remembered", step=message["remembered"])
+            self.agent.send(self.remembered[about["local_rank"]])
         elif "state_saved" in message:
             about = _only(message, "generation", "step", "path", "seconds", "error")
             self.unsaid.append(dict(about, event="state_saved", order=message["state_saved"]))

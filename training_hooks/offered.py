@@ -12,7 +12,7 @@ import importlib.util
 import os
 import sys
 
-PUBLIC = {"training_hooks": ("migrator", "ElasticSampler"), "migration": ("migrator",)}
+PUBLIC = {"training_hooks": ("checkpoint", "migrator", "ElasticSampler"), "migration": ("migrator",)}
 """What is offered, by the name that it is offered in."""
 MADE = {"ElasticSampler": ("sampler", "elastic_sampler")}
 """Of those that are no module: the module of this package, and its function that gives it."""

@@ -9,6 +9,7 @@ import os
 import time
 
 from . import (
+    arena,
     channel,
     collectives,
     data,
@@ -126,10 +127,21 @@ class Worker:
         several are loaded (the best beside the last) the highest."""
         if self.data is not None:
             self.data.loaded(path)
+        self.goes_on_at(self.known.get(os.path.realpath(path), 0))
+
+    def goes_on_at(self, step):
         words = self.page.words
-        step = self.known.get(os.path.realpath(path), 0)
         if words[page.LAST] == 0 and step > words[page.BASE]:
             self.page.set((page.BASE, step), (page.STEPS, step))
+
+    def steps_made(self):
+        return self.page.words[page.STEPS]
+
+    def remembered(self, head):
+        """A copy in memory that counts from now on (`arena.Head`)."""
+        about = {"remembered": head.step, "length": head.length, "rank": head.rank, "world": head.world}
+        about.update(sharded=head.kind == arena.SHARDED, local_rank=self.local_rank, generation=self.generation)
+        self.channel.tell("up", about)
 
 
 def page_path(volume, local_rank):

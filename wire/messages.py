@@ -21,6 +21,8 @@ DATA_KINDS = {
     "kept": "GlobalBatchKept",
     "not kept": "GlobalBatchNotKept",
     "unusable": "SavedStateUnusable",
+    "state loaded": "CheckpointLoaded",
+    "state not saved": "CheckpointNotKept",
 }
 """The words of a DataSaid, and what they are called in events."""
 

@@ -1,0 +1,97 @@
+"""kill -9 at the system calls of a save, one after the other: the last version that counts loads each time.
+
+One process with torch imported forks a rank for each kill, as a template does. The rank loads, saves one step in peace,
+and saves the next while strace counts its system calls and kills it at one of them, in whichever thread that is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from training_hooks import HOOKS_PATH, arena
+
+pytestmark = pytest.mark.slow
+
+DRIVER = """
+import json, os, signal, subprocess, sys
+import torch
+import torch.utils.data
+from training_hooks import checkpoint
+
+def state(step):
+    return {"w": torch.full((50_000,), float(step)), "more": [torch.full((100,), float(step)) for _ in range(50)]}
+
+def whole(found):
+    if found is None:
+        return -1
+    tensors, step = [found[0]["w"], *found[0]["more"]], found[1]
+    assert all((tensor == step).all() for tensor in tensors), found
+    return step
+
+def rank(path):
+    os.setsid()
+    torch.set_num_threads(1)
+    in_memory, on_storage = whole(checkpoint.load()), whole(checkpoint.load("last.pt"))
+    print(json.dumps([in_memory, on_storage]), flush=True)
+    checkpoint.save(state(on_storage + 1), on_storage + 1, path="last.pt")
+    checkpoint.wait()
+    os.kill(os.getpid(), signal.SIGSTOP)
+    checkpoint.save(state(on_storage + 2), on_storage + 2, path=path)
+    checkpoint.wait()
+
+def killed_at(call, path):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            rank(path)
+        finally:
+            os._exit(0 if sys.exc_info()[0] is None else 1)
+    os.waitpid(pid, os.WUNTRACED)
+    what = "inject=all:signal=KILL:when=%d" % call
+    tracer = subprocess.Popen(["strace", "-f", "-p", str(pid), "-e", what, "-o", "calls"], stderr=subprocess.PIPE)
+    tracer.stderr.readline()  # it says that it has attached
+    os.kill(pid, signal.SIGCONT)
+    _, status = os.waitpid(pid, 0)
+    tracer.communicate()
+    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else -os.WEXITSTATUS(status)
+
+call, ended = 1, signal.SIGKILL
+while ended == signal.SIGKILL:
+    ended = killed_at(call, sys.argv[1] or None)
+    call += 1
+print(json.dumps(["ended", ended, call]), flush=True)
+killed_at(1, None)
+"""
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="no strace here")
+@pytest.mark.parametrize("path", ["", "last.pt"])
+def test_a_save_that_is_killed_at_any_of_its_system_calls_costs_that_save_at_most(tmp_path: Path, path: str) -> None:
+    arena.allot(arena.path_of(str(tmp_path)), 4 << 20)
+    (tmp_path / "driver.py").write_text(DRIVER)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OUTRIDER")}
+    environment |= {"OUTRIDER_DIR": str(tmp_path), "OUTRIDER_HOOKS": HOOKS_PATH, "PYTHONPATH": HOOKS_PATH}
+    environment |= {"OUTRIDER_CHECKPOINT_MEMORY": str(4 << 20), "OUTRIDER_GENERATION": "1.1", "RANK": "0"}
+    done = subprocess.run(
+        [sys.executable, "driver.py", path],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said: list[Any] = [json.loads(line) for line in done.stdout.splitlines()]
+    [(_, ended, call)] = [line for line in said if line[0] == "ended"]
+    assert ended == 0, done.stderr
+    assert call > 5, said
+    loads = [line for line in said if line[0] != "ended"]
+    assert loads[0] == [-1, -1]
+    for (_, before), (in_memory, on_storage) in pairwise(loads):
+        assert before + 1 <= in_memory <= before + 2, "the save in peace is there, or the one that was killed"
+        assert on_storage == in_memory

@@ -1,0 +1,75 @@
+"""Checkpoints in memory in real jobs: the script of the other tests saves nothing to disk, and goes on all the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.local.training import SCRIPT, Training
+
+pytestmark = pytest.mark.slow
+
+LOAD = """
+    from training_hooks import checkpoint
+    found = checkpoint.load(ON_DISK)
+    if found is not None:
+        net.load_state_dict(found[0]["model"])
+        optimizer.load_state_dict(found[0]["optimizer"])
+        loaded = found[1]
+"""
+SAVE = """
+        if step % EVERY == 0:
+            state = {"model": net.state_dict(), "optimizer": optimizer.state_dict()}
+            checkpoint.save(state, step, ON_DISK)
+            checkpoint.wait()
+            trace.write(json.dumps({"saved": step}) + "\\n")
+"""
+
+
+def remembering(on_disk: str = "None") -> str:
+    """The script of the other tests, with saves to memory in place of its own checkpoints."""
+    begin, end = SCRIPT.index("    if path.exists():"), SCRIPT.index("    about = {")
+    script = SCRIPT[:begin] + LOAD + SCRIPT[end:]
+    begin, end = script.index("        if rank == 0 and step % EVERY"), script.index("        obey(rank)")
+    return (script[:begin] + SAVE + script[end:]).replace("ON_DISK", on_disk)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Training]]:
+    home = Path(tempfile.mkdtemp(prefix="or-"))
+    started: list[Training] = []
+
+    def begin(*flags: str, script: str) -> Training:
+        started.append(Training(tmp_path, home, *flags, script=script))
+        return started[-1]
+
+    try:
+        yield begin
+    finally:
+        for job in started:
+            job.close()
+        shutil.rmtree(home)
+
+
+def test_after_a_crash_all_ranks_go_on_from_their_members_memory(start: Callable[..., Training]) -> None:
+    job = start("--nnodes", "2", "--checkpoint-memory", "1Mi", script=remembering())
+    restart, _ = job.training(2, more=25)
+    for _ in range(2):
+        mark = job.mark()
+        _, world = job.now()
+        os.kill(world[1][0].pid, signal.SIGKILL)
+        restart, world = job.training(2, restart, more=15)
+        assert world[0][0].loaded > 0
+        job.event("CheckpointLoaded", mark, f"loads step {world[0][0].loaded} from this member's memory")
+
+
+def test_memory_that_is_not_there_is_named_at_the_start(start: Callable[..., Training]) -> None:
+    job = start("--nnodes", "1", "--checkpoint-memory", "900Ti", "--max-restarts", "1", script=remembering())
+    assert job.process.wait(60) != 0
+    assert "the memory for checkpoints (checkpointMemory, 921600.0 GiB) cannot be had" in job.log()

@@ -1,0 +1,133 @@
+"""A member's memory for checkpoints, as one of its worker processes uses it.
+
+Training waits for the copy alone. The checksums, which make it count, are taken in a thread; a save that comes before
+they are there takes the place of the one that waits for them, so training never waits for them either.
+"""
+
+import mmap
+import os
+import threading
+
+from . import arena, tensors
+
+
+class TooBig(Exception):
+    """`needed` and `room`: bytes of the state, and of a place for it."""
+
+    def __init__(self, needed, room, slots):
+        super().__init__(needed, room)
+        self.needed, self.room, self.slots = needed, room, slots
+
+
+class Memory:
+    """Raises OSError where there is none."""
+
+    def __init__(self, volume, local_rank, local_world):
+        self.local_rank, self.local_world = local_rank, local_world
+        self.fd = os.open(arena.path_of(volume), os.O_RDWR | os.O_CLOEXEC)
+        self.map = mmap.mmap(self.fd, 0)
+        self.lock = threading.Lock()
+        self.owner, self.pinned, self._saves = {}, None, 0
+        """By slot the number of the save that took it last; the slot that may not be taken."""
+
+    def take(self, packed, about):
+        """Copies a state; None where both places are in use. `about`: the head without what only the copy tells."""
+        divided = arena.divide(self.fd, about.kind, self.local_world)
+        if packed.length > arena.room(divided):
+            raise TooBig(packed.length, arena.room(divided), divided.slots)
+        with self.lock:
+            slot = arena.next_slot(self.fd, divided, arena.own(about.kind, self.local_rank), [self.pinned])
+            if slot is None:
+                return None
+            self._saves += 1
+            self.owner[slot] = self._saves
+            sequence = arena.begin(self.fd, divided, slot)
+        packed.copy_to(self.map, arena.place(divided, slot) + arena.PAGE)
+        return Copy(self, divided, slot, about._replace(sequence=sequence, length=packed.length), self.owner[slot])
+
+    def copies(self, kind):
+        """[(head, its copy)] of this rank's, the newest first. Raises arena.Unusable."""
+        divided = arena.division(self.fd)
+        if divided is None or divided.kind != kind:
+            return []
+        slots = [slot for slot in arena.own(kind, self.local_rank) if slot < divided.slots]
+        return [Copy(self, divided, slot, head, None) for slot, head in arena.copies(self.fd, divided, slots)]
+
+    def kind(self):
+        """Of what is stored here, None where nothing is."""
+        divided = arena.division(self.fd)
+        return None if divided is None else divided.kind
+
+    def pin(self, slot):
+        with self.lock:
+            self.pinned = slot
+
+
+class Copy:
+    """One save in its place. `number`: which save it is, None for one that was found there."""
+
+    def __init__(self, memory, divided, slot, head, number):
+        self.memory, self.divided, self.slot, self.head, self.number = memory, divided, slot, head, number
+
+    @property
+    def place(self):
+        return arena.place(self.divided, self.slot) + arena.PAGE
+
+    def is_there(self):
+        """No later save has taken its place."""
+        return self.memory.owner.get(self.slot) == self.number
+
+    def seal(self):
+        """True where it counts now, False where its place was taken meanwhile."""
+        sums, length = tensors.Sums(), self.head.length
+        for at in range(0, length, sums.PIECE):
+            if not self.is_there():
+                return False
+            sums.add(self.memory.map, self.place + at, min(sums.PIECE, length - at))
+        self.head = self.head._replace(sealed=1, crc32=sums.crc32, quick=sums.quick)
+        with self.memory.lock:
+            if self.is_there():
+                arena.put(self.memory.fd, self.divided, self.slot, self.head)
+                return True
+        return False
+
+    def is_sound(self):
+        return tensors.quick_sum(self.memory.map, self.place, self.head.length) == self.head.quick
+
+    def state(self, map_location="cpu", copy=True):
+        return tensors.unpacked(self.memory.map, self.place, self.head.length, map_location, copy)
+
+    def discard(self):
+        arena.begin(self.memory.fd, self.divided, self.slot)
+
+
+class Newest:
+    """Does what it is given, one after the other, in a thread that lives while there is something to do. What is given
+    while another of the same name waits takes its place. `work` must not raise."""
+
+    def __init__(self, work, title):
+        self._work, self._title = work, title
+        self._changed, self._waiting, self._is_busy = threading.Condition(), {}, False
+
+    def give(self, name, job):
+        with self._changed:
+            self._waiting.pop(name, None)
+            self._waiting[name] = job
+            if not self._is_busy:
+                self._is_busy = True
+                threading.Thread(target=self._run, name=self._title, daemon=True).start()
+
+    def _run(self):
+        while True:
+            with self._changed:
+                if not self._waiting:
+                    self._is_busy = False
+                    self._changed.notify_all()
+                    return
+                job = self._waiting.pop(next(iter(self._waiting)))
+            self._work(job)
+
+    def wait(self, patience=None):
+        """Until all is done."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._is_busy, patience)

@@ -1,0 +1,196 @@
+"""What a rank does for `checkpoint.save`: the copy in memory, and behind the training's back the rest.
+
+Whatever fails there is told, and training goes on. One rank of a member copies a state that is the same on all ranks,
+and rank 0 writes it to storage; of sharded states each rank does both.
+"""
+
+import atexit
+import os
+import sys
+
+from . import arena, remembering, storing, tensors, worker
+from .allotting import VARIABLE, mebibytes
+from .migrator import SHARDED
+
+NO_MEMORY = (
+    "there is no memory for checkpoints, and no path to save to: declare some (--checkpoint-memory 2Gi of outrider "
+    "run, checkpointMemory of the ElasticJob, or the annotation outrider.dev/checkpoint-memory), or say path="
+)
+SEAL_PATIENCE = 30.0
+"""Seconds that a process which ends by an error waits for the checksums of its last save."""
+NOT_SAVED = "state not saved"
+
+
+class CheckpointError(RuntimeError):
+    """What cannot be saved or loaded; the sentence says why and what may be done."""
+
+
+def number(name, otherwise):
+    text = os.environ.get(name, "")
+    return int(text) if text.isdigit() else otherwise
+
+
+class Rank:
+    """This process's part. `here`: its worker, None outside of Outrider; `memory`: None where there is none."""
+
+    def __init__(self):
+        self.pid, self.here = os.getpid(), worker.current() or worker.observed()
+        self.rank, self.world = number("RANK", 0), number("WORLD_SIZE", 1)
+        self.local_rank = number("LOCAL_RANK", 0)
+        self.generation = (self.here.generation[0] << 32 | self.here.generation[1]) if self.here else 0
+        self.said, self.kind, self.was_dropped, self.loads = set(), None, False, 0
+        self.memory = self._memory()
+        self.sealing = remembering.Newest(self._seal, "outrider-seal")
+        self.storing = remembering.Newest(self._store, "outrider-store")
+        atexit.register(self.finish)
+
+    def _memory(self):
+        if self.here is None or not os.environ.get(VARIABLE):
+            return None
+        try:
+            return remembering.Memory(self.here.volume, self.local_rank, number("LOCAL_WORLD_SIZE", 1))
+        except (OSError, ValueError) as error:
+            self.warn("checkpoints are not kept in memory: %s" % error)
+            return None
+
+    def tell(self, word, sentence, warning=False, **detail):
+        if self.here is not None:
+            self.here.tell_data(word, sentence, warning, detail)
+
+    def warn(self, sentence):
+        """Each sentence once."""
+        if sentence not in self.said:
+            self.said.add(sentence)
+            self.tell(NOT_SAVED, sentence, True)
+
+    def finish(self):
+        """At the end of the process. One that ends by an error does not keep its job waiting for the storage."""
+        has_failed = hasattr(sys, "last_value") or hasattr(sys, "last_exc")
+        self.sealing.wait(SEAL_PATIENCE if has_failed else None)
+        if not has_failed:
+            self.storing.wait()
+
+    # -- in the training's time ---------------------------------------------------------------------------------------
+    def save(self, state, step, path, kind):
+        if self.kind not in (None, kind):
+            raise CheckpointError("a script saves its state sharded, or the same on all ranks, not both")
+        self.kind = kind
+        if self.memory is None and path is None:
+            raise CheckpointError(NO_MEMORY)
+        writes = kind == arena.SHARDED or self.rank == 0
+        if self.memory is None:
+            if writes:
+                self._save_alone(self._enclosed(state, step), path, kind)
+        elif kind == arena.SHARDED or self.local_rank == 0:
+            self._remember(self._enclosed(state, step), path if writes else None, kind)
+
+    def _enclosed(self, state, step):
+        counted, positions = step, []
+        if self.here is not None:
+            counted = self.here.steps_made()
+            positions = self.here.data.recorded() if self.here.data is not None else []
+        return storing.envelope(state, step, self.generation, counted, positions)
+
+    def _save_alone(self, enclosed, path, kind):
+        """Without memory: an ordinary save, which raises what an ordinary one raises."""
+        if self.here is None:
+            self._write(enclosed, path, kind, lambda: True)
+            return
+        self.here.begin_save()
+        done = False
+        try:
+            done = self._write(enclosed, path, kind, lambda: True)
+        finally:
+            self.here.end_save(done)
+        self.here.saved(path, enclosed["counted"])
+
+    def _remember(self, enclosed, path, kind):
+        packed = _packed(enclosed, kind)
+        about = arena.Head(
+            arena.VERSION, 0, enclosed["step"], self.generation, self.rank, self.world, kind,
+            sealed=0, length=packed.length, crc32=0, quick=0,
+        )  # fmt: skip
+        copy = self._taken(packed, about)
+        if copy is not None:
+            self.sealing.give("", (copy, path, enclosed["counted"]))
+
+    def _taken(self, packed, about):
+        self.here.begin_save()
+        copy = None
+        try:
+            copy = self.memory.take(packed, about)
+            if copy is None:
+                self.warn("step %d is not saved: the one before it is still being written to storage" % about.step)
+            return copy
+        except remembering.TooBig as error:
+            raise CheckpointError(_too_big(error))
+        except arena.Unusable as error:
+            raise CheckpointError(str(error))
+        except OSError as error:  # no misuse: the training goes on
+            self.warn("step %d is not kept in memory: %s" % (about.step, _sentence(error)))
+            return None
+        finally:
+            self.here.end_save(copy is not None)
+
+    # -- in the background --------------------------------------------------------------------------------------------
+    def _seal(self, job):
+        copy, path, _ = job
+        try:
+            if copy.seal():
+                self.here.remembered(copy.head)
+                if path is not None:
+                    self.storing.give(path, job)
+        except Exception as error:  # the training goes on
+            self.warn("step %d is not kept in memory: %s" % (copy.head.step, _sentence(error)))
+
+    def _store(self, job):
+        """Where saves come faster than they can be written, the next one keeps its place until it is."""
+        copy, path, counted = job
+        self.memory.pinned = copy.slot if self.was_dropped else None
+        try:
+            self.was_dropped = not self._write_copy(copy, path)
+            if not self.was_dropped:
+                self.here.saved(path, counted)
+        except Exception as error:  # the training goes on
+            self.warn("step %d could not be written to %s: %s" % (copy.head.step, path, _sentence(error)))
+        finally:
+            self.memory.pinned = None
+
+    def _write_copy(self, copy, path):
+        if not copy.is_there():
+            return False
+        enclosed = copy.state(copy=False)
+        return copy.is_there() and self._write(enclosed, path, copy.head.kind, copy.is_there)
+
+    def _write(self, enclosed, path, kind, still):
+        """True where it is there now."""
+        page = self.here.page if self.here is not None else None
+        if kind != arena.SHARDED:
+            return storing.write(path, enclosed, page, still)
+        target = storing.shard(path, (enclosed["step"], self.generation), self.rank, self.world)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        done = storing.write(target, enclosed, page, still)
+        if self.rank == 0:
+            storing.clean(path, self.world)
+        return done
+
+
+def _packed(enclosed, kind):
+    try:
+        return tensors.Packed(enclosed, () if kind == arena.SHARDED else SHARDED)
+    except tensors.NotSaved as error:
+        hint = ": say sharded=True" if "sharded" in str(error) else ""
+        raise CheckpointError("%s%s" % (error, hint))
+
+
+def _too_big(error):
+    wanted = error.slots * (error.needed + arena.PAGE) + 2 * arena.PAGE
+    return (
+        "the state has %s, and a place for one in the memory for checkpoints %s: there are %d places, so "
+        "checkpointMemory has to be %s at the least"
+        % (mebibytes(error.needed), mebibytes(error.room), error.slots, mebibytes(wanted))
+    )
+
+
+def _sentence(error):
+    return "%s: %s" % (type(error).__name__, str(error).partition("\n")[0])
