@@ -10,7 +10,7 @@ from __future__ import annotations
 from sidecar.core import telling
 from sidecar.core.actions import Action, Announce, FetchCopies, KeepCopies, StopFetching
 from sidecar.core.state import State
-from wire.messages import Fetch, Fetched, Kept, Remembered
+from wire.messages import Copy, Fetch, Fetched, Kept, Remembered
 
 
 def remembered(state: State, said: Remembered) -> list[Action]:
@@ -55,14 +55,18 @@ def fetch(state: State, order: Fetch) -> list[Action]:
     return [*stopped, FetchCopies(order, nproc, order.generation, reason)]
 
 
-def fetched(state: State, answer: Fetched) -> list[Action]:
+def fetched(state: State, answer: Fetched, copies: tuple[Copy, ...] = ()) -> list[Action]:
+    """Before the answer the master hears what is whole here now: the world that it was for may be over."""
     if state.fetching is None or state.fetching.order != answer.order:
         return []
     state.fetching, state.fetched = None, answer
     how = f"was not taken over: {answer.error}" if answer.error else f"was taken over in {answer.seconds:.2f} s"
     line = Announce("CopyFetched", f"step {answer.step} {how}", answer.generation,
                     "warning" if answer.error else "normal")  # fmt: skip
-    return [line, *_answer(state, answer)]
+    if answer.error:
+        return [line, *_answer(state, answer)]
+    state.copies = copies
+    return [line, *telling.ready(state), *_answer(state, answer)]
 
 
 def _answer(state: State, answer: Fetched) -> list[Action]:

@@ -253,9 +253,10 @@ class CheckpointRemembered:
 
 @dataclass(frozen=True, slots=True)
 class CopiesFetched:
-    """Answer to FetchCopies."""
+    """Answer to FetchCopies, and what is whole in memory then."""
 
     answer: Fetched
+    copies: tuple[Copy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

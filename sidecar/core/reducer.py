@@ -205,8 +205,8 @@ def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]
             return moves.written(state, answer)
         case CheckpointRemembered(remembered):
             return checkpoints.remembered(state, remembered)
-        case CopiesFetched(answer=came):
-            return checkpoints.fetched(state, came)
+        case CopiesFetched(came, copies):
+            return checkpoints.fetched(state, came, copies)
         case _:
             assert_never(event)
 

@@ -151,12 +151,15 @@ class Arena:
         return place.head is not None and self._head(place.at, division) == place.head
 
     def target(self, division: Division, local_rank: int, held: bool) -> Place:
-        """The slot that a copy from another member may take: the one with the oldest copy, or none."""
+        """The slot that a copy from another member may take: never the one with what is kept, or else the newest."""
         first = 0 if division.kind == REPLICATED else 4 * local_rank + (2 if held else 0)
         mine = [place for place in self.places(division) if first <= place.slot < first + 2]
         if not mine:
             raise NoMemory(f"there are no slots for local rank {local_rank}")
-        return min(mine, key=lambda place: (place.head.step, place.head.generation) if place.head else (-1, 0))
+        (kept,) = WORD.unpack(os.pread(self.fd, WORD.size, KEPT_AT))
+        safe = next((place for place in mine if place.head is not None and place.head.step + 1 == kept), None)
+        free = [place for place in mine if place is not safe]
+        return min(free, key=lambda place: (place.head.step, place.head.generation) if place.head else (-1, 0))
 
     def begin(self, place: Place) -> int:
         """From now on nothing in this slot counts, until it has a head again; the sequence of that head."""

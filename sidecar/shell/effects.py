@@ -136,7 +136,8 @@ class SidecarEffects:
         return PagesRead(generation, ranks, self.windows.read(generation, tuple(rank.local_rank for rank in ranks)))
 
     async def _fetch(self, order: Fetch, nproc: int) -> None:
-        self.put(CopiesFetched(await self.checkpoints.fetch(order, nproc)))
+        answer = await self.checkpoints.fetch(order, nproc)
+        self.put(CopiesFetched(answer, self.checkpoints.copies()))
 
     async def _probe(self, probe: ProbePeer) -> None:
         echo = await self.probes.reach(probe.address, probe.port, probe.seconds)

@@ -16,6 +16,7 @@ from master.core import (
     generations,
     giving_up,
     handing_over,
+    keeping,
     links,
     log_rules,
     memory,
@@ -24,6 +25,7 @@ from master.core import (
     pace,
     pairing,
     recovery,
+    restoring,
     rules,
     scaling,
     spares,
@@ -34,6 +36,7 @@ from master.core import reducer as master
 from master.core.actions import DeletePod
 from master.core.state import Placed
 from sidecar.core import link, neighbourhood, supervision
+from wire.messages import Remembered
 
 Swap = tuple[Any, str | type, Any]
 
@@ -321,6 +324,28 @@ def restart_for_an_old_line() -> list[Swap]:
     return [(log_rules, "follow", follow)]
 
 
+def start_without_copies() -> list[Swap]:
+    """Who lacks the checkpoint that the others have in memory is given nothing."""
+    return [(restoring, "waits", lambda _state, _world: False)]
+
+
+def wait_for_copies_for_ever() -> list[Swap]:
+    """The deadline of copies passes unnoticed."""
+    return [(master.DEADLINES, "fetch", lambda _state, _number: None)]
+
+
+def keep_what_some_have() -> list[Swap]:
+    """A step is kept as soon as one rank has it."""
+    real = keeping.remembered
+
+    def remembered(state: Any, member: Any, message: Any) -> None:
+        real(state, member, message)
+        if state.world is not None and message.generation == state.world.generation:
+            keeping._keep(state, state.world, message.step)
+
+    return [(master.MESSAGES, Remembered, remembered)]
+
+
 MUTANTS: dict[str, Callable[[], list[Swap]]] = {
     plant.__name__: plant
     for plant in (
@@ -334,6 +359,7 @@ MUTANTS: dict[str, Callable[[], list[Swap]]] = {
         look_for_no_hangs, take_a_save_for_a_hang, name_whoever_is_slower,
         believe_one_of_two, begin_again_on_a_cut_link,
         follow_a_dry_run, restart_for_an_old_line,
+        start_without_copies, wait_for_copies_for_ever, keep_what_some_have,
     )
 }  # fmt: skip
 CAUGHT_AT = {
@@ -364,6 +390,9 @@ CAUGHT_AT = {
     "follow_a_dry_run": 29,
     "restart_for_an_old_line": 9,
     "begin_again_on_a_cut_link": 16,
+    "start_without_copies": 20,
+    "keep_what_some_have": 0,
+    "wait_for_copies_for_ever": 673,
 }
 """The first seed that caught each, when all were played last: it is tried first."""
 QUICK = ("double_a_rank", "forget_to_reap", "reuse_the_old_port")

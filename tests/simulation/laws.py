@@ -45,6 +45,7 @@ class Laws:
         if not isinstance(message, Start):
             return
         generation = message.generation
+        self.world.memories.started(master, message)
         saved = master.saved_generation
         self._hold(saved is not None and saved >= generation, f"Start of {generation} is sent only after it is saved")
         first = self._numbers.setdefault(generation.number, generation)

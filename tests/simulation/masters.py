@@ -109,6 +109,7 @@ class Master(Process):
                 self.world.hangs.announced(self, action)
                 self.world.links.announced(self, action)
                 self.world.lines.announced(self, action)
+                self.world.memories.announced(action)
                 self.world.checking.announced(kind, member)
                 if kind == "Straggler":
                     self.world.laws.named(action)

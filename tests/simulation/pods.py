@@ -15,6 +15,7 @@ from sidecar.core import events as told
 from sidecar.core import invariants, reducer
 from sidecar.core.state import State
 from tests.simulation import hangs
+from tests.simulation.memories import Memory
 from tests.simulation.network import Link
 from tests.simulation.nodes import Nodes
 from tests.simulation.processes import Process
@@ -53,6 +54,7 @@ class Sidecar(Process):
         self.link: Link | None = None
         self.newest_term = 0
         self.neighbours: tuple[Any, ...] = ()
+        self.fetching: do.FetchCopies | None = None
         spec = self.world.scenario.spec
         self.post(
             told.Began(spec.name, pod.member, pod.uid, pod.role, pod.rank_index, "token", pod.address, 4000, spec.nproc,
@@ -98,6 +100,7 @@ class Sidecar(Process):
                     self.link.send(True, message)
             case do.StartWorkers(connection, start):
                 self.world.laws.start_ordered(self.pod, start)
+                self.world.memories.start_ordered(self.pod, start)
                 self.world.isolation.told(self, start.neighbours)
                 if self._reach(trainer, connection, action):
                     trainer.order("start", start)
@@ -116,6 +119,12 @@ class Sidecar(Process):
             case do.CollectFromWorkers(_, order, what):
                 if not self.pod.trainer_paused:
                     time.after(0.1, self.post, told.Collected(order, hangs.answer(self.pod, what)))
+            case do.FetchCopies():
+                self.world.memories.fetch(self, action)
+            case do.StopFetching():
+                self.fetching = None
+            case do.KeepCopies():
+                self.world.memories.keep(self.pod, action)
             case do.FindPort():
                 time.after(0.001 + 0.01 * rng.random(), self._found_port)
             case do.ReadPages(generation):
@@ -147,7 +156,7 @@ class Sidecar(Process):
 
     def _found_port(self) -> None:
         self.world.ports += 1
-        self.post(told.PortFound(self.world.ports))
+        self.post(told.PortFound(self.world.ports, self.pod.memory.copies()))
 
     def _probe(self, order: int, member: MemberId, address: str, seconds: float) -> None:
         reached = self.world.platform.answers(address, self.pod.member)
@@ -175,6 +184,7 @@ class Pod:
         self.held_until = 0.0
         """A finalizer keeps it until then, whatever has ended in it."""
         self.finishing = False
+        self.memory = Memory()
         self.bad = world.checking.draw()
         """What is wrong with its machine, from the start."""
         self.ran_since = 0.0

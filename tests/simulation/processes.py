@@ -28,6 +28,8 @@ class Process:
         """What the actions that are performed now follow from."""
         self.paused_at: float | None = None
         self.stalled_at = 0.0
+        self.thawed_at = 0.0
+        """When it last went on, or its clock had jumped."""
         self._pauses = 0
         self._inbox: deque[Any] = deque()
         self._busy = False
@@ -44,6 +46,7 @@ class Process:
         """Its clock goes on by so many seconds at once, as in a machine that was suspended."""
         if self.alive and self.paused_at is None:
             self._origin += seconds
+            self.thawed_at = self.world.time.now
             self._judge(seconds)
 
     def pause(self, seconds: float) -> None:
@@ -57,7 +60,7 @@ class Process:
         if not self.alive or self.paused_at is None or pause != self._pauses:
             return
         lost = self.world.time.now - self.paused_at
-        self.paused_at = None
+        self.paused_at, self.thawed_at = None, self.world.time.now
         self._run()
         if self.alive and lost > 0.25:
             self._judge(lost)

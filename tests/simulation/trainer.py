@@ -14,7 +14,7 @@ from sidecar.core import events as told
 from sidecar.core.actions import SaveWorkersState
 from tests.simulation.moves import Mover
 from wire.ids import NO_GENERATION, Generation
-from wire.messages import Check, Checked, RankProgress, Start, WorkerExit
+from wire.messages import Check, Checked, RankProgress, Remembered, Start, WorkerExit
 
 if TYPE_CHECKING:
     from tests.simulation.checking import Probe
@@ -145,6 +145,7 @@ class Run:
             first = None
         if first is not None and first[1].alive and not first[0].trainer_paused:
             self.world.checkpoint = max(self.world.checkpoint, step)
+            self.world.memories.saved(self, step)
             pod = first[0]
             if pod.trainer is not None:
                 pod.trainer.tell(told.CheckpointSaved(self.generation, 0, f"/ckpt/{step % 3}.pt", step))
@@ -197,6 +198,7 @@ class Trainer:
         self.probe: Probe | None = None
         self.answer: Checked | None = None
         self.mover = Mover(self)
+        self.remembered: dict[int, Remembered] = {}
 
     # -- agent.sock
     def connect(self) -> None:
@@ -216,6 +218,7 @@ class Trainer:
         if self.answer is not None:
             self._say(told.MemberChecked(self.answer))
         self.mover.say_again()
+        self.world.memories.say_again(self)
 
     def tell(self, event: Any) -> None:
         if self.connection and self.alive:

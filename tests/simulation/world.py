@@ -17,6 +17,7 @@ from tests.simulation.laws import Laws
 from tests.simulation.lines import Lines
 from tests.simulation.links import Links
 from tests.simulation.masters import Masters
+from tests.simulation.memories import Memories
 from tests.simulation.network import Network
 from tests.simulation.own_times import OwnTimes
 from tests.simulation.owner import Owner
@@ -52,6 +53,7 @@ class World:
         self.lines = Lines(self)
         self.own_times = OwnTimes(self)
         self.checking = Checking(self)
+        self.memories = Memories(self)
         self.runs: dict[tuple[str, int], Run] = {}
         self.troubles: list[tuple[str, float, str | None]] = []
         self.checkpoint = 0

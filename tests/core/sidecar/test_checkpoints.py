@@ -68,7 +68,10 @@ def test_a_copy_is_fetched_once_and_answered_as_often_as_it_is_ordered() -> None
     assert only(play.said(ORDER), FetchCopies).order == ORDER
     assert none(play.said(ORDER), FetchCopies)
     came = Fetched(ORDER.order, SECOND, 40, 0.5)
-    assert answers(play.tell(CopiesFetched(came))) == [came]
+    copies = (Copy(0, 40, generation=FIRST),)
+    actions = play.tell(CopiesFetched(came, copies))
+    assert [type(message) for message in messages(actions)] == [Ready, Fetched]
+    assert only(actions, Ready).copies == copies
     assert answers(play.said(ORDER)) == [came]
 
 

@@ -1,0 +1,163 @@
+"""Checkpoints in members' memories: saved by ranks, taken over by sidecars, slowly, or not at all; and their laws.
+
+Chance here is of its own, so that the jobs without such memories are as they were.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from master.core.actions import Announce
+from sidecar.core import events as told
+from sidecar.core.actions import FetchCopies, KeepCopies
+from wire.ids import NO_GENERATION, Generation
+from wire.messages import Copy, Fetched, Remembered, Start, Wanted
+
+if TYPE_CHECKING:
+    from tests.simulation.masters import Master
+    from tests.simulation.pods import Pod, Sidecar
+    from tests.simulation.trainer import Run, Trainer, Worker
+    from tests.simulation.world import World
+
+KINDS = ("", "replicated", "sharded")
+ODDS = (0.5, 0.3, 0.2)
+TORN = 0.03
+"""Saves that a rank does not come to the end of."""
+LATE = 1.0
+"""Seconds for what a master does in one step."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """Of one pod; it outlives trainer and sidecar. A local rank has two slots of its own and two that it holds."""
+
+    slots: dict[tuple[int, bool], list[Copy]] = field(default_factory=dict)
+    kept: tuple[Generation, int] = (NO_GENERATION, -1)
+
+    def copies(self) -> tuple[Copy, ...]:
+        return tuple(copy for _key, slots in sorted(self.slots.items()) for copy in slots)
+
+    def own(self) -> list[Copy]:
+        return [copy for copy in self.copies() if not copy.held]
+
+    def put(self, local_rank: int, copy: Copy) -> None:
+        """Never over what is kept, or else the newest."""
+        slots = self.slots.setdefault((local_rank, copy.held), [])
+        if len(slots) == 2:
+            slots.sort(key=lambda each: (each.step == self.kept[1], each.step))
+            del slots[0]
+        slots.append(copy)
+
+    def find(self, wanted: Wanted, order: FetchCopies) -> Copy | None:
+        version = (order.order.step, order.order.made_in, order.order.sharded)
+        for copy in self.copies():
+            is_it = (copy.step, copy.generation, copy.sharded) == version
+            if is_it and (not copy.sharded or copy.rank == wanted.rank):
+                return copy
+        return None
+
+
+class Memories:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.rng = random.Random(f"memories {world.seed}")
+        (self.kind,) = self.rng.choices(KINDS, ODDS)
+        self.is_slow = self.rng.random() < 0.2
+        self.excused: set[Generation] = set()
+        """Generations of which a master has said that a member goes without."""
+        self._started: set[Generation] = set()
+
+    # -- what ranks do
+    def saved(self, run: Run, step: int) -> None:
+        if not self.kind:
+            return
+        for pod, worker in list(run.joined.values()):
+            if (self.kind == "sharded" or worker.local_rank == 0) and self.rng.random() > TORN:
+                self.world.time.after(self.rng.uniform(0.0, 0.5), self._sealed, pod, worker, step)
+
+    def _sealed(self, pod: Pod, worker: Worker, step: int) -> None:
+        trainer = pod.trainer
+        if not worker.alive or worker.stopping or pod.trainer_paused or trainer is None or not trainer.alive:
+            return
+        is_sharded = self.kind == "sharded"
+        generation = worker.start.generation
+        pod.memory.put(worker.local_rank, Copy(worker.rank, step, is_sharded, worker.run.size, generation, 1000))
+        trainer.remembered[worker.local_rank] = Remembered(generation, worker.rank, step, 1000, is_sharded)
+        trainer.tell(told.CheckpointRemembered(trainer.remembered[worker.local_rank]))
+
+    def say_again(self, trainer: Trainer) -> None:
+        """On each connection of the hooks."""
+        for said in trainer.remembered.values():
+            if said.generation == trainer.running:
+                trainer.tell(told.CheckpointRemembered(said))
+
+    # -- what sidecars do
+    def fetch(self, sidecar: Sidecar, action: FetchCopies) -> None:
+        sidecar.fetching = action
+        seconds = self.rng.uniform(5.0, 40.0) if self.is_slow else self.rng.uniform(0.01, 2.0)
+        late = seconds > action.order.seconds
+        self.world.time.after(min(seconds, action.order.seconds), self._fetched, sidecar, action, late)
+
+    def _fetched(self, sidecar: Sidecar, action: FetchCopies, late: bool) -> None:
+        order, pod = action.order, sidecar.pod
+        if sidecar.fetching is not action or not sidecar.alive:
+            return
+        if sidecar.paused_at is not None:
+            self.world.time.after(0.5, self._fetched, sidecar, action, late)
+            return
+        error = "it was not there in time" if late else ""
+        for wanted in () if late else order.wanted:
+            error = error or self._took(pod, wanted, action)
+        sidecar.fetching = None
+        answer = Fetched(order.order, order.generation, order.step, 0.1, error)
+        sidecar.post(told.CopiesFetched(answer, pod.memory.copies()))
+
+    def _took(self, pod: Pod, wanted: Wanted, action: FetchCopies) -> str:
+        source = next((p for p in self.world.platform.pods.values() if p.address == wanted.address), None)
+        found = source.memory.find(wanted, action) if source is not None else None
+        is_there = source is not None and source.is_up and not self.world.network.is_cut(source.member, pod.member)
+        if found is None or not is_there:
+            return f"from {wanted.member}: there is no whole copy of step {action.order.step} any more"
+        workers = pod.trainer.workers.values() if pod.trainer is not None else ()
+        if not wanted.held and any(worker.alive for worker in workers):
+            self.world.broken(f"a copy is written into the memory of {pod.member} while its ranks use it")
+        pod.memory.put(wanted.local_rank, replace(found, held=wanted.held))
+        return ""
+
+    def keep(self, pod: Pod, action: KeepCopies) -> None:
+        kept = (action.generation, action.step)
+        if kept[0] == pod.memory.kept[0] and kept < pod.memory.kept:
+            self.world.broken(f"{pod.member} keeps step {action.step} after step {pod.memory.kept[1]}")
+        pod.memory.kept = kept
+        newest = max((copy.step for copy in pod.memory.own() if copy.generation == action.generation), default=-1)
+        if newest < action.step:
+            self.world.broken(f"{pod.member} is to keep step {action.step}, and has never had it")
+
+    # -- what a master does
+    def announced(self, action: Announce) -> None:
+        if action.kind == "CheckpointNotReceived":
+            self.excused.add(action.generation)
+
+    def started(self, master: Master, start: Start) -> None:
+        """A Start does not wait for copies beyond their deadline. Of a generation the first counts."""
+        world = master.state.world
+        if start.generation in self._started or world is None or world.restoring is None:
+            return
+        self._started.add(start.generation)
+        late = master.state.now - world.restoring.until if world.restoring.until else 0.0
+        if late > LATE and self.world.time.now - master.thawed_at > LATE:
+            self.world.broken(f"generation {world.generation} starts {late:.1f} s after the deadline of its copies")
+
+    def start_ordered(self, pod: Pod, start: Start) -> None:
+        """Who joins others that have a checkpoint in memory was given one, or was not in time."""
+        master = self.world.masters.current
+        world = master.state.world if master is not None else None
+        if self.kind != "replicated" or world is None or world.generation != start.generation:
+            return
+        if start.generation in self.excused or pod.memory.own():
+            return
+        others = [p for p in self.world.platform.pods.values() if p.member in world.places and p.memory.own()]
+        if others:
+            self.world.broken(f"{pod.member} starts {start.generation} with nothing in memory, {others[0].member} has")
