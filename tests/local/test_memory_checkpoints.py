@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.training import SCRIPT, Training
+from tests.local.training import SCRIPT, Training, members
 
 pytestmark = pytest.mark.slow
 
@@ -67,6 +67,45 @@ def test_after_a_crash_all_ranks_go_on_from_their_members_memory(start: Callable
         restart, world = job.training(2, restart, more=15)
         assert world[0][0].loaded > 0
         job.event("CheckpointLoaded", mark, f"loads step {world[0][0].loaded} from this member's memory")
+
+
+@pytest.mark.parametrize("sharded", [False, True], ids=["replicated", "sharded"])
+def test_a_member_that_is_replaced_is_given_what_the_others_have_in_memory(
+    start: Callable[..., Training], sharded: bool
+) -> None:
+    script = remembering()
+    if sharded:
+        script = script.replace("step, None)", "step, None, sharded=True)").replace(
+            "load(None)", "load(None, sharded=True)"
+        )
+    job = start("--nnodes", "3", "--checkpoint-memory", "2Mi", script=script)
+    restart, _ = job.training(3, more=25)
+    mark = job.mark()
+    job.event("CheckpointKept", 0)
+    job.signal_tree("worker-1", signal.SIGKILL)
+    restart, world = job.training(3, restart, more=15)
+    first = {steps[0].loaded for steps in world.values()}
+    assert len(first) == 1
+    assert first.pop() > 0
+    job.event("CheckpointGiven", mark, "from the memory of worker-2" if sharded else "from the memory of worker-0")
+    job.event("CheckpointReceived", mark, "worker-3 has the checkpoint of step")
+    job.event("CheckpointLoaded", mark, "from this member's memory")
+
+
+def test_a_second_member_that_is_lost_while_the_first_one_is_replaced_costs_the_newest_version_at_most(
+    start: Callable[..., Training],
+) -> None:
+    job = start("--nnodes", "3", "--checkpoint-memory", "1Mi", script=remembering())
+    restart, _ = job.training(3, more=25)
+    mark = job.mark()
+    job.signal_tree("worker-1", signal.SIGKILL)
+    job.event("CheckpointGiven", mark, "worker-3")
+    job.signal_tree("worker-2", signal.SIGKILL)
+    restart, world = job.training(3, restart, more=15)
+    while "worker-2" in members(world):
+        restart, world = job.training(3, restart, more=15)
+    assert world[0][0].loaded > 0
+    job.event("CheckpointReceived", mark, "worker-4")
 
 
 def test_memory_that_is_not_there_is_named_at_the_start(start: Callable[..., Training]) -> None:
