@@ -44,6 +44,12 @@ class Admitted:
     ticket: str = ""
 
 
+class ForGood(str):
+    """The reason why a Hello is refused, and why asking again will not help: its member ends."""
+
+    __slots__ = ()
+
+
 Decide = Callable[[Admitted | str], None]
 """Takes the verdict on a Hello: a text is the reason why not."""
 
@@ -193,7 +199,7 @@ class Sidecars:
     def _refuse(self, connection: str, member: MemberId | None, reason: str, hello: Hello | None = None) -> None:
         self._complain(connection, member, f"a connection was refused: {reason}", hello)
         try:
-            self._router.send(connection, encode(Refused(reason, RETRY_AFTER)))
+            self._router.send(connection, encode(Refused(reason, -1.0 if isinstance(reason, ForGood) else RETRY_AFTER)))
         except Unreachable as error:
             log.info("the refusal could not be told: %s", error)
 

@@ -12,7 +12,7 @@ from master.core.cluster import tickets
 from master.core.cluster.names import Document
 from master.core.events import Event
 from master.shell.kubernetes.door import ClusterDoor, why_refused
-from master.shell.sidecars import Admitted
+from master.shell.sidecars import Admitted, ForGood
 from tests.kubernetes.unwell_server import refuses, says, unwell
 from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 from wire.messages import Hello
@@ -81,6 +81,13 @@ async def test_a_job_that_is_not_here_is_refused_without_a_question() -> None:
     verdict, times = await asked(replace(HELLO, job=JobName("research/other")))
     assert "no job 'research/other'" in str(verdict)
     assert times == 0
+
+
+async def test_a_job_that_is_over_is_refused_for_good() -> None:
+    verdict: asyncio.Future[Admitted | str] = asyncio.get_running_loop().create_future()
+    async with unwell() as (_server, api):
+        ClusterDoor(api, KEY, lambda _hello: ForGood("it is over")).admit(HELLO, verdict.set_result)
+        assert isinstance(await verdict, ForGood)
 
 
 async def test_an_api_server_that_does_not_answer_is_no_reason_to_believe() -> None:

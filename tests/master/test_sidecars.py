@@ -11,7 +11,7 @@ import msgpack
 import pytest
 
 from master.core.events import Event, SidecarDisconnected, SidecarSaid
-from master.shell.sidecars import Sidecars, TokenDoor
+from master.shell.sidecars import Decide, Door, ForGood, Sidecars, TokenDoor
 from runtime.sockets import KeyPair, Unreachable, new_key_pair
 from tests.master.peer import peers
 from wire.codec import MAX_BYTES, encode
@@ -25,11 +25,11 @@ REPORT = Report(Generation(1, 1), "running", step=7)
 class Served:
     """A master's end, and what came of it."""
 
-    def __init__(self, keys: KeyPair) -> None:
+    def __init__(self, keys: KeyPair, door: Door | None = None) -> None:
         self.events: list[Event] = []
         self.refusals: list[tuple[MemberId | None, str]] = []
         self.keys = keys
-        door = TokenDoor(JobName("digits"), "right", self.events.append)
+        door = door or TokenDoor(JobName("digits"), "right", self.events.append)
         self.sidecars = Sidecars(keys, door, lambda _hello, member, why: self.refusals.append((member, why)))
         self.endpoint = self.sidecars.bind("tcp://127.0.0.1:*")
 
@@ -44,8 +44,8 @@ class Served:
 
 
 @contextmanager
-def served() -> Iterator[Served]:
-    master = Served(new_key_pair())
+def served(door: Door | None = None) -> Iterator[Served]:
+    master = Served(new_key_pair(), door)
     try:
         yield master
     finally:
@@ -98,6 +98,19 @@ async def test_a_refused_connection_may_say_hello_again_with_the_right_token() -
         assert isinstance(await peer.hear(), Refused)
         peer.say(encode(HELLO))
         assert [event.message for event in await master.said(1)] == [HELLO]
+
+
+class Closed:
+    """The door behind which a job is over."""
+
+    def admit(self, hello: Hello, decide: Decide) -> None:
+        decide(ForGood(f"job {hello.job!r} is over"))
+
+
+async def test_who_is_refused_for_good_is_told_not_to_ask_again() -> None:
+    with served(Closed()) as master, peers(master.endpoint, master.keys, 1) as (peer,):
+        peer.say(encode(HELLO))
+        assert await peer.hear() == Refused("job 'digits' is over", -1.0)
 
 
 async def test_a_hello_that_was_held_up_does_not_take_its_member_from_a_newer_connection() -> None:

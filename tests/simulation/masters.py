@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from master.core import actions as do
 from master.core import events as told
 from master.core import invariants, reducer
-from master.core.state import State
+from master.core.state import ENDED, State
 from tests.simulation.network import Link
 from tests.simulation.pods import UNIX
 from tests.simulation.processes import Process
+from wire.messages import Hello, Refused
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -57,7 +58,9 @@ class Master(Process):
             self.world.time.after(5.0, self._look_at_watch)
 
     def hear(self, link: Link, message: Any) -> None:
-        if self.alive:
+        if self.alive and self.state.stage == ENDED and isinstance(message, Hello):  # as `Fleet.inbox`
+            link.send(False, Refused(f"job {self.world.scenario.spec.name!r} is over", -1.0))
+        elif self.alive:
             self.links[link.session] = link
             self.post(told.SidecarSaid(link.session, message))
 

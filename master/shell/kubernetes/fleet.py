@@ -27,7 +27,7 @@ from master.shell.kubernetes.lease import Lease
 from master.shell.kubernetes.nodes import Nodes
 from master.shell.kubernetes.record import JobRecord, Superseded
 from master.shell.kubernetes.watching import Watch
-from master.shell.sidecars import Sidecars
+from master.shell.sidecars import ForGood, Sidecars
 from runtime.pump import CORE_FAILED
 from wire.ids import JobName, MemberId
 from wire.messages import Hello
@@ -70,8 +70,10 @@ class Fleet:
     def _is_master(self) -> bool:
         return self._lease.is_held
 
-    def inbox(self, hello: Hello) -> Callable[[Event], None] | None:
+    def inbox(self, hello: Hello) -> Callable[[Event], None] | ForGood | None:
         found = self.running.get(hello.job)
+        if found is None and hello.job in self._over:
+            return ForGood(f"job {hello.job!r} is over")
         return found.put if found is not None and found.has_begun and found.serves(hello.uid) else None
 
     def refused(self, hello: Hello | None, member: MemberId | None, reason: str) -> None:
@@ -117,7 +119,9 @@ class Fleet:
             self._wait(key, found, job)
         elif found is not None:
             found.changed(job)
-        elif not is_going and self._over.get(key) != uid and _phase(job) not in conditions.OVER:
+        elif _phase(job) in conditions.OVER:
+            self._over[key] = uid
+        elif not is_going and self._over.get(key) != uid:
             self._begin(key, job)
 
     def _gone(self, key: JobName, uid: str) -> None:
