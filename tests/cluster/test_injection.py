@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cluster.cluster import Document, Pods, pod_spec, until
 from tests.cluster.conftest import MakePods
 from tests.cluster.reading import shown
@@ -49,16 +51,19 @@ def stateful_set(job: Pods, **annotations: str) -> Document:
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": job.name}, "spec": spec}
 
 
-def test_a_pod_whose_label_is_taken_away_trains_no_more_and_comes_back_with_it(pods: MakePods) -> None:
+@pytest.mark.parametrize(("label", "became"), [("-", "was taken away"), ("=another", "says another now")])
+def test_a_pod_whose_label_is_taken_away_or_changed_trains_no_more_and_comes_back_with_it(
+    pods: MakePods, label: str, became: str
+) -> None:
     job = pods("taken-out")
     job.create(stateful_set(job, min="1", max="2"))
     restart, _ = job.training(2)
     pod = f"{job.name}-1"
-    job.kubectl("label", "pod", pod, "outrider.dev/job-")
+    job.kubectl("label", "pod", pod, "--overwrite", f"outrider.dev/job{label}")
     restart, alone = job.training(1, after=restart)
     assert alone[0][0].member == f"{job.name}-0"
-    job.event("MemberLost", pod, "its label outrider.dev/job was taken away")
-    job.kubectl("label", "pod", pod, f"outrider.dev/job={job.name}")
+    job.event("MemberLost", pod, f"its label outrider.dev/job {became}")
+    job.kubectl("label", "pod", pod, "--overwrite", f"outrider.dev/job={job.name}")
     job.training(2, after=restart)
 
 

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
-from master.core.cluster import conditions, elasticjob, validation
+from master.core.cluster import conditions, elasticjob, validation, vanished
 from master.core.cluster import nodes as node_documents
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
@@ -244,8 +244,8 @@ class Fleet:
     def _list_pods(self, pods: list[Document]) -> None:
         self._pods = {}
         for pod in pods:
-            key = pod_documents.job_of(pod)
-            if key is not None:
+            key = vanished.made_for(pod)
+            if key is not None and not vanished.is_taken_out(pod):
                 self._pods.setdefault(key, {})[pod["metadata"]["name"]] = pod
         self._pods_listed = True
         for key, running in self.running.items():
@@ -254,16 +254,20 @@ class Fleet:
             self._adopt_if_needed(key, next(iter(of_job.values())))
 
     def _pod_changed(self, kind: str, pod: Document) -> None:
-        key = pod_documents.job_of(pod)
+        key, name = vanished.made_for(pod), pod["metadata"]["name"]
         if key is None:
             return
-        of_job, name = self._pods.setdefault(key, {}), pod["metadata"]["name"]
+        if vanished.is_taken_out(pod):
+            if name not in self._pods.get(key, ()):
+                return
+            kind = "DELETED"
         if kind == "DELETED":
+            of_job = self._pods.get(key, {})
             of_job.pop(name, None)
             if not of_job:
-                del self._pods[key]
+                self._pods.pop(key, None)
         else:
-            of_job[name] = pod
+            self._pods.setdefault(key, {})[name] = pod
         running = self.running.get(key)
         if running is not None and running.has(pod):
             running.pod_changed(kind, pod)

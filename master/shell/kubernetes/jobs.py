@@ -175,10 +175,18 @@ class RunningJob:
             self._pump.put(StopAsked("its ElasticJob is being deleted", within=left))
 
     def list_pods(self, pods: list[Document]) -> None:
-        self._pods = {pod["metadata"]["name"]: pod for pod in pods if self.has(pod)}
+        """Those that are missing since the last list are read first, as those that the watch shows no more."""
+        before, self._pods = self._pods, {pod["metadata"]["name"]: pod for pod in pods if self.has(pod)}
         self._listed = True
         if self.has_begun:
-            self._put_list()
+            missing = vanished.missing(before.values(), pods)
+            self._look_at(self._list_after(missing)) if missing else self._put_list()
+
+    async def _list_after(self, missing: list[Document]) -> None:
+        for pod in missing:
+            if (seen := pod_documents.seen(pod, self._public_key)) is not None:
+                await self._look_after(pod, seen)
+        self._put_list()
 
     def _put_list(self) -> None:
         found = pod_documents.listed(self._pods.values(), self._public_key)
@@ -216,7 +224,7 @@ class RunningJob:
         task.add_done_callback(_tell_bug)
 
     async def _look_after(self, pod: Document, seen: PodSeen) -> None:
-        """Was it deleted by force, or its label taken away?"""
+        """Was it deleted by force, or its label taken away or changed?"""
         try:
             now = await self._platform.read(pod)
         except ApiError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 
 from master.core.cluster import pods, vanished
-from master.core.cluster.names import JOB, Document
+from master.core.cluster.names import JOB, SIDECAR_CONTAINER, Document
 from master.core.events import PodGone
 from tests.core.cluster.documents import recorded
 
@@ -18,7 +18,12 @@ def read(now: Document | None) -> PodGone | None:
 
 
 def running() -> Document:
-    return recorded("running")
+    """The recording has no variables."""
+    pod = recorded("running")
+    spoken_for = {"name": "OUTRIDER_JOB", "value": str(pods.job_of(pod))}
+    sidecar = next(each for each in pod["spec"]["containers"] if each["name"] == SIDECAR_CONTAINER)
+    sidecar["env"] = [{"name": "OUTRIDER_LOG", "value": "json"}, spoken_for]
+    return pod
 
 
 def unlabelled() -> Document:
@@ -32,6 +37,41 @@ def test_one_that_is_there_without_its_label_may_run_on() -> None:
     assert told is not None
     assert told.may_run_on
     assert told.reason == "its label outrider.dev/job was taken away"
+
+
+def labelled(job: str) -> Document:
+    pod = deepcopy(running())
+    pod["metadata"]["labels"][JOB] = job
+    return pod
+
+
+def test_one_that_has_the_label_of_another_job_may_run_on_too() -> None:
+    told = read(labelled("another"))
+    assert told is not None
+    assert told.may_run_on
+    assert told.reason == "its label outrider.dev/job says another now"
+
+
+def test_a_pod_belongs_to_the_job_that_it_was_made_for_as_long_as_its_label_says_so() -> None:
+    job = pods.job_of(running())
+    for pod, is_out in ((running(), False), (labelled("another"), True), (unlabelled(), True)):
+        assert vanished.made_for(pod) == job
+        assert vanished.is_taken_out(pod) is is_out
+
+
+def test_a_pod_without_a_sidecar_is_in_the_job_that_its_label_says() -> None:
+    pod = labelled("another")
+    pod["spec"]["containers"] = [each for each in pod["spec"]["containers"] if each["name"] != SIDECAR_CONTAINER]
+    assert vanished.made_for(pod) == pods.job_of(pod)
+    assert not vanished.is_taken_out(pod)
+
+
+def test_what_a_new_list_has_not_and_may_run_is_read_again() -> None:
+    there, missing, leaving = running(), running(), running()
+    for number, pod in enumerate((there, missing, leaving)):
+        pod["metadata"]["uid"] = str(number)
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert vanished.missing((there, missing, leaving), [there]) == [missing]
 
 
 def test_one_that_is_not_there_is_gone() -> None:
