@@ -21,9 +21,7 @@ from cli.client import Master
 from cli.documents import status_of
 from cli.errors import UserError
 from cli.wording import plural
-from master.core.cluster.chaos import KINDS, Fault, parsed
-from master.core.cluster.durations import ALLOWED
-from master.core.cluster.durations import parsed as seconds_of
+from master.core.cluster.chaos import KINDS, Fault, lasting, parsed
 from runtime.processes import marked, seen_from_here, send_signal
 
 HERE = ("starting", "checking", "ready", "running", "stopping", "spare", "silent")
@@ -106,10 +104,10 @@ def kill_member(job: str | None, member: str | None, number: signal.Signals) -> 
 
 
 def _duration(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    seconds = None if value is None else seconds_of(value)
-    if value is not None and not seconds:
-        raise click.BadParameter(f"{value!r} is no duration above 0; write {ALLOWED}")
-    return seconds
+    try:
+        return None if value is None else lasting(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 for_option = click.option(

@@ -57,7 +57,7 @@ class Pod:
     def start(self, fault: Fault) -> None:
         told = self._called(self.trainer, "start", str(fault))
         undone = f"until: outrider chaos undo --pod {self.name} -n {self.namespace}"
-        click.echo(f"{self}: {told['about']}, {undone if fault.seconds is None else f'for {fault.seconds:g} s'}")
+        click.echo(f"{self}: {told['about']}, {undone if fault.seconds is None else f'for {fault.lasts}'}")
 
     def undo(self, name: str | None) -> None:
         undone = self.network.undo(name)
@@ -157,6 +157,8 @@ def or_pod(made: Command) -> Callable[[Command], Command]:
             if job or member:
                 given = f"the job {job}" if job else f"--member {member}"
                 raise UserError(f"--pod {pod} is a pod of a cluster, and {given} is local: give one of them")
+            if not pod:
+                raise UserError("--pod wants the name of a pod")
             return made(found(pod, namespace), **options)
 
         return either

@@ -31,7 +31,7 @@ def make(job: str, volume: Path, fault: chaos.Fault) -> None:
             "start the job with `outrider run --isolate`"
         )
     told = _called(job, volume, "start", str(fault))
-    until = f"until: outrider chaos undo {job}" if fault.seconds is None else f"for {fault.seconds:g} s"
+    until = f"until: outrider chaos undo {job}" if fault.seconds is None else f"for {fault.lasts}"
     click.echo(f"{volume.name} of {job}: {told['about']}, {until}")
 
 

@@ -64,13 +64,15 @@ def _refusal(error: Any, doing: str, name: str, namespace: str) -> UserError:
         refusal = Forbidden(f"your credentials may not {doing} {pod} (403 Forbidden)")
         refusal.said = _message(error.body)
         return refusal
-    said = _message(error.body) or f"{error.status or ''} {error.reason}"
+    said = _message(error.body) or _message(str(error.reason)) or f"{error.status or ''} {error.reason}"
     return UserError(f"the API server did not {doing} {pod}: {said}")
 
 
-def _message(body: Any) -> str:
+def _message(said: Any) -> str:
+    """Of the Status in it; empty where there is none. An exec that is refused has other text around it."""
+    text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
     try:
-        return str(json.loads(body)["message"])
+        return str(json.JSONDecoder().raw_decode(text, max(0, text.find('{"')))[0]["message"])
     except (ValueError, KeyError, TypeError):
         return ""
 

@@ -160,7 +160,7 @@ class Network:
 
     def _until(self, fault: Fault) -> str:
         undo = f"outrider chaos undo --pod {self.pod['metadata']['name']} -n {self._namespace}"
-        return f"for {fault.seconds:g} s" if fault.seconds else f"for {LONGEST:g} s, or until: {undo}"
+        return f"for {fault.lasts}" if fault.seconds else f"for {LONGEST:g} s, or until: {undo}"
 
     @property
     def _namespace(self) -> str:

@@ -39,6 +39,8 @@ MARK = "OUTRIDER_FAULT"
 """In the environment of a fault's processes: its name. No orphan's end is theirs."""
 BESIDE = "OUTRIDER_BESIDE"
 """In the environment of a fault that is made from outside of its pod: the pid of the process whose end is the pod's."""
+LIMITED = {"cpu", "memory", ""}
+"""Controllers whose limits a fault may meet; "" stands for all of version 2."""
 LOOK_EVERY = 0.2
 UNDO_PATIENCE = 10.0
 RECORD = 1024
@@ -270,8 +272,7 @@ class Holding:
         self.first = first_process(os.environ)
         if self.first is None:
             raise Refused("no trainer runs here: there is no process with OUTRIDER_HOOKS that belongs to %s" % volume)
-        if BESIDE not in os.environ:
-            _charged_with(self.first[0])
+        self.outside = "" if BESIDE in os.environ else charged_with(self.first[0])
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         self.file = _claimed(volume, name)
         self.record = {"fault": fault, "pid": os.getpid(), "since": time.time(), "ended": None}
@@ -287,7 +288,7 @@ class Holding:
             self.record.update(ended=REFUSED, why=str(error))
             self._write()
             raise
-        self.record["about"] = self.kind.about
+        self.record["about"] = self.kind.about + self.outside
         self._write()
 
     def told(self):
@@ -362,18 +363,22 @@ def first_process(environ):
     return min(found)[::-1] if found else None
 
 
-def _charged_with(pid):
-    """Into the cgroup of this process, where that is another and may be entered: its limits are the fault's too."""
+def charged_with(pid):
+    """Into the cgroup of this process, where that is another and may be entered: its limits are the fault's too. Where
+    it may not be entered, a clause that says so."""
     from . import cgroup
 
-    mounts = cgroup.read("/proc/self/mounts")
+    mounts, refused = cgroup.read("/proc/self/mounts"), ""
     for theirs, own in zip(cgroup.rows(pid), cgroup.rows("self")):
         if theirs != own:
             try:
                 with open(os.path.join(cgroup.folder(theirs, mounts), "cgroup.procs"), "w") as file:
                     file.write("0")
-            except OSError:
-                pass
+            except OSError as error:
+                if not LIMITED.isdisjoint(theirs.split(":")[1].split(",")):
+                    refused = error.strerror
+    said = ", outside of the trainer's cgroup, whose limits do not hold for it (%s)"
+    return said % refused if refused else ""
 
 
 def send(pid, number):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.client import ApiException
 
 from cli.chaos_pods import refused
+from cli.errors import UserError
+from cli.pod_api import asked
 from master.core.cluster.names import CHAOS, INJECTED
 
 BEGINNINGS = (
@@ -48,6 +53,26 @@ def test_without_a_kubeconfig_no_cluster_is_known(outrider: Any, monkeypatch: py
     done = outrider("chaos", "hang", "--pod", "digits-worker-1")
     assert done.exit_code == 2
     assert "no cluster is known: " in flat(done.stderr)
+
+
+def test_a_pod_without_a_name_is_none(outrider: Any) -> None:
+    assert "--pod wants the name of a pod" in flat(outrider("chaos", "hang", "--pod", "").stderr)
+
+
+@pytest.mark.parametrize("write", [str, lambda status: repr(status.encode())], ids=["text", "bytes"])
+def test_an_exec_that_is_refused_is_said_in_the_api_servers_own_words(write: Callable[[str], str]) -> None:
+    why = "container outrider-sidecar is not valid for pod lone"
+    status = json.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "message": why, "code": 400})
+
+    def refuse(**_options: Any) -> None:
+        around = "Handshake status 400 Bad Request -+-+- {'content-length': '167'} -+-+- "
+        raise ApiException(status=0, reason=f"{around}{write(status)}\n")
+
+    with pytest.raises(UserError) as said:
+        asked(refuse, "execute commands in", "lone", "research")
+    assert str(said.value) == (
+        f"the API server did not execute commands in the pod 'lone' in the namespace research: {why}"
+    )
 
 
 def test_a_frozen_member_must_be_named(outrider: Any) -> None:

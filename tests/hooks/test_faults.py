@@ -196,6 +196,25 @@ def test_a_fault_that_is_made_from_outside_counts_to_the_trainers_cgroup(tmp_pat
         trainer.close()
 
 
+AS_NOBODY = (
+    "import os, sys; from training_hooks import faults; os.setuid(65534); print(faults.charged_with(sys.argv[1]))"
+)
+
+
+@pytest.mark.parametrize("which", ["another", "its own"])
+def test_a_fault_that_may_not_enter_the_trainers_cgroup_says_so(tmp_path: Path, group: Path, which: str) -> None:
+    trainer = Trainer(tmp_path, group if which == "another" else None)
+    command = [sys.executable, "-c", AS_NOBODY, str(trainer.process.pid)]
+    try:
+        said = subprocess.run(
+            command, capture_output=True, text=True, check=True, cwd=PROGRAM.parents[1]
+        ).stdout.strip()
+    finally:
+        trainer.close()
+    outside = ", outside of the trainer's cgroup, whose limits do not hold for it (Permission denied)"
+    assert said == (outside if which == "another" else "")
+
+
 @pytest.mark.parametrize(
     ("fault", "said"),
     [

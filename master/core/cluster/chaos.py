@@ -19,6 +19,7 @@ from wire.ids import MemberId
 ALLOWED = "allowed"
 """The annotation's word on a pod: `outrider chaos --pod` may break it, for who may execute commands in it."""
 BAD_NODE = "bad-node"
+LONGEST = 365 * 86400.0
 VARIABLE = "OUTRIDER_CHAOS"
 """Of the trainer's container: faults with commas between them (docs/contracts.md §2)."""
 
@@ -67,9 +68,14 @@ class Fault:
     seconds: float | None = None
     """None: until it is undone."""
 
+    @property
+    def lasts(self) -> str:
+        """Its seconds, in digits; empty where it has none."""
+        return "" if self.seconds is None else f"{self.seconds:.12g} s"
+
     def __str__(self) -> str:
         value = f"={self.value}" if self.value else ""
-        return f"{self.name}{value}" + ("" if self.seconds is None else f":{self.seconds:g}s")
+        return f"{self.name}{value}" + ("" if self.seconds is None else f":{self.lasts.replace(' ', '')}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +102,30 @@ def parsed(text: str) -> Fault:
 def _seconds(text: str, time: str | None) -> float | None:
     if time is None:
         return None
+    try:
+        return lasting(time)
+    except ValueError as error:
+        raise ValueError(f"{text!r} cannot be: {error}") from None
+
+
+def lasting(time: str) -> float:
+    """Seconds. Raises ValueError."""
     seconds = durations.parsed(time)
     if not seconds:
-        raise ValueError(f"{text!r} cannot be: {time!r} is no duration above 0; write {durations.ALLOWED}")
+        raise ValueError(f"{time!r} is no duration above 0; write {durations.ALLOWED}")
+    if seconds > LONGEST:
+        raise ValueError(f"{time!r} is longer than a year; a fault without a duration lasts until it is undone")
     return seconds
 
 
 def armed(text: str) -> Armed:
     """`FAULT@rank-index=N`. Raises ValueError."""
     found = _ARMED.fullmatch(text)
+    if text == ALLOWED:
+        raise ValueError(
+            f"{text!r} is said by a pod: write it into the annotations of the pod's template; here faults are armed, "
+            f"as cpu-load=90@rank-index=1"
+        )
     if found is None:
         raise ValueError(f"{text!r} cannot be armed; it may be {_armed_forms()}, each with a duration as :60s before @")
     fault = parsed(found["fault"])

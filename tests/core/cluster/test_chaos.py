@@ -57,12 +57,18 @@ def test_a_fault_is_read_and_written(text: str, fault: chaos.Fault) -> None:
         ("hang=1", "it may be hang"),
         ("hang:", "'' is no duration above 0"),
         ("hang:0s", "'0s' is no duration above 0"),
+        ("hang:8761h", "'8761h' is longer than a year"),
     ],
 )
 def test_what_is_no_fault_is_said(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=r"is no fault|cannot be") as refused:
         chaos.parsed(text)
     assert said in str(refused.value)
+
+
+def test_a_long_duration_is_written_in_digits() -> None:
+    assert str(chaos.parsed("cpu-load=10:8760h")) == "cpu-load=10:31536000s"
+    assert chaos.parsed("cpu-load=10:1h0.5s").lasts == "3600.5 s"
 
 
 def test_the_first_member_of_a_rank_index_is_armed_and_no_other() -> None:
@@ -88,6 +94,10 @@ def test_only_the_trainer_is_armed() -> None:
         ("cpu-load=90", "'cpu-load=90' cannot be armed; it may be cpu-load=PERCENT@rank-index=N or"),
         ("cpu-load=900@rank-index=0", "a whole number from 1 to 100"),
         ("hang@rank-index=0", "only made while the job runs"),
+        (
+            "allowed",
+            "'allowed' is said by a pod: write it into the annotations of the pod's template; here",
+        ),
         ("cpu-load=90@rank-index=4", "cpu-load=90@rank-index=4: there are rank indexes 0 to 3"),
         (
             "cut-network:30s@rank-index=0",
