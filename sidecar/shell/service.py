@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -15,7 +16,7 @@ import uvloop
 from runtime import logs
 from runtime.journal import Journal
 from runtime.lifeline import watch_lifeline
-from runtime.pump import Core, Pump
+from runtime.pump import CORE_FAILED, Core, Pump
 from runtime.settings import Environment, WrongSetting
 from runtime.unix import SocketPathTooLong
 from sidecar.core import invariants, reducer
@@ -52,6 +53,8 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 """One for each start of a kernel: the same in all containers on it, whatever their nodes are called."""
 WRONG_SETTING = 2
 """Exit code where the start was stopped by what the environment says: starting again would not help."""
+OVER = "sidecar-is-over"
+"""In its folder: it has meant to end, whatever the code, and `outrider-sidecar` starts no other."""
 
 log = logging.getLogger("sidecar")
 
@@ -75,10 +78,14 @@ def main() -> int:
         return WRONG_SETTING
     logs.set_up(settings.log, f"sidecar {settings.member}")
     try:
-        return uvloop.run(serve(settings))
+        code = uvloop.run(serve(settings))
     except SocketPathTooLong as error:
         log.error("%s", error)
         return WRONG_SETTING
+    if code != CORE_FAILED:
+        with contextlib.suppress(OSError):
+            (settings.folder / OVER).touch()
+    return code
 
 
 async def serve(settings: Settings) -> int:

@@ -7,6 +7,7 @@ import struct
 import time
 from pathlib import Path
 
+from sidecar.shell.service import OVER
 from tests.sidecar.bench import member, start_order, template
 from wire.ids import Generation, OrderId
 from wire.messages import (
@@ -125,6 +126,7 @@ async def test_after_finish_the_trainer_is_told_and_then_the_sidecar_ends() -> N
         code, log = await sidecar.ends()
         assert code == 0
         assert "the job succeeded" in log
+        assert (sidecar.folder / OVER).exists()
 
 
 async def test_a_checkpoint_a_command_s_end_and_a_termination_are_passed_on() -> None:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from sidecar.shell.service import OVER
+
 ENTRY = Path(__file__).resolve().parents[2] / "sidecar" / "outrider-sidecar"
 DEADLINE = 20.0
 
@@ -21,7 +23,7 @@ def start(folder: Path, python: str) -> subprocess.Popen[str]:
     program.chmod(0o755)
     return subprocess.Popen(
         [str(ENTRY)],
-        env={"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"},
+        env={"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "OUTRIDER_DIR": str(folder)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -32,6 +34,14 @@ def test_one_that_is_killed_is_started_again_and_one_that_ends_is_not(tmp_path: 
     out, err = start(tmp_path, "[ $n -lt 2 ] && kill -KILL $$\nexit 0").communicate(timeout=DEADLINE)
     assert out.splitlines() == [f"started {n}: -P -E -m sidecar" for n in range(3)]
     assert err.count("the sidecar ended with 137 and is started again") == 2
+
+
+def test_one_that_meant_to_end_with_the_trainers_code_is_not_started_again(tmp_path: Path) -> None:
+    (tmp_path / OVER).touch()  # of an earlier life: it says nothing
+    python = f"[ $n -lt 1 ] && exit 3\ntouch {tmp_path / OVER}\nexit 3"
+    process = start(tmp_path, python)
+    out, _ = process.communicate(timeout=DEADLINE)
+    assert (process.returncode, len(out.splitlines())) == (3, 2)
 
 
 def test_a_wrong_setting_is_not_tried_again(tmp_path: Path) -> None:
