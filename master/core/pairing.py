@@ -82,7 +82,7 @@ def answer_of(message: Checked, shares_its_machine: bool, is_contained: bool = F
         return Answer("absurd", f"it says that it took {', '.join(f'{seconds:g}' for seconds in times)} s")
     compute = message.compute
     if shares_its_machine and message.cpu:
-        compute = min(compute, message.cpu + message.held_up) if is_contained else message.cpu
+        compute = message.cpu + (message.held_up if is_contained else 0.0)
     began = now - message.elapsed
     return Answer(message.result, message.error, message.kind, compute, message.elapsed, message.peers, began)
 

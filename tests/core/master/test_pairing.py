@@ -208,10 +208,9 @@ def test_on_a_shared_machine_cpu_time_counts() -> None:
     assert pairing.answer_of(message, False).compute == 0.3
 
 
-@pytest.mark.parametrize(("held_up", "counts"), [(0.2, 0.25), (9.0, 0.3)])
-def test_what_a_container_itself_holds_back_counts_on_a_shared_machine_too(held_up: float, counts: float) -> None:
-    """What cannot be, as more than the clock shows, counts for as much as can."""
-    message = Checked(OrderId(1), 0, "ok", "", "torch cpu", 0.3, 0.05, held_up=held_up)
-    assert pairing.answer_of(message, True, is_contained=True).compute == counts
+def test_what_a_container_itself_holds_back_counts_on_a_shared_machine_too() -> None:
+    """Also where it is more than the best repeat took by the clock, which fell into a pause of what held it back."""
+    message = Checked(OrderId(1), 0, "ok", "", "torch cpu", 0.3, 0.05, held_up=0.45)
+    assert pairing.answer_of(message, True, is_contained=True).compute == 0.5
     assert pairing.answer_of(message, True, is_contained=False).compute == 0.05
     assert pairing.answer_of(message, False, is_contained=True).compute == 0.3
