@@ -96,3 +96,16 @@ def _needs_of_ranks(version: Version, places: Sequence[Place], copies: Copies) -
                 _held, source, length = min(holders)
                 found.setdefault(place.member, []).append(Need(rank, local_rank, source, length))
     return found
+
+
+def unheld(version: Version, places: Iterable[Place], copies: Copies) -> dict[MemberId, int]:
+    """Members whose sharded copies the next one of the world does not hold, with the bytes of each."""
+    places = list(places)
+    length = {c.rank: c.length for of_member in copies.values() for c in of_member if _version(c) == version}
+    found = {}
+    for place, holder in zip(places, [*places[1:], *places[:1]], strict=True):
+        ranks = range(place.first_rank, place.first_rank + place.nproc)
+        held = {copy.rank for copy in copies.get(holder.member, ()) if copy.held and _version(copy) == version}
+        if holder is not place and not held.issuperset(ranks):
+            found[place.member] = sum(length.get(rank, 0) for rank in ranks)
+    return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 from master.core import orders, restoring, standing, status
 from master.core.actions import Send
 from master.core.state import RUNNING, Keeping, Member, Place, State, World
-from wire.ids import MemberId
+from wire.ids import Generation, MemberId, OrderId
 from wire.messages import Fetch, Fetched, Kept, Remembered
 
 VERSIONS = 4
@@ -63,8 +63,26 @@ def _copy(state: State, world: World, keeping: Keeping, step: int) -> None:
             continue
         patience = LEAST + sum(keeping.lengths.get(r, 0) for r in _ranks(place)) / restoring.SLOWEST
         longest = max(longest, patience)
-        _order(state, world, keeping, holder, owner, step, patience)
+        _order(state, world, holder, owner, step, world.generation, patience)
     state.deadlines.set(("copied", str(world.generation.number)), state.now + longest + restoring.SLACK)
+
+
+def begin(state: State, world: World) -> None:
+    """All of it runs. What it began from has lost a holder with each member that was lost, and gets it back: another
+    loss before the next save would find no copy."""
+    found, longest = world.restoring, 0.0
+    if found is None or found.step < 0:
+        return
+    for number, source in enumerate(world.order):
+        holder = state.members.get(world.order[(number + 1) % len(world.order)])
+        owner = state.members.get(source)
+        if source in found.unheld and holder is not None and owner is not None:
+            patience = LEAST + found.unheld[source] / restoring.SLOWEST
+            longest = max(longest, patience)
+            _order(state, world, holder, owner, found.step, found.made_in, patience)
+    found.unheld.clear()
+    if world.keeping.orders:
+        state.deadlines.set(("copied", str(world.generation.number)), state.now + longest + restoring.SLACK)
 
 
 def _ranks(place: Place) -> range:
@@ -72,8 +90,9 @@ def _ranks(place: Place) -> range:
 
 
 def _order(
-    state: State, world: World, keeping: Keeping, holder: Member, owner: Member, step: int, patience: float
+    state: State, world: World, holder: Member, owner: Member, step: int, made_in: Generation, patience: float
 ) -> None:
+    keeping = world.keeping
     place, room = world.places[owner.id], world.places[holder.id].nproc
     wanted = tuple(
         restoring.wanted_from(owner, rank, local, keeping.lengths.get(rank, 0), held=True)
@@ -83,7 +102,7 @@ def _order(
         keeping.failed = True
         return
     reason = f"{holder.id} holds a copy of step {step} of {owner.id}."
-    what = (world.generation, step, world.generation, wanted, True, patience, reason)
+    what = (world.generation, step, made_in, wanted, True, patience, reason)
     keeping.orders[orders.give(state, holder, lambda order: Fetch(order, *what), reason)] = holder.id
 
 
@@ -104,11 +123,17 @@ def overdue(state: State, number: str) -> None:
     if world is None or state.stage != RUNNING or str(world.generation.number) != number:
         return
     for order, member_id in sorted(world.keeping.orders.items()):
-        _not_held(state, world, member_id, world.keeping.copied, "it was not there in time")
+        _not_held(state, world, member_id, _step_of(state, member_id, order), "it was not there in time")
         if (member := state.members.get(member_id)) is not None:
             orders.acknowledge(state, member, order)
     world.keeping.orders.clear()
     _copied(state, world)
+
+
+def _step_of(state: State, member_id: MemberId, order: OrderId) -> int:
+    member = state.members.get(member_id)
+    pending = member.orders.get(order) if member is not None else None
+    return pending.message.step if pending is not None and isinstance(pending.message, Fetch) else -1
 
 
 def _not_held(state: State, world: World, member: MemberId, step: int, why: str) -> None:
@@ -117,7 +142,8 @@ def _not_held(state: State, world: World, member: MemberId, step: int, why: str)
     keeping.failed = True
     if not keeping.told:
         keeping.told = True
-        text = f"{member} could not hold a copy of step {step}: {why}; the step before is kept."
+        kept = "; the step before is kept" if keeping.copied >= 0 else ""
+        text = f"{member} could not hold a copy of step {step}: {why}{kept}."
         state.announce("CheckpointNotHeld", text, member, warning=True)
 
 

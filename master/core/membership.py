@@ -245,6 +245,7 @@ def started(state: State, member: Member, message: Started) -> None:
     if len(world.started) == len(world.places):
         state.deadlines.cancel(("start", str(world.generation.number)))
         standing.stir(state)
+        keeping.begin(state, world)
         _runs(state, world, is_new)
 
 

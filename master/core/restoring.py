@@ -39,6 +39,9 @@ def _ask(state: State, world: World, restoring: Restoring) -> None:
         restoring.until = max(restoring.until, state.now + patience + SLACK)
         order = _give(state, world, state.members[member_id], version, needs, patience)
         restoring.orders[order] = member_id
+    if version.sharded:
+        restoring.step, restoring.made_in = version.step, version.generation
+        restoring.unheld = copies.unheld(version, world.places.values(), there)
     if restoring.orders:
         state.deadlines.set(("fetch", str(world.generation.number)), restoring.until)
 

@@ -299,6 +299,11 @@ class Restoring:
     orders: dict[OrderId, MemberId] = field(default_factory=dict)
     """Those that are awaited."""
     until: float = 0.0
+    step: int = -1
+    """Of a sharded checkpoint that the world begins from; -1: of none."""
+    made_in: Generation = NO_GENERATION
+    unheld: dict[MemberId, int] = field(default_factory=dict)
+    """Members whose copies of it the next one does not hold, and their bytes."""
 
 
 @dataclass(slots=True)

@@ -173,6 +173,8 @@ class Taking:
             with arena.opened(self._path) as memory:
                 for wanted in order.wanted:
                     self._take(memory, wanted)
+                if not all(wanted.held for wanted in order.wanted):
+                    self._write(lambda: memory.keep(order.step))  # the others have it: it is not written over
         except (OSError, NoMemory, Interrupted) as wrong:
             error = str(wrong) or type(wrong).__name__
         return Fetched(order.order, order.generation, order.step, time.monotonic() - self._began, error)

@@ -86,6 +86,8 @@ def test_a_copy_arrives_as_it_was_and_counts(tmp_path: Path) -> None:
     assert came[1] == PAYLOAD
     assert came[0]._replace(sequence=0) == kept[0]._replace(sequence=0)
     assert ours.copies(target) == (Copy(0, 40, False, 4, MADE_IN, len(PAYLOAD)),)
+    with open(target, "rb") as file:
+        assert theirs.kept(file.fileno()) == 40
 
 
 def test_the_newest_copy_that_is_there_is_not_what_gives_way(tmp_path: Path) -> None:

@@ -183,12 +183,30 @@ def test_a_lost_shard_comes_from_the_partner_that_holds_it() -> None:
     play.lose("worker-1")
     play.actions.clear()
     play.until_next(3)
-    (fetch,) = fetches(play)
+    fetch = fetches(play)[0]
     assert [(w.rank, w.local_rank, w.member, w.held) for w in fetch.wanted] == [
         (2, 0, "worker-2", False),
         (3, 1, "worker-2", False),
     ]
     assert sorted(copy.rank for copy in play["worker-3"].copies) == [2, 3]
+
+
+def test_a_newcomer_holds_what_the_lost_member_held_before_the_next_save() -> None:
+    play = running(3, least=3)
+    play.remember(20, sharded=True)
+    play.run(1.0)
+    for lost, made in (("worker-1", "worker-3"), ("worker-0", "worker-4")):
+        play.lose(lost)
+        play.actions.clear()
+        play.until_next(3)
+        play.run(1.0)
+        own, held = fetches(play, made)
+        assert (own.wanted[0].held, held.wanted[0].held) == (False, True)
+        assert play.state.world is not None
+        ranks = {copy.rank for member in play.world for copy in play[member].copies if not copy.held}
+        assert ranks == {0, 1, 2}
+        assert len({copy.rank for member in play.world for copy in play[member].copies if copy.held}) == 3
+    assert not play.announced("CheckpointNotHeld")
 
 
 def test_shards_of_a_world_of_another_size_are_given_to_nobody() -> None:
