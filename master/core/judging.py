@@ -8,7 +8,7 @@ may still be told, and explains it.
 from __future__ import annotations
 
 from master.core import budgets, ending, errors, generations, links
-from master.core.spec import FAIL
+from master.core.spec import FAIL, RESTART
 from master.core.state import Episode, Failure, State, World
 
 LAST_WORD = 2.0
@@ -30,7 +30,9 @@ def earliest_cause(failure: Failure) -> tuple[bool, float, int]:
 
 
 def sentence(failure: Failure) -> str:
-    return f"Rank {failure.rank} on {failure.member} {errors.describe(failure.exit)}."
+    action, why = failure.verdict
+    by_rule = f": {why}" if action == RESTART else ""  # what else a rule says is told when it is done
+    return f"Rank {failure.rank} on {failure.member} {errors.describe(failure.exit)}{by_rule}."
 
 
 # -- judgement ----------------------------------------------------------------------------------------------------

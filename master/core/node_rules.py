@@ -51,6 +51,7 @@ def arrived(state: State, member: Member) -> None:
         return
     if member.uid not in flag.to_go and member.created_at >= flag.since:
         return
+    flag.is_told = flag.is_told or flag.action != RESTART
     if flag.action == FAIL:
         _fail(state, member.node, flag)
     elif flag.action != RESTART:
@@ -59,8 +60,8 @@ def arrived(state: State, member: Member) -> None:
 
 
 def _begin(state: State, node: str, action: str, why: str) -> None:
-    flag = state.flags[node] = Flag(action, why, state.now)
     there = [m for _id, m in sorted(state.members.items()) if m.node == node]
+    flag = state.flags[node] = Flag(action, why, state.now, is_told=bool(there))
     status.mark(state)
     if not there:
         return
@@ -79,7 +80,8 @@ def _begin(state: State, node: str, action: str, why: str) -> None:
 
 def _end(state: State, node: str, flag: Flag) -> None:
     del state.flags[node]
-    state.announce("NodeRuleOver", f"Node {node}: what {flag.why.partition(' says ')[0]} names holds no longer.")
+    if flag.is_told:
+        state.announce("NodeRuleOver", f"Node {node}: what {flag.why.partition(' says ')[0]} names holds no longer.")
     if flag.action == REPLACE and state.condemned.pop(node, None) is not None:
         bad_nodes.look(state)
     status.mark(state)

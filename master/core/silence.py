@@ -63,11 +63,9 @@ def note_stall(state: State, lost: float) -> None:
     soon = state.now + RECONNECT_PATIENCE * state.spec.silent_after
     for key, due in state.deadlines.of(PATIENCES):  # what was waited for could not be told to us, nor done in our clock
         state.deadlines.set(key, max(due + lost if due <= state.now else due, soon))
-    state.announce(
-        "MasterStalled",
-        f"The master itself did not run for {seconds(lost)}; silence in that time is no member's fault.",
-        warning=True,
-    )
+    if lost >= DOUBT_AT * state.spec.silent_after:  # less would have made nobody doubted
+        text = f"The master itself did not run for {seconds(lost)}; silence in that time is no member's fault."
+        state.announce("MasterStalled", text, warning=True)
 
 
 def listen(state: State, member_id: str) -> None:

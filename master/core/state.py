@@ -267,6 +267,7 @@ class Flag:
     """Who was made before, and comes there, was on its way."""
     to_go: set[PodUid] = field(default_factory=set)
     """Pods that are to be replaced for it."""
+    is_told: bool = True
 
 
 @dataclass(slots=True)

@@ -91,8 +91,8 @@ class MasterEffects:
 
     def refused(self, member: MemberId | None, reason: str) -> None:
         """A connection that was not served, for the log and the events."""
-        self._log("Refused", reason, "warning")
-        self.records.add("Refused", reason, "warning", member, "", {})
+        self._log("HelloRefused", reason, "warning")
+        self.records.add("HelloRefused", reason, "warning", member, "", {})
 
     async def _probe(self, action: ProbeMember) -> None:
         self.put(MemberProbed(action.member, await probe.reach(action.address, action.port)))

@@ -26,6 +26,7 @@ from wire.ids import JobName, MemberId
 from wire.messages import FromMaster, FromSidecar, Hello, Refused, Welcome
 
 RETRY_AFTER = 2.0
+NAMELESS = "this connection has not said yet which member it is"
 SESSIONS_WITH_COMPLAINTS = 1000
 """Beyond so many, connections that were complained about are forgotten, and may be complained about again."""
 
@@ -90,6 +91,7 @@ class Sidecars:
         self._names: dict[str, tuple[JobName, MemberId]] = {}
         self._newest: dict[tuple[JobName, MemberId], int] = {}
         self._closed: set[str] = set()
+        self._reminded: set[str] = set()
         self._complained: dict[str, None] = {}
         self._counter = 0
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
@@ -136,7 +138,7 @@ class Sidecars:
         elif connection in self._sessions:
             self._admitted[connection].put(SidecarSaid(self._sessions[connection], message))
         elif connection not in self._closed and connection not in self._asked:
-            self._refuse(connection, None, f"{_kind(message)} came before Hello: say Hello first, on every connection")
+            self._remind(connection, message)
 
     def _hello(self, connection: str, hello: Hello) -> None:
         known = self._members.get(connection)
@@ -181,6 +183,7 @@ class Sidecars:
     def _ended(self, connection: str) -> None:
         self._give_up_name(connection)
         self._closed.discard(connection)
+        self._reminded.discard(connection)
         self._complained.pop(connection, None)
         self._members.pop(connection, None)
         self._asked.pop(connection, None)
@@ -188,6 +191,15 @@ class Sidecars:
         if session is not None and admitted is not None:
             del self._connections[session]
             admitted.put(SidecarDisconnected(session))
+
+    def _remind(self, connection: str, message: FromSidecar) -> None:
+        """What was on its way as a link broke may come over the next one before its Hello: no fault of anybody's, and
+        nothing to be told. Whoever forgets to say Hello is asked for it, once."""
+        if connection in self._reminded:
+            return
+        self._reminded.add(connection)
+        log.info("connection %s: %s came before Hello", connection, type(message).__name__)
+        self._answer(connection, Refused(NAMELESS, 0.0))
 
     # -- what is refused --------------------------------------------------------------------------------------------
     def _pass_over(self, connection: str, complaint: str) -> None:
@@ -198,8 +210,11 @@ class Sidecars:
 
     def _refuse(self, connection: str, member: MemberId | None, reason: str, hello: Hello | None = None) -> None:
         self._complain(connection, member, f"a connection was refused: {reason}", hello)
+        self._answer(connection, Refused(reason, -1.0 if isinstance(reason, ForGood) else RETRY_AFTER))
+
+    def _answer(self, connection: str, refusal: Refused) -> None:
         try:
-            self._router.send(connection, encode(Refused(reason, -1.0 if isinstance(reason, ForGood) else RETRY_AFTER)))
+            self._router.send(connection, encode(refusal))
         except Unreachable as error:
             log.info("the refusal could not be told: %s", error)
 
@@ -210,7 +225,3 @@ class Sidecars:
             del self._complained[next(iter(self._complained))]
         self._complained[connection] = None
         self._on_refused(hello, member, reason)
-
-
-def _kind(message: FromSidecar) -> str:
-    return type(message).__name__

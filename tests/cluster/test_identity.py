@@ -41,7 +41,7 @@ def test_a_pod_that_claims_to_be_another_ones_member_is_refused(make: Make) -> N
         },
     }  # fmt: skip
     job.create(impostor)
-    job.event("Refused", "is bound to another pod")
+    job.event("HelloRefused", "is bound to another pod")
     same, _ = job.training(2, more=30)
     assert same == restart
 

@@ -53,6 +53,6 @@ def test_each_line_names_its_job_where_a_process_runs_several(
     records.close()
 
     lines = [json.loads(line) for line in written.getvalue().splitlines()]
-    assert [line["kind"] for line in lines] == ["MemberLost", "Refused", "EndJob"]
+    assert [line["kind"] for line in lines] == ["MemberLost", "HelloRefused", "EndJob"]
     assert [{name: line[name] for name in ("job",) if name in line} for line in lines] == [named] * 3
     assert [line["seq"] for line in records.after(0)] == [1, 2], "what users read names no job, for it is the job's own"

@@ -113,7 +113,9 @@ def test_a_node_without_members_is_nobodys_rule() -> None:
     play.tell(replace(UNHEALTHY, node="elsewhere"))
     play.run(5)
     assert play.is_running(3)
+    play.tell(replace(HEALTHY, node="elsewhere"))
     assert not play.announced("NodeRuleMet")
+    assert not play.announced("NodeRuleOver"), "nobody heard that it began"
 
 
 def test_a_rule_that_is_written_later_holds_for_what_is_known_of_the_nodes() -> None:

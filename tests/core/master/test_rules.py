@@ -101,6 +101,15 @@ def test_a_rule_goes_before_our_own_remedy() -> None:
     assert play.state.memory == {}
 
 
+def test_an_end_that_a_rule_begins_again_after_names_the_rule() -> None:
+    play = running(2, rules=(rule("restart", 14),))
+    play.crash("worker-1", code=14)
+    (told,) = play.announced("WorkerExited")
+    assert told.reason == (
+        "Rank 1 on worker-1 exited with code 14: rule 1 of recovery.rules says restart for exit code 14."
+    )
+
+
 @pytest.mark.parametrize("policy", [{"retryable_codes": (3,)}, {"rules": (rule("restart", 3),)}])
 def test_what_is_worth_another_try_is_never_a_crash_loop_and_costs_a_restart(policy: dict[str, object]) -> None:
     play = running(2, steps=False, max_restarts=5, **policy)

@@ -107,6 +107,13 @@ def test_a_pause_of_the_master_is_nobody_elses_silence() -> None:
     assert play.generation.number == 1
 
 
+def test_a_pause_in_which_nobody_could_be_doubted_is_not_told() -> None:
+    play = running(2, silent_after=10.0)
+    for lost, told in ((0.3, 0), (5.9, 0), (6.1, 1)):
+        play.tell(Stalled(lost))
+        assert len(play.announced("MasterStalled")) == told
+
+
 def test_one_that_thaws_does_not_disturb_the_new_generation_and_stays_as_a_spare() -> None:
     play = running(4)
     play.freeze("worker-1")
