@@ -32,10 +32,10 @@ SAVE = """
 """
 
 
-def remembering(on_disk: str = "None") -> str:
+def remembering(on_disk: str = "None", script: str = SCRIPT) -> str:
     """The script of the other tests, with saves to memory in place of its own checkpoints."""
-    begin, end = SCRIPT.index("    if path.exists():"), SCRIPT.index("    about = {")
-    script = SCRIPT[:begin] + LOAD + SCRIPT[end:]
+    begin, end = script.index("    if path.exists():"), script.index("    about = {")
+    script = script[:begin] + LOAD + script[end:]
     begin, end = script.index("        if rank == 0 and step % EVERY"), script.index("        obey(rank)")
     return (script[:begin] + SAVE + script[end:]).replace("ON_DISK", on_disk)
 

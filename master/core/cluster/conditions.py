@@ -36,10 +36,12 @@ PAST = ("gone", "lost", "replaced", "failed")
 """Members in these states are shown only while their pod is there."""
 MESSAGE = 1000
 
-QUIET = frozenset({"GenerationStarted", "MemberCreated", "MemberReady", "MemberDone", "CheckpointSaved"})
+QUIET = frozenset(
+    {"GenerationStarted", "MemberCreated", "MemberReady", "MemberDone", "CheckpointSaved", "CheckpointKept"}
+)
 """Kinds that make no Event. The first four come once a member: a world of 10,000 would push every other Event of the
-namespace out of sight; the conditions and members of the status say the same. CheckpointSaved comes once a save, for
-as long as the job runs. All of them are in the log and in `outrider events`."""
+namespace out of sight; the conditions and members of the status say the same. CheckpointSaved and CheckpointKept come
+once a save, for as long as the job runs. All of them are in the log and in `outrider events`."""
 
 
 # -- status -------------------------------------------------------------------------------------------------------
