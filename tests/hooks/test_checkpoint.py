@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -282,6 +283,32 @@ def test_storage_that_cannot_be_written_is_told_and_training_goes_on(
     assert said(tmp_path) == [["goes on"]]
     warning = trainer.agent.expect(lambda line: line.get("word") == "state not saved")
     assert "step 1 could not be written to /dev/full/last.pt: NotADirectoryError" in warning["sentence"]
+
+
+@pytest.fixture
+def full_volume(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for 64 KiB."""
+    place = tmp_path / "full"
+    place.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True)
+    if mount.returncode:
+        pytest.skip(f"no file system can be mounted here: {mount.stderr.decode()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_volume_is_told_and_what_was_there_stays(
+    full_volume: Path, make: Callable[..., Trainer], tmp_path: Path
+) -> None:
+    trainer = make(
+        "checkpoint.save(state(1), 1, path='full/last.pt')\ncheckpoint.wait()\n"
+        "checkpoint.save({'w': torch.ones(100_000)}, 2, path='full/last.pt')\ncheckpoint.wait()\n"
+        "say(torch.load('full/last.pt')['step'], os.listdir('full'), checkpoint.load('full/last.pt')[1])\n"
+    )
+    run(trainer)
+    assert said(tmp_path) == [[1, ["last.pt"], 2]]
+    warning = trainer.agent.expect(lambda line: line.get("word") == "state not saved")
+    assert f"step 2 could not be written to {full_volume / 'last.pt'}: " in warning["sentence"]
 
 
 def test_saves_that_come_at_once_leave_the_last(make: Callable[..., Trainer], tmp_path: Path) -> None:
