@@ -8,6 +8,8 @@ survivors of a crash go on at once.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from master.core import copies, generations, orders
 from master.core.copies import Need, Version
 from master.core.state import COMMITTING, Member, Restoring, State, World, seconds
@@ -16,7 +18,7 @@ from wire.messages import Fetch, Fetched, Wanted
 
 LEAST, MOST = 10.0, 180.0
 SLOWEST = 50e6
-"""Bytes a second that are waited for."""
+"""Bytes a second that a member gives at the least."""
 SLACK = 3.0
 """Seconds in which the answer may come."""
 
@@ -34,8 +36,12 @@ def _ask(state: State, world: World, restoring: Restoring) -> None:
     version = copies.newest(world.places.values(), world.world_size, there) if there else None
     if version is None:
         return
-    for member_id, needs in copies.needs(version, world.places.values(), there).items():
-        patience = min(MOST, LEAST + sum(need.length for need in needs) / SLOWEST)
+    wanted = copies.needs(version, world.places.values(), there)
+    given = Counter[MemberId]()
+    for need in (need for needs in wanted.values() for need in needs):
+        given[need.source] += need.length
+    for member_id, needs in wanted.items():
+        patience = min(MOST, LEAST + max(given[need.source] for need in needs) / SLOWEST)
         restoring.until = max(restoring.until, state.now + patience + SLACK)
         order = _give(state, world, state.members[member_id], version, needs, patience)
         restoring.orders[order] = member_id

@@ -38,7 +38,8 @@ LONGEST_LINE: Final = 4096
 WHOLE, TORN = b"whole...", b"torn...."
 PATIENCE: Final = 10.0
 """Seconds in which the other side must go on."""
-MOST_AT_ONCE: Final = 4
+MOST_AT_ONCE: Final = 32
+"""Members that are given something; each costs a thread."""
 VERSION: Final = 1
 ASKED: Final = ("outrider", "rank", "step", "generation", "sharded", "nonce")
 
