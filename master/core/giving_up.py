@@ -40,7 +40,7 @@ def consider(state: State, member_id: str) -> None:
         state.doubted.add(member.id)
         silence.ask(state, member, f"{member.id} is about to be given up.")
         _look_in(state, member, silence.LOOK_AGAIN)
-    elif _is_reached(member) or (not silence.witness(state, member) and _is_our_own_silence(state, member)):
+    elif _is_reached(member) or _is_our_own_silence(state, member):
         silence.end_doubt(state, member)
         _look_in(state, member, state.spec.silent_after)
     elif silence.witness(state, member) or silence.has_enough_witnesses(state, member):
@@ -61,8 +61,9 @@ def _is_reached(member: Member) -> bool:
 
 
 def _is_our_own_silence(state: State, member: Member) -> bool:
-    """Half of the others are not heard either: the master may be the one that is cut off."""
-    others, silent = silence.count_others(state, member)
+    """Half of the others are not heard either: the master may be the one that is cut off. Where its node tells against
+    this one, only those count whose nodes do not."""
+    others, silent = silence.count_others(state, member, bool(silence.witness(state, member)))
     patience = silence.CUT_OFF_PATIENCE * state.spec.replace_after
     return others > 0 and 2 * silent >= others and state.now - member.heard_at < patience
 

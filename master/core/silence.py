@@ -185,10 +185,11 @@ def _judge(state: State, member: Member, quiet: float) -> None:
         state.deadlines.set(("hear", member.id), state.now + LOOK_AGAIN)
 
 
-def count_others(state: State, member: Member) -> tuple[int, int]:
-    """The other members, and how many of them are not heard either."""
+def count_others(state: State, member: Member, on_good_nodes: bool = False) -> tuple[int, int]:
+    """The other members, and how many of them are not heard either; those alone whose nodes are well, if so asked."""
     others = [m for m in state.members.values() if m.id != member.id and m.greeted and not m.deleting]
-    return len(others), sum(1 for m in others if m.doubt is not None or m.life == SILENT)
+    silent = [m for m in others if m.doubt is not None or m.life == SILENT]
+    return len(others), sum(1 for m in silent if not (on_good_nodes and witness(state, m)))
 
 
 def has_enough_witnesses(state: State, member: Member) -> bool:

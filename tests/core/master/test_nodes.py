@@ -94,6 +94,18 @@ def test_half_of_the_job_that_is_silent_on_a_node_that_is_not_ready_is_not_the_m
     assert "node node-2 is not Ready" in verdicts[0].reason
 
 
+def test_a_master_that_hears_nobody_deletes_none_on_a_node_that_is_not_ready_either() -> None:
+    """Silence on nodes that are well says that it may be the master's own network."""
+    play = on_node()
+    play.creates_pods = False
+    for member in ("worker-0", "worker-1", "worker-2", "worker-3"):
+        play[member].unheard = True
+    play.tell(NOT_READY)
+    play.run(3 * play.spec.replace_after)
+    assert [each.member for each in play.announced("MemberSilent")] == ["worker-1"]
+    assert not deletions(play, "worker-1")
+
+
 def test_a_pod_that_waits_for_a_kubelet_that_is_not_heard_is_replaced() -> None:
     play = begun(2, 1)
     come(play, 0)
