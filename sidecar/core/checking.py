@@ -57,9 +57,11 @@ def answered(state: State, answer: Checked) -> list[Action]:
 
 
 def _sentence(answer: Checked) -> str:
-    peers = "; ".join(f"with {p.member} {p.error or f'{p.seconds:.3f} s'}" for p in answer.peers)
-    what = f"{answer.result}{f' ({answer.error})' if answer.error else ''}"
-    return f"check round {answer.round}: {what}; compute {answer.compute:.3f} s; all-gather {peers or 'with nobody'}"
+    """What was not measured is not told: a probe that died has no seconds."""
+    what = f"check round {answer.round}: {answer.result}{f' ({answer.error})' if answer.error else ''}"
+    compute = [f"compute {answer.compute:.3f} s"] if answer.compute > 0 else []
+    peers = [f"all-gather with {p.member} {p.error or f'{p.seconds:.3f} s'}" for p in answer.peers]
+    return "; ".join([what, *compute, *peers])
 
 
 def _say(state: State, answer: Checked) -> list[Action]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from sidecar.core.actions import FindPort, FinishTrainer, RunCheck, StartWorkers
+from dataclasses import replace
+
+import pytest
+
+from sidecar.core.actions import Announce, FindPort, FinishTrainer, RunCheck, StartWorkers
 from sidecar.core.events import HookDisconnected, MasterConnected, MasterSaid, MemberChecked, PortFound, TrainerEnded
 from tests.core.sidecar.play import FIRST, Play, none, only, start, template
 from wire.ids import MemberId, OrderId
-from wire.messages import Check, Checked, CheckPeer, Finish, Ready, Welcome
+from wire.messages import Check, Checked, CheckPeer, Finish, PeerCheck, Ready, Welcome
 
 ORDER = Check(OrderId(5), 0, 2000, awaited=(MemberId("worker-1"),))
 ANSWER = Checked(OrderId(5), 0, "ok", kind="numpy", compute=0.05, cpu=0.05, elapsed=0.3)
@@ -26,6 +30,23 @@ def test_what_the_probe_found_is_told_and_another_port_offered() -> None:
     assert only(actions, Checked) == ANSWER
     assert only(actions, FindPort)
     assert only(play.tell(PortFound(2001)), Ready).port == 2001
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (
+            replace(ANSWER, peers=(PeerCheck(MemberId("worker-1"), 0.021),)),
+            "check round 0: ok; compute 0.050 s; all-gather with worker-1 0.021 s",
+        ),
+        (
+            Checked(OrderId(5), 0, "died", error="its process was killed by SIGKILL"),
+            "check round 0: died (its process was killed by SIGKILL)",
+        ),
+    ],
+)
+def test_the_log_has_what_was_measured_and_nothing_else(answer: Checked, line: str) -> None:
+    assert only(asked().tell(MemberChecked(answer)), Announce).reason == line
 
 
 def test_a_repeated_order_is_done_once_and_answered_again() -> None:
