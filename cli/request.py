@@ -51,6 +51,7 @@ class Wishes:
     rules: tuple[Rule, ...] = ()
     limits: Limits | None = None
     migration_dir: Path | None = None
+    save_signal: str = ""
     checkpoint_memory: int = 0
 
 
@@ -83,6 +84,7 @@ class Request:
     """Of each member, which is isolated then; None: members are not."""
     rules: tuple[Rule, ...] = ()
     migration_dir: Path | None = None
+    save_signal: str = ""
     checkpoint_memory: int = 0
     """Bytes a member."""
     needless: tuple[str, ...] = ()
@@ -121,6 +123,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         rules=wishes.rules,
         migration_dir=folders.here() / wishes.migration_dir if wishes.migration_dir else None,
         checkpoint_memory=wishes.checkpoint_memory,
+        save_signal=wishes.save_signal,
         limits=wishes.limits,
         needless=(*inside.needless, *inside.ineffective),
     )

@@ -144,6 +144,12 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     help="Memory of each member, as 2Gi, in which training_hooks.checkpoint keeps the newest checkpoints.",
 )
 @flag(
+    "save-signal",
+    metavar="SIGNAL",
+    callback=sizes.save_signal,
+    help="The script has a handler of its own for it, as SIGUSR1, which saves: ranks are sent it before planned moves.",
+)
+@flag(
     "python", metavar="PYTHON", help="The script's Python. Default: PYTHON_EXEC, an active virtual environment's, ours."
 )
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
@@ -184,6 +190,7 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         chaos=flags["chaos"],
         rules=flags["rules"],
         migration_dir=flags["migration_dir"],
+        save_signal=flags["save_signal"],
         checkpoint_memory=flags["checkpoint_memory"],
         limits=isolating.limits(flags["isolate"], flags["member_cpus"], flags["member_memory"]),
     )

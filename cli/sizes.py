@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from cli.errors import UserError
+from master.core import save_signals
 from master.core.cluster import checkpoint_memory as memory
 
 MOST_MEMBERS = 512
@@ -41,6 +42,14 @@ def checkpoint_memory(_context: click.Context, _param: click.Parameter, value: s
     """The callback of --checkpoint-memory: bytes."""
     try:
         return memory.parsed(value) if value is not None else 0
+    except ValueError as wrong:
+        raise click.BadParameter(str(wrong)) from wrong
+
+
+def save_signal(_context: click.Context, _param: click.Parameter, value: str | None) -> str:
+    """The callback of --save-signal."""
+    try:
+        return save_signals.parsed(value) if value is not None else ""
     except ValueError as wrong:
         raise click.BadParameter(str(wrong)) from wrong
 

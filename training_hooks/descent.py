@@ -125,6 +125,10 @@ def _signal_sets(pid):
     return ignored, caught
 
 
+def catches(pid, number):
+    return bool(_signal_sets(pid)[1] & 1 << (number - 1))
+
+
 def catches_term(pid):
     return bool(_signal_sets(pid)[1] & TERM_BIT)
 

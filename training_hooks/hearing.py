@@ -3,6 +3,7 @@ on, that a script can save its state when it is asked to, copies of states in me
 pattern, and answers to its questions.
 """
 
+from . import save_signal
 from .collection import Collection
 
 MATCHER = {"matched": "matched", "dropped": "pattern_dropped"}
@@ -20,6 +21,8 @@ class Hearing:
         self.volume, self.channel, self.agent = volume, channel, agent
         self.collections, self.unsaid = [], []
         self.offer, self.remembered = None, {}
+        self.signalled = (None, "", None)
+        """The last order that named a signal, why it was not sent, and its generation."""
 
     @property
     def busy(self):
@@ -35,8 +38,17 @@ class Hearing:
         said = [self.offer] if self.offer is not None else []
         return [line for line in said + list(self.remembered.values()) if line["generation"] == generation]
 
-    def save(self, order):
-        """A `save_state` order, for the rank that offered it."""
+    def save(self, order, ranks):
+        """A `save_state` order, for the rank that offered it; one that names a signal is for all of `ranks` (pid by
+        local rank), who are sent it once, however often the order comes."""
+        if order.get("signal"):
+            if order.get("order") != self.signalled[0]:
+                self.tell(order.get("generation"))  # saves that were finished before are told before the answer
+                error = save_signal.send(order["signal"], ranks)
+                self.signalled = (order.get("order"), error, order.get("generation"))
+            self._pass_on(dict(order, state_saved=order.get("order"), error=self.signalled[1]))
+            self._say()  # and those that it asks for behind it
+            return
         wanted = {"save": order.get("order"), "seconds": order.get("seconds"), "last": order.get("last")}
         offer = self.offer if self.offer and self.offer["generation"] == order.get("generation") else None
         if not offer or not self.channel.tell(str(offer["local_rank"]), wanted):
@@ -60,6 +72,8 @@ class Hearing:
         """Passes on all that has come; saves of another generation are nobody's any more."""
         message = self.channel.hear()
         while message is not None:
+            if "first" in message and self.signalled[1:] == ("", generation):
+                message["saved"] = message.pop("first")
             if "saved" in message and message.get("generation") == generation:
                 event = {"event": "saved", "path": message["saved"]}
                 event.update((key, message.get(key)) for key in ("generation", "local_rank", "step"))
@@ -75,14 +89,17 @@ class Hearing:
             for collection in self.collections:
                 collection.hear(message)
             message = self.channel.hear()
-        while self.unsaid and self.agent.send(self.unsaid[0]):
-            del self.unsaid[0]
-        del self.unsaid[:-MOST_UNSAID]
+        self._say()
         for collection in list(self.collections):
             body = collection.poll()
             if body is not None:
                 self.collections.remove(collection)
                 self.agent.send({"event": "collected", "order": collection.order, "body": body})
+
+    def _say(self):
+        while self.unsaid and self.agent.send(self.unsaid[0]):
+            del self.unsaid[0]
+        del self.unsaid[:-MOST_UNSAID]
 
 
 def _only(message, *names):

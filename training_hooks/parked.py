@@ -180,7 +180,7 @@ class Template:
         elif what == "collect":
             self.hearing.ask(order, self.ranks.values())
         elif what == "save_state":
-            self.hearing.save(order)
+            self.hearing.save(order, {rank.local_rank: pid for pid, rank in self.ranks.items()})
         return None
 
     def _start(self, order):

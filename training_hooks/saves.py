@@ -4,7 +4,8 @@ A process that is killed inside `torch.save(path)` leaves a file that cannot be 
 saved to a path is written `beside` it and renamed.
 
 A save is a *finished checkpoint* when its path existed before, or its path with the digits left out was saved before in
-this process, or it is a safetensors file or a DCP folder: a model written once at the end is none.
+this process, or it is a safetensors file or a DCP folder: a model written once at the end is none. The first of a path
+is one where a signal has asked the ranks to save, which those know who have sent it.
 """
 
 import functools
@@ -47,8 +48,7 @@ def _whole(worker, save, target, call):
         worker.end_save(False)
         raise
     worker.end_save(True)
-    if save != "torch.save" or worker.series.continues(target, existed):
-        worker.saved(target)
+    worker.saved(target, is_first=save == "torch.save" and not worker.series.continues(target, existed))
     return result
 
 

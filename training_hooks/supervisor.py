@@ -168,7 +168,7 @@ class Supervisor:
         elif what == "collect":
             self._ask(order)
         elif what == "save_state":
-            self.hearing.save(order)
+            self.hearing.save(order, {local_rank: pid for pid, local_rank in self.workers.items()})
 
     def _start(self, order):
         generation = list(order["generation"])

@@ -100,13 +100,15 @@ class Worker:
             self.page.set((page.SAVES, words[page.SAVES] + 1), (page.LONGEST, max(words[page.LONGEST], took)))
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
-    def saved(self, path, step=None):
+    def saved(self, path, step=None, is_first=False):
+        """`is_first`: of a path that nothing else says to be a checkpoint."""
         step = self.page.words[page.STEPS] if step is None else step
-        self.known[os.path.realpath(path)] = step
+        if not is_first:
+            self.known[os.path.realpath(path)] = step
         self.channel.tell(
             "up",
             {
-                "saved": os.path.abspath(path),
+                "first" if is_first else "saved": os.path.abspath(path),
                 "step": step,
                 "local_rank": self.local_rank,
                 "generation": self.generation,

@@ -623,6 +623,9 @@ class SaveState:
     reason: str = ""
     last: bool = True
     """The generation is stopped as soon as it is saved: no further step is to be made."""
+    signal: str = ""
+    """All ranks here are sent it, and the script's own handler sees to the rest. The answer says whether they were;
+    what they save is told by Saved."""
 
 
 @dataclass(frozen=True, slots=True)

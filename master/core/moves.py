@@ -4,14 +4,17 @@ It is asked when the job is stopped or suspended, when a restart or another size
 replacement of a leaving member is ready, and at a third of the grace of one whose replacement is not. What was saved is
 a finished checkpoint like any other, so what waited for one goes on with it; where it cannot be saved in time, things
 go on as they would without.
+
+A script that has a handler of its own for a signal, which the job names, is asked by that: all of its ranks, once the
+world has made a step. The next save that it finishes is what was asked for.
 """
 
 from __future__ import annotations
 
 from master.core import orders, standing, status
 from master.core.state import ALIVE, RUNNING, Member, PlannedSave, State, World, seconds
-from wire.ids import MemberId
-from wire.messages import SaveState, StateOffered, StateSaved
+from wire.ids import MemberId, OrderId
+from wire.messages import Saved, SaveState, StateOffered, StateSaved
 
 SHARE = 1 / 3
 """Of a leaving member's grace: at the latest then it is asked."""
@@ -50,30 +53,60 @@ def is_just_over(state: State, world: World) -> bool:
 
 
 def _ask(state: State, world: World, why: str, patience: float | None, is_last: bool) -> bool:
-    member = state.members.get(world.saver) if world.saver is not None else None
-    if member is None or member.session is None or member.life != ALIVE or member.id in world.done:
+    signal = state.spec.save_signal if world.saver is None and world.made_step else ""
+    asked = [world.saver] if world.saver is not None else list(world.places) if signal else []
+    members = [state.members[member_id] for member_id in asked if _can_be_asked(state, world, member_id)]
+    if not members or len(members) < len(asked):
         return False
     within = state.spec.save_grace if patience is None else patience
-    reason = f"{member.id} is asked to save the script's state, because {why}."
+    who = f"Every rank is asked by {signal}" if signal else f"{members[0].id} is asked"
+    reason = f"{who} to save the script's state, because {why}."
     generation = world.generation
-    order = orders.give(state, member, lambda n: SaveState(n, generation, within, reason, is_last), reason, generation)
-    world.save = PlannedSave(order, why)
+
+    def order(number: OrderId) -> SaveState:
+        return SaveState(number, generation, within, reason, is_last, signal)
+
+    given = frozenset(orders.give(state, member, order, reason, generation) for member in members)
+    world.save = PlannedSave(given, why, signal)
     state.deadlines.set(("saved state", str(generation.number)), state.now + within + SLACK)
-    state.announce("StateAsked", reason, member.id)
+    state.announce("StateAsked", reason, world.saver)
     return True
+
+
+def _can_be_asked(state: State, world: World, member_id: MemberId) -> bool:
+    member = state.members.get(member_id)
+    is_heard = member is not None and member.session is not None and member.life == ALIVE
+    return is_heard and member_id not in world.done
 
 
 def saved(state: State, member: Member, message: StateSaved) -> None:
     orders.acknowledge(state, member, message.order)
     world = state.world
-    if world is None or world.save is None or world.save.over_at is not None or world.save.order != message.order:
+    if world is None or world.save is None or world.save.over_at is not None or message.order not in world.save.orders:
         return
     if message.error:
         _not_saved(state, world, f"the state could not be saved: {message.error}", member.id)
         return
+    if world.save.signal:
+        return  # what it saves is seen as any save is
     text = f"The script's state of step {message.step} was saved in {seconds(message.seconds)}: {message.path}."
     state.announce("StateSaved", text, member.id)
     state.checkpoint_step = message.step
+    _over(state, world)
+
+
+def checkpoint(state: State, member: Member, message: Saved) -> None:
+    """The script has finished a save: the one that a signal asked for, where its member has said that it was sent."""
+    world = state.world
+    if world is None or world.save is None or not world.save.signal or world.save.over_at is not None:
+        return
+    if any(number in member.orders for number in world.save.orders):
+        return
+    text = f"The script has saved {message.path} at step {message.step}, asked by {world.save.signal}."
+    state.announce("StateSaved", text, member.id)
+    for each in [m for member_id in world.places if (m := state.members.get(member_id)) is not None]:
+        for order in [number for number in each.orders if number in world.save.orders]:
+            orders.acknowledge(state, each, order)
     _over(state, world)
 
 

@@ -7,8 +7,8 @@ the members do not matter.
 
 from __future__ import annotations
 
-from master.core import standing, status, watching
-from master.core.state import RUNNING, STOPPING, Fault, Member, State, seconds
+from master.core import moves, standing, status, watching
+from master.core.state import RUNNING, STOPPING, Fault, Member, State, World, seconds
 from wire.ids import Generation
 from wire.messages import Report, Saved, Stepped, WorkerExit
 
@@ -35,7 +35,7 @@ def note_report(state: State, member: Member, report: Report) -> None:
         return
     for rank in report.ranks:
         if rank.phase != "init":
-            world.made_step = True
+            _trains(state, world)
             note_step(state, report.generation, rank.step, state.now - _possible(state, rank.step_age))
     if not report.ranks:
         note_step(state, report.generation, report.step, state.now)
@@ -59,12 +59,19 @@ def stepped(state: State, member: Member, message: Stepped) -> None:
     if world is None or message.generation != world.generation or state.stage not in (RUNNING, STOPPING):
         return
     at = state.now - message.age
-    world.made_step = True
+    _trains(state, world)
     watching.note_stepped(state, message.step)
     if not world.recovered:
         world.recovered = True
         _recover(state, world.lost_from, at, message.step)
     note_step(state, message.generation, message.step, at)
+
+
+def _trains(state: State, world: World) -> None:
+    """From now on its script can be asked to save by a signal: another size need not wait for its next checkpoint."""
+    if not world.made_step and state.spec.save_signal:
+        standing.note_resize(state)
+    world.made_step = True
 
 
 def _recover(state: State, lost_from: float | None, at: float, step: int) -> None:
@@ -119,4 +126,5 @@ def saved(state: State, member: Member, message: Saved) -> None:
         state.announce("CheckpointSaved", f"{member.id} finished saving {path} at step {message.step}.", member.id)
     if state.stage == RUNNING:
         state.checkpoint_step = message.step
+        moves.checkpoint(state, member, message)
         standing.stir(state)

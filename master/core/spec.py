@@ -96,6 +96,8 @@ class JobSpec:
     """Ranks go on in their data where the checkpoint that they load was saved."""
     keep_global_batch: bool = False
     """Batch sizes follow the world's, so that the global batch is that of the job's first world."""
+    save_signal: str = ""
+    """The script has a handler for it, and saves then (`save_signals`)."""
     hang_detection: bool = True
     hang_step: float | None = None
     """Seconds without a step after which training hangs; None: ours (`pace.LEAST`), after which it must be seen that

@@ -287,8 +287,10 @@ class Episode:
 class PlannedSave:
     """The script was asked to save its state (`moves`)."""
 
-    order: OrderId
+    orders: frozenset[OrderId]
     why: str
+    signal: str = ""
+    """By which all ranks were asked."""
     over_at: float | None = None
     """When it was saved, or known not to be."""
 

@@ -77,7 +77,8 @@ class CollectFromWorkers:
 
 @dataclass(frozen=True, slots=True)
 class SaveWorkersState:
-    """Have the script save what it has registered; StateWritten comes back when it is done."""
+    """Have the script save what it has registered; StateWritten comes back when it is done. With a signal: when it was
+    sent to the ranks."""
 
     connection: str
     order: int
@@ -85,6 +86,7 @@ class SaveWorkersState:
     last: bool
     generation: Generation
     reason: str
+    signal: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,15 +31,17 @@ def again(state: State) -> list[Action]:
 
 def asked(state: State, order: SaveState) -> list[Action]:
     work, trainer = state.work, state.trainer
-    if work is None or work.generation != order.generation or work.offers is None:
+    if work is None or work.generation != order.generation or not (order.signal or work.offers is not None):
         return written(state, StateSaved(order.order, order.generation, error="that generation does not run here"))
     if trainer is None or not trainer.connection:
         return []  # it reconnects, and the order is repeated
     reason = order.reason or "the master asks for the script's state to be saved"
     what = (order.order, order.seconds, order.last)
-    return [SaveWorkersState(trainer.connection, *what, order.generation, reason)]
+    return [SaveWorkersState(trainer.connection, *what, order.generation, reason, order.signal)]
 
 
 def written(state: State, answer: StateSaved) -> list[Action]:
     how = f"was not saved: {answer.error}" if answer.error else f"of step {answer.step} was saved"
+    if not (answer.error or answer.path):
+        how = "was asked for by a signal"
     return telling.say(state, answer, f"the script's state {how}", answer.generation)

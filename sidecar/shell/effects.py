@@ -97,8 +97,9 @@ class SidecarEffects:
                 self.hooks.tell(connection, check_line(action))
             case CollectFromWorkers(connection, order, what):
                 self.hooks.collect(connection, order, what)
-            case SaveWorkersState(connection, order, seconds, last, generation):
+            case SaveWorkersState(connection, order, seconds, last, generation, signal=signal):
                 wanted = {"order": order, "generation": _pair(generation), "seconds": seconds, "last": last}
+                wanted |= {"signal": signal} if signal else {}
                 self.hooks.tell(connection, {"do": "save_state", **wanted})
             case RefuseHook(connection, _, reason):
                 self.hooks.refuse(connection, reason)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from cli.armed import Armed
@@ -108,6 +109,13 @@ def test_what_is_asked_of_the_data_is_off_by_default(asked: Any) -> None:
     assert (asked("train.py").elastic_data, asked("train.py").keep_global_batch) == (False, False)
     request = asked("--elastic_data", "--keep-global-batch", "train.py")
     assert (request.elastic_data, request.keep_global_batch) == (True, True)
+
+
+def test_a_signal_that_asks_the_script_to_save_is_one_that_it_can_handle(asked: Any) -> None:
+    assert asked("train.py").save_signal == ""
+    assert asked("--save-signal", "usr1", "train.py").save_signal == "SIGUSR1"
+    with pytest.raises(click.BadParameter, match="SIGTERM cannot ask a script to save: by it Outrider ends ranks"):
+        asked("--save-signal", "SIGTERM", "train.py")
 
 
 def test_a_program_without_python_runs_once_a_rank(asked: Any) -> None:

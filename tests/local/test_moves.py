@@ -43,16 +43,33 @@ def migrating(script: str = SCRIPT) -> str:
     return script.replace("        optimizer.step()\n", "        optimizer.step()\n        progress['step'] = step\n")
 
 
+HANDLER = """
+    import signal
+    wanted = []
+    signal.signal(signal.SIGUSR1, lambda *_: wanted.append(True))
+    about = {"""
+
+
+def handling(script: str = SCRIPT) -> str:
+    """The script of the other tests, which saves when a handler of its own says so, and at no other time."""
+    periodic = "if rank == 0 and step % EVERY == 0:\n"
+    assert periodic in script
+    return script.replace("\n    about = {", HANDLER).replace(
+        periodic, "if wanted and rank == 0 and not wanted.clear():\n"
+    )
+
+
 @pytest.fixture
 def jobs(tmp_path: Path) -> Iterator[Callable[..., Training]]:
     """Starts the job once more in a folder of its own: what a job leaves for the next is on the volume alone."""
     home = Path(tempfile.mkdtemp(prefix="or-"))
     started: list[Training] = []
 
-    def start(*flags: str) -> Training:
+    def start(*flags: str, script: str | None = None) -> Training:
         folder = tmp_path / str(len(started))
         folder.mkdir()
-        job = Training(folder, home, "--migration-dir", str(tmp_path / "volume"), *flags, script=migrating())
+        moves = () if script else ("--migration-dir", str(tmp_path / "volume"))
+        job = Training(folder, home, *moves, *flags, script=script or migrating())
         started.append(job)
         return job
 
@@ -162,3 +179,26 @@ def test_a_state_that_cannot_be_written_is_told_and_the_job_ends(jobs: Callable[
     assert job.process.wait(60) == 0, job.log()
     job.event("StateNotSaved", 0, "TypeError", "lock")
     assert "file" not in record(tmp_path)
+
+
+def test_a_script_with_a_handler_of_its_own_saves_when_it_gets_the_signal(jobs: Callable[..., Training]) -> None:
+    job = jobs("--nnodes", "2", "--save-signal", "SIGUSR1", script=handling())
+    trained(job)
+    job.outrider("restart", "train", "--at-checkpoint")
+    second = trained(job, 0)
+    (saved,) = job.saved
+    assert {steps[0].loaded for steps in second.values()} == {saved}
+    job.event("StateSaved", 0, f"model.pt at step {saved}, asked by SIGUSR1")
+    job.outrider("stop", "train")
+    assert job.process.wait(60) == 0, job.log()
+    job.steps()
+    assert len(job.saved) == 2
+    assert saved < job.saved[1] <= last_step(job.worlds()[1])
+
+
+def test_a_script_without_a_handler_lives_and_it_is_told(jobs: Callable[..., Training]) -> None:
+    job = jobs("--save-signal", "SIGUSR1", script=SCRIPT)
+    trained(job)
+    job.outrider("stop", "train")
+    assert job.process.wait(60) == 0, job.log()
+    job.event("StateNotSaved", 0, "local rank 0 has no handler for SIGUSR1 (yet)")

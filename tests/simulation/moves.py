@@ -45,6 +45,9 @@ class Mover:
             self.trainer.tell(told.StateOfferMade(self.of, ("model",)))
 
     def save(self, order: SaveWorkersState) -> None:
+        if order.signal:
+            self._handle(order)
+            return
         if order.order == self.asked:
             if self.answer is not None:
                 self.trainer.tell(told.StateWritten(self.answer))
@@ -55,6 +58,27 @@ class Mover:
             return  # it never comes to the end of a step
         seconds = self.rng.uniform(0.05, 3.0) if chance < 0.8 else self.rng.uniform(3.0, 40.0)
         self.world.time.after(seconds, self._saved, order, 0.8 < chance < 0.9)
+
+    def _handle(self, order: SaveWorkersState) -> None:
+        """All ranks are sent a signal, once; whose handler is rank 0's saves, or does not."""
+        if order.order != self.asked:
+            self.asked, chance = order.order, self.rng.random()
+            is_deaf = chance < 0.1 or not self.trainer.workers
+            self.answer = StateSaved(OrderId(order.order), order.generation, error="no handler" if is_deaf else "")
+            if chance > 0.2 and any(worker.rank == 0 for worker in self.trainer.workers.values()):
+                self.world.time.after(self.rng.uniform(0.05, 3.0), self._handled, order)
+        if self.answer is not None:
+            self.trainer.tell(told.StateWritten(self.answer))
+
+    def _handled(self, order: SaveWorkersState) -> None:
+        worker = next((w for w in self.trainer.workers.values() if w.rank == 0), None)
+        is_there = worker is not None and worker.alive and not worker.stopping and not worker.hangs
+        if worker is None or not is_there or worker.start.generation != order.generation or not self.trainer.alive:
+            return
+        step = worker.run.step()
+        if step > worker.run.base and not self.trainer.pod.trainer_paused:
+            self.world.checkpoint = max(self.world.checkpoint, step)
+            self.trainer.tell(told.CheckpointSaved(order.generation, 0, "/ckpt/asked.pt", step))
 
     def _saved(self, order: SaveWorkersState, fails: bool) -> None:
         worker = next((w for w in self.trainer.workers.values() if w.rank == 0), None)

@@ -89,8 +89,9 @@ class Scenario:
             memory = 0
         if of_check.random() < CHECKED:
             spec = replace(spec, node_check=True, exclude_stragglers=of_check.random() < 0.5)
+        by_signal = "SIGUSR1" if random.Random(f"save signal {seed}").random() < 0.15 else ""
         return Scenario(
-            spec=replace(spec, rules=lines.rules_of(seed)),
+            spec=replace(spec, rules=lines.rules_of(seed), save_signal=by_signal),
             chaos_seconds=rng.uniform(30, 90),
             step_seconds=rng.choice((0.1, 0.3, 0.5)),
             save_every=rng.choice((5, 10, 20)),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from master.core import memory
+from master.core import memory, save_signals
 from master.core.cluster import containers, durations, job_rules, quantities
 from master.core.cluster.names import (
     ELASTIC_DATA,
@@ -24,6 +24,7 @@ from master.core.cluster.names import (
     MIN,
     NODE_CHECK,
     NPROC,
+    SAVE_SIGNAL,
     SPARES,
     Document,
 )
@@ -113,10 +114,19 @@ def spec_of(job: Document) -> JobSpec:
         for field, name in names.items():
             if isinstance(switches.get(field), bool):
                 asked[name] = switches[field]
+    asked["save_signal"] = _signal(spec.get("saveSignal"))
     return JobSpec(
         key_of(job), least, most, wanted,
         is_adopted=bool(spec.get("adopts")), max_restarts_asked="max_restarts" in asked, **asked,
     )  # fmt: skip
+
+
+def _signal(text: object) -> str:
+    """Empty where there is none, or it is none: the webhook has told the user."""
+    try:
+        return save_signals.parsed(text) if isinstance(text, str) else ""
+    except ValueError:
+        return ""
 
 
 def _of_hangs(hang: Document) -> dict[str, Any]:
@@ -330,6 +340,11 @@ def _switches(spec: Document) -> Iterator[str]:
     for path, value in given.items():
         if value is not None and not isinstance(value, bool):
             yield f"spec.{path}: {shown(value)} must be true or false"
+    if (asked := spec.get("saveSignal")) is not None:
+        try:
+            save_signals.parsed(str(asked))
+        except ValueError as error:
+            yield f"spec.saveSignal: {error}"
 
 
 def _recovery(recovery: Document) -> Iterator[str]:
@@ -400,6 +415,8 @@ def adopting(owner: Document, size: int, pod: Document, least: int | None = None
     for note, field in ((ELASTIC_DATA, "elasticData"), (KEEP_GLOBAL_BATCH, "keepGlobalBatch")):
         if _is_yes(notes, note):
             spec[field] = True
+    if signal := _signal(notes.get(SAVE_SIGNAL)):
+        spec["saveSignal"] = signal
     return {
         "apiVersion": GROUP_VERSION,
         "kind": KIND,

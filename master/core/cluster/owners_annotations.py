@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from master.core import save_signals
 from master.core.cluster import checkpoint_memory
 from master.core.cluster.chaos import ALLOWED
 from master.core.cluster.names import (
@@ -28,6 +29,7 @@ from master.core.cluster.names import (
     NPROC,
     PER_RANK,
     PYTHONPATH,
+    SAVE_SIGNAL,
     SCRIPT,
     SPARES,
 )
@@ -58,6 +60,7 @@ class Asked:
     keep_global_batch: bool = False
     migration_dir: str = ""
     checkpoint_memory: int = 0
+    save_signal: str = ""
     """Bytes."""
 
 
@@ -80,6 +83,7 @@ def read(annotations: Mapping[str, Any]) -> Asked:
         keep_global_batch=_yes(annotations, KEEP_GLOBAL_BATCH),
         migration_dir=_text(annotations, MIGRATION_DIR),
         checkpoint_memory=_memory(annotations, CHECKPOINT_MEMORY),
+        save_signal=_signal(annotations, SAVE_SIGNAL),
     )
     if asked.least is not None and asked.most is not None and asked.least > asked.most:
         raise ValueError(f"annotation {MIN}: {asked.least} is more than the {asked.most} of annotation {MAX}")
@@ -119,6 +123,14 @@ def _memory(annotations: Mapping[str, Any], name: str) -> int:
     text = _text(annotations, name)
     try:
         return checkpoint_memory.parsed(text) if text else 0
+    except ValueError as error:
+        raise ValueError(f"annotation {name}: {error}") from error
+
+
+def _signal(annotations: Mapping[str, Any], name: str) -> str:
+    text = _text(annotations, name)
+    try:
+        return save_signals.parsed(text) if text else ""
     except ValueError as error:
         raise ValueError(f"annotation {name}: {error}") from error
 

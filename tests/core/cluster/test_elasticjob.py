@@ -167,7 +167,7 @@ json_values = st.recursive(
 FIELDS = ("replicaSpecs", "nprocPerNode", "nodeUnit", "spares", "recovery", "scaling", "adopts", "suspend", "hang",
           "exitCodes", "rules", "schedule", "worker", "PS", "template", "spec", "containers", "resources", "limits",
           "memory", "replicas", "minReplicas", "maxReplicas", "retryable", "permanent", "logPattern",
-          "times", "within", "dryRun", "elasticData", "keepGlobalBatch")  # fmt: skip
+          "times", "within", "dryRun", "elasticData", "keepGlobalBatch", "saveSignal")  # fmt: skip
 shapes = st.recursive(
     json_values,
     lambda inner: st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5) | st.lists(inner, max_size=2),
@@ -376,6 +376,15 @@ def test_a_wish_about_the_data_that_cannot_be_meant_is_named() -> None:
     assert validate(job(keepGlobalBatch=4)) == ["spec.keepGlobalBatch: 4 must be true or false"]
 
 
+# -- a signal that asks the script to save --------------------------------------------------------------------------
+def test_a_signal_that_asks_the_script_to_save_reaches_the_core_and_another_is_refused() -> None:
+    assert validate(job(saveSignal="SIGUSR2")) == []
+    assert spec_of(job(saveSignal="SIGUSR2")).save_signal == "SIGUSR2"
+    assert spec_of(job(saveSignal="SIGKILL")).save_signal == spec_of(job()).save_signal == ""
+    (wrong,) = validate(job(saveSignal="SIGKILL"))
+    assert wrong.startswith("spec.saveSignal: SIGKILL cannot ask a script to save: no process can handle it; it may be")
+
+
 # -- other owners -------------------------------------------------------------------------------------------------
 OWNER = {
     "apiVersion": "apps/v1",
@@ -397,7 +406,7 @@ def test_an_owner_is_stood_for_by_a_job_of_its_size_that_goes_with_it() -> None:
 
 def test_annotations_of_a_pod_hold_for_its_job() -> None:
     notes = {"min": "2", "max": "5", "nproc-per-node": "4", "spares": "1", "max-restarts": "0", "node-check": "true",
-             "elastic-data": "true", "keep-global-batch": "1"}  # fmt: skip
+             "elastic-data": "true", "keep-global-batch": "1", "save-signal": "usr1"}  # fmt: skip
     pod = {"metadata": {"name": "gpt-0", "labels": {"outrider.dev/job": "named"},
                         "annotations": {f"outrider.dev/{note}": value for note, value in notes.items()}}}  # fmt: skip
     made = adopting(OWNER, 3, pod)
@@ -405,7 +414,7 @@ def test_annotations_of_a_pod_hold_for_its_job() -> None:
     assert made["spec"]["nodeCheck"] == {"enabled": True}
     assert validate(made) == []
     assert spec_of(made) == JobSpec(JobName("research/named"), 2, 5, 3, nproc=4, spares=1, max_restarts=0,
-                                    node_check=True, elastic_data=True,
+                                    node_check=True, elastic_data=True, save_signal="SIGUSR1",
                                     keep_global_batch=True, is_adopted=True, max_restarts_asked=True)  # fmt: skip
 
 

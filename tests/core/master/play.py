@@ -139,6 +139,7 @@ class Actor:
     fetches_in: float | None = 0.5
     """Seconds in which it takes copies over; None: it never answers."""
     fetch_error: str = ""
+    handles_signal: bool = True
 
     def step_at(self, now: float) -> int:
         now = now if self.hung_at is None else min(now, self.hung_at)
@@ -432,6 +433,11 @@ class Play:
                     else [actor.answers.row(rank, 0, message.what, self.now - actor.hung_at)]
                 )
                 self.say(actor, Answer(message.order, body(rows)))
+            case SaveState(order, generation, signal=signal) if signal:
+                deaf = "" if actor.handles_signal else f"local rank 0 has no handler for {signal} (yet)"
+                self.say(actor, StateSaved(order, generation, error=deaf))
+                if actor.saves_in is not None and not deaf:
+                    self.after(actor.saves_in, lambda: self._asked_by_signal(actor, message))
             case SaveState() if actor.saves_in is not None and actor.running == message.generation:
                 self.after(actor.saves_in, lambda: self._saved(actor, message))
             case Check() if message not in actor.checks:
@@ -471,6 +477,10 @@ class Play:
             elif not error:
                 actor.copies = (*actor.copies, dataclasses.replace(found[0], held=wanted.held))
         self.say(actor, Fetched(order.order, order.generation, order.step, 0.5, error))
+
+    def _asked_by_signal(self, actor: Actor, order: SaveState) -> None:
+        if actor.running == order.generation:
+            self.say(actor, Saved(order.generation, "/data/ckpt.pt", actor.step_at(self.now)))
 
     def _saved(self, actor: Actor, order: SaveState) -> None:
         if actor.running != order.generation:
