@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.training import SCRIPT, Training, members
+from sidecar.shell.arena import copies
+from tests.local.training import SAVE_EVERY, SCRIPT, Training, members, until
 
 pytestmark = pytest.mark.slow
 
@@ -38,6 +39,11 @@ def remembering(on_disk: str = "None", script: str = SCRIPT) -> str:
     script = script[:begin] + LOAD + script[end:]
     begin, end = script.index("        if rank == 0 and step % EVERY"), script.index("        obey(rank)")
     return (script[:begin] + SAVE + script[end:]).replace("ON_DISK", on_disk)
+
+
+def in_shards(script: str) -> str:
+    """Each rank's state is its own."""
+    return script.replace("step, None)", "step, None, sharded=True)").replace("load(None)", "load(None, sharded=True)")
 
 
 @pytest.fixture
@@ -73,11 +79,7 @@ def test_after_a_crash_all_ranks_go_on_from_their_members_memory(start: Callable
 def test_a_member_that_is_replaced_is_given_what_the_others_have_in_memory(
     start: Callable[..., Training], sharded: bool
 ) -> None:
-    script = remembering()
-    if sharded:
-        script = script.replace("step, None)", "step, None, sharded=True)").replace(
-            "load(None)", "load(None, sharded=True)"
-        )
+    script = in_shards(remembering()) if sharded else remembering()
     job = start("--nnodes", "3", "--checkpoint-memory", "2Mi", script=script)
     restart, _ = job.training(3, more=25)
     mark = job.mark()
@@ -90,6 +92,21 @@ def test_a_member_that_is_replaced_is_given_what_the_others_have_in_memory(
     job.event("CheckpointGiven", mark, "from the memory of worker-2" if sharded else "from the memory of worker-0")
     job.event("CheckpointReceived", mark, "worker-3 has the checkpoint of step")
     job.event("CheckpointLoaded", mark, "from this member's memory")
+
+
+def test_neighbours_are_lost_one_after_the_other_and_the_only_save_there_ever_was_is_still_loaded(
+    start: Callable[..., Training],
+) -> None:
+    script = in_shards(remembering()).replace("if step % EVERY == 0:", "if step == EVERY:")
+    job = start("--nnodes", "3", "--checkpoint-memory", "2Mi", script=script)
+    restart, _ = job.training(3, more=25)
+    job.event("CheckpointKept", 0)
+    for lost, new in (("worker-1", "worker-3"), ("worker-2", "worker-4"), ("worker-0", "worker-5")):
+        job.signal_tree(lost, signal.SIGKILL)
+        restart, world = job.training(3, restart, more=5)
+        assert {steps[0].loaded for steps in world.values()} == {SAVE_EVERY}
+        memory = job.job_folder / "members" / new / "checkpoints"
+        until(lambda memory=memory: any(copy.held for copy in copies(memory)), job.story)
 
 
 def test_a_second_member_that_is_lost_while_the_first_one_is_replaced_costs_the_newest_version_at_most(

@@ -112,6 +112,19 @@ def test_a_partner_that_never_answers_holds_up_the_copies_until_their_deadline_a
     assert kept(play) == [500, 500]
 
 
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_world_that_waits_to_grow_takes_what_can_be_given_to_the_newcomer_for_a_checkpoint(sharded: bool) -> None:
+    play = running(3, least=2)
+    play.lose("worker-1")
+    play.until_next(2)
+    play.until(lambda: bool(play.announced("ResizePending")))
+    play.remember(50, sharded=sharded)
+    play.run(5.0)
+    assert play.state.kept_in_memory == 50
+    assert len(play.world) == (2 if sharded else 3)
+    assert len(fetches(play, "worker-3")) == (0 if sharded else 1)
+
+
 # -- before a start -----------------------------------------------------------------------------------------------
 def test_the_survivors_of_a_crash_wait_for_nothing() -> None:
     play = running(3)
