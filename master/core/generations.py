@@ -95,8 +95,9 @@ def _start(
     state: State, world: World, member: Member, place: Place, allowed: int, saves: tuple[tuple[str, int], ...]
 ) -> None:
     last_rank = place.first_rank + place.nproc - 1
+    ranks = f"rank {last_rank}" if place.nproc == 1 else f"ranks {place.first_rank} to {last_rank}"
     reason = (
-        f"Generation {world.generation} starts on {member.id} with ranks {place.first_rank} to {last_rank} of "
+        f"Generation {world.generation} starts on {member.id} with {ranks} of "
         f"{world.world_size}, rendezvous at {world.address}:{world.port}."
     )
 

@@ -225,7 +225,8 @@ def ready(state: State, member: Member, message: Ready) -> None:
     state.deadlines.cancel(("unready", member.id))
     state.deadlines.cancel(("patience", member.id))
     if first:
-        text = f"{member.id} is ready for {message.nproc} worker processes by {message.rung}: {message.rung_reason}"
+        processes = f"{message.nproc} worker process{'' if message.nproc == 1 else 'es'}"
+        text = f"{member.id} is ready for {processes} by {message.rung}: {message.rung_reason}"
         state.announce("MemberReady", text.rstrip(".") + ".", member.id)
     if state.stage != REBUILDING:
         generations.refuse_used_port(state, member)
