@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from pathlib import Path
+
+import pytest
+import yaml
 
 from master.core.cluster import pods, vanished
 from master.core.cluster.names import JOB, SIDECAR_CONTAINER, Document
 from master.core.events import PodGone
 from tests.core.cluster.documents import recorded
+
+PODS = Path(__file__).with_name("pods")
 
 
 def read(now: Document | None) -> PodGone | None:
@@ -57,6 +63,15 @@ def test_a_pod_belongs_to_the_job_that_it_was_made_for_as_long_as_its_label_says
     for pod, is_out in ((running(), False), (labelled("another"), True), (unlabelled(), True)):
         assert vanished.made_for(pod) == job
         assert vanished.is_taken_out(pod) is is_out
+
+
+@pytest.mark.parametrize("path", sorted(PODS.glob("*.injected.yaml")), ids=lambda path: path.stem)
+def test_what_the_webhook_makes_has_the_label_of_the_job_that_it_was_made_for(path: Path) -> None:
+    document = yaml.safe_load(path.read_text())
+    pod = document if document["kind"] == "Pod" else document["spec"]["template"]
+    pod["metadata"]["namespace"] = "research"
+    assert vanished.made_for(pod) == pods.job_of(pod) is not None
+    assert not vanished.is_taken_out(pod)
 
 
 def test_a_pod_without_a_sidecar_is_in_the_job_that_its_label_says() -> None:
