@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from tests.hooks.agent import Trainer
+from training_hooks import page
+from training_hooks import worker as worker_module
 
 pytestmark = pytest.mark.slow
 BEGIN = """
@@ -61,10 +63,10 @@ FIRST = os.environ["OUTRIDER_GENERATION"] == "1.1"
 class Worker:
     """A script with the above before it, run generation after generation."""
 
-    def __init__(self, folder: Path, text: str) -> None:
+    def __init__(self, folder: Path, text: str, **env: str) -> None:
         (folder / "train.py").write_text(BEGIN + text)
         self.folder = folder
-        self.trainer = Trainer(folder, "train.py")
+        self.trainer = Trainer(folder, "train.py", **env)
         self.trainer.announced()
 
     def run(self, **env: str) -> list[dict[str, Any]]:
@@ -82,11 +84,11 @@ class Worker:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[[str], Worker]]:
+def make(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
     made: list[Worker] = []
 
-    def worker(text: str) -> Worker:
-        made.append(Worker(tmp_path, text))
+    def worker(text: str, **env: str) -> Worker:
+        made.append(Worker(tmp_path, text, **env))
         return made[-1]
 
     yield worker
@@ -122,6 +124,31 @@ else:
 """)
     assert worker.run() == []
     assert_goes_on(worker, worker.run())
+
+
+@pytest.mark.parametrize("memory", [str(1 << 20), ""])
+def test_a_position_and_the_steps_made_are_in_a_state_that_was_saved_to_memory_or_by_its_fallback(
+    make: Callable[..., Worker], memory: str
+) -> None:
+    worker = make(
+        """
+from training_hooks import checkpoint
+found = checkpoint.load("state.pt")
+sampler, batches = loader()
+reading = iter(batches)
+train(reading, 5 if FIRST else None)
+if FIRST:
+    checkpoint.save({"weight": weight.detach()}, step=1, path="state.pt")
+""",
+        OUTRIDER_CHECKPOINT_MEMORY=memory,
+    )
+    worker.run()
+    told = worker.run()
+    assert words(told) == ["state loaded", "loaded"]
+    assert ("memory" in told[0]["sentence"]) == bool(memory)
+    assert_goes_on(worker, told[1:])
+    reading = page.read(worker_module.page_path(str(worker.trainer.volume), 0))
+    assert (reading.base, reading.step) == (5, 5 + 21)
 
 
 PLACES = {
