@@ -27,8 +27,8 @@ class Memory:
         self.fd = os.open(arena.path_of(volume), os.O_RDWR | os.O_CLOEXEC)
         self.map = mmap.mmap(self.fd, 0)
         self.lock = threading.Lock()
-        self.owner, self.pinned, self._saves = {}, None, 0
-        """By slot the number of the save that took it last; the slot that may not be taken."""
+        self.owner, self.pinned, self._saves = {}, {}, 0
+        """By slot the number of the save that took it last; by what is done with it a slot that may not be taken."""
 
     def take(self, packed, about):
         """Copies a state; None where both places are in use. `about`: the head without what only the copy tells."""
@@ -36,7 +36,8 @@ class Memory:
         if packed.length > arena.room(divided):
             raise TooBig(packed.length, arena.room(divided), divided.slots)
         with self.lock:
-            slot = arena.next_slot(self.fd, divided, arena.own(about.kind, self.local_rank), [self.pinned])
+            own, pinned = arena.own(about.kind, self.local_rank), list(self.pinned.values())
+            slot = arena.next_slot(self.fd, divided, own, pinned)
             if slot is None:
                 return None
             self._saves += 1
@@ -57,10 +58,6 @@ class Memory:
         """Of what is stored here, None where nothing is."""
         divided = arena.division(self.fd)
         return None if divided is None else divided.kind
-
-    def pin(self, slot):
-        with self.lock:
-            self.pinned = slot
 
 
 class Copy:

@@ -38,7 +38,9 @@ class Rank:
         self.rank, self.world = number("RANK", 0), number("WORLD_SIZE", 1)
         self.local_rank = number("LOCAL_RANK", 0)
         self.generation = (self.here.generation[0] << 32 | self.here.generation[1]) if self.here else 0
-        self.said, self.kind, self.was_dropped, self.loads = set(), None, False, 0
+        self.said, self.kind, self.loads = set(), None, 0
+        self.dropped, self.wanted = set(), {}
+        """What was given up last because a save had taken its place ("seal", "store"); by path the step saved last."""
         self.memory = self._memory()
         self.sealing = remembering.Newest(self._seal, "outrider-seal")
         self.storing = remembering.Newest(self._store, "outrider-store")
@@ -110,15 +112,24 @@ class Rank:
             arena.VERSION, 0, enclosed["step"], self.generation, self.rank, self.world, kind,
             sealed=0, length=packed.length, crc32=0, quick=0,
         )  # fmt: skip
-        copy = self._taken(packed, about)
+        copy = self._taken(packed, about, path)
         if copy is not None:
-            self.sealing.give("", (copy, path, enclosed["counted"]))
+            self.wanted[path] = copy.head.step
+            self.sealing.give(path, (copy, path, enclosed["counted"]))
 
-    def _taken(self, packed, about):
+    def _taken(self, packed, about, path):
+        """None where it is not kept. It waits only where saves come faster than their checksums, or those to storage
+        faster than they are written."""
         self.here.begin_save()
         copy = None
         try:
             copy = self.memory.take(packed, about)
+            if copy is None and (path is not None or "seal" in self.memory.pinned):
+                self.sealing.wait()
+                copy = self.memory.take(packed, about)
+            if copy is None and path is not None:
+                self.storing.wait()
+                copy = self.memory.take(packed, about)
             if copy is None:
                 self.warn("step %d is not saved: the one before it is still being written to storage" % about.step)
             return copy
@@ -136,25 +147,35 @@ class Rank:
     def _seal(self, job):
         copy, path, _ = job
         try:
-            if copy.seal():
-                self.here.remembered(copy.head)
-                if path is not None:
-                    self.storing.give(path, job)
+            if not self._in_place("seal", copy, path, copy.seal):
+                return
+            self.here.remembered(copy.head)
+            if path is not None:
+                self.storing.give(path, job)
         except Exception as error:  # the training goes on
             self.warn("step %d is not kept in memory: %s" % (copy.head.step, _sentence(error)))
 
     def _store(self, job):
-        """Where saves come faster than they can be written, the next one keeps its place until it is."""
         copy, path, counted = job
-        self.memory.pinned = copy.slot if self.was_dropped else None
         try:
-            self.was_dropped = not self._write_copy(copy, path)
-            if not self.was_dropped:
+            if self._in_place("store", copy, path, lambda: self._write_copy(copy, path)):
                 self.here.saved(path, counted)
         except Exception as error:  # the training goes on
             self.warn("step %d could not be written to %s: %s" % (copy.head.step, path, _sentence(error)))
+
+    def _in_place(self, what, copy, path, work):
+        """Whether it was done before a save took the copy's place. Where the one before it was given up, this one keeps
+        its place."""
+        if what in self.dropped:
+            self.memory.pinned[what] = copy.slot
+        try:
+            done = work()
         finally:
-            self.memory.pinned = None
+            self.memory.pinned.pop(what, None)
+        (self.dropped.discard if done else self.dropped.add)(what)
+        if not done and path is not None and self.wanted.get(path) == copy.head.step:
+            self.warn("step %d was not written to %s: the next saves came before it was" % (copy.head.step, path))
+        return done
 
     def _write_copy(self, copy, path):
         if not copy.is_there():

@@ -321,6 +321,24 @@ def test_saves_that_come_at_once_leave_the_last(make: Callable[..., Trainer], tm
     assert said(tmp_path) == [[None], [[199, 1990]]]
 
 
+def test_what_is_saved_to_a_path_is_there_however_many_saves_to_memory_follow(
+    make: Callable[..., Trainer], tmp_path: Path
+) -> None:
+    trainer = make(
+        "big = {'w': torch.ones(700_000)}\n"
+        "checkpoint.save(big, 1, path='best.pt')\n"
+        "for step in range(2, 60):\n    checkpoint.save(big, step, path='last.pt')\n    checkpoint.save(big, step)\n"
+        "checkpoint.wait()\n"
+        "say(torch.load('last.pt')['step'], checkpoint.load()[1], os.path.exists('best.pt'))\n"
+    )
+    run(trainer)
+    [[on_storage, in_memory, best]] = said(tmp_path)
+    warnings = [line["sentence"] for line in trainer.agent.lines if line.get("word") == "state not saved"]
+    assert in_memory == 59 or any("step 59 is not saved" in each for each in warnings)
+    assert on_storage == 59 or any("step 59 was not written to" in each for each in warnings)
+    assert best or any("step 1 was not written to" in each for each in warnings)
+
+
 def test_a_copy_that_not_every_rank_has_is_not_loaded_and_does_not_stay(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
