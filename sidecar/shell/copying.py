@@ -53,7 +53,7 @@ def _mac(key: str, nonce: bytes, said: Any) -> str:
 
 
 def _is_right(key: str, nonce: bytes, said: Any, mac: object) -> bool:
-    return hmac.compare_digest(_mac(key, nonce, said), str(mac))
+    return hmac.compare_digest(_mac(key, nonce, said).encode(), str(mac).encode("utf-8", "surrogatepass"))
 
 
 def _line(connection: socket.socket) -> dict[str, Any]:

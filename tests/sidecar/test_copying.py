@@ -117,6 +117,31 @@ def test_who_does_not_know_the_key_gets_nothing(tmp_path: Path) -> None:
     assert found(target, 0) is None
 
 
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"",
+        b"\n",
+        b"[1]\n",
+        b"{}\n",
+        b"{" * 10_000,
+        b"\xff\x00\n",
+        b'{"step": {}, "mac": 7}\n',
+        b'{"mac": "\\u00e9\\ud800"}\n',
+    ],
+)
+def test_who_says_what_cannot_be_gets_nothing_and_others_are_served_on(tmp_path: Path, junk: bytes) -> None:
+    source, target = memory(tmp_path / "a"), memory(tmp_path / "b")
+    put(source, 0, 40)
+
+    def after_junk(wanted: Wanted) -> Wanted:
+        with socket.create_connection((wanted.address, wanted.port)) as stranger:
+            stranger.sendall(junk)
+        return wanted
+
+    assert taken(source, target, change=after_junk).error == ""
+
+
 def test_what_is_not_there_or_too_large_is_said(tmp_path: Path) -> None:
     source, small = memory(tmp_path / "a"), memory(tmp_path / "b", 0, 1 << 20)
     put(source, 0, 40)
