@@ -10,7 +10,8 @@ import pytest
 from tests.cluster.cluster import OF_A_POD, Pods, until
 from tests.cluster.conftest import Make, MakePods
 from tests.cluster.test_injection import template
-from tests.local.test_moves import migrating
+from tests.local import undisturbed
+from tests.local.test_moves import handling, migrating
 from tests.local.training import Step
 
 
@@ -45,6 +46,8 @@ def assert_no_step_is_repeated(job: Pods) -> None:
     made = max(step.step for step in job.steps() if not step.loaded)
     assert (again()[0].loaded, again()[0].step) == (made, made + 1), job.story()
     job.event("StateSaved", f"of step {made} ")
+    for step in again():
+        assert abs(step.loss - undisturbed.loss(step.step)) < undisturbed.SPREAD, step
 
 
 @pytest.mark.parametrize("cascade", ["background", "foreground"])
@@ -71,6 +74,16 @@ def test_a_job_of_another_controller_that_is_deleted_and_applied_again_repeats_n
     job.kubectl("delete", "job", job.name)
     job.create(document)
     assert_no_step_is_repeated(job)
+
+
+def test_a_script_with_a_handler_of_its_own_is_sent_the_signal_before_its_job_goes(make: Make) -> None:
+    job = make(script=handling(OF_A_POD), saveSignal="SIGUSR1")
+    until(lambda: len(job.steps()) > 40, job.story)
+    job.kubectl("delete", "elasticjob", job.name)
+    job.create(job.document)
+    again = until(lambda: [step for step in job.steps() if step.loaded], job.story)
+    assert {step.loaded for step in again} == set(job.saved), job.story()
+    job.event("StateSaved", "model.pt at step", "asked by SIGUSR1")
 
 
 def test_a_directory_that_ends_with_its_pod_is_refused_when_the_job_is_applied(make: Make) -> None:
