@@ -8,6 +8,7 @@ the whole story of every member is in the master's own status (`outrider status`
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -76,9 +77,20 @@ def status_of(
         "faults": faults[-FAULTS_SHOWN:],
         "message": message,
         "exitCode": document.get("exit_code"),
-        "saved": document.get("saved") or old.get("saved"),
+        "saved": _packed(document["saved"]) if document.get("saved") else old.get("saved"),
     }
     return {field: value for field, value in status.items() if value is not None}
+
+
+def _packed(saved: Mapping[str, Any]) -> Document:
+    """One line of what is for the next master alone: `kubectl describe` shows each field of an object on a line."""
+    return {"term": saved["term"], "state": json.dumps(saved, separators=(",", ":"))}
+
+
+def left_by(status: Mapping[str, Any]) -> Document | None:
+    """What an earlier master has left in this status; None where none has run the job."""
+    state = (status.get("saved") or {}).get("state")
+    return None if state is None else {**status, "saved": json.loads(state)}
 
 
 def _data(told: Mapping[str, Any]) -> Document | None:

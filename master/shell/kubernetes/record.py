@@ -83,8 +83,7 @@ class JobRecord:
                     raise
                 continue
             self._version = job["metadata"]["resourceVersion"]
-            status = job.get("status") or {}
-            return status if "number" in (status.get("saved") or {}) else None
+            return conditions.left_by(job.get("status") or {})
         raise ApiError(409, "Conflict", f"{self._path}: the status changes faster than it can be claimed")
 
     async def save_status(self, status: Mapping[str, object]) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from master.core.cluster.conditions import MEMBERS_SHOWN, QUIET, event_of, status_of
+from master.core.cluster.conditions import MEMBERS_SHOWN, QUIET, event_of, left_by, status_of
 from master.core.cluster.names import Document
 from tests.core.cluster.documents import job, recorded, worker
 
 BEFORE, NOW = "2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"
+SAVED = {"term": 2, "state": '{"term":2,"number":3}'}
 
 
 def pod(name: str, member: str, role: str = "worker") -> Document:
@@ -79,7 +80,7 @@ def test_a_running_job_shows_its_world_its_members_and_its_last_fault() -> None:
                                     "node": "node-1"}  # fmt: skip
     assert status["lastFault"] == {"time": BEFORE, "kind": "WorkerExited", "member": "worker-1", "reason": "Rank 1 ...",
                                    "secondsLost": 0.2}  # fmt: skip
-    assert status["saved"] == {"term": 2, "number": 3}
+    assert status["saved"] == SAVED
     assert condition(status, "Running")["message"] == "generation 2.3, 4 ranks"
 
 
@@ -235,7 +236,12 @@ def test_the_status_of_a_large_job_stays_small() -> None:
 def test_what_the_next_master_needs_is_never_lost() -> None:
     asked = kept(job(), {"saved": {"term": 7}})
     assert status_of(asked, {}, [], NOW)["saved"] == {"term": 7}
-    assert status_of(asked, core(), [], NOW)["saved"] == {"term": 2, "number": 3}
+    status = status_of(asked, core(), [], NOW)
+    assert status["saved"] == SAVED
+    found = left_by(status)
+    assert found is not None
+    assert found["saved"] == {"term": 2, "number": 3}
+    assert left_by({}) is left_by({"saved": {"term": 7}}) is None
 
 
 def test_a_job_that_is_over_shows_how_it_ended() -> None:
