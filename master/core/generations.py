@@ -84,6 +84,7 @@ def start(state: State) -> None:
     for place in world.places.values():
         member = state.members[place.member]
         member.told, member.ready, member.finished = world.generation, None, False
+        state.deadlines.cancel(("confirm", member.id))  # it was about an older generation
         standing.refresh(state, member)
         _start(state, world, member, place, allowed, saves)
     state.deadlines.set(("start", str(world.generation.number)), state.now + START_OVERDUE)

@@ -120,7 +120,7 @@ def trainer_exited(state: State, member: Member, message: TrainerExited) -> None
 
 
 def start_failed(state: State, member: Member, reason: str, error: str) -> None:
-    begin(state, "StartFailed", reason, member, free=bool(member.leaving))
+    begin(state, "StartFailed", reason, member, free=bool(member.leaving) or member.deleting)
     episode = state.episode
     if episode is not None and errors.is_port_clash_text(error):
         episode.free = judging.is_free_port_clash(state)

@@ -9,8 +9,8 @@ import pytest
 from master.core.actions import CloseSession, CreatePod, Send
 from master.core.events import ActionFailed, PodSeen, PodsListed, SidecarSaid
 from tests.core.master.play import START_SECONDS, Play, job, running
-from wire.ids import NO_GENERATION, Generation, JobName, MemberId, PodUid, RankIndex, Role
-from wire.messages import Hello, Leaving, Refused, Report, Start, Stop, Welcome
+from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
+from wire.messages import Hello, Leaving, Refused, Report, Start, StartFailed, Stop, Welcome
 
 WORKER = Role("worker")
 
@@ -152,6 +152,26 @@ def test_a_restarted_sidecar_that_finds_no_workers_says_so_by_time() -> None:
     play.reconnect("worker-1", highest=NO_GENERATION)
     play.until(lambda: play.is_running() and play.generation.number == 2, 8.0)
     assert [f.kind for f in play.state.faults] == ["WorkersGone"]
+
+
+def test_what_a_restarted_sidecar_had_to_find_is_no_question_of_the_next_generation() -> None:
+    play = running(2)
+    play.reconnect("worker-1", highest=NO_GENERATION)
+    play["worker-1"].running = NO_GENERATION
+    play.run(2)
+    assert play.state.deadlines.at(("confirm", "worker-1")) is not None
+    play.crash("worker-0")
+    play.until(lambda: play.is_running() and play.generation.number == 2, 2)
+    assert play.state.deadlines.at(("confirm", "worker-1")) is None
+
+
+@pytest.mark.parametrize(("goes", "costs"), [(True, 0), (False, 1)])
+def test_a_start_that_comes_to_a_pod_that_is_deleted_costs_no_restart(goes: bool, costs: int) -> None:
+    play = running(2)
+    play.state.members[MemberId("worker-1")].deleting = goes
+    play.say(play["worker-1"], StartFailed(OrderId(1), play.generation, "this member is ending: deleted"))
+    play.until(lambda: play.state.stage == "running" and play.generation.number == 2, 10)
+    assert play.state.restarts.used == costs
 
 
 def test_an_order_is_repeated_more_and_more_slowly_until_it_is_acknowledged() -> None:
