@@ -304,13 +304,13 @@ def _silence(state: State, member: Member, quiet: float, witness: str) -> None:
 
 
 def remember(state: State, member: Member) -> None:
-    """An earlier master had left it out: so it stays, until it speaks. It has the time of a connection at the least."""
+    """An earlier master had left it out: so it stays, until it speaks. It has as long as anybody to speak to this one: its
+    connection may be to that other, which is frozen itself."""
     uid, heard_at = state.silent.get(member.id, (None, 0.0))
     if uid is None or uid != member.uid:
         return
     member.life, member.greeted, member.heard_at = SILENT, True, heard_at
-    soon = state.now + RECONNECT_PATIENCE * state.spec.silent_after
-    state.deadlines.set(("replace", member.id), max(heard_at + state.spec.replace_after, soon))
+    state.deadlines.set(("replace", member.id), state.now + state.spec.replace_after)
 
 
 # -- return -------------------------------------------------------------------------------------------------------

@@ -336,12 +336,14 @@ def left_out(away: float) -> Play:
     return successor(play, away=away)
 
 
-def test_who_was_left_out_stays_so_with_a_new_master_and_is_given_up_in_its_time() -> None:
-    after = left_out(away=1.0)
+def test_who_was_left_out_stays_so_with_a_new_master_and_has_as_long_as_anybody_to_speak_to_it() -> None:
+    after = left_out(away=30.0)
     after.run(1.0)
     row = next(m for m in document(after.state, after.now)["members"] if m["id"] == "worker-1")
     assert row["state"] == "silent"
-    after.until(lambda: bool(after.deleted()), after.spec.replace_after)
+    after.run(after.spec.replace_after - 2.0)
+    assert not after.deleted()
+    after.until(lambda: bool(after.deleted()), 5)
     assert after.deleted() == ["worker-1"]
     assert not after.announced("MemberSlow")
 
