@@ -304,8 +304,8 @@ def _silence(state: State, member: Member, quiet: float, witness: str) -> None:
 
 
 def remember(state: State, member: Member) -> None:
-    """An earlier master had left it out: so it stays, until it speaks. It has as long as anybody to speak to this one: its
-    connection may be to that other, which is frozen itself."""
+    """An earlier master had left it out: so it stays, until it speaks. It has as long as anybody to speak to this one:
+    its connection may be to that other, which is frozen itself."""
     uid, heard_at = state.silent.get(member.id, (None, 0.0))
     if uid is None or uid != member.uid:
         return
