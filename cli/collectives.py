@@ -6,7 +6,6 @@ one is a finished 13, the other is who the world waits for; what it does instead
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from cli.stacks import collected, rows
+from cli.stacks import Answers, asks_ranks, rows
 from cli.tables import columns, console
 from cli.wording import seconds
 
@@ -22,14 +21,9 @@ COMPLETED = "completed"
 
 
 @click.command()
-@click.argument("job", required=False)
-@click.option("--json", "as_json", is_flag=True, help="The answers as they came.")
-def collectives(job: str | None, as_json: bool) -> None:
+@asks_ranks("collectives")
+def collectives(answer: Answers) -> None:
     """Show the last collective of every rank of JOB, or of the only running job."""
-    answer = collected(job, "collectives")
-    if as_json:
-        click.echo(json.dumps(answer, indent=2))
-        return
     found = list(rows(answer))
     if not found:
         click.echo("no rank runs now")

@@ -29,24 +29,24 @@ def cluster() -> tuple[Any, str]:
     try:
         from kubernetes import client, config
     except ImportError:
-        raise UserError("--pod needs the package kubernetes: pip install 'outrider[kubernetes]'") from None
+        raise UserError("pods of a cluster need the package kubernetes: pip install 'outrider[kubernetes]'") from None
     try:
         files = os.environ.get("KUBECONFIG")
         config.load_kube_config(config_file=files)
         _, context = config.list_kube_config_contexts(config_file=files)
     except (config.ConfigException, OSError) as error:
         raise UserError(
-            f"no cluster is known: {error}; --pod needs a kubeconfig (KUBECONFIG) as kubectl does"
+            f"no cluster is known: {error}; pods of one need a kubeconfig (KUBECONFIG) as kubectl does"
         ) from None
     return client.CoreV1Api(), (context.get("context") or {}).get("namespace") or "default"
 
 
 def asked(call: Any, doing: str, name: str, namespace: str, **options: Any) -> Any:
-    """What the API server says of a pod. Raises UserError."""
+    """What the API server says of a pod, or where no name is given of pods. Raises UserError."""
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
 
-    where = {} if "body" in options else {"name": name}
+    where = {"name": name} if name and "body" not in options else {}
     try:
         return call(**where, namespace=namespace, **options, _request_timeout=PATIENCE)
     except ApiException as error:
@@ -57,7 +57,7 @@ def asked(call: Any, doing: str, name: str, namespace: str, **options: Any) -> A
 
 def _refusal(error: Any, doing: str, name: str, namespace: str) -> UserError:
     """An exec that is refused has its status in the reason alone."""
-    pod = f"the pod {name!r} in the namespace {namespace}"
+    pod = f"{f'the pod {name!r}' if name else 'pods'} in the namespace {namespace}"
     if error.status == 404:
         return Absent(f"there is no pod {name!r} in the namespace {namespace}; -n names another")
     if error.status == 403 or "403" in str(error.reason):
@@ -77,8 +77,10 @@ def _message(said: Any) -> str:
         return ""
 
 
-def executed(api: Any, name: str, namespace: str, container: str, command: list[str]) -> tuple[str, str, int]:
-    """What the command said, on both streams, and its exit code."""
+def executed(
+    api: Any, name: str, namespace: str, container: str, command: list[str], most: float = MOST
+) -> tuple[str, str, int]:
+    """What the command said, on both streams, and its exit code; it has `most` seconds."""
     import yaml
     from kubernetes.stream import stream
     from kubernetes.stream.ws_client import ERROR_CHANNEL
@@ -89,9 +91,9 @@ def executed(api: Any, name: str, namespace: str, container: str, command: list[
     options: dict[str, Any] = {"container": container, "command": command, "stdout": True, "stderr": True}
     told = asked(call, "execute commands in", name, namespace, **options)
     try:
-        told.run_forever(timeout=MOST)
+        told.run_forever(timeout=most)
         if told.is_open():
-            raise UserError(f"pod {namespace}/{name} has not answered for {MOST:g} s")
+            raise UserError(f"pod {namespace}/{name} has not answered for {most:g} s")
         end = yaml.safe_load(told.read_channel(ERROR_CHANNEL)) or {}
         return told.read_stdout(), told.read_stderr(), _code(end)
     finally:

@@ -76,6 +76,16 @@ class CollectFromWorkers:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerHere:
+    """Give whoever in the pod asked what came of it, as JSON; dropped where it has gone."""
+
+    order: int
+    body: str
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SaveWorkersState:
     """Have the script save what it has registered; StateWritten comes back when it is done. With a signal: when it was
     sent to the ranks."""
@@ -210,6 +220,7 @@ Action = (
     | FinishTrainer
     | RunCheck
     | CollectFromWorkers
+    | AnswerHere
     | SaveWorkersState
     | KeepCopies
     | FetchCopies

@@ -193,6 +193,14 @@ class NeighbourLeft:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedHere:
+    """Somebody in the pod asks for `stacks` or `collectives`; `order` is negative."""
+
+    order: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class Collected:
     """Answer to CollectFromWorkers, as JSON."""
 
@@ -308,6 +316,7 @@ Event = (
     | PeerProbed
     | NeighbourProbed
     | NeighbourLeft
+    | AskedHere
     | Collected
     | MemberChecked
     | PatternMet

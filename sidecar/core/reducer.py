@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from sidecar.core import (
+    asking,
     checking,
     checkpoints,
     data_notes,
@@ -39,6 +40,7 @@ from sidecar.core.actions import (
 )
 from sidecar.core.events import (
     ActionFailed,
+    AskedHere,
     Began,
     CheckpointRemembered,
     CheckpointSaved,
@@ -76,7 +78,6 @@ from sidecar.core.events import (
 from sidecar.core.state import State
 from wire.ids import MemberId, OrderId
 from wire.messages import (
-    Answer,
     Ask,
     Check,
     Fetch,
@@ -148,6 +149,7 @@ TrainerEvent = (
     | PeerProbed
     | NeighbourProbed
     | NeighbourLeft
+    | AskedHere
     | Collected
     | MemberChecked
     | PatternMet
@@ -190,7 +192,9 @@ def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]
         case NeighbourLeft(address, port):
             return neighbourhood.left(state, (address, port))
         case Collected(order, body):
-            return telling.say(state, Answer(OrderId(order), body), "what was asked for was collected")
+            return asking.answered(state, order, body)
+        case AskedHere(order, what):
+            return asking.asked(state, order, what)
         case MemberChecked(answer):
             return checking.answered(state, answer)
         case PatternMet(said, at):
@@ -235,8 +239,8 @@ def _master_said(state: State, message: FromMaster, now: float) -> list[Action]:
         case Probe(order, member, address, port, seconds):
             reason = f"the master asks whether {member} can be reached"
             return [ProbePeer(order, member, address, port, seconds, state.generation, reason)]
-        case Ask():
-            return _asked(state, message)
+        case Ask(order, what):
+            return asking.asked(state, order, what)
         case SaveState():
             return moves.asked(state, message)
         case Check():
@@ -249,14 +253,6 @@ def _master_said(state: State, message: FromMaster, now: float) -> list[Action]:
             return []  # that it came is all that it says
         case _:
             assert_never(message)
-
-
-def _asked(state: State, ask: Ask) -> list[Action]:
-    if state.trainer is None or not state.trainer.connection:
-        body = '{"error": "there is no template or launcher to ask"}'
-        return telling.say(state, Answer(ask.order, body), "there is nobody to ask")
-    reason = f"the master asks for {ask.what}"
-    return [CollectFromWorkers(state.trainer.connection, ask.order, ask.what, state.generation, reason)]
 
 
 def _probed(state: State, order: int, member: MemberId, reachable: bool) -> list[Action]:
@@ -282,6 +278,8 @@ def _action_failed(state: State, action: Action, error: str, now: float) -> list
             return neighbourhood.probed(state, neighbour, False, now)
         case FetchCopies(order):
             return checkpoints.fetched(state, Fetched(order.order, order.generation, order.step, error=error))
+        case CollectFromWorkers(_, order) if order < 0:
+            return asking.answered(state, order, asking.LOST, error)
         case ReadPages():
             return []  # no page yet: the next look comes by itself
         case _:

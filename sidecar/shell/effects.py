@@ -15,6 +15,7 @@ from sidecar.core import environment
 from sidecar.core.actions import (
     Action,
     Announce,
+    AnswerHere,
     CollectFromWorkers,
     Exit,
     FetchCopies,
@@ -44,6 +45,7 @@ from sidecar.core.events import (
     WorkerExited,
     WorkersStopped,
 )
+from sidecar.shell.asking import Askers
 from sidecar.shell.checkpoints import Checkpoints
 from sidecar.shell.hook_lines import Line
 from sidecar.shell.hooks_link import HooksLink
@@ -71,6 +73,7 @@ class SidecarEffects:
     stop: Callable[[int], None]
     master: MasterLink
     hooks: HooksLink
+    askers: Askers
     pages: PageReader
     windows: WindowReader
     usage: UsageSampler
@@ -97,6 +100,8 @@ class SidecarEffects:
                 self.hooks.tell(connection, check_line(action))
             case CollectFromWorkers(connection, order, what):
                 self.hooks.collect(connection, order, what)
+            case AnswerHere(order, body):
+                self.askers.answer(order, body)
             case SaveWorkersState(connection, order, seconds, last, generation, signal=signal):
                 wanted = {"order": order, "generation": _pair(generation), "seconds": seconds, "last": last}
                 wanted |= {"signal": signal} if signal else {}

@@ -105,7 +105,7 @@ def event(line: Line, now: float, grace: float) -> Event | None:
         case "command_ended":
             return CommandEnded(number(line, "code"), text(line, "reason"))
         case "collected":
-            return Collected(number(line, "order"), json.dumps(line.get("body")))
+            return Collected(number(line, "order", low=-LARGEST_NUMBER), json.dumps(line.get("body")))
         case "checked":
             return MemberChecked(_checked(line))
         case "matched":

@@ -35,6 +35,7 @@ from sidecar.core.events import (
 )
 from sidecar.core.state import State
 from sidecar.shell import settings as settings_of
+from sidecar.shell.asking import Askers
 from sidecar.shell.checkpoints import Checkpoints
 from sidecar.shell.effects import SidecarEffects
 from sidecar.shell.hooks_link import HooksLink
@@ -98,6 +99,7 @@ async def serve(settings: Settings) -> int:
             trainers.watch(event.pid)
 
     hooks = HooksLink(settings.folder, settings.grace, put, lambda event: effects.enrich(event))
+    askers = Askers(settings.folder, put)
     probes = await Probes.open(
         settings.address, settings.folder / "probe-port", lambda address, port: put(NeighbourLeft(address, port))
     )
@@ -111,6 +113,7 @@ async def serve(settings: Settings) -> int:
         stop=pump.stop,
         master=master,
         hooks=hooks,
+        askers=askers,
         pages=PageReader(settings.folder),
         windows=WindowReader(settings.folder),
         usage=UsageSampler(),
@@ -121,6 +124,7 @@ async def serve(settings: Settings) -> int:
     )
     _listen_to_the_platform(settings, pump)
     await hooks.listen()
+    await askers.listen()
     health = await _serve_health(settings, pump)
     try:
         return await pump.run(effects)
@@ -128,6 +132,7 @@ async def serve(settings: Settings) -> int:
         if health is not None:
             await health.stop()
         hooks.close()
+        askers.close()
         probes.close()
         checkpoints.close()
         trainers.close()

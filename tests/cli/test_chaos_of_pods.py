@@ -75,6 +75,15 @@ def test_an_exec_that_is_refused_is_said_in_the_api_servers_own_words(write: Cal
     )
 
 
+def test_a_list_that_is_refused_is_of_pods_and_names_none() -> None:
+    def refuse(**options: Any) -> None:
+        assert "name" not in options
+        raise ApiException(status=403, reason="Forbidden")
+
+    with pytest.raises(UserError, match=r"^your credentials may not list pods in the namespace research"):
+        asked(refuse, "list", "", "research", label_selector="outrider.dev/job=digits")
+
+
 def test_a_frozen_member_must_be_named(outrider: Any) -> None:
     assert "--member ID of a local job, or --pod NAME" in flat(outrider("chaos", "thaw-member").stderr)
 

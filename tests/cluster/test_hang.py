@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+from typing import Any
 
 from tests.cluster.cluster import ClusterJob, until
 from tests.cluster.conftest import Make
-from tests.cluster.test_chaos import said
+from tests.cluster.test_chaos import OUTRIDER, said
 from tests.local.training import members
 
 LIMIT = "6s"
@@ -39,3 +42,42 @@ def test_a_hung_rank_is_named_and_all_begin_again_in_place_and_once_more_and_its
     assert members(new) == [job.pod(f"worker-{i}") for i in (0, 0, 2, 2)]
     until(lambda: job.pods()[pod]["status"]["phase"] == "Failed", job.story)
     assert job.uids()[job.pod("worker-0")] == before[job.pod("worker-0")]
+
+
+def asked(job: ClusterJob, what: str, *whom: str) -> subprocess.CompletedProcess[str]:
+    command = [OUTRIDER, what, *whom, "-n", job.namespace]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def answered(job: ClusterJob, what: str, *whom: str) -> dict[str, list[dict[str, Any]]]:
+    """The rows of the ranks by pod."""
+    done = asked(job, what, *whom, "--json")
+    assert done.returncode == 0, done.stderr
+    return {pod: body["ranks"] for pod, body in json.loads(done.stdout)["members"].items()}
+
+
+def test_the_ranks_of_a_job_s_pods_say_where_they_are_and_which_has_not_come(make: Make) -> None:
+    job = make()
+    job.training(4)
+    first, second = job.pod("worker-0"), job.pod("worker-1")
+
+    told = asked(job, "stacks", "--pods-of", job.name).stdout
+    found = re.findall(r"^rank (\d) \((\S+), pid \d+\), step ", told, re.MULTILINE)
+    assert found == [("0", first), ("1", first), ("2", second), ("3", second)], told
+    assert told.count("train.py") >= 4, told
+    rows = answered(job, "collectives", "--pods-of", job.name)
+    assert {pod: [row["rank"] for row in ranks] for pod, ranks in rows.items()} == {first: [0, 1], second: [2, 3]}
+    assert all(row["collective"]["op"].startswith("gloo:") for ranks in rows.values() for row in ranks), rows
+    assert [row["rank"] for row in answered(job, "stacks", "--pod", second)[second]] == [2, 3]
+
+    job.kubectl("annotate", "pod", second, "outrider.dev/chaos=allowed")
+    assert "sent SIGSTOP to the worker process" in said(job, second, "hang")
+    missing = re.compile(r"^rank 3 has not come to gloo:\w+ number \d+ of group ", re.MULTILINE)
+    until(lambda: missing.search(asked(job, "collectives", "--pods-of", job.name).stdout), job.story)
+
+    nobody = asked(job, "stacks", "--pods-of", "digits-of-nobody")
+    assert nobody.returncode == 2
+    assert "there is no pod with the label outrider.dev/job=digits-of-nobody" in " ".join(nobody.stderr.split())
+    job.kubectl("exec", first, "-c", "outrider-sidecar", "--", "rm", "/outrider/ask.sock")
+    told = asked(job, "stacks", "--pods-of", job.name).stderr
+    assert f"{first} did not answer: the sidecar does not take questions: No such file or directory" in told

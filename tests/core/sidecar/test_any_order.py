@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from sidecar.core.events import (
+    AskedHere,
+    Collected,
     CommandEnded,
     Event,
     HookConnected,
@@ -66,6 +68,8 @@ events: some.SearchStrategy[Event] = some.one_of(
     some.sampled_from([TerminationAsked("x", 20.0), LifelineLost(), Stalled(5.0)]),
     some.builds(MasterSaid, some.builds(Welcome, some.integers(1, 2), neighbours=some.just((NEIGHBOUR,)))),
     some.builds(start, orders, generations, some.just(0), some.just((NEIGHBOUR,))),
+    some.builds(AskedHere, some.integers(-3, -1), some.just("stacks")),
+    some.builds(Collected, some.integers(-3, 3), some.just("{}")),
     some.builds(NeighbourProbed, some.just(NEIGHBOUR), some.booleans()),
     some.sampled_from([NeighbourLeft(NEIGHBOUR.address, NEIGHBOUR.port), MasterSaid(Pong(1))]),
 )

@@ -1,0 +1,67 @@
+"""ask.sock: where somebody in the sidecar's own container asks for what the master may ask for, and is answered.
+
+Who may execute a command there may ask (docs/contracts.md §3): the socket is for the sidecar's own user alone. One
+question a connection; several may be open at once, and one whose asker has gone is answered to nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from runtime.unix import listening_socket
+from sidecar.ask import QUESTIONS, error
+from sidecar.core.events import AskedHere, Event
+from sidecar.shell.hooks_link import COLLECT_SECONDS
+
+SECONDS = COLLECT_SECONDS + 1
+
+
+class Askers:
+    """`put` gets the questions; `answer` is told what came of them."""
+
+    def __init__(self, folder: Path, put: Callable[[Event], None]) -> None:
+        self._path = folder / "ask.sock"
+        self._put = put
+        self._numbers = itertools.count(int(time.monotonic() * 1000))
+        """Not from 1: a late answer to an earlier sidecar's question is none to ours."""
+        self._waiting: dict[int, asyncio.Future[str]] = {}
+        self._server: asyncio.AbstractServer | None = None
+
+    async def listen(self) -> None:
+        self._server = await asyncio.start_unix_server(self._serve, sock=listening_socket(self._path))
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    def answer(self, order: int, body: str) -> None:
+        waiting = self._waiting.get(order)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(body)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(SECONDS):
+                what = (await reader.readline()).decode().strip()
+                writer.write((await self._asked(what)).encode())
+                await writer.drain()
+        except (TimeoutError, ConnectionError, ValueError):
+            pass  # whoever asks says what it means that nothing came
+        finally:
+            writer.close()
+
+    async def _asked(self, what: str) -> str:
+        if what not in QUESTIONS:
+            return error(f"{what[:40]!r} cannot be asked for: {' or '.join(QUESTIONS)}")
+        order = -next(self._numbers)
+        waiting: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._waiting[order] = waiting
+        try:
+            self._put(AskedHere(order, what))
+            return await waiting
+        finally:
+            del self._waiting[order]
