@@ -98,6 +98,8 @@ class Links:
         state = master.state
         if state.world is None or state.is_over:
             return None if state.stage == GATHERING else []
+        if not self.world.platform.takes_requests(master.host):
+            return []
         pods = [pod for pod in self.world.platform.living() if pod.member in state.world.places]
         pairs = [(a, b) for i, a in enumerate(pods) for b in pods[:i] if self.world.network.is_cut(a.member, b.member)]
         if len(pairs) != 1 or len(pods) < 3 or len(pods) != len(state.world.places):

@@ -359,10 +359,13 @@ class Platform:
         return False
 
     # -- requests
+    def takes_requests(self, host: str) -> bool:
+        return self.world.time.now >= self.fails_until and not self.world.network.is_cut(self.host, host)
+
     def request(self, master: Any, action: Any) -> None:
         delay = self.world.rng.choice((0.005, 0.005, 0.05, 0.5))
         self.asked.add(action.member)
-        if self.world.time.now < self.fails_until or self.world.network.is_cut(self.host, master.host):
+        if not self.takes_requests(master.host):
             self.refused.add(action.member)
             self.world.time.after(delay, master.post, MasterActionFailed(action, "the platform does not answer"))
         else:
