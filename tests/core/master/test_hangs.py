@@ -161,14 +161,19 @@ def test_a_loss_that_explains_the_hang_gives_the_restart_back() -> None:
 
 
 # -- limits -------------------------------------------------------------------------------------------------------
-def test_a_step_may_take_ten_times_the_slowest_recent_one() -> None:
-    play = running(2)
+def pause(play: Play, seconds: float) -> None:
+    """No rank makes a step for so long, and then all do again."""
     for actor in play.actors.values():
         actor.hung_at = play.now
-    play.run(30)
+    play.run(seconds)
     for actor in play.actors.values():
         actor.hung_at = None
     play.run(5)
+
+
+def test_a_step_may_take_ten_times_the_slowest_recent_one() -> None:
+    play = running(2)
+    pause(play, 30)
     hang(play)
     took = play.until(lambda: has_hung(play), 600)
     assert 270 <= took <= 310 + ANSWERS_WITHIN
@@ -231,12 +236,7 @@ def test_the_users_own_limits_count() -> None:
 
 def test_a_limit_that_the_user_gave_does_not_grow_with_what_was_slow_before() -> None:
     play = running(2, hang_step=20.0)
-    for actor in play.actors.values():
-        actor.hung_at = play.now
-    play.run(15)
-    for actor in play.actors.values():
-        actor.hung_at = None
-    play.run(5)
+    pause(play, 15)
     hang(play)
     assert play.until(lambda: has_hung(play), 400) <= 20 + ANSWERS_WITHIN
 
