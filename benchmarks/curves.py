@@ -83,7 +83,7 @@ def boundaries(random: np.random.Generator) -> Speedup:
 
 
 ONE_CURVE = (amdahl, saturating, peaked, boundaries)
-FAMILIES = tuple(family.__name__ for family in ONE_CURVE) + ("drift",)
+FAMILIES = (*(family.__name__ for family in ONE_CURVE), "drift")
 
 
 def make_job(seed: int) -> Job:
