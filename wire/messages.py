@@ -218,6 +218,8 @@ class Hello:
     """TCP port on which the sidecar gives copies of checkpoints to other members; 0: it has none."""
     memory_key: str = ""
     """What those must know who ask there: only the master, and whom it tells."""
+    offers: bool = False
+    """The script in it saves its state when it is asked to: `StateOffered` says what."""
 
 
 @dataclass(frozen=True, slots=True)

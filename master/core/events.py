@@ -23,6 +23,8 @@ class Began:
     saved: dict[str, object] | None = None
     unix_time: float = 0.0
     """The wall clock at this moment: what users read is told in its time, everything else in the core's `now`."""
+    is_left: bool = False
+    """It was deleted, and with it what an earlier master has saved: what runs is known from its members alone."""
 
 
 @dataclass(frozen=True, slots=True)

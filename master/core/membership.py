@@ -105,6 +105,7 @@ def _bind(state: State, session: str, member: Member, hello: Hello) -> None:
     member.address, member.probe_port, member.machine = hello.address, hello.probe_port, hello.machine
     member.memory_port, member.memory_key = hello.memory_port, hello.memory_key
     member.running, member.finished, member.highest = hello.running, hello.finished, hello.highest
+    member.offers = hello.offers
     member.told = max(member.told, hello.running, hello.highest if hello.finished else NO_GENERATION)
     if hello.trainer_pid:
         member.rung, member.rung_reason, member.trainer_pid = hello.rung, hello.rung_reason, hello.trainer_pid

@@ -13,7 +13,18 @@ from collections.abc import Mapping
 from typing import cast
 
 from master.core import generations, log_rules, recovery, replacing, silence, standing, status, watching
-from master.core.state import ENDED_WELL, GATHERING, REBUILDING, RUNNING, Member, Place, State, World, counted
+from master.core.state import (
+    ENDED_WELL,
+    GATHERING,
+    REBUILDING,
+    RUNNING,
+    Member,
+    Place,
+    State,
+    World,
+    counted,
+    in_order,
+)
 from wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
 from wire.messages import LineMatched
 
@@ -54,6 +65,8 @@ def decide(state: State) -> None:
     world, progress = _saved_world(state), cast("Mapping[str, object]", (state.saved_world or {}).get("progress") or {})
     state.saved_world = None
     running = {m.running for m in state.members.values() if m.running != NO_GENERATION}
+    if state.is_left and len(running) == 1:
+        world = _told_world(state, *running)
     highest = max((m.told for m in state.members.values()), default=NO_GENERATION)
     state.number = max(state.number, highest.number)
     if world is not None and state.strangers.intersection(world.places):
@@ -86,6 +99,7 @@ def _adopt(state: State, world: World) -> None:
     )
     state.message = text
     state.announce("GenerationAdopted", text)
+    world.saver = next((i for i in world.places if i in state.members and state.members[i].offers), None)
     _replay(state)
     standing.note_resize(state)  # who is ready may have been so before the world was known
     missing = [i for i in world.places if i not in state.members]
@@ -198,6 +212,26 @@ def _saved_world(state: State) -> World | None:
         made_step=bool(saved["made_step"]),
         recovered=bool(saved["recovered"]),
         lost_from=state.high_step_at,
+    )
+
+
+def _told_world(state: State, generation: Generation) -> World:
+    """Those that say they run it, with one rank each: enough to have its state saved and to end it."""
+    members = sorted((m for m in state.members.values() if m.running == generation), key=in_order)
+    places = {
+        m.id: Place(m.id, m.role, RankIndex(n if m.rank_index is None else m.rank_index), n, n, 1, n, len(members))
+        for n, m in enumerate(members)
+    }
+    return World(
+        generation=generation,
+        places=places,
+        address=members[0].address,
+        port=0,
+        version=0,
+        world_size=len(places),
+        reason="its members run it",
+        formed_at=state.now,
+        made_step=True,
     )
 
 

@@ -195,7 +195,8 @@ def _leave_world(state: State) -> None:
 
 # -- events -------------------------------------------------------------------------------------------------------
 def _began(state: State, event: Began) -> None:
-    if handing_over.begin(state, event.term, event.spec, event.unix_time, event.saved):
+    state.is_left = event.is_left
+    if handing_over.begin(state, event.term, event.spec, event.unix_time, event.saved) or event.is_left:
         rebuilding.begin(state)
     else:
         text = f"Job {event.spec.name} begins; it wants {counted(event.spec.replicas, 'member')}."

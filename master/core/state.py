@@ -153,6 +153,8 @@ class Member:
     stopped: Generation = NO_GENERATION
     running: Generation = NO_GENERATION
     """What it said to be running in its Hello: looked at by a new master."""
+    offers: bool = False
+    """The script that runs there saves its state when it is asked to, as its last Hello said."""
     isolated: str = ""
     """Why it has stopped `highest` by itself, or is stopping it: it was cut off. As its last Hello said."""
     check_wanted: str = ""
@@ -581,6 +583,8 @@ class State:
     write_not_before: float = 0.0
     """A recovery is on its way: its own status is due in a moment, and nothing else shall be in front of it."""
     saved_world: dict[str, object] | None = None
+    is_left: bool = False
+    """Nothing is known of the worlds before but what members say: the job's record is gone."""
     deferred: list[tuple[MemberId, Exited | LineMatched]] = field(default_factory=list)
     """What members said of ended ranks and lines before a new master knew the world."""
     collections: dict[str, Collection] = field(default_factory=dict)

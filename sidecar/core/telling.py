@@ -64,6 +64,7 @@ def hello(state: State, now: float) -> list[Action]:
         machine=me.machine,
         memory_port=me.memory_port,
         memory_key=me.memory_key,
+        offers=work is not None and work.offers is not None,
     )
     return [Send(message, state.generation, f"{me.member} introduces itself")]
 

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.cluster.cluster import SYSTEM, ClusterJob, Document, kubectl, until
 from tests.cluster.conftest import Make
-from tests.cluster.reading import listed, shown
-
-
-def leaders() -> list[Document]:
-    found: list[Document] = listed("pods", SYSTEM, labels="outrider.dev/leader=true")
-    return found
+from tests.cluster.masters import leaders, processes_of
+from tests.cluster.reading import shown
 
 
 def master_pod(name: str) -> Document:
@@ -41,27 +34,6 @@ def test_the_leader_is_killed_and_nobody_notices(make: Make) -> None:
     assert job.uids() == before
     kill(job, 0)
     job.training(4, after=restart)
-
-
-def processes_of(pod: Document) -> list[int]:
-    """On a machine that is a node: those whose cgroup is the pod's, but for the one that only holds its namespaces."""
-    uid, found = pod["metadata"]["uid"], []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended
-            is_its = uid in (folder / "cgroup").read_text().replace("_", "-")
-            if is_its and "python" in (folder / "cmdline").read_text():
-                found.append(int(folder.name))
-    return found
-
-
-@pytest.fixture
-def frozen() -> Iterator[list[int]]:
-    """Processes that a test stops; they go on at its end at the latest."""
-    pids: list[int] = []
-    yield pids
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
 
 
 def test_a_leader_that_was_frozen_gives_no_order_when_it_thaws(make: Make, frozen: list[int]) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 
 import pytest
 
-from tests.cluster.cluster import OF_A_POD, Pods, until
+from tests.cluster.cluster import OF_A_POD, SYSTEM, Pods, kubectl, until
 from tests.cluster.conftest import Make, MakePods
+from tests.cluster.masters import leaders, processes_of
 from tests.cluster.test_injection import template
 from tests.local import undisturbed
 from tests.local.test_moves import handling, migrating
@@ -60,6 +63,34 @@ def test_a_job_that_is_deleted_while_it_trains_and_applied_again_repeats_no_step
     assert_no_step_is_repeated(job)
     if cascade == "background":  # in the foreground the name is taken until the pods are gone
         job.event("JobWaits", "its pods are not gone yet")
+
+
+def test_a_master_that_goes_when_its_job_has_been_deleted_loses_no_step(make: Make) -> None:
+    job = make(script=migrating(OF_A_POD), migrationDir="/work/moves", pod={"terminationGracePeriodSeconds": 30})
+    until(lambda: len(job.steps()) > 40, job.story)
+    job.event("StateOffered", "model, optimizer, progress")
+    job.kubectl("delete", "elasticjob", job.name, "--wait=false")
+    kubectl("-n", SYSTEM, "delete", "pod", leaders()[0]["metadata"]["name"], "--grace-period=0", "--force")
+    job.create(job.document)
+    assert_no_step_is_repeated(job)
+
+
+def test_a_master_that_is_killed_before_its_job_is_deleted_is_followed_by_one_that_saves(
+    make: Make, frozen: list[int]
+) -> None:
+    """The first one does nothing for the job any more: all that the next one knows of it are its pods."""
+    frozen += processes_of(leaders()[0])
+    if not frozen:
+        pytest.skip("the nodes of this cluster are other machines, whose processes cannot be stopped from here")
+    job = make(script=migrating(OF_A_POD), migrationDir="/work/moves", pod={"terminationGracePeriodSeconds": 40})
+    until(lambda: len(job.steps()) > 40, job.story)
+    job.event("StateOffered", "model, optimizer, progress")
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    job.kubectl("delete", "elasticjob", job.name, "--wait=false")
+    job.create(job.document)
+    job.event("JobWaits", "its pods are not gone yet")
+    assert_no_step_is_repeated(job)
 
 
 def test_a_job_of_another_controller_that_is_deleted_and_applied_again_repeats_no_step(pods: MakePods) -> None:

@@ -34,6 +34,7 @@ from master.core.cluster.names import (
     RANK_INDEX,
     RELAUNCHES,
     ROLE,
+    SAVE_SIGNAL,
     SCRIPT,
     SIDECAR_CONTAINER,
     Document,
@@ -145,7 +146,12 @@ def handed_on(job: Document) -> dict[str, str]:
     """Annotations of its pods that the job itself has, or means."""
     notes = mapping(mapping(job.get("metadata")).get("annotations"))
     kept = {note: str(notes[note]) for note in HANDED_ON if note in notes}
-    said = ((NPROC, "nprocPerNode"), (MIGRATION_DIR, "migrationDir"), (CHECKPOINT_MEMORY, "checkpointMemory"))
+    said = (
+        (NPROC, "nprocPerNode"),
+        (MIGRATION_DIR, "migrationDir"),
+        (CHECKPOINT_MEMORY, "checkpointMemory"),
+        (SAVE_SIGNAL, "saveSignal"),
+    )
     spec = mapping(job.get("spec"))
     return kept | {note: str(spec[field]) for note, field in said if spec.get(field) is not None}
 

@@ -3,7 +3,8 @@
 An ElasticJob that is not over gets a `RunningJob`. Everything that the API server shows is kept as documents and handed
 to the job that it belongs to; one whose job is not there yet waits here until it is. A job that ends stays known by its
 uid, so that it is not begun again. One that is deleted runs on until its pods are gone too, and what its script saves
-is saved; a job of its name that is applied meanwhile begins then.
+is saved; a job of its name that is applied meanwhile begins then. Nothing begins before jobs and pods have been listed
+once: a master that ended in the middle of that leaves pods alone, and their job is ended first.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
-from master.core.cluster import conditions, elasticjob, validation, vanished
+from master.core.cluster import conditions, deletion, elasticjob, validation, vanished
 from master.core.cluster import nodes as node_documents
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
@@ -58,10 +60,10 @@ class Fleet:
         self.running: dict[JobName, RunningJob] = {}
         self._over: dict[JobName, str] = {}
         self._waiting: dict[JobName, Document] = {}
-        """Those that begin when the pods of one of their name are gone, which was deleted."""
+        """Those that begin when the pods of one of their name are gone, which was deleted, or when all is listed."""
         self._refused: dict[JobName, list[str]] = {}
         self._pods: dict[JobName, dict[str, Document]] = {}
-        self._pods_listed = False
+        self._pods_listed = self._jobs_were_listed = self._begins = False
         self._nodes = Nodes(self._node_changed)
         self._jobs: set[JobName] = set()
         """Every ElasticJob that there is, also those that are over."""
@@ -107,6 +109,22 @@ class Fleet:
             self._gone(key, self.running[key].uid)
         for job in jobs:
             self._job_changed("MODIFIED", job)
+        self._jobs_were_listed = True
+        self._begin_all()
+
+    def _begin_all(self) -> None:
+        """What an earlier master has left, once it is known."""
+        if self._begins or not (self._jobs_were_listed and self._pods_listed):
+            return
+        self._begins = True
+        waiting, self._waiting = self._waiting, {}
+        for key, pods in self._pods.items():
+            left = deletion.left_by(key, list(pods.values()), waiting.get(key), time.time())
+            if left is not None and key not in self._over:
+                self._start(key, left)
+                self.running[key].deleted()
+        for job in waiting.values():
+            self._job_changed("MODIFIED", job)
 
     def _job_changed(self, kind: str, job: Document) -> None:
         key, uid = elasticjob.key_of(job), job["metadata"]["uid"]
@@ -115,14 +133,18 @@ class Fleet:
         is_going = elasticjob.is_deleted(job) and bool(job["spec"].get("adopts"))  # its pods go before it
         if kind == "DELETED" or (is_going and found is not None and found.uid == uid):
             self._gone(key, uid)
+        elif not self._begins:
+            self._waiting[key] = job
         elif found is not None and found.uid != uid:
             self._wait(key, found, job)
         elif found is not None:
             found.changed(job)
         elif _phase(job) in conditions.OVER:
             self._over[key] = uid
-        elif not is_going and self._over.get(key) != uid:
+        elif self._over.get(key) != uid:
             self._begin(key, job)
+            if is_going and key in self.running:
+                self._gone(key, uid)
 
     def _gone(self, key: JobName, uid: str) -> None:
         """The ElasticJob with this uid is deleted."""
@@ -151,7 +173,10 @@ class Fleet:
         wrong = validation.problems(job)
         if wrong:
             self._refuse(key, job, wrong)
-            return
+        else:
+            self._start(key, job, attempt)
+
+    def _start(self, key: JobName, job: Document, attempt: int = 0) -> None:
         assert self.sidecars is not None
         running = RunningJob(
             self._api, job, self._term, self._policy, self.sidecars, self._journals, self._is_master, attempt,
@@ -250,6 +275,7 @@ class Fleet:
         self._pods_listed = True
         for key, running in self.running.items():
             running.list_pods(list(self._pods.get(key, {}).values()))
+        self._begin_all()
         for key, of_job in self._pods.items():
             self._adopt_if_needed(key, next(iter(of_job.values())))
 

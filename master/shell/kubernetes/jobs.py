@@ -73,7 +73,7 @@ class RunningJob:
         self._pump.drain_before_judging(sidecars.drain)
         self._seen = job["metadata"].get("generation")
         self._listed = self.has_begun = self._forgotten = self._is_ending = False
-        self.is_deleted = self.has_ended = False
+        self.is_deleted = self.has_ended = self._is_left = False
         self._known: set[str] = set()
         """Pods (by uid) that there were when it was deleted: others are of the next job of its name."""
         self.left_out: list[Document] = []
@@ -95,11 +95,13 @@ class RunningJob:
         self._pump.put(event)
 
     async def run(self) -> int:
-        saved = await self._record.claim()
+        saved = await self._claim()
         self._seen = self._record.job["metadata"].get("generation")
         self._tell_spec(first=saved)
         telling = asyncio.create_task(self._record.post_events())
-        self._keeping = [asyncio.create_task(self._belongings.keep()), asyncio.create_task(self._platform.owner.keep())]
+        if not self.is_deleted:
+            keeping = (self._belongings.keep(), self._platform.owner.keep())
+            self._keeping = [asyncio.create_task(each) for each in keeping]
         beside = [telling, *self._keeping]
         for each in beside:
             each.add_done_callback(_tell_bug)
@@ -115,6 +117,16 @@ class RunningJob:
             for task in self._looking:
                 task.cancel()
             self.has_ended = True
+
+    async def _claim(self) -> dict[str, object] | None:
+        """None too where it is gone, and only its pods are left."""
+        try:
+            return await self._record.claim()
+        except ApiError as error:
+            if not (self.is_deleted and error.is_absent):
+                raise
+            self._is_left = True
+            return None
 
     async def _see_pods_out(self) -> None:
         """The core is done; its pods end a moment later, and the status says so. One of ours that goes on (its restart
@@ -136,7 +148,7 @@ class RunningJob:
     def _tell_spec(self, first: dict[str, object] | None) -> None:
         job = elasticjob.with_defaults(self._record.job)
         spec = elasticjob.spec_of(job)
-        self._pump.put(Began(self._term, spec, first, time.time()))
+        self._pump.put(Began(self._term, spec, first, time.time(), self._is_left))
         self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend"))))
         self.has_begun = True
         self._follow_rules(spec)
@@ -168,10 +180,15 @@ class RunningJob:
         self._belongings.stir()
 
     def _end_if_deleted(self) -> None:
-        """Somebody's finalizer keeps it for a while, and nothing takes its pods meanwhile: they are ended in order."""
-        if elasticjob.is_deleted(self.document) and self.has_begun and not self._is_ending:
+        """Somebody's finalizer keeps it for a while, and nothing takes its pods meanwhile: they are ended in order. Or
+        it was gone before it began here."""
+        if self.is_deleted and self.has_begun and not self._is_ending:
             self._is_ending = True
-            left = deletion.seconds_left(list(self._pods.values())) if deletion.is_foreground(self.document) else None
+            self._look_at(self._end())
+        elif elasticjob.is_deleted(self.document) and self.has_begun and not self._is_ending:
+            self._is_ending = True
+            pods, is_foreground = list(self._pods.values()), deletion.is_foreground(self.document)
+            left = deletion.seconds_left(pods, time.time()) if is_foreground else None
             self._pump.put(StopAsked("its ElasticJob is being deleted", within=left))
 
     def list_pods(self, pods: list[Document]) -> None:
@@ -279,7 +296,8 @@ class RunningJob:
         for task in self._keeping:
             task.cancel()
         self._moved.set()
-        self._look_at(self._end())
+        self._is_ending = False  # it may have been asked to end in other words
+        self._end_if_deleted()
 
     async def _end(self) -> None:
         """In order, where its pods go with it."""
@@ -293,7 +311,7 @@ class RunningJob:
             self.left_out = [pod for pod in all_pods if pod not in pods]
             self._known = {pod["metadata"]["uid"] for pod in pods}
             self.list_pods(pods)
-        self._pump.put(StopAsked(why, within=deletion.seconds_left(pods)))
+        self._pump.put(StopAsked(why, within=deletion.seconds_left(pods, time.time())))
 
     @property
     def _is_adopted(self) -> bool:

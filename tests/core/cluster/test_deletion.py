@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from master.core.cluster import deletion
-from master.core.cluster.names import Document
+from master.core.cluster import deletion, elasticjob
+from master.core.cluster.names import SAVE_SIGNAL, Document
 from tests.core.cluster.documents import job
+from wire.ids import JobName
 
+NOW = 1767265200.0
+"""2026-01-01T11:00:00Z."""
 OURS = job()
 ADOPTED = job(adopts={"apiVersion": "batch/v1", "kind": "Job", "name": "mnist"})
 ADOPTED["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "mnist", "uid": "the-owners", "controller": True}]
@@ -64,9 +67,53 @@ def test_pods_that_the_next_owner_of_that_name_has_made_are_its_own() -> None:
 
 def test_it_has_the_shortest_grace_of_those_that_run() -> None:
     sooner, over = pod(deletionGracePeriodSeconds=20), pod(deletionGracePeriodSeconds=0, phase="Succeeded")
-    assert deletion.seconds_left([pod(), sooner, over]) == 20.0
-    assert deletion.seconds_left([pod()]) == 60.0
-    assert deletion.seconds_left([]) == 30.0
+    assert deletion.seconds_left([pod(), sooner, over], NOW) == 20.0
+    assert deletion.seconds_left([pod()], NOW) == 60.0
+    assert deletion.seconds_left([], NOW) == 30.0
+
+
+@pytest.mark.parametrize(("later", "left"), [(0, 30.0), (12, 18.0), (31, 0.0), (-3600, 30.0)])
+def test_of_a_grace_that_runs_what_is_left_of_it_counts(later: int, left: float) -> None:
+    going = pod(deletionTimestamp="2026-01-01T11:00:30Z", deletionGracePeriodSeconds=30)
+    assert deletion.seconds_left([going], NOW + later) == left
+
+
+def test_pods_whose_elasticjob_is_gone_tell_the_next_master_what_it_has_to_know() -> None:
+    pods = [pod("gone", annotations={SAVE_SIGNAL: "SIGUSR1"}), pod("gone"), pod("gone", phase="Succeeded")]
+    left = deletion.left_by(JobName("research/digits"), pods, job(), NOW)
+    assert left is not None
+    assert (left["metadata"]["name"], left["metadata"]["namespace"], left["metadata"]["uid"]) == (
+        "digits",
+        "research",
+        "gone",
+    )
+    spec = elasticjob.spec_of(left)
+    assert (spec.replicas, spec.save_signal, spec.silent_after, spec.is_adopted) == (2, "SIGUSR1", 30.0, False)
+    assert all(deletion.is_its(each, left) for each in pods)
+
+
+def test_pods_whose_elasticjob_is_there_or_that_have_ended_are_left_by_nobody() -> None:
+    key = JobName("research/digits")
+    assert deletion.left_by(key, [pod()], job(), NOW) is None
+    assert deletion.left_by(key, [pod("gone", phase="Failed")], None, NOW) is None
+    assert deletion.left_by(key, [], None, NOW) is None
+
+
+def test_pods_of_another_controller_are_left_where_all_of_them_go_and_no_elasticjob_is_there() -> None:
+    key, going = JobName("research/mnist"), {"deletionTimestamp": "2026-01-01T11:00:30Z"}
+    pods = [_of_a_job(**going), _of_a_job(**going)]
+    left = deletion.left_by(key, pods, None, NOW)
+    assert left is not None
+    assert left["spec"]["adopts"] == {"apiVersion": "batch/v1", "kind": "Job", "name": "mnist"}
+    assert elasticjob.spec_of(left).is_adopted
+    assert deletion.why_it_ends(left, {}) == "Job mnist was deleted"
+    assert deletion.left_by(key, [*pods, _of_a_job()], None, NOW) is None, "one is evicted, the others stay"
+    assert deletion.left_by(key, pods, ADOPTED, NOW) is None
+
+
+def _of_a_job(**said: Any) -> Document:
+    controller = {"apiVersion": "batch/v1", "kind": "Job", "name": "mnist", "uid": "the-owners", "controller": True}
+    return pod("the-owners", "Job", ownerReferences=[controller], **said)
 
 
 def test_pods_are_waited_for_until_nobody_can_have_their_names() -> None:

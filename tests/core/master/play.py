@@ -132,6 +132,7 @@ class Actor:
     has_pages: bool = True
     saves_in: float | None = None
     """Seconds in which its script saves its state when it is asked to, as rank 0; None: it never offered that."""
+    offers: bool = False
     save_error: str = ""
     copies: tuple[Copy, ...] = ()
     """Of checkpoints, that are whole in its memory."""
@@ -151,7 +152,7 @@ class Play:
 
     def __init__(self, spec: JobSpec | None = None, *, term: int = 1, saved: dict[str, object] | None = None,
                  actors: dict[str, Actor] | None = None, now: float = 0.0, master: str = "m1",
-                 clock_is_ahead: float = 0.0) -> None:  # fmt: skip
+                 clock_is_ahead: float = 0.0, is_left: bool = False) -> None:  # fmt: skip
         self.spec = spec or job()
         self.state = State()
         self.now = now
@@ -183,7 +184,7 @@ class Play:
         self._order = count()
         self._sessions = count()
         self._uids = count()
-        self.tell(Began(term, self.spec, saved, 1_700_000_000.0 + now + clock_is_ahead))
+        self.tell(Began(term, self.spec, saved, 1_700_000_000.0 + now + clock_is_ahead, is_left))
         alive = tuple(self._pod(a) for a in self.actors.values() if not a.gone)
         self.after(LATENCY, lambda: self.tell(PodsListed(alive)))
         for actor in list(self.actors.values()):
@@ -357,7 +358,7 @@ class Play:
         hello = Hello(self.spec.name, actor.id, actor.uid, Role("worker"), actor.rank_index, "token", probe_port=9000,
                       running=actor.running, highest=actor.highest if highest is None else highest,
                       finished=actor.finished, isolated=actor.isolated,
-                      machine=self.machines.get(actor.id, ""))  # fmt: skip
+                      machine=self.machines.get(actor.id, ""), offers=actor.offers)  # fmt: skip
         self.tell(SidecarSaid(actor.session, hello))
         if actor.running == NO_GENERATION and not actor.finished:
             self.say_ready(actor)
@@ -453,7 +454,7 @@ class Play:
     def offer(self, member: str, *, saves_in: float = 0.5, error: str = "") -> None:
         """Its script can save its state."""
         actor = self[member]
-        actor.saves_in, actor.save_error = saves_in, error
+        actor.saves_in, actor.save_error, actor.offers = saves_in, error, True
         self.say(actor, StateOffered(actor.running, ("model", "optimizer")))
 
     def remember(self, step: int, *members: str, sharded: bool = False) -> None:

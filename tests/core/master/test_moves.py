@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from master.core.events import RestartAsked, ScaleAsked, SpecChanged, StopAsked
-from tests.core.master.play import Play, running
-from wire.messages import Leaving, SaveState, StateOffered
+from tests.core.master.play import Play, job, running
+from wire.ids import NO_GENERATION
+from wire.messages import Leaving, SaveState, StateOffered, Stop
 
 
 def moving(members: int = 3, least: int | None = None, *, saves_in: float = 0.5, error: str = "") -> Play:
@@ -49,6 +50,62 @@ def test_a_pod_that_is_lost_while_the_last_state_is_saved_is_not_made_anew() -> 
     play.lose("worker-3")
     play.until(lambda: play.state.stage == "ended", 30.0)
     assert not play.announced("ReplacementCreated")
+
+
+def left(play: Play, within: float = 20.0) -> Play:
+    """The job was deleted, and with it what was saved; its master has ended, and the next one finds the pods."""
+    after = Play(play.spec, term=play.term + 1, actors=play.actors, now=play.now + 3.0, master="m2", is_left=True)
+    after.tell(StopAsked("its ElasticJob was deleted", within=within))
+    return after
+
+
+def test_a_master_that_ends_between_the_deletion_and_the_save_is_followed_by_one_that_asks_for_it_again() -> None:
+    before = moving(saves_in=3.0)
+    before.tell(StopAsked("its ElasticJob was deleted", within=24.0))
+    assert len(before.sent(SaveState)) == 1
+    after = left(before)
+    after.until(lambda: after.state.stage == "ended", 15.0)
+    (asked,) = after.sent(SaveState)
+    assert asked.member == "worker-0"
+    assert reasons(after, "StateSaved")
+    assert not after.announced("ReplacementCreated")
+    assert {each.member for each in after.sent(Stop)} == {"worker-0", "worker-1", "worker-2"}
+
+
+def test_a_script_with_a_handler_of_its_own_is_sent_its_signal_by_the_next_master_as_well() -> None:
+    before = Play(job(2, save_signal="SIGUSR1"))
+    before.until_running(2)
+    before["worker-0"].saves_in = 0.5
+    after = left(before)
+    after.until(lambda: after.state.stage == "ended", 15.0)
+    assert [each.member for each in after.sent(SaveState)] == ["worker-0", "worker-1"]
+    assert reasons(after, "StateSaved")
+
+
+def test_where_the_ranks_had_been_stopped_already_the_next_master_ends_the_job_at_once() -> None:
+    before = moving()
+    before.tell(StopAsked("its ElasticJob was deleted", within=20.0))
+    before.until(lambda: all(each.running == NO_GENERATION for each in before.actors.values()), 10.0)
+    after = left(before)
+    after.until(lambda: after.state.stage == "ended", 10.0)
+    assert not after.sent(SaveState)
+
+
+def test_a_member_that_is_not_heard_any_more_keeps_the_others_from_no_save() -> None:
+    before = moving()
+    before["worker-2"].unheard = True
+    after = left(before)
+    after.until(lambda: after.state.stage == "ended", 20.0)
+    assert reasons(after, "StateSaved")
+
+
+def test_a_new_master_that_finds_the_record_asks_who_had_offered_it() -> None:
+    """The Hellos say it: what the script offers is told again only behind the Welcome."""
+    before = moving()
+    after = Play(before.spec, term=2, saved=before.saved, actors=before.actors, now=before.now + 1.0, master="m2")
+    after.tell(StopAsked("its ElasticJob is being deleted", within=20.0))
+    after.until(lambda: after.state.is_over, 10.0)
+    assert reasons(after, "StateSaved")
 
 
 def test_where_hardly_any_grace_is_left_the_state_is_asked_for_all_the_same() -> None:
