@@ -31,7 +31,7 @@ class Series:
         return existed or known
 
 
-def _whole(worker, save, target, call):
+def whole(worker, save, target, call):
     """Runs `call(path)` so that `target` is whole; returns what it returns."""
     existed = os.path.exists(target)
     worker.begin_save()
@@ -47,7 +47,7 @@ def _whole(worker, save, target, call):
     except BaseException:
         worker.end_save(False)
         raise
-    worker.end_save(True)
+    worker.end_save(True, alone=False)
     worker.saved(target, is_first=save == "torch.save" and not worker.series.continues(target, existed))
     return result
 
@@ -59,7 +59,7 @@ def _note_position(worker, target, written):
         worker.data.saved(target, written, known)
 
 
-def _as_path(target):
+def as_path(target):
     """The path as text, None where it is no path."""
     if isinstance(target, (str, os.PathLike)):
         path = os.fspath(target)
@@ -67,13 +67,13 @@ def _as_path(target):
     return None
 
 
-def _noticed_load(current, load):
+def noticed_load(current, load):
     """`load(path, …)`, which tells the worker what was loaded."""
 
     @functools.wraps(load)
     def noticed_load(f, *args, **kwargs):
         result = load(f, *args, **kwargs)
-        worker, path = current(), _as_path(f)
+        worker, path = current(), as_path(f)
         if worker is not None and path is not None:
             worker.loaded(path)
         return result
@@ -83,14 +83,14 @@ def _noticed_load(current, load):
 
 def wrap_torch(current, torch):
     """`current()` gives this process's worker, None where it is none (the template, a DataLoader worker)."""
-    save, load = torch.save, _noticed_load(current, torch.load)
+    save, load = torch.save, noticed_load(current, torch.load)
 
     @functools.wraps(save)
     def whole_save(obj, f, *args, **kwargs):
-        worker, path = current(), _as_path(f)
+        worker, path = current(), as_path(f)
         if worker is None or path is None:
             return save(obj, f, *args, **kwargs)
-        return _whole(worker, "torch.save", path, lambda target: save(obj, target, *args, **kwargs))
+        return whole(worker, "torch.save", path, lambda target: save(obj, target, *args, **kwargs))
 
     torch.save, torch.load = whole_save, load
     serialization = getattr(torch, "serialization", None)
@@ -103,18 +103,18 @@ def wrap_safetensors(current, module):
 
     @functools.wraps(save_file)
     def whole_save_file(tensors, filename, *args, **kwargs):
-        worker, path = current(), _as_path(filename)
+        worker, path = current(), as_path(filename)
         if worker is None or path is None:
             return save_file(tensors, filename, *args, **kwargs)
-        return _whole(worker, "safetensors", path, lambda target: save_file(tensors, target, *args, **kwargs))
+        return whole(worker, "safetensors", path, lambda target: save_file(tensors, target, *args, **kwargs))
 
-    module.save_file, module.load_file = whole_save_file, _noticed_load(current, module.load_file)
+    module.save_file, module.load_file = whole_save_file, noticed_load(current, module.load_file)
 
 
 def _folder(arguments, storage):
     """Where a DCP call reads or writes: its `checkpoint_id`, or its storage's own path."""
     chosen = arguments.get("checkpoint_id") or getattr(arguments.get(storage), "path", None)
-    return _as_path(chosen)
+    return as_path(chosen)
 
 
 def wrap_distributed_checkpoint(current, module):
@@ -132,7 +132,7 @@ def wrap_distributed_checkpoint(current, module):
             result = save(*args, **kwargs)
             done = True
         finally:
-            worker.end_save(done)
+            worker.end_save(done, alone=False)
         folder = _folder(kwargs, "storage_writer")
         if folder:
             if worker.data is not None and worker.data.rank == 0:

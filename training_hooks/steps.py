@@ -120,8 +120,10 @@ def count_batches(worker, is_current, module):
 
     @functools.wraps(deliver)
     def __next__(self):
-        if worker.mover is not None and is_current():
-            worker.mover.at_batch()
+        if (worker.mover is not None or worker.together.waits) and is_current():
+            worker.together.passed()
+            if worker.mover is not None:
+                worker.mover.at_batch()
         batch = sampler.wait(lambda: deliver(self)) if sampler.armed and is_current() else deliver(self)
         if not _optimizer_made and is_current():
             page.source = pages.FROM_BATCHES

@@ -5,7 +5,9 @@ does nothing until `current` is a worker. A child forked from a worker process (
 and saves are not the rank's.
 """
 
+import atexit
 import os
+import threading
 import time
 
 from . import (
@@ -15,6 +17,7 @@ from . import (
     data,
     errors,
     farewell,
+    frameworks,
     imports,
     loaders,
     meeting,
@@ -24,6 +27,7 @@ from . import (
     saves,
     stacks,
     steps,
+    together,
 )
 
 _current = None
@@ -47,7 +51,8 @@ class Worker:
         self.listening = False
         self.series = saves.Series()
         self.known = {os.path.realpath(path): step for path, step in known_saves}
-        self._saving, self._save_began, self._after = 0, 0, page.INIT
+        self._saving, self._save_began, self._save_ended, self._after = 0, 0, 0, page.INIT
+        self.together = together.Together(lambda message: self.channel.tell("up", message), self._saves_over)
         self.phase_changed = _nothing
         self.sampler = sampling.Sampler(self)
         self.data = None
@@ -69,6 +74,7 @@ class Worker:
             self.sampler.mark(step - self.page.words[page.BASE])
         if self.mover is not None:
             self.mover.stepped(step)
+        self.together.passed()
         if self._saving:
             self._after = page.STEP
             return False
@@ -78,6 +84,7 @@ class Worker:
 
     def evaluates(self):
         self.sampler.spoil()
+        self.together.passed()
         if self.phase() == page.STEP:
             self.phase_changed()
             self.page.set_phase(page.EVAL)
@@ -85,19 +92,29 @@ class Worker:
     def begin_save(self):
         self.sampler.spoil()
         self._saving += 1
-        if self._saving == 1:
+        if self._saving == 1 and not self.together.waits:
             self._after, self._save_began = self.phase(), time.monotonic_ns()
             self.page.set_phase(page.CHECKPOINT)
 
-    def end_save(self, finished):
+    def end_save(self, finished, alone=True):
+        """`alone`: no other file belongs to the same checkpoint."""
         self.sampler.spoil()
         self._saving -= 1
         if self._saving:
             return
-        words, took = self.page.words, time.monotonic_ns() - self._save_began
-        self.page.set_phase(self._after)
+        words, self._save_ended = self.page.words, time.monotonic_ns()
         if finished:
+            took = self._save_ended - self._save_began
             self.page.set((page.SAVES, words[page.SAVES] + 1), (page.LONGEST, max(words[page.LONGEST], took)))
+        if finished and not alone and _in_main_thread():
+            self.together.wait(lambda: self._saving)
+            self.phase_changed()
+        elif not self.together.waits:
+            self._saves_over()
+
+    def _saves_over(self):
+        if not self._saving:
+            self.page.set_phase(self._after)
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
     def saved(self, path, step=None, is_first=False):
@@ -105,15 +122,16 @@ class Worker:
         step = self.page.words[page.STEPS] if step is None else step
         if not is_first:
             self.known[os.path.realpath(path)] = step
-        self.channel.tell(
-            "up",
-            {
-                "first" if is_first else "saved": os.path.abspath(path),
-                "step": step,
-                "local_rank": self.local_rank,
-                "generation": self.generation,
-            },
-        )
+        message = {
+            "first" if is_first else "saved": os.path.abspath(path),
+            "step": step,
+            "local_rank": self.local_rank,
+            "generation": self.generation,
+        }
+        if (self.together.waits or self._saving) and _in_main_thread():
+            self.together.hold(message)
+        else:
+            self.channel.tell("up", message)
 
     def tell_data(self, word, sentence, warning, detail):
         """What there is to say about positions and batches (`data.Book`), and of a saved state."""
@@ -129,7 +147,8 @@ class Worker:
         several are loaded (the best beside the last) the highest."""
         if self.data is not None:
             self.data.loaded(path)
-        self.goes_on_at(self.known.get(os.path.realpath(path), 0))
+        whole = os.path.realpath(path)
+        self.goes_on_at(self.known.get(whole) or self.known.get(os.path.dirname(whole), 0))
 
     def goes_on_at(self, step):
         words = self.page.words
@@ -144,6 +163,10 @@ class Worker:
         about = {"remembered": head.step, "length": head.length, "rank": head.rank, "world": head.world}
         about.update(sharded=head.kind == arena.SHARDED, local_rank=self.local_rank, generation=self.generation)
         self.channel.tell("up", about)
+
+
+def _in_main_thread():
+    return threading.current_thread() is threading.main_thread()
 
 
 def page_path(volume, local_rank):
@@ -175,6 +198,7 @@ def prepare():
     imports.when_imported(
         "torch.distributed.checkpoint.state_dict_loader", lambda module: saves.wrap_distributed_load(current, module)
     )
+    frameworks.prepare(current, imports.when_imported)
 
 
 def _wrap_torch(torch):
@@ -229,6 +253,7 @@ def activate(worker):
         "torch.utils.data.dataloader", lambda module: steps.count_batches(worker, lambda: current() is worker, module)
     )
     _keep_book(worker)
+    atexit.register(worker.together.passed)
 
 
 def _keep_book(worker):

@@ -1,0 +1,83 @@
+"""Several files of one checkpoint: when they are told, and as what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.hooks.agent import wait_until
+from tests.hooks.test_steps import Optimizer, reading
+from training_hooks import channel, page, steps
+
+
+def save(watched: Any, path: str) -> None:
+    """As `saves` does."""
+    watched.begin_save()
+    watched.end_save(True, alone=False)
+    watched.saved(path)
+
+
+@pytest.fixture
+def up(watched: Any) -> Iterator[channel.Channel]:
+    made = channel.Channel(watched.volume, "up")
+    yield made
+    made.close()
+
+
+def told(up: channel.Channel) -> list[str]:
+    found = []
+    while (message := up.hear()) is not None:
+        found.append(message["saved"])
+    return found
+
+
+def test_files_that_are_saved_one_after_another_are_told_when_a_step_is_made_and_a_stop_waits_for_all(
+    watched: Any, up: channel.Channel
+) -> None:
+    count, optimizer = steps.hook(watched), Optimizer()
+    count(optimizer, (), {})
+    save(watched, "/x/model.pt")
+    assert (told(up), reading(watched).phase) == ([], page.CHECKPOINT)
+    save(watched, "/x/optimizer.pt")
+    assert (told(up), reading(watched).phase) == ([], page.CHECKPOINT)
+    count(optimizer, (), {})
+    assert (told(up), reading(watched).phase) == (["/x/model.pt", "/x/optimizer.pt"], page.STEP)
+    assert (reading(watched).saves, reading(watched).step) == (2, 2)
+
+
+def test_where_nothing_follows_a_save_it_is_told_after_a_while(watched: Any, up: channel.Channel) -> None:
+    save(watched, "/x/model.pt")
+    found: list[str] = []
+    wait_until(lambda: found.extend(told(up)) or found, "the save")
+    assert found == ["/x/model.pt"]
+    wait_until(lambda: reading(watched).phase == page.INIT, "the phase from before")
+
+
+def test_a_path_that_is_saved_again_ends_the_checkpoint_before(watched: Any, up: channel.Channel) -> None:
+    for _ in range(2):
+        save(watched, "/x/model.pt")
+        save(watched, "/x/optimizer.pt")
+    assert told(up) == ["/x/model.pt", "/x/optimizer.pt"]
+
+
+def test_a_folder_that_one_call_fills_is_told_as_one_and_not_where_the_call_failed(
+    watched: Any, up: channel.Channel
+) -> None:
+    save(watched, "/x/before.pt")
+    for folder, is_whole in (("/x/step-3", True), ("/x/step-6", False)):
+        already = len(watched.together.held)
+        watched.begin_save()
+        save(watched, folder + "/model.safetensors")
+        save(watched, folder + "/optimizer.pt")
+        watched.together.as_one(already, is_whole)
+        watched.end_save(is_whole, alone=False)
+    watched.together.passed()
+    assert told(up) == ["/x/before.pt", "/x/step-3"]
+
+
+def test_a_file_of_a_folder_that_was_told_says_at_which_step_training_goes_on(watched: Any) -> None:
+    watched.known["/x/step-3"] = 3
+    watched.loaded("/x/step-3/optimizer.pt")
+    assert reading(watched).base == 3
