@@ -10,7 +10,7 @@ Nothing here raises into the training: what cannot be done is said once, and the
 import os
 import sys
 
-from . import agreement, batch_sizes, passes, positions
+from . import agreement, batch_sizes, lightning_loop, passes, positions
 
 LOADED, IGNORED, REPEATED = "loaded", "ignored", "repeated"
 NOT_ELASTIC, NOT_WRITTEN = "not elastic", "not written"
@@ -47,6 +47,8 @@ class Book:
         self.pending = {}
         """By key: (position, file) of the loads before the first step."""
         self.agreed, self.turns, self.said, self.later = {}, {}, set(), {}
+        self.tells_whole = False
+        """Who asks for lengths now means whole epochs (`lightning_loop`)."""
 
     def say(self, word, sentence, warning=False, **detail):
         if (word, sentence) not in self.said:
@@ -66,7 +68,7 @@ class Book:
         """What is left of a pass that began behind a position, until the sampler's next one; of whole epochs with
         batches of ours what they have. None: torch's own."""
         one = self.samplers.newest.get(sampler)
-        if one is not None and one.cut and one.epoch == sampler.epoch:
+        if one is not None and one.cut and one.epoch == sampler.epoch and not self.tells_whole:
             return one.count
         whole = self.samplers.wholes.get(sampler)
         if not whole or whole % sampler.num_replicas == 0:
@@ -77,7 +79,7 @@ class Book:
     def begin(self, loader):
         """The pass that this loader is about to make."""
         sampler, training = loader.sampler, sys.modules["torch"].is_grad_enabled()
-        why = passes.not_plain(loader, _torch_data())
+        why = passes.not_plain(loader, _torch_data()) or lightning_loop.unknown()
         if why is not None:
             if training and self.elastic:
                 self.say(NOT_ELASTIC, "a DataLoader is left as it is: %s" % why)
@@ -97,6 +99,10 @@ class Book:
             one.first_step = lambda: self._say_repeated(one, resumed)
         self.samplers.newest[sampler] = one
         return one
+
+    @guarded()
+    def left_for_lightning(self, fit_loop):
+        return lightning_loop.left(self.samplers, fit_loop)
 
     def _pass(self, sampler, whole, start, batch, drop_batch):
         key = self.samplers.key(sampler)

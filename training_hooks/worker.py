@@ -19,6 +19,7 @@ from . import (
     farewell,
     frameworks,
     imports,
+    lightning_loop,
     loaders,
     meeting,
     offered,
@@ -266,6 +267,7 @@ def _keep_book(worker):
         return
     imports.when_imported("torch.utils.data.distributed", lambda module: loaders.wrap_samplers(book, module))
     imports.when_imported("torch.utils.data.dataloader", lambda module: loaders.wrap_loaders(book, module))
+    lightning_loop.prepare(book, imports.when_imported)
 
 
 def count_steps(worker):
