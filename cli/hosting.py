@@ -119,7 +119,7 @@ def _spec(request: Request) -> JobSpec:
         name=JobName(request.job),
         min_members=request.nnodes.fewest,
         max_members=request.nnodes.most,
-        replicas=request.nnodes.most,
+        replicas=request.nnodes.fewest if request.scaling else request.nnodes.most,
         nproc=request.nproc or 1,
         spares=request.spares,
         max_relaunches=request.max_relaunches,
@@ -137,6 +137,7 @@ def _spec(request: Request) -> JobSpec:
         hang_init=limits.get("init"),
         hang_checkpoint=limits.get("checkpoint"),
         hang_eval=limits.get("eval"),
+        **request.scaling,  # type: ignore[arg-type]
     )
     silent_after = request.silent_after
     if silent_after is None:

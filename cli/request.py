@@ -18,6 +18,7 @@ from cli import folders, inner
 from cli.armed import Armed
 from cli.errors import UserError
 from cli.patience import HangLimits
+from cli.scaling import Scaling
 from cli.sizes import Members
 from master.core.cluster import chaos, quantities
 from master.core.spec import Rule
@@ -53,6 +54,7 @@ class Wishes:
     migration_dir: Path | None = None
     save_signal: str = ""
     checkpoint_memory: int = 0
+    scaling: Scaling = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class Request:
     save_signal: str = ""
     checkpoint_memory: int = 0
     """Bytes a member."""
+    scaling: Scaling = field(default_factory=dict)
     needless: tuple[str, ...] = ()
     """Flags of the inner launcher that mean nothing here."""
 
@@ -103,6 +106,8 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
     inner.agreed("--max-restarts", wishes.max_restarts, inside.max_restarts, command)
     _check_chaos(wishes, nnodes)
     _check_memory(wishes)
+    if wishes.scaling and nnodes.fewest == nnodes.most:
+        raise UserError(f"--scaling has nothing to find within --nnodes {nnodes}; give a range, as --nnodes 1:4")
     return Request(
         job=folders.checked_name(wishes.job) if wishes.job is not None else _named_after(words, wishes.module),
         command=command,
@@ -124,6 +129,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         migration_dir=folders.here() / wishes.migration_dir if wishes.migration_dir else None,
         checkpoint_memory=wishes.checkpoint_memory,
         save_signal=wishes.save_signal,
+        scaling=wishes.scaling,
         limits=wishes.limits,
         needless=(*inside.needless, *inside.ineffective),
     )

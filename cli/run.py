@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cli import armed, folders, isolating, patience, rule_file, sizes
+from cli import armed, folders, isolating, patience, rule_file, scaling, sizes
 from cli.request import LONGEST_SILENCE, MOST_RESTARTS, Request, Wishes, request_for
 from cli.torchrun_flags import accepted, both_spellings, not_needed
 
@@ -150,6 +150,13 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     help="The script has a handler of its own for it, as SIGUSR1, which saves: ranks are sent it before planned moves.",
 )
 @flag(
+    "scaling",
+    metavar="throughput[,SETTING=...]",
+    callback=scaling.scaling,
+    help="The job finds its own size within --nnodes MIN:MAX, beginning with MIN, from what its steps show. Settings: "
+    "min-gain=0.5 (what each further member has to add, in what one makes), cooldown=30s, evaluation=30m.",
+)
+@flag(
     "python", metavar="PYTHON", help="The script's Python. Default: PYTHON_EXEC, an active virtual environment's, ours."
 )
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
@@ -191,6 +198,7 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         rules=flags["rules"],
         migration_dir=flags["migration_dir"],
         save_signal=flags["save_signal"],
+        scaling=flags["scaling"],
         checkpoint_memory=flags["checkpoint_memory"],
         limits=isolating.limits(flags["isolate"], flags["member_cpus"], flags["member_memory"]),
     )

@@ -95,6 +95,15 @@ class FollowOwner:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteReplicas:
+    """Write the size that the job has found into its ElasticJob: SpecChanged comes back."""
+
+    replicas: int
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeMember:
     """The master itself tries to reach a member's sidecar, where no peer can; MemberProbed comes back."""
 
@@ -160,6 +169,7 @@ Action = (
     | PlacePod
     | ResizeOwner
     | FollowOwner
+    | WriteReplicas
     | ProbeMember
     | SaveStatus
     | Announce

@@ -7,7 +7,7 @@ A changed template is for new pods: nobody who trains is stopped for it, but pod
 
 from __future__ import annotations
 
-from master.core import generations, giving_up, membership, moves, standing, status, unchecked, watching
+from master.core import autoscaling, generations, giving_up, membership, moves, standing, status, unchecked, watching
 from master.core.events import SpecChanged
 from master.core.spec import JobSpec
 from master.core.state import COMMITTING, GATHERING, RUNNING, State, counted
@@ -24,10 +24,13 @@ def edited(state: State, event: SpecChanged) -> None:
             membership.welcome(state, member, "The job's patience was edited.")
     if before.node_check and not event.spec.node_check:
         unchecked.forget(state)
-    if event.spec.replicas != state.target:
+    is_own = autoscaling.is_own(state, event.spec.replicas)
+    if event.spec.replicas != state.target and not is_own:
         wanted = counted(event.spec.replicas, "member")
         state.announce("ScaleAsked", f"{wanted} are wanted instead of {state.target}.")
         state.target = event.spec.replicas
+        autoscaling.scaled_by_hand(state, event.spec.replicas)
+    autoscaling.edited(state, before)
     if event.suspended and not state.suspended:
         _suspend(state)
     elif state.suspended and not event.suspended:

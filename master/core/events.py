@@ -160,6 +160,11 @@ class StatusSaved:
 
 
 @dataclass(frozen=True, slots=True)
+class ScalingAsked:
+    """The user wants the job to find its own size again."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScaleAsked:
     """The user wants this many members."""
 
@@ -236,6 +241,7 @@ Event = (
     | MemberProbed
     | StatusSaved
     | ScaleAsked
+    | ScalingAsked
     | SpecChanged
     | RestartAsked
     | StopAsked

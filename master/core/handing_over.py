@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from master.core import pace
+from master.core import autoscaling, own_size, pace
 from master.core.pairing import Finding
 from master.core.spec import JobSpec, rule_of
 from master.core.state import (
@@ -40,6 +40,7 @@ def saved(state: State) -> dict[str, object]:
         "began_at": state.began_at + state.unix_offset,
         "version": state.version,
         "owner_size": state.owner.size,
+        "scaling": own_size.saved(state.scaling, state.unix_offset) if state.spec.scaling else None,
         **_members(state),
         **_replacements(state),
         **_nodes(state),
@@ -254,6 +255,9 @@ def _restore_progress(state: State, saved: Mapping[str, Any]) -> None:
         for at, kind, member, reason, term, number, lost, *node in saved.get("faults", ())
     ]  # fmt: skip
     state.owner.size = saved.get("owner_size")
+    if saved.get("scaling"):
+        state.scaling = own_size.restored(saved["scaling"], state.unix_offset)
+        autoscaling.begin(state)
     state.fault_counts = {str(kind): int(count) for kind, count in saved.get("fault_counts", {}).items()}
     state.seconds_lost = float(saved.get("seconds_lost", 0.0))
     state.saves = {str(path): int(step) for path, step in saved.get("saves", ())}

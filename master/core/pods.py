@@ -8,6 +8,7 @@ over is no fault.
 from __future__ import annotations
 
 from master.core import (
+    autoscaling,
     bad_nodes,
     ending,
     failed_pods,
@@ -142,6 +143,7 @@ def _changed(state: State, member: Member, pod: PodSeen) -> None:
     if pod.unschedulable:
         text = f"{member.id} finds no room: {pod.reason or 'unschedulable'}. Nobody waits for it."
         state.announce("MemberUnschedulable", text, member.id, warning=True)
+        autoscaling.note_room(state, member)
     if pod.phase == "succeeded" and member.is_stranger and not state.is_over:
         member.finished = True
         state.announce("MemberDone", f"{member.id} has ended with code 0, unsupervised.", member.id)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from master.core import (
+    autoscaling,
     bad_nodes,
     checks,
     collecting,
@@ -54,7 +55,7 @@ from master.core import (
     strangers,
     watching,
 )
-from master.core.actions import Action, CreatePod, DeletePod, SaveStatus, Send
+from master.core.actions import Action, CreatePod, DeletePod, SaveStatus, Send, WriteReplicas
 from master.core.events import (
     ActionFailed,
     Asked,
@@ -70,6 +71,7 @@ from master.core.events import (
     PodsListed,
     RestartAsked,
     ScaleAsked,
+    ScalingAsked,
     SidecarDisconnected,
     SidecarSaid,
     SpecChanged,
@@ -229,6 +231,8 @@ def _status_saved(state: State, event: StatusSaved) -> None:
 
 def _action_failed(state: State, event: ActionFailed) -> None:
     action = event.action
+    if isinstance(action, WriteReplicas):
+        autoscaling.not_written(state)
     if isinstance(action, owning.ASKING):
         owning.failed(state, event.error)
     elif isinstance(action, SaveStatus):
@@ -296,6 +300,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     MemberProbed: lambda state, event: silence.own_probe(state, event.member, event.reachable),
     StatusSaved: _status_saved,
     ScaleAsked: lambda state, event: scaling.scale(state, event.replicas),
+    ScalingAsked: lambda state, _event: autoscaling.resume(state),
     SpecChanged: _edited,
     RestartAsked: lambda state, event: scaling.restart(state, event.at_checkpoint),
     StopAsked: lambda state, event: ending.stop(state, event.reason, event.hard, event.within),
@@ -319,6 +324,7 @@ def _reported(state: State, member: Member, message: Report) -> None:
     membership.check_report(state, member, message)
     lagging.note_report(state, member, message)
     network.note_report(state, member, message)
+    autoscaling.note_report(state, member, message)
 
 
 def _pinged(state: State, member: Member, message: Ping) -> None:
@@ -400,6 +406,8 @@ DEADLINES: dict[str, Callable[[State, str], None]] = {
     "create": spares.create_due,
     "delete": _delete_again,
     "owner": lambda state, _key: owning.due(state),
+    "room": lambda state, _key: autoscaling.room_due(state),
+    "write": lambda state, _key: autoscaling.write_again(state),
     "save": _save_again,
     "status": lambda state, _key: status.due(state),
     "collect": collecting.overdue,

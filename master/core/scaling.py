@@ -7,7 +7,7 @@ or when its grace has nearly run out, whichever is first.
 
 from __future__ import annotations
 
-from master.core import assignment, generations, moves, orders, standing, status, strangers
+from master.core import assignment, autoscaling, generations, moves, orders, standing, status, strangers
 from master.core.actions import DeletePod
 from master.core.state import GATHERING, REBUILDING, RUNNING, Member, State, World, counted
 from wire.ids import MemberId
@@ -34,6 +34,7 @@ def scale(state: State, replicas: int) -> None:
         return
     state.announce("ScaleAsked", f"{counted(replicas, 'member')} are wanted instead of {state.target}.")
     state.target = replicas
+    autoscaling.scaled_by_hand(state, replicas)
     standing.note_staffing(state)
     standing.note_resize(state)
     status.mark(state)

@@ -15,6 +15,8 @@ SIDECAR_PATIENCE = 24 * 3600
 """Seconds that the trainer of a member that we started waits for its sidecar. Nobody else gives it a place in a world:
 alone it would be a training of its own, and all of them would write one checkpoint. The pods of other controllers run
 as without us after a minute."""
+THROUGHPUT = "throughput"
+"""The policy by which a job finds its own size (`autoscaling`)."""
 FAIL, RESTART, REPLACE, REPLACE_NODE = "fail", "restart", "replace", "replaceNode"
 """What a rule may want done."""
 
@@ -98,6 +100,12 @@ class JobSpec:
     """Batch sizes follow the world's, so that the global batch is that of the job's first world."""
     save_signal: str = ""
     """The script has a handler for it, and saves then (`save_signals`)."""
+    scaling: str = ""
+    """By which policy the job finds its own size (`autoscaling`); empty: its user gives it."""
+    min_gain: float = 0.5
+    """What each further member has to add at the least, in what one makes: 1 is linear growth."""
+    scale_cooldown: float = 30.0
+    scale_evaluation: float = 1800.0
     hang_detection: bool = True
     hang_step: float | None = None
     """Seconds without a step after which training hangs; None: ours (`pace.LEAST`), after which it must be seen that

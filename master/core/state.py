@@ -25,10 +25,13 @@ from master.core.answers import Known, Rows
 from master.core.deadlines import Deadlines
 from master.core.events import NodeSeen
 from master.core.links import Links
+from master.core.own_size import Scaling
 from master.core.pace import Pace, Watch
 from master.core.pairing import Answer, Finding, Groups, Round
 from master.core.spec import JobSpec, Rule
 from master.core.stragglers import Comparison
+from master.core.wording import counted as counted
+from master.core.wording import seconds as seconds
 from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
 from wire.messages import Exited, FromMaster, LineMatched, Ready, Report, WorkerExit
 
@@ -479,6 +482,8 @@ class State:
     """Of the last LineMatched of each member."""
     dropped_patterns: set[str] = field(default_factory=set)
     """Those of the rules that are too slow, or cannot be read."""
+    scaling: Scaling = field(default_factory=Scaling)
+    """Of a job that finds its own size."""
     first_world: int = 0
     """Ranks of the job's first world; 0: there was none yet."""
     data_notes: list[DataNote] = field(default_factory=list)
@@ -631,13 +636,3 @@ class State:
         """One line for the user."""
         severity = "warning" if warning else "normal"
         self.act(Announce(kind, reason, self.generation, member, severity, detail))
-
-
-def seconds(value: float) -> str:
-    """A duration as it stands in a sentence."""
-    return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 member`, `3 members`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -7,11 +7,10 @@ that saves every second would write as often.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
-from master.core import handing_over, link_telling, slowness
+from master.core import handing_over, link_telling, own_size, slowness
 from master.core.actions import SaveStatus
 from master.core.state import (
     COMMITTING,
@@ -25,6 +24,7 @@ from master.core.state import (
     State,
     in_order,
 )
+from master.core.wording import moment
 
 LIVING_STATES = ("starting", "checking", "ready", "running", "stopping", "spare", "silent", "unsupervised", "done")
 LEAST_APART = 1.0
@@ -86,6 +86,7 @@ def document(state: State, now: float) -> dict[str, Any]:
         "node_check": state.rounds,
         **slowness.document(state),
         "network": link_telling.document(state),
+        **own_size.document(state.scaling, state.spec, state.target, state.unix_offset),
         "data": {
             "elastic": state.spec.elastic_data,
             "keep_global_batch": state.spec.keep_global_batch,
@@ -126,8 +127,7 @@ def _fault(state: State, fault: Fault) -> dict[str, Any]:
 
 def clock(state: State, at: float) -> str:
     """A moment of the core's clock as users read it: RFC 3339, UTC."""
-    text = datetime.fromtimestamp(at + state.unix_offset, UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
+    return moment(at + state.unix_offset)
 
 
 def _everyone(state: State) -> list[Member]:

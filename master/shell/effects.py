@@ -23,6 +23,7 @@ from master.core.actions import (
     ResizeOwner,
     SaveStatus,
     Send,
+    WriteReplicas,
 )
 from master.core.events import Event, MemberProbed, StatusSaved
 from master.shell import probe
@@ -66,6 +67,8 @@ class MasterEffects:
                 return self.platform.resize_owner(action)
             case FollowOwner():
                 return self.platform.follow_owner(action)
+            case WriteReplicas():
+                return self.platform.write_replicas(action)
             case ProbeMember():
                 return self._probe(action)
             case SaveStatus(version, status):

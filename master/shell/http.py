@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from master.core import status
-from master.core.events import Asked, Event, RestartAsked, ScaleAsked, StopAsked
+from master.core.events import Asked, Event, RestartAsked, ScaleAsked, ScalingAsked, StopAsked
 from master.core.state import ENDED, State
 from master.shell.effects import Answers
 from master.shell.records import Records
@@ -100,6 +100,10 @@ class Api:
     async def _scale(self, request: web.Request) -> web.Response:
         body = await _body(request, {"replicas"})
         wanted, spec = body.get("replicas"), self._state.spec
+        if wanted == "auto":
+            if not spec.scaling:
+                return failure(409, "the job has no policy by which it could find its own size; it was started without")
+            return self._accept(ScalingAsked())
         if type(wanted) is not int or not spec.min_members <= wanted <= spec.max_members:
             return failure(422, f"replicas is {wanted!r}, it may be {spec.min_members} to {spec.max_members}")
         return self._accept(ScaleAsked(wanted))

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from master.core.actions import CreatePod, DeletePod, FollowOwner, PlacePod, ResizeOwner
+from master.core.actions import CreatePod, DeletePod, FollowOwner, PlacePod, ResizeOwner, WriteReplicas
 from master.core.events import Event, PodGone, PodSeen, PodsListed
 from runtime.lines import LineConnection
 from runtime.unix import checked_path
@@ -57,6 +57,9 @@ class LocalPlatform:
 
     async def follow_owner(self, action: FollowOwner) -> None:
         raise NotImplementedError("the members of a local job have no other owner")
+
+    async def write_replicas(self, action: WriteReplicas) -> None:
+        """Nobody looks for it elsewhere than in the status."""
 
     def ended(self, exit_code: int) -> None:
         """Said, too, because a full disk takes no status."""

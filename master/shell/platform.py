@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol
 
-from master.core.actions import CreatePod, DeletePod, FollowOwner, PlacePod, ResizeOwner
+from master.core.actions import CreatePod, DeletePod, FollowOwner, PlacePod, ResizeOwner, WriteReplicas
 
 
 class Platform(Protocol):
@@ -23,6 +23,8 @@ class Platform(Protocol):
     async def resize_owner(self, action: ResizeOwner) -> None: ...
 
     async def follow_owner(self, action: FollowOwner) -> None: ...
+
+    async def write_replicas(self, action: WriteReplicas) -> None: ...
 
     def ended(self, exit_code: int) -> None:
         """The job is over, with this exit code."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from master.core.cluster import quantities
+from master.core.cluster import job_scaling, quantities
 from master.core.cluster.elasticjob import roles_of, sizes
 from master.core.cluster.names import DOMAIN, GROUP_VERSION, JOB, KIND, ROLE, Document
 from master.core.cluster.parts import mapping
@@ -71,6 +71,7 @@ def status_of(
         "members": _members(document, known),
         "memory": {index: quantities.written(n) for index, n in (document.get("memory") or {}).items()} or None,
         "nodeCheck": list(document.get("node_check") or ()) or None,
+        "elasticScaling": job_scaling.status(mapping(document.get("scaling"))),
         "data": _data(document.get("data") or {}),
         "avoidedNodes": list(document.get("avoided_nodes") or ()) or None,
         "lastFault": faults[-1] if faults else None,

@@ -12,7 +12,7 @@ from copy import deepcopy
 from typing import Any
 
 from master.core import memory, save_signals
-from master.core.cluster import containers, durations, job_rules, quantities
+from master.core.cluster import containers, durations, job_rules, job_scaling, quantities
 from master.core.cluster.names import (
     ELASTIC_DATA,
     GROUP_VERSION,
@@ -28,7 +28,7 @@ from master.core.cluster.names import (
     SPARES,
     Document,
 )
-from master.core.cluster.parts import entries, mapping, shown, whole
+from master.core.cluster.parts import mapping, shown, whole
 from master.core.spec import WORKER, JobSpec
 from wire.ids import JobName
 
@@ -88,6 +88,13 @@ def sizes(role: Mapping[str, Any]) -> tuple[int, int, int]:
     return wanted if least is None else least, wanted if most is None else most, wanted
 
 
+def resized(job: Document, replicas: int) -> Document:
+    """The merge patch that gives it so many workers, whatever case its user writes them in."""
+    specs = mapping(mapping(job.get("spec")).get("replicaSpecs"))
+    role = next((role for role in specs if str(role).lower() == WORKER), str(WORKER))
+    return {"spec": {"replicaSpecs": {role: {"replicas": replicas}}}}
+
+
 def spec_of(job: Document) -> JobSpec:
     """What the core is told of a job that `validate` has nothing against."""
     spec = mapping(job.get("spec"))
@@ -114,6 +121,7 @@ def spec_of(job: Document) -> JobSpec:
         for field, name in names.items():
             if isinstance(switches.get(field), bool):
                 asked[name] = switches[field]
+    asked |= job_scaling.asked(mapping(spec.get("scaling")))
     asked["save_signal"] = _signal(spec.get("saveSignal"))
     return JobSpec(
         key_of(job), least, most, wanted,
@@ -368,18 +376,10 @@ def _duration(path: str, value: object) -> Iterator[str]:
 
 
 def _scaling(spec: Document) -> Iterator[str]:
-    scaling = mapping(spec.get("scaling"))
-    yield from _duration("spec.scaling.cooldown", scaling.get("cooldown"))
     worker = roles_of({"spec": spec}).get(WORKER, {})
     least, most, _wanted = sizes(worker)
-    for number, entry in enumerate(entries(scaling.get("schedule"))):
-        path, size = f"spec.scaling.schedule[{number}].replicas", whole(mapping(entry).get("replicas"))
-        if size is None or size < 1:
-            yield f"{path}: {shown(mapping(entry).get('replicas'))} must be a whole number from 1"
-        elif whole(worker.get("minReplicas")) is not None and size < least:
-            yield f"{path}: {size} is less than minReplicas {least}"
-        elif whole(worker.get("maxReplicas")) is not None and size > most:
-            yield f"{path}: {size} is more than maxReplicas {most}"
+    given = whole(worker.get("minReplicas")) is not None, whole(worker.get("maxReplicas")) is not None
+    yield from job_scaling.objections(mapping(spec.get("scaling")), (least, most), given)
 
 
 def _changes(spec: Document, old: Document) -> Iterator[str]:

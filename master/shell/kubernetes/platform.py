@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from master.core.actions import CreatePod, DeletePod, FollowOwner, PlacePod, ResizeOwner
-from master.core.cluster import injection, owners, refusals
+from master.core.actions import CreatePod, DeletePod, FollowOwner, PlacePod, ResizeOwner, WriteReplicas
+from master.core.cluster import elasticjob, injection, owners, refusals
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.containers import brief
 from master.core.cluster.injection import Policy
@@ -17,7 +17,7 @@ from master.core.cluster.names import RANK_INDEX, RELAUNCHES, Document
 from master.core.events import CreateRefused, Event, PodGone
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.owner import Owner
-from master.shell.kubernetes.record import JobRecord
+from master.shell.kubernetes.record import JobRecord, path_of
 
 
 class CannotInject(Exception):
@@ -91,6 +91,10 @@ class KubernetesPlatform:
 
     async def follow_owner(self, action: FollowOwner) -> None:
         await self.owner.follow(action)
+
+    async def write_replicas(self, action: WriteReplicas) -> None:
+        patch = elasticjob.resized(self._record.job, action.replicas)
+        await self._api.patch(path_of(self._record.namespace, self._record.name), patch)
 
     def ended(self, exit_code: int) -> None:
         """The ElasticJob's status says so."""

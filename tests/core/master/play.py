@@ -141,10 +141,14 @@ class Actor:
     """Seconds in which it takes copies over; None: it never answers."""
     fetch_error: str = ""
     handles_signal: bool = True
+    waits: bool = False
+    """Its pod finds no room."""
+    step_seconds: float = STEP_SECONDS
 
     def step_at(self, now: float) -> int:
         now = now if self.hung_at is None else min(now, self.hung_at)
-        return self.base + int((now - self.started_at) / STEP_SECONDS + 1e-6) if self.running != NO_GENERATION else 0
+        made = int((now - self.started_at) / self.step_seconds + 1e-6)
+        return self.base + made if self.running != NO_GENERATION else 0
 
 
 class Play:
@@ -165,6 +169,10 @@ class Play:
         self.creates_pods = True
         self.stuck: set[str] = set()
         """Members whose pods go by force alone: their node is frozen, or something holds them."""
+        self.pace: Callable[[int], float] = lambda world: STEP_SECONDS
+        """Seconds of a step, by the size of the world."""
+        self.room: int | None = None
+        """Pods that find a place; None: all."""
         self.saves_status = True
         self.memory_limit = 0
         """Of each member's container, where no more was asked for."""
@@ -380,8 +388,10 @@ class Play:
             return
         made = actor.step_at(self.now)
         phase = actor.phase or ("step" if made > actor.base else "init")
-        known = STEP_SECONDS if made > actor.base + 1 else 0.0
-        ranks = (RankProgress(0, made, 0.0, phase, known),) if actor.has_pages else ()
+        known = actor.step_seconds if made > actor.base + 1 else 0.0
+        age = max(0.0, self.now - actor.started_at - (made - actor.base) * actor.step_seconds)
+        age = age if actor.step_seconds != STEP_SECONDS else 0.0
+        ranks = (RankProgress(0, made, age, phase, known),) if actor.has_pages else ()
         running = actor.running != NO_GENERATION
         said = "running" if running else ("done" if actor.finished else "ready")
         links = self._links(actor) if running else ()
@@ -501,14 +511,14 @@ class Play:
         if actor.running == NO_GENERATION:
             actor.running = actor.highest = start.generation
             actor.isolated = ""
-            actor.start, actor.started_at = start, self.now
+            actor.start, actor.started_at, actor.step_seconds = start, self.now, self.pace(start.world_size)
             actor.hung_at, actor.phase, actor.answers = None, "", None
             if any(one in self.world and other in self.world for one, other in self.cuts):
                 actor.hung_at = self.now  # the collectives of its first step do not come through
             actor.base = max((made for _path, made in start.saves), default=0)
             if start.high_step:
                 missing = start.high_step + 1 - actor.base
-                self.after(missing * STEP_SECONDS, lambda: self._beyond(actor, start))
+                self.after(missing * actor.step_seconds, lambda: self._beyond(actor, start))
         self.say(actor, Started(start.order, start.generation, (5,) * actor.nproc))
 
     def _beyond(self, actor: Actor, start: Start) -> None:
@@ -582,8 +592,10 @@ class Play:
 
     def _pod(self, actor: Actor) -> PodSeen:
         phase = "running" if actor.failed is None else ("failed" if actor.failed else "succeeded")
+        phase = "pending" if actor.waits else phase
         return PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, phase, exit_code=actor.failed,
-                       node=actor.node, memory_limit=actor.memory_limit, has_another_key=actor.stranger)  # fmt: skip
+                       node=actor.node, memory_limit=actor.memory_limit, has_another_key=actor.stranger,
+                       unschedulable=actor.waits)  # fmt: skip
 
     def _create(self, action: CreatePod) -> None:
         if action.member in self.actors:
@@ -593,8 +605,12 @@ class Play:
                       port=30000 + 100 * len(self.actors), node=self.nodes.get(action.member, ""),
                       memory_limit=action.memory_limit or self.memory_limit,
                       bad=self.bad.get(action.member, ""))  # fmt: skip
+        if self.room is not None and sum(not a.gone for a in self.actors.values()) >= self.room:
+            actor.waits = True
         self.actors[actor.id] = actor
         self.tell(self._pod(actor))
+        if actor.waits:
+            return
         self.after(START_SECONDS - 2 * LATENCY, lambda: self.connect(actor))
         self.after(START_SECONDS + 0.5, lambda: self.report(actor))
 

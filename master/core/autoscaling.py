@@ -1,0 +1,186 @@
+"""A job that finds its own size: measured while its world stands, changed as `sizing` decides, never stuck.
+
+A change is one like `outrider scale`: growth waits for the next finished checkpoint, nobody is stopped for a trial
+before. Where there is no room for a size within a minute, the job goes back to what it has, and room is asked for again
+later. Who scales by hand is obeyed, and from then on decides alone until the policy is edited or asked for anew.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from master.core import sizing, standing, status, throughput
+from master.core.actions import WriteReplicas
+from master.core.own_size import PENDING, STOP, Scaling, policy_of
+from master.core.sizing import Limits, Rate
+from master.core.spec import JobSpec
+from master.core.state import RUNNING, Member, State, counted
+from master.core.throughput import Meter
+from wire.messages import Report
+
+ROOM_PATIENCE = 60.0
+"""Seconds that a member may be without room: autoscalers of clusters take about so long to add a node."""
+ROOM_AGAIN, ROOM_SLOWEST = 300.0, 3600.0
+WRITE_AGAIN = 10.0
+
+
+def is_on(state: State) -> bool:
+    return bool(state.spec.scaling) and not state.scaling.by_hand
+
+
+def limits_of(state: State) -> Limits:
+    spec, room = state.spec, state.scaling.room
+    most = spec.max_members if room is None else min(room, spec.max_members)
+    return Limits(spec.min_members, max(most, spec.min_members), max(spec.node_unit, 1))
+
+
+# -- measuring ------------------------------------------------------------------------------------------------------
+def note_report(state: State, member: Member, report: Report) -> None:
+    world, scaling = state.world, state.scaling
+    if not is_on(state) or world is None or member.id != world.order[0]:
+        return
+    if state.stage != RUNNING or state.resize or len(world.places) != state.target:
+        scaling.meter = None
+        return
+    if scaling.meter is None or scaling.meter.generation != world.generation:
+        scaling.meter = Meter(world.generation)
+    row = next((row for row in report.ranks if row.local_rank == 0), None)
+    if row is None or report.generation != world.generation:
+        return
+    rate = throughput.note(scaling.meter, row, world.world_size, state.now)
+    if rate is not None and isfinite(rate.samples) and rate.samples > 0:
+        _decide(state, rate)
+
+
+def _decide(state: State, rate: Rate) -> None:
+    scaling = state.scaling
+    if scaling.began is None:
+        scaling.began = state.now
+    sizing.measured(scaling.search, state.target, rate)
+    decision = sizing.decide(scaling.search, state.target, limits_of(state), policy_of(state.spec), state.now)
+    if decision.size != state.target:
+        _change(state, decision.size, decision.condition, decision.reason)
+    elif scaling.room is None:
+        _tell(state, decision.condition, decision.reason)
+
+
+def _tell(state: State, condition: str, message: str) -> None:
+    scaling = state.scaling
+    if condition != scaling.condition:
+        status.mark(state)
+    scaling.condition, scaling.message = condition, message
+
+
+def _change(state: State, size: int, condition: str, reason: str) -> None:
+    scaling = state.scaling
+    scaling.last, state.target, scaling.meter = state.target, size, None
+    scaling.condition, scaling.message = condition, reason
+    scaling.trail.append((state.now, size, reason))
+    state.announce("ScaleDecided", reason)
+    _write(state, reason)
+    state.deadlines.cancel(("room", ""))
+    standing.note_staffing(state)
+    standing.note_resize(state)
+    status.mark(state)
+
+
+def _write(state: State, reason: str) -> None:
+    state.scaling.written.add(state.target)
+    state.act(WriteReplicas(state.target, state.generation, reason))
+
+
+def not_written(state: State) -> None:
+    """The job has its size all the same; whoever reads the ElasticJob sees the old one until then."""
+    state.deadlines.set(("write", ""), state.now + WRITE_AGAIN)
+
+
+def write_again(state: State) -> None:
+    if is_on(state) and not state.is_over and state.target in state.scaling.written:
+        _write(state, "The size that the job has found is written into its ElasticJob once more.")
+
+
+# -- room -----------------------------------------------------------------------------------------------------------
+def note_room(state: State, member: Member) -> None:
+    """A pod is pending for lack of room."""
+    world = state.world
+    if not is_on(state) or state.scaling.room is not None or world is None or len(world.places) >= state.target:
+        return
+    if member.unschedulable and state.deadlines.at(("room", "")) is None:
+        state.deadlines.set(("room", ""), state.now + ROOM_PATIENCE)
+        _tell(state, PENDING, f"{member.id} finds no room; it is waited for {ROOM_PATIENCE:.0f} s.")
+
+
+def room_due(state: State) -> None:
+    """A member has had no room for long enough, or it is time to ask for room again."""
+    world, scaling = state.world, state.scaling
+    if not is_on(state):
+        return
+    if scaling.room is not None:
+        scaling.room = scaling.room_at = scaling.search.settled = None
+        return
+    lacking = sorted(m.id for m in state.members.values() if m.unschedulable)
+    if world is None or not lacking or len(world.places) >= state.target:
+        return
+    _go_back(state, limits_of(state).nearest(len(world.places)), ", ".join(lacking))
+
+
+def _go_back(state: State, size: int, lacking: str) -> None:
+    scaling = state.scaling
+    again = min(ROOM_AGAIN * 2**scaling.no_room, ROOM_SLOWEST)
+    reason = (
+        f"There was no room for {counted(state.target, 'member')} within {ROOM_PATIENCE:.0f} s ({lacking}): back to "
+        f"{size}; more are asked for again in {again:.0f} s."
+    )
+    _change(state, size, STOP, reason)
+    scaling.room, scaling.room_at, scaling.no_room = size, state.now + again, scaling.no_room + 1
+    scaling.search.settled = state.now  # it was to grow, so nothing smaller is better
+    state.deadlines.set(("room", ""), scaling.room_at)
+
+
+def begin(state: State) -> None:
+    """Of the next master, which finds what was written down."""
+    scaling = state.scaling
+    if scaling.room_at is not None:
+        state.deadlines.set(("room", ""), scaling.room_at)
+    if state.target in scaling.written:
+        state.deadlines.set(("write", ""), state.now)
+
+
+# -- by hand --------------------------------------------------------------------------------------------------------
+def edited(state: State, before: JobSpec) -> None:
+    """A policy that was edited begins anew."""
+    spec = state.spec
+    if (before.scaling, policy_of(before)) != (spec.scaling, policy_of(spec)):
+        resume(state)
+
+
+def is_own(state: State, replicas: int) -> bool:
+    """The size that the ElasticJob has is one that was written by us, or the one it had: no user has asked for it."""
+    scaling = state.scaling
+    own = is_on(state) and (replicas == scaling.seen or replicas in scaling.written)
+    scaling.seen = replicas
+    if replicas == state.target:
+        scaling.written.clear()
+    return own
+
+
+def scaled_by_hand(state: State, size: int) -> None:
+    """A user has given the size."""
+    if not is_on(state):
+        return
+    text = f"Scaled to {counted(size, 'member')} by hand: the job's own scaling pauses until it is asked for anew."
+    state.scaling.by_hand, state.scaling.meter = text, None
+    _tell(state, STOP, text)
+    state.announce("ScalingPaused", text)
+    state.deadlines.cancel(("room", ""))
+
+
+def resume(state: State) -> None:
+    """What was known is measured again."""
+    before = state.scaling
+    state.scaling = Scaling(last=before.last, seen=before.seen, trail=before.trail)
+    state.deadlines.cancel(("room", ""))
+    status.mark(state)
+    if state.spec.scaling:
+        text = f"The job finds its own size, beginning with {counted(state.target, 'member')}."
+        state.announce("ScalingResumed", text)

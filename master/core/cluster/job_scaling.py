@@ -1,0 +1,85 @@
+"""`spec.scaling` of an ElasticJob: what is wrong with it, what the core is told of it, and the status of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from master.core.cluster import durations
+from master.core.cluster.names import Document
+from master.core.cluster.parts import entries, mapping, shown, whole
+from master.core.spec import THROUGHPUT, WORKER
+
+POLICIES = ("none", "manual", THROUGHPUT)
+"""By the first two the size is the user's."""
+_DURATIONS = {"cooldown": "scale_cooldown", "evaluation": "scale_evaluation"}
+
+
+def asked(scaling: Document) -> dict[str, Any]:
+    """Fields of a JobSpec."""
+    found: dict[str, Any] = {}
+    if scaling.get("policy") == THROUGHPUT:
+        found["scaling"] = THROUGHPUT
+    if _is_gain(scaling.get("minGain")):
+        found["min_gain"] = float(scaling["minGain"])
+    given = {name: durations.parsed(scaling.get(field)) for field, name in _DURATIONS.items()}
+    return found | {name: seconds for name, seconds in given.items() if seconds is not None}
+
+
+def objections(scaling: Document, sizes: tuple[int, int], given: tuple[bool, bool]) -> Iterator[str]:
+    """`sizes`: the least and the most members; `given`: which of them the user has."""
+    policy, gain = scaling.get("policy"), scaling.get("minGain")
+    if policy is not None and policy not in POLICIES:
+        yield f"spec.scaling.policy: {shown(policy)} is none; it may be {', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
+    if policy == THROUGHPUT and sizes[0] == sizes[1]:
+        yield (
+            f"spec.scaling.policy: {THROUGHPUT} has nothing to find, since minReplicas and maxReplicas of {WORKER} are "
+            f"both {sizes[0]}"
+        )
+    if gain is not None and not _is_gain(gain):
+        yield f"spec.scaling.minGain: {shown(gain)} must be a number from 0 (whatever it brings) to 1 (linear growth)"
+    for field in _DURATIONS:
+        value = scaling.get(field)
+        if value is not None and durations.parsed(value) is None:
+            yield f"spec.scaling.{field}: {shown(value)} is no duration; write {durations.ALLOWED}"
+    for number, entry in enumerate(entries(scaling.get("schedule"))):
+        yield from _entry(f"spec.scaling.schedule[{number}].replicas", mapping(entry), sizes, given)
+
+
+def _is_gain(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
+def _entry(path: str, entry: Document, sizes: tuple[int, int], given: tuple[bool, bool]) -> Iterator[str]:
+    size = whole(entry.get("replicas"))
+    if size is None or size < 1:
+        yield f"{path}: {shown(entry.get('replicas'))} must be a whole number from 1"
+    elif given[0] and size < sizes[0]:
+        yield f"{path}: {size} is less than minReplicas {sizes[0]}"
+    elif given[1] and size > sizes[1]:
+        yield f"{path}: {size} is more than maxReplicas {sizes[1]}"
+
+
+def status(told: Mapping[str, Any]) -> Document | None:
+    """`status.elasticScaling`, from the status document; the first fields as KubeDL has them."""
+    if not told:
+        return None
+    worker = {
+        "elasticCondition": told["condition"],
+        "continue": told["continue"],
+        "currentReplicas": told["current"],
+        "lastReplicas": told["last"],
+        "message": told["message"],
+        "startTime": told["began"],
+        "nextEvaluation": told["next_evaluation"],
+        "policy": told["policy"],
+        "measured": [
+            {"replicas": each["members"], "samplesPerSecond": each["samples_per_second"], "error": each["error"],
+             "steps": each["steps"]}
+            for each in told["sizes"]
+        ],
+        "decisions": [
+            {"time": each["time"], "replicas": each["members"], "message": each["reason"]} for each in told["decisions"]
+        ],
+    }  # fmt: skip
+    return {str(WORKER): {field: value for field, value in worker.items() if value is not None}}

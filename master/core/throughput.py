@@ -1,0 +1,66 @@
+"""How fast a world trains: windows of steps, from what one of its ranks reports of its progress page once a second.
+
+Ranks step together, so one tells for all. What lies between two reports counts if both show the phase `step`: a save or
+an evaluation that a report has seen is left out, and the median is not moved by one that was over between two reports.
+Samples are known where a DataLoader of torch's makes the batches; elsewhere a rank's step counts as one sample, which
+serves as well to compare sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+
+from master.core import sizing
+from master.core.sizing import Rate
+from wire.ids import Generation
+from wire.messages import RankProgress
+
+WARM_UP = 3
+"""Steps of a new world that say nothing: memory is being found, kernels are being chosen."""
+FEWEST_SEEN = 5
+"""Reports with new steps in them, from which a window is made."""
+STEPPING = "step"
+
+
+@dataclass(slots=True)
+class Meter:
+    generation: Generation
+    first: int | None = None
+    """The first step seen."""
+    before: tuple[int, float, int] | None = None
+    """Step, when it ended, samples so far."""
+    steps: int = 0
+    step_seconds: list[float] = field(default_factory=list)
+    step_samples: list[float] = field(default_factory=list)
+
+
+def note(meter: Meter, row: RankProgress, ranks: int, now: float) -> Rate | None:
+    """`row`: of one rank of the world's so many. A window, where it is complete."""
+    if row.phase != STEPPING or row.step_age < 0:
+        meter.before = None
+        return None
+    if meter.first is None:
+        meter.first = row.step
+    here, before = (row.step, now - row.step_age, row.samples), meter.before
+    if row.step < meter.first + WARM_UP or before is None or row.step < before[0]:
+        meter.before = here
+        return None
+    made, seconds = here[0] - before[0], here[1] - before[1]
+    if made and seconds > 0:
+        meter.before = here
+        meter.steps += made
+        meter.step_seconds.append(seconds / made)
+        meter.step_samples.append(max(0, here[2] - before[2]) / made)
+    if meter.steps < sizing.FEWEST or len(meter.step_seconds) < FEWEST_SEEN:
+        return None
+    return _window(meter, ranks, now)
+
+
+def _window(meter: Meter, ranks: int, now: float) -> Rate:
+    middle = median(meter.step_seconds)
+    spread = 1.4826 * median(abs(each - middle) for each in meter.step_seconds) / middle
+    rate = ranks * (median(meter.step_samples) or 1.0) / middle
+    error, steps = sizing.error_of(spread, len(meter.step_seconds)), meter.steps
+    meter.steps, meter.step_seconds, meter.step_samples = 0, [], []
+    return Rate(rate, error, steps, now)

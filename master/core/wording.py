@@ -1,0 +1,21 @@
+"""Counts, durations and moments as they stand in a sentence."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def seconds(value: float) -> str:
+    """A duration."""
+    return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 member`, `3 members`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def moment(unix_time: float) -> str:
+    """RFC 3339, UTC."""
+    text = datetime.fromtimestamp(unix_time, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")

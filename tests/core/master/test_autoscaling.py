@@ -1,0 +1,146 @@
+"""A job that finds its own size, on the stage: measured by its reports, changed through its members."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from master.core.actions import WriteReplicas
+from master.core.events import ActionFailed, Event, ScaleAsked, ScalingAsked, SpecChanged
+from tests.core.master.play import Play, job, running
+
+GROW = 2.0
+"""Seconds after which growth no longer waits for a checkpoint."""
+
+
+def scaled(least: int, most: int, replicas: int, **asked: object) -> Play:
+    """Steps take 0.37 s whatever the size: linear growth."""
+    spec = replace(job(most, least), replicas=replicas, scaling="throughput", scale_cooldown=0.0, grow_patience=GROW)
+    play = Play(replace(spec, **asked))  # type: ignore[arg-type]
+    play.pace = lambda world: 0.37
+    play.until_running(replicas)
+    return play
+
+
+def told(play: Play) -> dict[str, object]:
+    play.run(2)
+    assert play.saved is not None
+    found = play.saved["scaling"]
+    assert isinstance(found, dict)
+    return found
+
+
+def until(play: Play, members: int, limit: float = 120.0) -> None:
+    play.until(lambda: len(play.world) == members and play.is_running(members), limit)
+
+
+def test_a_linear_job_grows_to_its_most() -> None:
+    play = scaled(1, 4, 1)
+    until(play, 2)
+    until(play, 4)
+    play.run(60)
+    found = told(play)
+    assert (found["condition"], found["continue"], found["current"]) == ("ReachMaxReplicas", False, 4)
+    assert [each["members"] for each in found["sizes"]] == [1, 2, 4]  # type: ignore[attr-defined]
+    assert found["next_evaluation"]
+
+
+def test_each_size_that_is_found_is_written_into_the_elastic_job_with_its_reason() -> None:
+    play = scaled(1, 4, 1)
+    until(play, 4)
+    written = [action for action in play.actions if isinstance(action, WriteReplicas)]
+    assert [action.replicas for action in written] == [2, 4]
+    assert "2 members are tried" in written[0].reason
+    assert [each.reason for each in play.announced("ScaleDecided")] == [action.reason for action in written]
+
+
+def test_one_that_gains_nothing_goes_back_and_stays() -> None:
+    play = scaled(1, 4, 2)
+    play.pace = lambda world: 0.37 * world / 2
+    until(play, 4)
+    play.until(lambda: play.state.scaling.search.settled is not None, 400)
+    found = told(play)
+    assert (found["condition"], found["continue"]) == ("ReachMaxMetric", False)
+    assert len(play.world) == found["current"] == 1, "each further member adds nothing"
+
+
+def test_without_room_it_goes_back_and_asks_for_it_again() -> None:
+    play = scaled(1, 4, 2)
+    play.room = 2
+    play.until(lambda: play.state.target == 4, 60)
+    play.run(5)
+    assert told(play)["condition"] == "HasPendingPod"
+    play.run(60)
+    found = told(play)
+    assert (found["condition"], found["continue"], found["current"], found["last"]) == ("Stop", False, 2, 4)
+    assert "worker-2, worker-3" in str(found["message"])
+    assert play.world == ["worker-0", "worker-1"]
+    play.room = None
+    until(play, 4, 500)
+
+
+def test_who_scales_by_hand_is_obeyed_and_it_pauses() -> None:
+    play = scaled(1, 4, 1)
+    until(play, 2)
+    play.tell(ScaleAsked(1))
+    play.run(200)
+    assert len(play.world) == 1
+    assert (told(play)["condition"], told(play)["continue"]) == ("Stop", False)
+    assert play.announced("ScalingPaused")
+
+
+@pytest.mark.parametrize("asked", [ScalingAsked(), "edited"], ids=["asked", "edited"])
+def test_a_policy_that_is_asked_for_anew_or_edited_begins_anew(asked: Event | str) -> None:
+    play = scaled(1, 4, 1)
+    until(play, 2)
+    play.tell(ScaleAsked(1))
+    until(play, 1)
+    play.tell(SpecChanged(replace(play.spec, min_gain=0.4)) if isinstance(asked, str) else asked)
+    until(play, 4)
+
+
+def test_the_elastic_jobs_own_size_is_no_hand_of_a_user() -> None:
+    play = scaled(1, 4, 1)
+    play.tell(SpecChanged(play.spec))
+    until(play, 2)
+    play.tell(SpecChanged(replace(play.spec, replicas=2)))
+    until(play, 4)
+    play.tell(SpecChanged(replace(play.spec, replicas=2, max_restarts=3)))  # read before the write of 4 was
+    play.run(5)
+    assert len(play.world) == 4
+    assert not play.announced("ScalingPaused")
+    play.tell(SpecChanged(replace(play.spec, replicas=3)))
+    until(play, 3)
+    assert play.announced("ScalingPaused")
+
+
+def test_a_size_that_could_not_be_written_is_written_again() -> None:
+    play = scaled(1, 2, 1)
+    play.until(lambda: any(isinstance(action, WriteReplicas) for action in play.actions), 60)
+    (write,) = [action for action in play.actions if isinstance(action, WriteReplicas)]
+    play.tell(ActionFailed(write, "the API server is gone"))
+    play.run(15)
+    assert len([action for action in play.actions if isinstance(action, WriteReplicas)]) == 2
+
+
+def test_the_next_master_knows_what_was_measured() -> None:
+    play = scaled(1, 4, 1)
+    until(play, 4)
+    play.run(60)
+    before = told(play)
+    later = Play(play.spec, term=2, saved=play.saved, actors=play.actors, now=play.now)
+    later.pace = play.pace
+    later.run(5)
+    after = told(later)
+    assert after["current"] == 4
+    assert [each["members"] for each in after["sizes"]] == [1, 2, 4]  # type: ignore[attr-defined]
+    assert after["decisions"] == before["decisions"]
+
+
+def test_a_job_without_a_policy_is_left_alone() -> None:
+    play = running(2, 1)
+    play.run(200)
+    assert len(play.world) == 2
+    assert play.saved is not None
+    assert "scaling" not in play.saved
