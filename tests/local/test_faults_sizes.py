@@ -103,3 +103,21 @@ def _a_spare_takes_the_place(job: Training) -> None:
     _, new = job.training(1, after=restart)
     assert members(new) == [spare]
     job.end_well()
+
+
+def test_a_job_finds_its_own_size_and_leaves_it_to_who_scales_by_hand(start: Start) -> None:
+    job = start("own-size", "--nnodes", "1:2", "--scaling", "throughput,min-gain=0,cooldown=0")
+    job.training(1)
+    reason = job.event("ScaleDecided", 0)["reason"]
+    assert "1 member makes" in reason
+    assert "2 members are tried" in reason
+    grown, _ = job.training(2)
+    mark = job.mark()
+    job.outrider("scale", job.job, "1")
+    job.event("ScalingPaused", mark)
+    job.training(1, after=grown)
+    assert job.status()["scaling"]["condition"] == "Stop"
+    job.outrider("scale", job.job, "auto")
+    job.event("ScalingResumed", mark)
+    job.event("ScaleDecided", mark, "2 members are tried")
+    job.end_well()
