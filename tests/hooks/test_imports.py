@@ -202,9 +202,10 @@ def test_every_private_name_of_torch_that_the_hooks_touch_is_there() -> None:
     for module, name in PRIVATE.items():
         found = importlib.import_module(module)
         assert name is None or hasattr(found, name)
-    from torch.optim.optimizer import register_optimizer_step_post_hook
+    from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
     assert "hook" in inspect.signature(register_optimizer_step_post_hook).parameters
+    assert "_optimizer_step_post_hooks" in inspect.getsource(Optimizer.__init__)
 
 
 def test_the_hooks_touch_no_other_private_name_of_torch() -> None:

@@ -1,17 +1,23 @@
-"""What counts as a step, and what the progress page says of it, without torch: the hook takes any object."""
+"""What counts as a step, and what the progress page says of it: the hook takes any object, so mostly without torch."""
 
 from __future__ import annotations
 
+import copy
+import gc
 import os
+import pickle
 import stat
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from training_hooks import page, steps, worker
 
 
 class Optimizer:
-    pass
+    def __init__(self) -> None:
+        self._optimizer_step_post_hooks: dict[int, Any] = {}
 
 
 def reading(watched: Any) -> Any:
@@ -34,6 +40,38 @@ def test_the_next_one_called_takes_the_place_of_one_that_is_gone(watched: Any) -
     count(second, (), {})
     count(second, (), {})
     assert reading(watched).step == 3
+
+
+def test_an_optimizer_that_torch_gave_no_hooks_of_its_own_counts_as_any(watched: Any) -> None:
+    count, first, second = steps.hook(watched), Optimizer(), Optimizer()
+    del first._optimizer_step_post_hooks, second._optimizer_step_post_hooks
+    for _ in range(5):
+        count(first, (), {})
+        count(second, (), {})
+    assert reading(watched).step == 5
+
+
+@pytest.mark.slow
+def test_copies_of_an_optimizer_are_others_and_the_hook_is_in_none_of_them(watched: Any) -> None:
+    import torch
+    from torch.optim import optimizer as optimizers
+
+    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(4))], lr=0.1)
+    handle = optimizers.register_optimizer_step_post_hook(steps.hook(watched))
+    try:
+        optimizer.step()
+        others = [copy.copy(optimizer), copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))]
+        for each in (optimizer, *others):
+            each.step()
+            assert not each._optimizer_step_post_hooks  # type: ignore[attr-defined]
+        assert reading(watched).step == 2
+        others[1].zero_grad()
+        del optimizer, each, others[0]
+        gc.collect()
+        others[0].step()
+        assert reading(watched).step == 3, "the first is gone, so it takes its place"
+    finally:
+        handle.remove()
 
 
 def test_others_that_have_long_been_called_alone_take_over(watched: Any) -> None:
