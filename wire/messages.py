@@ -567,6 +567,12 @@ class Start:
     """Ranks go on in their data where the checkpoint that they load was saved."""
     keep_batch_of: int = 0
     """Ranks of the job's first world, whose global batch is to be kept; 0: it is not."""
+    tf_config: str = ""
+    """The variable TF_CONFIG of a member of a PS job: JSON, its cluster and its task. Empty: an all-reduce job."""
+    worker_id: int = 0
+    """Of a member of a PS job: the number in its name."""
+    worker_num: int = 0
+    """Members of its role, in a PS job."""
 
 
 @dataclass(frozen=True, slots=True)

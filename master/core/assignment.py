@@ -11,9 +11,9 @@ from wire.ids import MemberId, RankIndex, Role
 ROLE_ORDER = {"chief": 0, "master": 1, "worker": 2, "ps": 3, "evaluator": 4}
 
 
-def choose(candidates: Iterable[Member], target: int, node_unit: int) -> list[Member]:
+def choose(candidates: Iterable[Member], indexes: range, node_unit: int) -> list[Member]:
     """The members of the next world in the order of their ranks: those with a wanted rank index, in whole units."""
-    wanted = [m for m in candidates if m.rank_index is not None and m.rank_index < target]
+    wanted = [m for m in candidates if m.rank_index is not None and m.rank_index in indexes]
     wanted.sort(key=_rank_order)
     return wanted[: len(wanted) - len(wanted) % max(node_unit, 1)]
 

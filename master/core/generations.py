@@ -40,7 +40,7 @@ def can_form(state: State) -> bool:
 
 def _chosen(state: State) -> list[Member]:
     """Nobody where they are too few, or one of them is in doubt."""
-    chosen = assignment.choose((state.members[i] for i in state.ready), state.target, state.spec.node_unit)
+    chosen = assignment.choose((state.members[i] for i in state.ready), state.indexes, state.spec.node_unit)
     is_wrong = len(chosen) < state.spec.min_members or any(m.id in state.doubted for m in chosen)
     return [] if is_wrong else chosen
 
@@ -95,12 +95,7 @@ def start(state: State) -> None:
 def _start(
     state: State, world: World, member: Member, place: Place, allowed: int, saves: tuple[tuple[str, int], ...]
 ) -> None:
-    last_rank = place.first_rank + place.nproc - 1
-    ranks = f"rank {last_rank}" if place.nproc == 1 else f"ranks {place.first_rank} to {last_rank}"
-    reason = (
-        f"Generation {world.generation} starts on {member.id} with {ranks} of "
-        f"{world.world_size}, rendezvous at {world.address}:{world.port}."
-    )
+    reason = _how_it_starts(state, world, member, place)
 
     def make(order: OrderId) -> Start:
         return Start(
@@ -130,7 +125,19 @@ def _start(
         )
 
     orders.give(state, member, make, reason)
-    state.announce("GenerationStarted", reason, member.id, detail=_rendezvous_line(world, place))
+    detail = () if state.spec.is_ps else _rendezvous_line(world, place)
+    state.announce("GenerationStarted", reason, member.id, detail=detail)
+
+
+def _how_it_starts(state: State, world: World, member: Member, place: Place) -> str:
+    if state.spec.is_ps:
+        return f"Generation {world.generation} of {member.id} starts: it is {place.role} {place.rank_index}."
+    last_rank = place.first_rank + place.nproc - 1
+    ranks = f"rank {last_rank}" if place.nproc == 1 else f"ranks {place.first_rank} to {last_rank}"
+    return (
+        f"Generation {world.generation} starts on {member.id} with {ranks} of "
+        f"{world.world_size}, rendezvous at {world.address}:{world.port}."
+    )
 
 
 def _rendezvous_line(world: World, place: Place) -> tuple[tuple[str, str], ...]:

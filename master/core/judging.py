@@ -32,7 +32,8 @@ def earliest_cause(failure: Failure) -> tuple[bool, float, int]:
 def sentence(failure: Failure) -> str:
     action, why = failure.verdict
     by_rule = f": {why}" if action == RESTART else ""  # what else a rule says is told when it is done
-    return f"Rank {failure.rank} on {failure.member} {errors.describe(failure.exit)}{by_rule}."
+    who = str(failure.member) if failure.is_alone else f"Rank {failure.rank} on {failure.member}"
+    return f"{who} {errors.describe(failure.exit)}{by_rule}."
 
 
 # -- judgement ----------------------------------------------------------------------------------------------------

@@ -198,7 +198,7 @@ def _failed(state: State, member: Member, generation: Generation, bad: list[Work
 def _failure(state: State, world: World, member: Member, rank: int, end: WorkerExit) -> Failure:
     verdict = rules.of_exit(state, world.generation, member, rank, end)
     return Failure(member.id, rank, state.now - end.age, end, errors.is_effect(end),
-                   rules.signature(state, end, verdict), verdict)  # fmt: skip
+                   rules.signature(state, end, verdict), verdict, state.spec.is_ps)  # fmt: skip
 
 
 def _open(state: State, world: World, member: Member, failures: list[Failure]) -> None:
@@ -244,8 +244,9 @@ def evidence(state: State, generation: Generation) -> list[Failure]:
 
 # -- the script's own error at import -----------------------------------------------------------------------------
 def _is_at_import(state: State, world: World, failures: list[Failure]) -> bool:
-    """An exception of the script itself before any step of the whole job, in its first generation."""
-    if state.high_step > 0 or world.made_step or world.generation.number > 1:
+    """An exception of the script itself before any step of the whole job, in its first generation. One member of a PS
+    job says nothing about the others."""
+    if state.high_step > 0 or world.made_step or world.generation.number > 1 or state.spec.is_ps:
         return False
     return all(f.exit.in_import and f.exit.error_type and not f.is_effect and not errors.is_port_clash(f.exit)
                for f in failures)  # fmt: skip

@@ -117,10 +117,15 @@ CHECKED_UP_TO = 64
 # -- the core's interface -----------------------------------------------------------------------------------------
 def step(state: State, event: Event, now: float) -> list[Action]:
     """Takes one event; returns what is to be done, in order."""
+    return change(state, lambda: HANDLERS[type(event)](state, event), now)
+
+
+def change(state: State, make: Callable[[], None], now: float) -> list[Action]:
+    """The same of a change that comes from outside the tables."""
     state.now = now
     state.actions = []
     if state.stage != ENDED:
-        HANDLERS[type(event)](state, event)
+        make()
         _look(state)
     actions, state.actions = state.actions, []
     return actions

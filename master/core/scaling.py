@@ -214,7 +214,7 @@ def _next_world(state: State) -> list[MemberId]:
         for m in state.members.values()
         if m.is_usable and (m.id in world.places or m.id in state.ready) and m.id not in world.done
     ]
-    return [m.id for m in assignment.choose(there, state.target, state.spec.node_unit)]
+    return [m.id for m in assignment.choose(there, state.indexes, state.spec.node_unit)]
 
 
 def _is_unwanted(state: State, member_id: MemberId) -> bool:
@@ -223,7 +223,7 @@ def _is_unwanted(state: State, member_id: MemberId) -> bool:
 
 
 def _is_beyond(state: State, member: Member) -> bool:
-    return member.rank_index is not None and member.rank_index >= state.target
+    return member.rank_index is not None and member.rank_index not in state.indexes
 
 
 def _replaces_leaving(state: State, wanted: list[MemberId]) -> bool:

@@ -34,9 +34,9 @@ def staff(state: State) -> None:
     successors.settle(state)
     holders = {m.rank_index: m for m in sorted(state.members.values(), key=placing.age) if m.rank_index is not None}
     given = [(r, m) for r, m in sorted(holders.items()) if m.own_index is None]
-    empty = [r for r in map(RankIndex, range(state.target)) if r not in holders]
-    shaky = [r for r, m in given if r < state.target and not m.is_usable]
-    doubted = [r for r, m in given if r < state.target and m.is_usable and m.doubt is not None]
+    empty = [r for r in map(RankIndex, state.indexes) if r not in holders]
+    shaky = [r for r, m in given if r in state.indexes and not m.is_usable]
+    doubted = [r for r, m in given if r in state.indexes and m.is_usable and m.doubt is not None]
     spares = [m for m in sorted(state.members.values(), key=placing.age) if successors.is_spare(m) and m.is_usable]
     for hole in [*empty, *shaky]:
         spare = next((m for m in spares if standing.can_start(m)), None)
@@ -44,8 +44,8 @@ def staff(state: State) -> None:
             spares.remove(spare)
             placing.promote(state, spare, hole, holders.get(hole))
             (empty if hole in empty else shaky).remove(hole)
-    surplus = [m for r, m in given if r >= state.target and _is_well(m)]
-    to_come = [r for r, m in given if r < state.target and m.is_usable and not (m.greeted or m.is_stranger)]
+    surplus = [m for r, m in given if r not in state.indexes and _is_well(m)]
+    to_come = [r for r, m in given if r in state.indexes and m.is_usable and not (m.greeted or m.is_stranger)]
     for hole, member in zip([*empty, *shaky, *to_come], surplus, strict=False):
         placing.promote(state, member, hole, holders.get(hole))
         if hole in to_come:
@@ -183,7 +183,7 @@ def _give_up_if_hopeless(state: State) -> None:
     least = state.spec.min_members
     if len(living) >= least or state.target < least:
         return
-    missing = [r for r in map(RankIndex, range(state.target)) if all(m.rank_index != r for m in living)]
+    missing = [r for r in map(RankIndex, state.indexes) if all(m.rank_index != r for m in living)]
     if any(_may_create(state, r) for r in missing):
         return
     last = state.faults[-1].reason if state.faults else "Members are missing."

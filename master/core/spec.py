@@ -113,5 +113,19 @@ class JobSpec:
     hang_init: float | None = None
     hang_checkpoint: float | None = None
     hang_eval: float | None = None
+    ps: tuple[str, ...] = ()
+    """Where each parameter server is reached (`host:port`), by rank index; empty: this is an all-reduce job."""
+    workers: tuple[str, ...] = ()
+    """The same of workers, of as many as the job may ever have."""
+    chief: str = ""
+    has_evaluator: bool = False
+    tf_config_from: str = ""
+    """Where the user has set TF_CONFIG himself: it is left as it is."""
+    first_index: int = 0
+    """The job's rank indexes begin here: that of one seat of a PS job is a job of its own."""
     max_restarts_asked: bool = False
     """The user gave `max_restarts` to outrider: it wins over what an inner launcher (torchrun) asks for."""
+
+    @property
+    def is_ps(self) -> bool:
+        return bool(self.ps)

@@ -223,6 +223,8 @@ class Failure:
     """Equal for equal errors; empty for a signal."""
     verdict: tuple[str, str] = ("", "")
     """What a rule of the user's says: the action, and why."""
+    is_alone: bool = False
+    """A member of a PS job has no rank."""
 
 
 @dataclass(slots=True)
@@ -611,6 +613,11 @@ class State:
     def generation(self) -> Generation:
         """The newest generation, for actions that belong to no other."""
         return self.world.generation if self.world is not None else Generation(self.term, self.number)
+
+    @property
+    def indexes(self) -> range:
+        """The rank indexes that are wanted."""
+        return range(self.spec.first_index, self.spec.first_index + self.target)
 
     @property
     def is_over(self) -> bool:

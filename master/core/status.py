@@ -35,10 +35,15 @@ AT_REST = 10.0
 def save_now(state: State, reason: str) -> None:
     """Writes the status in this step."""
     state.version += 1
-    state.status_wanted, state.status_saved_at = False, state.now
-    state.deadlines.set(("status", ""), state.now + AT_REST)
+    written(state)
     kept = document(state, state.now) | {"saved": handing_over.saved(state)}
     state.act(SaveStatus(state.version, kept, state.generation, reason))
+
+
+def written(state: State) -> None:
+    """All that users can see is being written."""
+    state.status_wanted, state.status_saved_at = False, state.now
+    state.deadlines.set(("status", ""), state.now + AT_REST)
 
 
 def mark(state: State) -> None:

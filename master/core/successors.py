@@ -54,7 +54,7 @@ def _gives_way(holder: Member) -> bool:
 def _give_another(state: State, member: Member, holders: dict[RankIndex, Member], waiting: list[Member]) -> None:
     """The lowest that is nobody's and that nobody waits for; where there is none it stands by."""
     said = {m.own_index for m in waiting}
-    free = (r for r in map(RankIndex, range(state.target)) if r not in holders and r not in said)
+    free = (r for r in map(RankIndex, state.indexes) if r not in holders and r not in said)
     place = next(free, None)
     if place is not None and member.is_usable:
         placing.promote(state, member, place, None)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from master.core import reducer
+from master.core import kinds
 from master.core.actions import Action
 from master.core.events import ActionFailed, Event, Stalled, Woke
-from master.core.state import State
+from master.core.kinds import Job
 from runtime.pump import Core
 
-CORE: Core[State, Event, Action] = Core(
-    step=reducer.step,
-    next_deadline=reducer.next_deadline,
+CORE: Core[Job, Event, Action] = Core(
+    step=kinds.step,
+    next_deadline=kinds.next_deadline,
     woke=Woke,
     stalled=Stalled,
     failed=ActionFailed,
-    describe=reducer.describe,
-    check=reducer.check,
+    describe=kinds.describe,
+    check=kinds.check,
 )

@@ -14,9 +14,10 @@ from typing import Any
 
 from aiohttp import web
 
-from master.core import status
+from master.core import kinds
 from master.core.events import Asked, Event, RestartAsked, ScaleAsked, ScalingAsked, StopAsked
-from master.core.state import ENDED, State
+from master.core.kinds import Job
+from master.core.state import ENDED
 from master.shell.effects import Answers
 from master.shell.records import Records
 from runtime.http import failure
@@ -34,7 +35,7 @@ class Api:
 
     def __init__(
         self,
-        state: State,
+        state: Job,
         now: Callable[[], float],
         put: Callable[[Event], None],
         records: Records,
@@ -66,7 +67,7 @@ class Api:
 
     # -- reading ----------------------------------------------------------------------------------------------------
     async def _status(self, request: web.Request) -> web.Response:
-        return web.json_response(status.document(self._state, self._now()))
+        return web.json_response(kinds.document(self._state, self._now()))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         after = _whole_number(request.query.get("after", "0"), "after")

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from master.core import status
 from master.core.cluster.requests import Request
+from master.core.kinds import Job, parts, phase_of
 from master.core.state import State
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -22,10 +23,12 @@ PHASES = ("pending", "running", "restarting", "suspended", "succeeded", "failed"
 JOB = ("namespace", "job")
 Reading = Callable[[State, float], float | None]
 """A value of a job at a moment; None where there is none."""
+Merged = Callable[[list[float]], float]
+"""Of the seats of a PS job together."""
 
 
 def text(
-    jobs: Sequence[State],
+    jobs: Sequence[Job],
     now: float,
     requests: Mapping[tuple[Request, int], int] | None = None,
     leads: bool | None = None,
@@ -39,35 +42,36 @@ def text(
 
 
 class _Jobs(Collector):
-    def __init__(self, jobs: Sequence[State], now: float) -> None:
+    def __init__(self, jobs: Sequence[Job], now: float) -> None:
         self._jobs, self._now = jobs, now
 
     def collect(self) -> Iterator[Metric]:
         yield self._phases()
         yield self._members()
-        for name, what, of in GAUGES:
-            yield _family(GaugeMetricFamily(f"outrider_{name}", what, labels=JOB), self._values(of))
+        for name, what, of, merged in GAUGES:
+            yield _family(GaugeMetricFamily(f"outrider_{name}", what, labels=JOB), self._values(of, merged))
         for name, what, of in COUNTERS:
-            yield _family(CounterMetricFamily(f"outrider_{name}", what, labels=JOB), self._values(of))
+            yield _family(CounterMetricFamily(f"outrider_{name}", what, labels=JOB), self._values(of, sum))
         faults = CounterMetricFamily("outrider_faults", "Faults by kind.", labels=(*JOB, "kind"))
         yield _family(faults, ((*_job(job), kind, count) for job in self._jobs
-                               for kind, count in sorted(job.fault_counts.items())))  # fmt: skip
+                               for kind, count in sorted(_faults(job).items())))  # fmt: skip
 
-    def _values(self, of: Reading) -> Iterator[tuple[str | float, ...]]:
+    def _values(self, of: Reading, merged: Merged) -> Iterator[tuple[str | float, ...]]:
         for job in self._jobs:
-            value = of(job, self._now)
-            if value is not None:
-                yield (*_job(job), value)
+            values = [value for part in parts(job) if (value := of(part, self._now)) is not None]
+            if values:
+                yield (*_job(job), merged(values))
 
     def _phases(self) -> Metric:
         family = GaugeMetricFamily("outrider_job_phase", "1 for the phase that the job is in.", labels=(*JOB, "phase"))
-        return _family(family, ((*_job(job), phase, int(job.phase == phase)) for job in self._jobs for phase in PHASES))
+        return _family(family, ((*_job(job), phase, int(phase_of(job) == phase)) for job in self._jobs
+                                for phase in PHASES))  # fmt: skip
 
     def _members(self) -> Metric:
         family = GaugeMetricFamily("outrider_members", "Members by state; those that are gone are not counted.",
                                    labels=(*JOB, "state"))  # fmt: skip
         for job in self._jobs:
-            counts = Counter(status.member_state(job, member) for member in job.members.values())
+            counts = Counter(status.member_state(part, each) for part in parts(job) for each in part.members.values())
             _family(family, ((*_job(job), state, counts[state]) for state in status.LIVING_STATES))
         return family
 
@@ -88,6 +92,13 @@ class _Replica(Collector):
         yield _family(family, ((*asked, str(code), count) for (asked, code), count in sorted(self._requests.items())))
 
 
+def _faults(job: Job) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for part in parts(job):
+        total.update(part.fault_counts)
+    return total
+
+
 def _family(family: GaugeMetricFamily | CounterMetricFamily, rows: Iterable[tuple[str | float, ...]]) -> Metric:
     """A row: the values of the labels, and the value."""
     for *labels, value in rows:
@@ -95,20 +106,20 @@ def _family(family: GaugeMetricFamily | CounterMetricFamily, rows: Iterable[tupl
     return family
 
 
-def _job(job: State) -> tuple[str, str]:
+def _job(job: Job) -> tuple[str, str]:
     namespace, _, name = job.spec.name.rpartition("/")
     return namespace, name
 
 
-GAUGES: tuple[tuple[str, str, Reading], ...] = (
-    ("members_wanted", "Members that the job is to have.", lambda job, now: job.target),
+GAUGES: tuple[tuple[str, str, Reading, Merged], ...] = (
+    ("members_wanted", "Members that the job is to have.", lambda job, now: job.target, sum),
     ("world_size", "Worker processes of the world, 0 where there is none.",
-     lambda job, now: job.world.world_size if job.world is not None else 0),
-    ("step", "The highest step that was ever made.", lambda job, now: job.high_step),
+     lambda job, now: job.world.world_size if job.world is not None else 0, sum),
+    ("step", "The highest step that was ever made.", lambda job, now: job.high_step, max),
     ("round_trip_seconds", "Of probes between members, the quarter quantile.",
-     lambda job, now: job.links.usual or None),
-    ("links_cut", "Pairs of members that cannot see each other.", lambda job, now: len(job.links.told)),
-    ("goodput_ratio", "New steps times the median step time, over the time since the job began.", status.goodput),
+     lambda job, now: job.links.usual or None, max),
+    ("links_cut", "Pairs of members that cannot see each other.", lambda job, now: len(job.links.told), sum),
+    ("goodput_ratio", "New steps times the median step time, over the time since the job began.", status.goodput, max),
 )  # fmt: skip
 COUNTERS: tuple[tuple[str, str, Reading], ...] = (
     ("generations", "Worlds that were agreed on.", lambda job, now: job.number),

@@ -14,7 +14,7 @@ import zmq
 
 from master.core.actions import Action
 from master.core.events import Began, Event, StopAsked
-from master.core.state import State
+from master.core.kinds import Job, new
 from master.shell import settings as settings_of
 from master.shell.core import CORE
 from master.shell.effects import MasterEffects
@@ -66,7 +66,7 @@ def main() -> int:
 
 async def serve(settings: Settings, term: int) -> int:
     journal = Journal(settings.folder / "journal.txt")
-    pump = Pump(CORE, State(), journal)
+    pump = Pump(CORE, new(settings.spec), journal)
     records = Records(settings.folder)
     door = TokenDoor(settings.job, settings.token, pump.put)
     sidecars = Sidecars(settings.keys, door, lambda _hello, member, reason: effects.refused(member, reason))
@@ -93,7 +93,7 @@ async def serve(settings: Settings, term: int) -> int:
         sidecars.close()
 
 
-def _listen_to_the_platform(settings: Settings, pump: Pump[State, Event, Action]) -> None:
+def _listen_to_the_platform(settings: Settings, pump: Pump[Job, Event, Action]) -> None:
     """SIGTERM ends the job in order; Ctrl-C is meant for the command, which says what is to be done."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, lambda: pump.put(StopAsked("The master was told to end (SIGTERM).")))
@@ -102,7 +102,7 @@ def _listen_to_the_platform(settings: Settings, pump: Pump[State, Event, Action]
         watch_lifeline(settings.lifeline, lambda: _sweep_job(settings, pump))
 
 
-def _sweep_job(settings: Settings, pump: Pump[State, Event, Action]) -> None:
+def _sweep_job(settings: Settings, pump: Pump[Job, Event, Action]) -> None:
     """The command that owns the job is gone: nothing of the job may stay, whether or not it can still act."""
     log.warning("the command that runs the job is gone: everything of the job is ended")
     killed = sweep("OUTRIDER_JOB_UID", settings.job_uid) if settings.job_uid else []

@@ -12,6 +12,8 @@ from wire.messages import Start
 
 def common(start: Start) -> dict[str, str]:
     """The variables that all worker processes of a member share."""
+    if start.tf_config:
+        return _of_ps_job(start)
     elastic = {"OUTRIDER_ELASTIC_DATA": "1"} if start.elastic_data else {}
     kept = {"OUTRIDER_KEEP_GLOBAL_BATCH": str(start.keep_batch_of)} if start.keep_batch_of else {}
     return {
@@ -33,8 +35,21 @@ def common(start: Start) -> dict[str, str]:
     }
 
 
+def _of_ps_job(start: Start) -> dict[str, str]:
+    """No rank and no world: who else there is stands in TF_CONFIG, one of the `defaults`."""
+    return {
+        "WORKER_TYPE": str(start.role),
+        "WORKER_ID": str(start.worker_id),
+        "WORKER_RANK": str(start.rank_index),
+        "WORKER_NUM": str(start.worker_num),
+        "OUTRIDER_GENERATION": str(start.generation),
+    }
+
+
 def of_rank(start: Start, local_rank: int, volume: str) -> dict[str, str]:
     """The variables of one worker process, besides the common ones; `volume` is the member's."""
+    if start.tf_config:
+        return {"LOCAL_RANK": str(local_rank)}
     return {
         "LOCAL_RANK": str(local_rank),
         "RANK": str(start.first_rank + local_rank),
@@ -45,5 +60,7 @@ def of_rank(start: Start, local_rank: int, volume: str) -> dict[str, str]:
 
 def defaults(start: Start) -> dict[str, str]:
     """The variables that are set only where the container has not set them."""
+    if start.tf_config:
+        return {"TF_CONFIG": start.tf_config}
     threads = {"OMP_NUM_THREADS": "1"} if start.nproc > 1 else {}
     return {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", **threads}

@@ -15,6 +15,7 @@ from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import Document
 from master.core.events import Began, Event, NodeSeen, PodSeen, SpecChanged, StopAsked
+from master.core.kinds import Job
 from master.core.spec import WORKER, JobSpec
 from master.core.state import State
 from master.shell.core import CORE
@@ -66,7 +67,7 @@ class RunningJob:
         self._has_node_rules = False
         self._record = JobRecord(api, job, term, lambda: list(self._pods.values()))
         journal = Journal(journals / f"{self.key.replace('/', '.')}.txt")
-        self._pump: Pump[State, Event, Action] = Pump(CORE, State(next_order=1 + attempt * ORDERS), journal)
+        self._pump: Pump[Job, Event, Action] = Pump(CORE, State(next_order=1 + attempt * ORDERS), journal)
         self._platform = KubernetesPlatform(api, self._record, policy, self._pump.put, self._lacks_pods)
         self.effects = MasterEffects(self._pump.put, self._pump.stop, sidecars, self._platform, self._record, self.key)
         self._belongings = Belongings(api, self._record, lambda: list(self._pods.values()), (WORKER,), is_master)
@@ -88,7 +89,7 @@ class RunningJob:
         return self._record.job
 
     @property
-    def state(self) -> State:
+    def state(self) -> Job:
         return self._pump.state
 
     def put(self, event: Event) -> None:

@@ -12,6 +12,7 @@ import dataclasses
 import heapq
 from collections.abc import Callable, Iterator
 from itertools import count
+from typing import Any
 
 from master.core import invariants
 from master.core.actions import (
@@ -37,7 +38,7 @@ from master.core.events import (
     Woke,
 )
 from master.core.reducer import check, next_deadline, step
-from master.core.spec import JobSpec
+from master.core.spec import WORKER, JobSpec
 from master.core.state import State
 from runtime.journal import line
 from tests.core.master.ranks import Answers, body, waits
@@ -93,6 +94,7 @@ class Actor:
     id: MemberId
     uid: PodUid
     rank_index: RankIndex | None
+    role: Role = WORKER
     session: str = ""
     port: int = 30000
     nproc: int = 1
@@ -158,7 +160,7 @@ class Play:
                  actors: dict[str, Actor] | None = None, now: float = 0.0, master: str = "m1",
                  clock_is_ahead: float = 0.0, is_left: bool = False) -> None:  # fmt: skip
         self.spec = spec or job()
-        self.state = State()
+        self.state = self.made(self.spec)
         self.now = now
         self.actions: list[Action] = []
         self.lines: list[str] = []
@@ -200,15 +202,31 @@ class Play:
                 self.after(0.1, lambda actor=actor: self.connect(actor))
                 self.after(0.2, lambda actor=actor: self.report(actor))
 
+    # -- the core ---------------------------------------------------------------------------------------------------
+    def made(self, spec: JobSpec) -> Any:
+        """The state before Began."""
+        return State()
+
+    def core(self, event: Event) -> list[Action]:
+        actions = step(self.state, event, self.now)
+        check(self.state)
+        invariants.check_actions(self.state, actions)
+        return actions
+
+    def deadline(self) -> float | None:
+        return next_deadline(self.state)
+
+    @property
+    def is_ended(self) -> bool:
+        return self.state.stage == "ended"
+
     # -- driving ----------------------------------------------------------------------------------------------------
     def tell(self, event: Event) -> list[Action]:
         """One step of the core; what it wants done is done."""
         if not self._is_report(event) and not isinstance(event, Woke):
             shown = dataclasses.replace(event, saved={}) if isinstance(event, Began) and event.saved else event
             self.lines.append(line(self.now, ">", shown))
-        actions = step(self.state, event, self.now)
-        check(self.state)
-        invariants.check_actions(self.state, actions)
+        actions = self.core(event)
         self.actions.extend(actions)
         for action in actions:
             self.lines.append(line(self.now, "<", _short(action)))
@@ -227,7 +245,7 @@ class Play:
         begun = self.now
         end = self.now + limit
         while not is_true():
-            deadline = next_deadline(self.state)
+            deadline = self.deadline()
             moments = [self._queue[0][0]] if self._queue else []
             due = min([*moments, *([deadline] if deadline is not None else [])], default=float("inf"))
             if due > end:
@@ -363,7 +381,7 @@ class Play:
         if actor.gone or actor.frozen or actor.unheard or actor.stranger:
             return
         actor.session = f"{self.master}-{next(self._sessions)}"
-        hello = Hello(self.spec.name, actor.id, actor.uid, Role("worker"), actor.rank_index, "token", probe_port=9000,
+        hello = Hello(self.spec.name, actor.id, actor.uid, actor.role, actor.rank_index, "token", probe_port=9000,
                       running=actor.running, highest=actor.highest if highest is None else highest,
                       finished=actor.finished, isolated=actor.isolated,
                       machine=self.machines.get(actor.id, ""), offers=actor.offers)  # fmt: skip
@@ -384,7 +402,7 @@ class Play:
                               copies=actor.copies))  # fmt: skip
 
     def report(self, actor: Actor) -> None:
-        if actor.gone or self.state.stage == "ended":
+        if actor.gone or self.is_ended:
             return
         made = actor.step_at(self.now)
         phase = actor.phase or ("step" if made > actor.base else "init")
@@ -395,6 +413,7 @@ class Play:
         running = actor.running != NO_GENERATION
         said = "running" if running else ("done" if actor.finished else "ready")
         links = self._links(actor) if running else ()
+        made = made if actor.has_pages else 0
         self.say(actor, Report(actor.running, said, made, STEP_SECONDS if made else 0.0,
                                ranks=ranks if running else (), links=links))  # fmt: skip
         self.after(1.0, lambda: self.report(actor))
@@ -593,7 +612,7 @@ class Play:
     def _pod(self, actor: Actor) -> PodSeen:
         phase = "running" if actor.failed is None else ("failed" if actor.failed else "succeeded")
         phase = "pending" if actor.waits else phase
-        return PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, phase, exit_code=actor.failed,
+        return PodSeen(actor.id, actor.uid, actor.role, actor.rank_index, phase, exit_code=actor.failed,
                        node=actor.node, memory_limit=actor.memory_limit, has_another_key=actor.stranger,
                        unschedulable=actor.waits)  # fmt: skip
 
@@ -601,7 +620,7 @@ class Play:
         if action.member in self.actors:
             return
         uid = PodUid(f"uid-{next(self._uids)}")
-        actor = Actor(action.member, uid, action.rank_index, nproc=self.spec.nproc,
+        actor = Actor(action.member, uid, action.rank_index, action.role, nproc=self.spec.nproc,
                       port=30000 + 100 * len(self.actors), node=self.nodes.get(action.member, ""),
                       memory_limit=action.memory_limit or self.memory_limit,
                       bad=self.bad.get(action.member, ""))  # fmt: skip

@@ -13,6 +13,7 @@ import pytest
 
 from master.core.events import NodeSeen, PodSeen, ScaleAsked
 from tests.core.master.play import Play, job, running
+from tests.core.master.ps_play import training
 from tests.core.master.ranks import elsewhere
 from wire.ids import Role
 from wire.messages import Leaving
@@ -200,6 +201,21 @@ def success() -> Play:
     return play
 
 
+def ps_lost() -> Play:
+    play = training(1, 1)
+    _fresh(play)
+    play.lose("ps-0", "its machine is gone")
+    for member in ("chief-0", "worker-0"):
+        play[member].hung_at = play.now
+    play.run(1)
+    play.crash("chief-0", code=1, signal=None, error="UnavailableError", message="Socket closed")
+    play.until_running()
+    play.until(lambda: any("All who" in each.reason for each in play.announced("Recovered")))
+    play.done("chief-0")
+    play.until(lambda: play.ended() is not None)
+    return play
+
+
 STORIES: dict[str, tuple[str, Callable[[], Play]]] = {
     "first_world": ("The first generation is started only when it is saved, in the step that learns so.", first_world),
     "crash": ("A crash stops everyone in its own step, and the next generation forms without a timer.", crash),
@@ -223,6 +239,8 @@ STORIES: dict[str, tuple[str, Callable[[], Play]]] = {
     "bad_node": ("A machine that reaches nobody is found in two rounds, its replacement is measured first.", bad_node),
     "straggler_joins": ("A newcomer is measured with a member that trains on, and told to be slow.", straggler_joins),
     "new_master": ("A new master adopts what runs; the next generation has its term and the next number.", new_master),
+    "ps_lost": ("A lost ps interrupts the others and nothing else: one ended for it, one was stuck.",
+                ps_lost),
     "success": ("The job ends when every rank has ended with 0 and every member has been told.", success),
 }  # fmt: skip
 

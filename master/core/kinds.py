@@ -1,0 +1,55 @@
+"""The two kinds of jobs behind one interface: all-reduce jobs, with one world, and PS jobs, made of seats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from master.core import reducer, status
+from master.core.actions import Action
+from master.core.events import Event
+from master.core.ps import reducer as ps_reducer
+from master.core.ps import status as ps_status
+from master.core.ps.state import PsState
+from master.core.spec import JobSpec
+from master.core.state import State
+
+Job = State | PsState
+
+
+def new(spec: JobSpec, next_order: int = 1) -> Job:
+    """The state before Began."""
+    return PsState(next_order=next_order) if spec.is_ps else State(next_order=next_order)
+
+
+def step(job: Job, event: Event, now: float) -> list[Action]:
+    return ps_reducer.step(job, event, now) if isinstance(job, PsState) else reducer.step(job, event, now)
+
+
+def next_deadline(job: Job) -> float | None:
+    return ps_reducer.next_deadline(job) if isinstance(job, PsState) else reducer.next_deadline(job)
+
+
+def describe(job: Job) -> str:
+    return ps_reducer.describe(job) if isinstance(job, PsState) else reducer.describe(job)
+
+
+def check(job: Job) -> None:
+    if isinstance(job, PsState):
+        ps_reducer.check(job)
+    else:
+        reducer.check(job)
+
+
+def document(job: Job, now: float) -> dict[str, Any]:
+    """The status as users read it."""
+    return ps_status.document(job, now) if isinstance(job, PsState) else status.document(job, now)
+
+
+def parts(job: Job) -> Sequence[State]:
+    """All that is one world: the job, or its seats."""
+    return [seat.state for seat in job.seats.values()] if isinstance(job, PsState) else [job]
+
+
+def phase_of(job: Job) -> str:
+    return ps_status.phase(job) if isinstance(job, PsState) else job.phase

@@ -1,0 +1,119 @@
+"""A parameter server goes, and another one comes in its place: what that means for those who train.
+
+They are left alone: TensorFlow's sessions recover by themselves when it serves again. Whoever ends meanwhile, or soon
+after, ends for that, and it costs no restart. A session may also be stuck on the server that is gone, or wait half a
+minute before it looks again. So when all serve again, and one that had made steps makes none for some seconds, it is
+started again in place: it alone. The chief comes first, because the others wait for what it restores.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from master.core import recovery
+from master.core.ps.passing import let
+from master.core.ps.state import CHIEF, PS, PsState, Seat
+from master.core.spec import WORKER
+from master.core.state import STOPPING, seconds
+
+EFFECT_WITHIN = 30.0
+"""Seconds after all serve again in which the end of a rank is an effect."""
+PATIENCE = {CHIEF: 6.0, WORKER: 3.0}
+"""Seconds in which a session that has noticed goes on: it is closed, another is made, and variables are restored."""
+LOOK_AGAIN = 0.5
+
+
+def advance(job: PsState) -> None:
+    """At the end of a step: who serves, and what has ended for it."""
+    _note(job)
+    if job.ps_away or job.now < job.ps_back_at + EFFECT_WITHIN:
+        for seat in job.seats.values():
+            if seat.role != PS:
+                _excuse(job, seat)
+
+
+def _note(job: PsState) -> None:
+    was_away = bool(job.ps_away)
+    for seat in job.of(PS):
+        key, serves = (seat.role, seat.index), seat.runs is not None
+        if serves:
+            job.ps_away.discard(key)
+            seat.served = True
+        elif seat.served and key not in job.ps_away:
+            job.ps_away.add(key)
+            job.ps_lost = seat.state.faults[-1].reason if seat.state.faults else f"{seat.name} does not serve."
+    if was_away and not job.ps_away:
+        _wait(job)
+
+
+def _wait(job: PsState) -> None:
+    """All serve again: from now on, those who had trained should."""
+    job.ps_back_at = job.now
+    for seat in job.of(CHIEF, WORKER):
+        seat.waits_since = job.now if seat.state.first_step is not None else None
+    job.deadlines.set(("stuck", ""), job.now + LOOK_AGAIN)
+
+
+def _excuse(job: PsState, seat: Seat) -> None:
+    """What has ended here is an effect."""
+    episode = seat.state.episode
+    if episode is None or episode.free or episode.charged or seat.state.stage != STOPPING:
+        return
+    episode.free = True
+    text = f"That is an effect of a lost parameter server ({job.ps_lost.rstrip('.')}): it costs no restart."
+    let(job, seat, partial(seat.state.announce, "EffectOfLostPs", text, episode.fault.member))
+
+
+# -- sessions that are stuck --------------------------------------------------------------------------------------
+def look(job: PsState) -> None:
+    """All serve again: who goes on?"""
+    if job.ps_away or job.is_over:
+        return
+    waiting = _waiting(job)
+    chiefs = [seat for seat in waiting if seat.role == CHIEF]
+    for seat in waiting:
+        if _goes_on(job, seat):
+            seat.waits_since = None
+        elif chiefs and seat not in chiefs:
+            seat.waits_since = max(seat.waits_since or 0.0, job.now)
+        elif seat.waits_since is not None and job.now >= seat.waits_since + PATIENCE[seat.role] - 1e-6:
+            _start_again(job, seat)
+    if _waiting(job):
+        job.deadlines.set(("stuck", ""), job.now + LOOK_AGAIN)
+    else:
+        _all_train(job)
+
+
+def _waiting(job: PsState) -> list[Seat]:
+    return [seat for seat in job.of(CHIEF, WORKER) if seat.waits_since is not None]
+
+
+def _all_train(job: PsState) -> None:
+    """What a lost parameter server has cost is over when everybody trains again."""
+    for seat in job.of(PS):
+        for fault in seat.state.faults:
+            if fault.seconds_lost is None:
+                fault.seconds_lost = max(0.0, job.now - fault.at)
+                seat.state.seconds_lost += fault.seconds_lost
+                text = f"All who train go on with {seat.name}: {seconds(fault.seconds_lost)} were lost."
+                job.announce("Recovered", text)
+
+
+def _goes_on(job: PsState, seat: Seat) -> bool:
+    """It has made a step since then; one that is over is no question any more."""
+    watch = seat.state.watch
+    if seat.state.is_over or watch is None:
+        return True
+    return seat.runs is not None and watch.stepped_at > max(job.ps_back_at, watch.began)
+
+
+def _start_again(job: PsState, seat: Seat) -> None:
+    if seat.runs is None:
+        return  # it is on its way already
+    seat.waits_since = float("inf")
+    since = seconds(job.now - job.ps_back_at)
+    reason = (
+        f"{seat.name} has made no step for {since} though all parameter servers serve again: its session is stuck, "
+        f"and it is started again in place."
+    )
+    let(job, seat, partial(recovery.begin, seat.state, "SessionStuck", reason, seat.runs, free=True))

@@ -1,0 +1,210 @@
+"""The core of a PS job as a whole: every event to the seat that it is about, and then what concerns all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from master.core import reducer
+from master.core.actions import Action, SaveStatus
+from master.core.events import (
+    ActionFailed,
+    Asked,
+    Began,
+    CreateRefused,
+    Event,
+    MemberProbed,
+    NodeSeen,
+    OwnerEnded,
+    OwnerSized,
+    PodGone,
+    PodSeen,
+    PodsListed,
+    RestartAsked,
+    ScaleAsked,
+    SidecarDisconnected,
+    SidecarSaid,
+    SpecChanged,
+    Stalled,
+    StatusSaved,
+    StopAsked,
+    Woke,
+)
+from master.core.ps import ending, lost_ps, saving, sizing, status
+from master.core.ps.passing import tell
+from master.core.ps.state import Key, PsState, Seat
+from master.core.state import ENDED, Collection
+from wire.ids import MemberId, RankIndex, Role
+from wire.messages import Hello
+
+
+# -- the core's interface -----------------------------------------------------------------------------------------
+def step(job: PsState, event: Event, now: float) -> list[Action]:
+    """Takes one event; returns what is to be done, in order."""
+    job.now, job.actions = now, []
+    if job.stage != ENDED:
+        HANDLERS[type(event)](job, event)
+        if not job.is_over:
+            lost_ps.advance(job)
+        ending.advance(job)
+        saving.flush(job)
+    actions, job.actions = job.actions, []
+    return actions
+
+
+def next_deadline(job: PsState) -> float | None:
+    """When `Woke` is due at the latest."""
+    if job.stage == ENDED:
+        return None
+    own = job.deadlines.next()
+    moments = [moment for seat in job.seats.values() if (moment := reducer.next_deadline(seat.state)) is not None]
+    return min([*moments, *([] if own is None else [own])], default=None)
+
+
+def describe(job: PsState) -> str:
+    """The state in a few words; each change of them is a transition in the journal."""
+    seats = ", ".join(f"{seat.name} {reducer.describe(seat.state)}" for seat in job.seats.values())
+    return f"{job.stage} {status.phase(job)}: {seats}"
+
+
+def check(job: PsState) -> None:
+    """Raises where an invariant does not hold."""
+    held = [member for seat in job.seats.values() for member in seat.state.members]
+    if len(held) != len(set(held)):
+        raise AssertionError(f"a member has two seats: {sorted(held)}")
+    for seat in job.seats.values():
+        reducer.check(seat.state)
+
+
+# -- whom it is about ---------------------------------------------------------------------------------------------
+def _seat_of(job: PsState, member: MemberId, role: Role | None = None, index: RankIndex | None = None) -> Seat | None:
+    """The seat of a member; of one that nobody here has made, by what its pod says, else any of its role that has
+    nobody: it is a spare of an earlier master's."""
+    key = job.members.get(member)
+    if key is None:
+        role = role or Role(member.rpartition("-")[0])
+        key = _unknown(job, role, index)
+        if key is not None:
+            job.members[member] = key
+    return job.seats.get(key) if key is not None else None
+
+
+def _unknown(job: PsState, role: Role, index: RankIndex | None) -> Key | None:
+    if index is not None and (role, index) in job.seats:
+        return (role, index)
+    seats = [seat for seat in job.seats.values() if seat.role == role]
+    empty = [seat for seat in seats if not seat.state.members]
+    found = next(iter([*empty, *seats]), None)
+    return (found.role, found.index) if found is not None and index is None else None
+
+
+def _about_member(job: PsState, event: Any) -> None:
+    seat = _seat_of(job, event.member, getattr(event, "role", None), getattr(event, "rank_index", None))
+    if seat is not None:
+        tell(job, seat, event)
+
+
+def _to_all(job: PsState, event: Event) -> None:
+    for seat in list(job.seats.values()):
+        tell(job, seat, event)
+
+
+# -- events -------------------------------------------------------------------------------------------------------
+def _said(job: PsState, event: SidecarSaid) -> None:
+    message = event.message
+    if isinstance(message, Hello):
+        seat = _seat_of(job, message.member, message.role, message.rank_index) or next(iter(job.seats.values()))
+        job.sessions[event.session] = (seat.role, seat.index)
+    key = job.sessions.get(event.session)
+    if key in job.seats:
+        tell(job, job.seats[key], event)
+
+
+def _disconnected(job: PsState, event: SidecarDisconnected) -> None:
+    key = job.sessions.pop(event.session, None)
+    if key in job.seats:
+        tell(job, job.seats[key], event)
+
+
+def _listed(job: PsState, event: PodsListed) -> None:
+    job.listed = True
+    for pod in event.pods:
+        _seat_of(job, pod.member, pod.role, pod.rank_index)
+    for left in event.remains:
+        _seat_of(job, left.member, None, left.rank_index)
+    for key, seat in list(job.seats.items()):
+        pods = tuple(pod for pod in event.pods if job.members.get(pod.member) == key)
+        remains = tuple(left for left in event.remains if job.members.get(left.member) == key)
+        tell(job, seat, PodsListed(pods, remains))
+
+
+def _action_failed(job: PsState, event: ActionFailed) -> None:
+    if isinstance(event.action, SaveStatus):
+        saving.failed(job, event.error)
+        return
+    member = getattr(event.action, "member", None)
+    seat = _seat_of(job, member) if member is not None else None
+    if seat is not None:
+        tell(job, seat, event)
+
+
+def _refused(job: PsState, event: CreateRefused) -> None:
+    seat = _seat_of(job, event.action.member)
+    if seat is not None:
+        tell(job, seat, event)
+
+
+def _stop(job: PsState, event: StopAsked) -> None:
+    if not job.is_over:
+        job.announce("JobStopped", f"The job is stopped: {event.reason.rstrip('.')}.")
+    _to_all(job, event)
+    ending.stop(job, event.reason)
+
+
+def _asked(job: PsState, event: Asked) -> None:
+    if job.seats:
+        job.collections[event.request] = (set(job.seats), Collection(event.request, event.what))
+        _to_all(job, event)
+
+
+def _woke(job: PsState, event: Woke) -> None:
+    for kind, _key in job.deadlines.take_due(job.now):
+        DEADLINES[kind](job)
+    for seat in list(job.seats.values()):
+        due = reducer.next_deadline(seat.state)
+        if due is not None and due <= job.now:
+            tell(job, seat, event)
+
+
+def _nothing(_job: PsState, _event: Any) -> None:
+    """No other controller has pods of a PS job."""
+
+
+HANDLERS: dict[type, Callable[[PsState, Any], None]] = {
+    Began: sizing.begin,
+    SidecarSaid: _said,
+    SidecarDisconnected: _disconnected,
+    PodSeen: _about_member,
+    PodGone: _about_member,
+    PodsListed: _listed,
+    NodeSeen: _to_all,
+    CreateRefused: _refused,
+    OwnerSized: _nothing,
+    OwnerEnded: _nothing,
+    MemberProbed: _about_member,
+    StatusSaved: saving.saved,
+    ScaleAsked: lambda job, event: sizing.scale(job, event.replicas),
+    SpecChanged: sizing.edited,
+    RestartAsked: _to_all,
+    StopAsked: _stop,
+    Asked: _asked,
+    ActionFailed: _action_failed,
+    Woke: _woke,
+    Stalled: _to_all,
+}
+DEADLINES: dict[str, Callable[[PsState], None]] = {
+    "stuck": lost_ps.look,
+    # these two are looked at the end of the step
+    "save": lambda _job: None,
+    "evaluator": lambda _job: None,
+}

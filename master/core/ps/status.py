@@ -1,0 +1,104 @@
+"""The status of a PS job: the same document as any job's, of all seats together, and a row for each seat's address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from master.core import status
+from master.core.ps.cluster import address
+from master.core.ps.state import CHIEF, PsState, Seat
+from master.core.spec import WORKER
+from master.core.state import State, in_order
+
+MOST_FAULTS = 100
+
+
+def document(job: PsState, now: float) -> dict[str, Any]:
+    """The status as users read it."""
+    states = [seat.state for seat in job.seats.values()]
+    documents = [status.document(state, now) for state in states]
+    faults = sorted((fault for each in documents for fault in each["faults"]), key=lambda fault: str(fault["time"]))
+    rungs: dict[str, int] = {}
+    for each in documents:
+        for rung, count in each["rungs"].items():
+            rungs[rung] = rungs.get(rung, 0) + count
+    return {
+        "version": 1,
+        "job": str(job.spec.name),
+        "phase": phase(job),
+        "generation": "",
+        "world": sum(1 for seat in job.seats.values() if seat.runs is not None),
+        "step": step(job),
+        "restarts": sum(max(0, state.number - 1) for state in states),
+        "goodput": _goodput(job, now),
+        "kept_in_memory": None,
+        "message": message(job),
+        "exit_code": job.exit_code,
+        "rungs": dict(sorted(rungs.items())),
+        "faults": faults[-MOST_FAULTS:],
+        "avoided_nodes": sorted({node for state in states for node in state.avoiding}),
+        "memory": {f"{s.name}": needed for s in job.seats.values() for needed in s.state.memory.values()},
+        "seats": [_row(job, seat) for seat in job.seats.values()],
+        "members": [row for each in _members(job) for row in each],
+    }
+
+
+def _members(job: PsState) -> list[list[dict[str, Any]]]:
+    return [sorted(status.document(seat.state, job.now)["members"], key=lambda row: _number(row["id"]))
+            for seat in job.seats.values()]  # fmt: skip
+
+
+def _number(member: str) -> int:
+    number = member.rpartition("-")[2]
+    return int(number) if number.isdigit() else 0
+
+
+def _row(job: PsState, seat: Seat) -> dict[str, Any]:
+    """Who is there now, and where it is reached."""
+    state = seat.state
+    holders = [m.id for m in sorted(state.members.values(), key=in_order) if m.rank_index is not None]
+    return {
+        "role": str(seat.role),
+        "rank_index": seat.index,
+        "address": address(job.spec, (seat.role, seat.index)),
+        "member": str(holders[0]) if holders else None,
+        "phase": state.phase,
+        "generation": str(state.generation),
+        "step": state.high_step,
+    }
+
+
+def step(job: PsState) -> int:
+    """The highest of anybody: in TensorFlow's jobs all count the same global step."""
+    return max((seat.state.high_step for seat in job.seats.values()), default=0)
+
+
+def _goodput(job: PsState, now: float) -> float | None:
+    """Of the one who counts for the job: the chief, else worker 0."""
+    found = next(iter([*job.of(CHIEF), *job.of(WORKER)]), None)
+    return status.goodput(found.state, now) if found is not None else None
+
+
+def phase(job: PsState) -> str:
+    """That of the end, else of those who train: it goes on as long as anybody of them does."""
+    if job.is_over:
+        return job.phase
+    if job.suspended:
+        return "suspended"
+    phases = [seat.state.phase for seat in job.of(CHIEF, WORKER)]
+    found = (word for word in ("running", "restarting") if word in phases)
+    return next(found, "pending")
+
+
+def message(job: PsState) -> str:
+    """What a user is told in one sentence: the end, who is missing, or that all is well."""
+    if job.is_over:
+        return job.message
+    absent = [seat.name for seat in job.seats.values() if seat.runs is None and not _is_done(seat.state)]
+    if absent:
+        return f"{', '.join(absent)} {'does' if len(absent) == 1 else 'do'} not run"
+    return "all members run"
+
+
+def _is_done(state: State) -> bool:
+    return state.phase == "succeeded"

@@ -1,0 +1,84 @@
+"""The same stage for a PS job: its members are played as those of any job, and so is its platform."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from master.core import kinds
+from master.core.actions import Action
+from master.core.events import Event
+from master.core.ps.state import CHIEF, PsState, Seat
+from master.core.spec import WORKER, JobSpec
+from tests.core.master.play import Actor, Play, job
+from wire.ids import RankIndex, Role
+from wire.messages import Start
+
+
+def ps_job(ps: int = 1, workers: int = 2, *, most: int = 0, chief: bool = True, evaluator: bool = False,
+           **policy: object) -> JobSpec:  # fmt: skip
+    """Addresses as a cluster's Services would have them."""
+    most = most or workers
+    spec = job(
+        most,
+        1,
+        ps=tuple(f"digits-ps-{n}:2222" for n in range(ps)),
+        workers=tuple(f"digits-worker-{n}:3333" for n in range(most)),
+        chief="digits-chief-0:3333" if chief else "",
+        has_evaluator=evaluator,
+        **policy,
+    )
+    return dataclasses.replace(spec, replicas=workers)
+
+
+class PsPlay(Play):
+    """A PS job on its stage."""
+
+    job: PsState
+
+    def made(self, spec: JobSpec) -> kinds.Job:
+        self.job = PsState()
+        return self.job
+
+    def core(self, event: Event) -> list[Action]:
+        actions = kinds.step(self.job, event, self.now)
+        kinds.check(self.job)
+        return actions
+
+    def report(self, actor: Actor) -> None:
+        """Parameter servers and evaluators make no steps."""
+        actor.has_pages = actor.role in (CHIEF, WORKER)
+        super().report(actor)
+
+    def _beyond(self, actor: Actor, start: Start) -> None:
+        if actor.has_pages:
+            super()._beyond(actor, start)
+
+    def deadline(self) -> float | None:
+        return kinds.next_deadline(self.job)
+
+    @property
+    def is_ended(self) -> bool:
+        return self.job.stage == "ended"
+
+    def is_running(self, members: int | None = None) -> bool:
+        """All seats, or so many of them."""
+        there = sum(1 for seat in self.job.seats.values() if seat.runs is not None)
+        return there == (len(self.job.seats) if members is None else members)
+
+    def seat(self, role: str, index: int = 0) -> Seat:
+        return self.job.seats[Role(role), RankIndex(index)]
+
+    def holder(self, role: str, index: int = 0) -> Actor:
+        """Who is there now."""
+        member = self.seat(role, index).runs
+        assert member is not None
+        return self[member.id]
+
+
+def training(*args: int, steps: float = 2.0, **policy: object) -> PsPlay:
+    """A PS job that has trained for two seconds."""
+    play = PsPlay(ps_job(*args, **policy))  # type: ignore[arg-type]
+    play.until_running()
+    play.run(steps)
+    play.actions.clear()
+    return play

@@ -1,0 +1,271 @@
+"""PS jobs: one member's fault is nobody else's, and what becomes of those who need each other."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from master.core import kinds
+from master.core.actions import CreatePod, DeletePod, Send
+from master.core.events import Asked, ScaleAsked, StopAsked
+from tests.core.master.ps_play import PsPlay, ps_job, training
+from wire.messages import Finish, Start, Stop
+
+
+def start_of(play: PsPlay, member: str) -> Start:
+    message = play.sent(Start, member)[-1].message
+    assert isinstance(message, Start)
+    return message
+
+
+def stopped(play: PsPlay) -> set[str]:
+    return {a.member for a in play.actions if isinstance(a, Send) and isinstance(a.message, Stop)}
+
+
+def created(play: PsPlay) -> list[tuple[str, int | None]]:
+    return [(a.member, a.rank_index) for a in play.actions if isinstance(a, CreatePod)]
+
+
+def test_every_seat_gets_a_member_and_each_is_told_its_task() -> None:
+    play = PsPlay(ps_job(2, 2, evaluator=True))
+    play.until_running()
+    assert created(play) == [("ps-0", 0), ("ps-1", 1), ("chief-0", 0), ("worker-0", 0), ("worker-1", 1),
+                             ("evaluator-0", 0)]  # fmt: skip
+    start = start_of(play, "worker-1")
+    assert json.loads(start.tf_config) == {
+        "cluster": {
+            "chief": ["digits-chief-0:3333"],
+            "worker": ["digits-worker-0:3333", "digits-worker-1:3333"],
+            "ps": ["digits-ps-0:2222", "digits-ps-1:2222"],
+        },
+        "task": {"type": "worker", "index": 1},
+    }
+    assert (start.role, start.rank_index, start.worker_id, start.worker_num) == ("worker", 1, 1, 2)
+    evaluator = json.loads(start_of(play, "evaluator-0").tf_config)
+    assert "evaluator" not in evaluator["cluster"]
+    assert evaluator["task"] == {"type": "evaluator", "index": 0}
+
+
+@pytest.mark.parametrize(("role", "member"), [("worker", "worker-1"), ("chief", "chief-0"), ("ps", "ps-0"),
+                                              ("evaluator", "evaluator-0")])  # fmt: skip
+def test_a_crash_stops_nobody_else(role: str, member: str) -> None:
+    play = training(1, 2, evaluator=True)
+    play.crash(member)
+    play.until_running()
+    assert stopped(play) == {member}
+    assert [a.member for a in play.sent(Start)] == [member]
+
+
+def test_a_lost_worker_is_replaced_by_the_next_id_with_its_rank_index_and_task() -> None:
+    play = training(1, 2)
+    before = start_of_task(play, "worker", 0)
+    play.lose("worker-0", "its machine is gone")
+    play.until_running()
+    assert created(play) == [("worker-2", 0)]
+    assert stopped(play) == set()
+    start = start_of(play, "worker-2")
+    assert (start.worker_id, start.rank_index, start.tf_config) == (2, 0, before)
+
+
+def start_of_task(play: PsPlay, role: str, index: int) -> str:
+    start = play.holder(role, index).start
+    assert start is not None
+    return start.tf_config
+
+
+def test_lost_ones_of_several_roles_are_replaced_each_by_itself() -> None:
+    play = training(2, 2)
+    for member in ("ps-1", "chief-0", "worker-1"):
+        play.lose(member)
+    play.until_running()
+    assert set(created(play)) == {("ps-2", 1), ("chief-1", 0), ("worker-2", 1)}
+    assert stopped(play) == set()
+
+
+def test_a_silent_worker_is_replaced_and_nobody_else_is_told_anything() -> None:
+    play = training(1, 2)
+    play.freeze("worker-1")
+    play.until(lambda: any(member == "worker-2" for member, _index in created(play)))
+    play.until(lambda: play.is_running() and play.holder("worker", 1).id == "worker-2")
+    assert stopped(play) <= {"worker-1"}
+
+
+def test_the_job_has_succeeded_when_the_chief_has_and_the_others_are_stopped() -> None:
+    play = training(1, 2)
+    play.done("chief-0")
+    play.until(lambda: play.ended() is not None)
+    ended = play.ended()
+    assert ended is not None
+    assert ended.exit_code == 0
+    assert "chief has ended with code 0" in ended.reason
+    assert {a.member for a in play.sent(Finish)} == {"ps-0", "chief-0", "worker-0", "worker-1"}
+    assert kinds.document(play.job, play.now)["phase"] == "succeeded"
+
+
+def test_without_a_chief_all_workers_are_waited_for() -> None:
+    play = training(1, 2, chief=False)
+    play.done("worker-0")
+    play.run(5)
+    assert play.ended() is None
+    assert stopped(play) == set()
+    play.done("worker-1")
+    play.until(lambda: play.ended() is not None)
+    assert {a.member for a in play.sent(Finish)} == {"ps-0", "worker-0", "worker-1"}
+
+
+def test_an_evaluator_may_look_at_the_last_checkpoint() -> None:
+    play = training(1, 1, evaluator=True)
+    play.done("chief-0")
+    play.run(20)
+    assert play.ended() is None
+    assert "evaluator-0" not in stopped(play)
+    play.done("evaluator-0")
+    play.run(1)
+    assert play.ended() is not None
+
+
+def test_an_evaluator_that_goes_on_is_stopped_in_the_end() -> None:
+    play = training(1, 1, evaluator=True)
+    play.done("chief-0")
+    play.until(lambda: play.ended() is not None, 90)
+    assert "evaluator-0" in stopped(play)
+
+
+def test_the_same_error_again_and_again_fails_the_job_with_it() -> None:
+    play = PsPlay(ps_job(1, 2))
+    play.until_running()
+    for _ in range(3):
+        play.crash("worker-1", code=3, signal=None, error="KeyError", message="'layer'", step=0)
+        play.run(0.2)
+    play.until(lambda: play.ended() is not None)
+    ended = play.ended()
+    assert ended is not None
+    assert ended.exit_code == 3
+    assert "worker-1 failed with KeyError: 'layer'" in ended.reason
+
+
+def test_restarts_in_place_use_one_budget_of_all() -> None:
+    play = training(1, 2, max_restarts=1)
+    play.crash("worker-0")
+    play.until_running()
+    play.run(1)
+    play.crash("worker-1")
+    play.until(lambda: play.ended() is not None, 20)
+    ended = play.ended()
+    assert ended is not None
+    assert "the one restart allowed is used" in ended.reason
+
+
+def test_what_ends_while_a_ps_is_away_is_an_effect_and_costs_no_restart() -> None:
+    play = training(1, 2, max_restarts=0)
+    play.lose("ps-0")
+    play.crash("worker-1", code=1, signal=None, error="UnavailableError", message="Socket closed")
+    play.until_running()
+    assert [a.member for a in play.announced("EffectOfLostPs")] == ["worker-1"]
+    assert play.job.restarts.used == 0
+
+
+def test_a_worker_that_makes_no_step_once_all_ps_serve_again_is_started_again_in_place() -> None:
+    play = training(1, 2)
+    for actor in play.actors.values():
+        actor.hung_at = play.now
+    play.lose("ps-0")
+    play.until_running()
+    for member in ("chief-0", "worker-0"):  # these two go on by themselves
+        actor = play[member]
+        actor.base, actor.started_at, actor.hung_at = actor.step_at(play.now), play.now, None
+    play.until(lambda: bool(play.announced("SessionStuck")))
+    play.until_running()
+    assert [a.member for a in play.announced("SessionStuck")] == ["worker-1"]
+    assert "its session is stuck" in play.announced("SessionStuck")[0].reason
+    assert stopped(play) == {"worker-1"}
+    assert play.job.restarts.used == 0
+    play.until(lambda: bool(play.announced("Recovered")))
+    assert "All who train go on with ps-0" in play.announced("Recovered")[0].reason
+
+
+def test_workers_wait_for_the_chief_to_restore() -> None:
+    play = training(1, 1)
+    for actor in play.actors.values():
+        actor.hung_at = play.now
+    play.lose("ps-0")
+    play.until_running()
+    play.until(lambda: bool(play.announced("SessionStuck")))
+    assert [a.member for a in play.announced("SessionStuck")] == ["chief-0"]
+
+
+def test_a_job_gets_more_workers_and_fewer_while_the_others_train() -> None:
+    play = training(1, 1, most=3)
+    play.tell(ScaleAsked(2))
+    play.until_running()
+    assert created(play) == [("worker-1", 1)]
+    config = json.loads(start_of(play, "worker-1").tf_config)
+    assert config["cluster"]["worker"] == ["digits-worker-0:3333", "digits-worker-1:3333"]
+    assert stopped(play) == set()
+    play.tell(ScaleAsked(1))
+    play.until(lambda: len(play.job.seats) == 3)
+    assert stopped(play) == {"worker-1"}
+    assert [a.member for a in play.actions if isinstance(a, DeletePod)] == ["worker-1"]
+    play.tell(ScaleAsked(2))
+    play.until_running()
+    assert created(play)[-1] == ("worker-2", 1)
+
+
+def test_parameter_servers_know_all_workers_that_may_ever_be() -> None:
+    play = training(1, 1, most=3)
+    start = play.holder("ps").start
+    assert start is not None
+    assert len(json.loads(start.tf_config)["cluster"]["worker"]) == 3
+
+
+def test_a_new_master_takes_over_what_runs_and_disturbs_nobody() -> None:
+    before = training(2, 2)
+    before.run(12)
+    after = PsPlay(before.spec, term=2, saved=before.saved, actors=before.actors, now=before.now + 1, master="m2")
+    after.until_running()
+    after.run(5)
+    assert stopped(after) == set()
+    assert after.sent(Start) == []
+    after.lose("worker-0")
+    after.until_running()
+    assert created(after) == [("worker-2", 0)]
+
+
+def test_a_new_master_knows_who_has_ended() -> None:
+    before = training(1, 2, chief=False)
+    before.done("worker-0")
+    before.run(3)
+    after = PsPlay(before.spec, term=2, saved=before.saved, actors=before.actors, now=before.now + 1, master="m2")
+    after.run(10)
+    assert created(after) == []
+    after.done("worker-1")
+    after.until(lambda: after.ended() is not None)
+    ended = after.ended()
+    assert ended is not None
+    assert ended.exit_code == 0
+
+
+def test_the_user_stops_it() -> None:
+    play = training(1, 1)
+    play.tell(StopAsked("enough"))
+    play.until(lambda: play.ended() is not None)
+    assert stopped(play) == {"ps-0", "chief-0", "worker-0"}
+    assert len(play.announced("JobStopped")) == 1
+
+
+def test_a_question_is_answered_once_by_all_together() -> None:
+    play = training(1, 1)
+    play.tell(Asked("r1", "stacks"))
+    play.run(1)
+    delivered = [a for a in play.actions if type(a).__name__ == "Deliver"]
+    assert len(delivered) == 1
+    assert {member for member, _body in delivered[0].bodies} == {"ps-0", "chief-0", "worker-0"}  # type: ignore[union-attr]
+
+
+def test_the_status_is_written_once_a_second_at_most_where_nobody_waits_for_it() -> None:
+    play = training(2, 3)
+    saves = [a for a in play.actions if type(a).__name__ == "SaveStatus"]
+    play.run(20)
+    saves = [a for a in play.actions if type(a).__name__ == "SaveStatus"]
+    assert 1 <= len(saves) <= 10
