@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import training_hooks
-from cli import folders
+from cli import folders, ps
 from cli.client import Master
 from cli.documents import status_of
 from cli.errors import UserError
@@ -81,6 +81,8 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
 
 def _first_line(request: Request) -> str:
     size = request.nnodes
+    if request.ps is not None:
+        return f"outrider: job {request.job}: {request.ps}; `outrider status {request.job}` shows it"
     range_ = "" if size.fewest == size.most else f"{size.fewest} to "
     return (
         f"outrider: job {request.job}: {range_}{plural(size.most, 'member')}; `outrider status {request.job}` shows it"
@@ -89,7 +91,8 @@ def _first_line(request: Request) -> str:
 
 def _config(request: Request, folder: Path, writer: Writer) -> NodeConfig:
     def on_output(member: MemberId, stream: str, line: bytes) -> None:
-        writer.put(STREAMS[stream], line)
+        of = b"" if request.ps is None else f"[{member}]: ".encode()
+        writer.put(STREAMS[stream], of + line)
 
     return NodeConfig(
         folder=folder,
@@ -139,6 +142,8 @@ def _spec(request: Request) -> JobSpec:
         hang_eval=limits.get("eval"),
         **request.scaling,  # type: ignore[arg-type]
     )
+    if request.ps is not None:
+        spec = replace(spec, **ps.spec_fields(request.ps, os.environ))
     silent_after = request.silent_after
     if silent_after is None:
         return spec
@@ -146,7 +151,7 @@ def _spec(request: Request) -> JobSpec:
 
 
 def _variables(request: Request) -> dict[str, str]:
-    variables = {"OUTRIDER_PREFIX": "1"}
+    variables = {"OUTRIDER_PREFIX": "1"} if request.ps is None else {}  # there it is the member that is named
     if request.log_dir is not None:
         request.log_dir.mkdir(parents=True, exist_ok=True)
         variables["OUTRIDER_LOG_DIR"] = str(request.log_dir)

@@ -53,6 +53,9 @@ class Narrator:
 
     def _generation_started(self, event: Mapping[str, Any]) -> None:
         """A headline for the generation, then one rendezvous line for each of its members."""
+        if not event["detail"]:
+            self._say(event, event_line(event))
+            return
         if event["generation"] != self._generation:
             self._generation = event["generation"]
             self._say(event, f"generation {event['generation']}: {_world(event['detail'])}")
@@ -81,14 +84,20 @@ def progress_line(status: Mapping[str, Any]) -> str:
     parts = [
         f"{status['job']} {status['phase']}",
         f"step {status['step']:,}",
-        f"world {status['world']}",
-        f"generation {status['generation']}",
+        *_size(status),
     ]
     if faults:
         parts.append(f"{plural(len(faults), 'fault')}, {seconds(lost)} lost")
     if status.get("goodput") is not None:
         parts.append(f"goodput {percent(status['goodput'])}")
     return " · ".join(parts)
+
+
+def _size(status: Mapping[str, Any]) -> list[str]:
+    """Each member of a PS job has generations of its own."""
+    if seats := status.get("seats"):
+        return [f"{status['world']} of {plural(len(seats), 'member')}"]
+    return [f"world {status['world']}", f"generation {status['generation']}"]
 
 
 def summary(status: Mapping[str, Any], elapsed: float) -> Iterator[str]:

@@ -18,6 +18,7 @@ from cli import folders, inner
 from cli.armed import Armed
 from cli.errors import UserError
 from cli.patience import HangLimits
+from cli.ps import PsSize
 from cli.scaling import Scaling
 from cli.sizes import Members
 from master.core.cluster import chaos, quantities
@@ -33,6 +34,7 @@ class Wishes:
     """The flags as they were given; None where the user said nothing."""
 
     nnodes: Members | None = None
+    ps: PsSize | None = None
     nproc: int | None = None
     max_restarts: int | None = None
     max_relaunches: int | None = None
@@ -92,6 +94,12 @@ class Request:
     scaling: Scaling = field(default_factory=dict)
     needless: tuple[str, ...] = ()
     """Flags of the inner launcher that mean nothing here."""
+    ps: PsSize | None = None
+    """A job with parameter servers, whose workers are `nnodes`; None: an all-reduce job."""
+
+    @property
+    def most_members(self) -> int:
+        return self.ps.most if self.ps is not None else self.nnodes.most + self.spares
 
 
 def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, environ: Mapping[str, str]) -> Request:
@@ -101,7 +109,8 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
     else:
         command = _script_command(words[0], words[1:], wishes, environ)
     inside = inner.read(command, environ) if after_dashes else inner.Inner()
-    nnodes = inner.agreed("--nnodes", wishes.nnodes, inside.nnodes, command) or Members(1, 1)
+    asked = wishes.ps.workers if wishes.ps is not None else wishes.nnodes
+    nnodes = inner.agreed("--nnodes", asked, inside.nnodes, command) or Members(1, 1)
     inner.agreed("--nproc-per-node", wishes.nproc, inside.nproc, command)
     inner.agreed("--max-restarts", wishes.max_restarts, inside.max_restarts, command)
     _check_chaos(wishes, nnodes)
@@ -131,6 +140,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         save_signal=wishes.save_signal,
         scaling=wishes.scaling,
         limits=wishes.limits,
+        ps=wishes.ps,
         needless=(*inside.needless, *inside.ineffective),
     )
 

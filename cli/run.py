@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cli import armed, folders, isolating, patience, rule_file, scaling, sizes
+from cli import armed, folders, isolating, patience, ps, rule_file, scaling, sizes
 from cli.request import LONGEST_SILENCE, MOST_RESTARTS, Request, Wishes, request_for
 from cli.torchrun_flags import accepted, both_spellings, not_needed
 
@@ -159,6 +159,7 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
 @flag(
     "python", metavar="PYTHON", help="The script's Python. Default: PYTHON_EXEC, an active virtual environment's, ours."
 )
+@ps.options
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
 @flag("no-python", is_flag=True, help="SCRIPT is a program, run once per worker process.")
 @accepted
@@ -179,6 +180,7 @@ def run(words: tuple[str, ...], after_dashes: bool, **flags: Any) -> None:
 def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) -> Request:
     wishes = Wishes(
         nnodes=flags["nnodes"],
+        ps=ps.size(flags),
         nproc=flags["nproc_per_node"],
         max_restarts=flags["max_restarts"],
         max_relaunches=flags["max_relaunches"],
@@ -210,5 +212,5 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         folders.check_writable(request.migration_dir, "--migration-dir")
     folders.check_socket_paths(request.job)
     folders.check_free(request.job)
-    sizes.check_open_files(request.nnodes.most + request.spares, isolated=request.limits is not None)
+    sizes.check_open_files(request.most_members, isolated=request.limits is not None)
     return request

@@ -69,6 +69,8 @@ def _show(document: dict[str, Any]) -> None:
     screen.print(_headline(document))
     if document.get("message"):
         screen.print(Text(document["message"]))
+    if document.get("seats"):
+        screen.print(_seats(document["seats"]))
     if document["members"]:
         screen.print(_members(document["members"]))
     for rung, why in sorted(_rungs(document).items()):
@@ -90,7 +92,11 @@ def _show(document: dict[str, Any]) -> None:
 def _headline(document: dict[str, Any]) -> Text:
     line = Text()
     line.append(document["job"], style="bold").append(" is ").append(_coloured(document["phase"]))
-    line.append(f": generation {document['generation']}, world {document['world']}, step {document['step']:,}, ")
+    if seats := document.get("seats"):
+        line.append(f": {document['world']} of {plural(len(seats), 'member')}, ")
+    else:
+        line.append(f": generation {document['generation']}, world {document['world']}, ")
+    line.append(f"step {document['step']:,}, ")
     line.append(f"{plural(document['restarts'], 'restart')}, goodput {percent(document.get('goodput'))}")
     return line
 
@@ -118,6 +124,21 @@ def _members(members: list[dict[str, Any]]) -> Table:
             str(pids.get("sidecar") or "-"),
             str(pids.get("trainer") or "-"),
             " ".join(map(str, pids.get("workers", ()))) or "-",
+        )
+    return table
+
+
+def _seats(seats: list[dict[str, Any]]) -> Table:
+    """Of a PS job: who is where."""
+    table = columns("role", "rank index", "address", "member", "generation", "phase")
+    for seat in seats:
+        table.add_row(
+            seat["role"],
+            str(seat["rank_index"]),
+            seat["address"] or "-",
+            seat["member"] or "-",
+            seat["generation"],
+            _coloured(seat["phase"]),
         )
     return table
 

@@ -21,7 +21,7 @@ from . import rankvars, reading
 
 SKIP = "OUTRIDER_TEMPLATE_SKIP"
 DENIED = {
-    "jax", "jaxlib", "ray", "mpi4py", "horovod", "cupy", "tensorflow", "nvidia.dali", "torch_xla", "habana_frameworks",
+    "jax", "jaxlib", "ray", "mpi4py", "horovod", "cupy", "nvidia.dali", "torch_xla", "habana_frameworks",
     "torch_npu", "pyspark", "dask_cuda", "rmm", "cudf", "bodo",
 }  # fmt: skip
 BEHIND = ("torch._dynamo", "torch.profiler._cupti_monitor", "torch.utils.serialization.config", "numpy.random",

@@ -18,6 +18,7 @@ from . import (
     errors,
     farewell,
     frameworks,
+    global_steps,
     imports,
     lightning_loop,
     loaders,
@@ -188,6 +189,7 @@ def error_paths(volume, local_rank):
 def prepare():
     """Wraps what must be wrapped early. Nothing happens until there is a worker."""
     offered.serve()
+    global_steps.prepare(current)
     imports.when_imported("torch", _wrap_torch)
     imports.when_imported("torch.optim.optimizer", steps.notice_optimizers)
     imports.when_imported("torch.distributed.distributed_c10d", _wrap_init)

@@ -10,6 +10,7 @@ from typing import Any
 import click
 import pytest
 
+from cli import ps
 from cli.armed import Armed
 from cli.errors import UserError
 from cli.request import Request
@@ -180,3 +181,17 @@ def test_sizes_that_contradict_an_inner_launchers_are_shown_both(
 def test_an_inner_size_out_of_range_is_named(asked: Any) -> None:
     with pytest.raises(UserError, match="--nnodes of the command after --: 0"):
         asked("--", "torchrun", "--nnodes", "0", "train.py")
+
+
+def test_a_job_with_parameter_servers_has_workers_and_an_address_for_each(asked: Any) -> None:
+    request = asked("--ps", "2", "--workers", "1:3", "--chief", "--evaluator", "train.py")
+    assert (request.nnodes, request.most_members) == (Members(1, 3), 7)
+    fields = ps.spec_fields(request.ps, {"TF_CONFIG": "{}"})
+    addresses = [*fields["ps"], *fields["workers"], fields["chief"]]
+    assert len(set(addresses)) == 6
+    assert (len(fields["ps"]), len(fields["workers"]), fields["has_evaluator"]) == (2, 3, True)
+    assert fields["tf_config_from"] == "the environment of `outrider run`"
+
+
+def test_a_job_is_an_all_reduce_job_where_nothing_else_is_said(asked: Any) -> None:
+    assert asked("train.py").ps is None

@@ -54,6 +54,7 @@ def seat_spec(spec: JobSpec, key: Key) -> JobSpec:
         exclude_stragglers=False,
         elastic_data=False,
         keep_global_batch=False,
+        scaling="",
     )
 
 

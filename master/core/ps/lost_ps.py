@@ -59,6 +59,8 @@ def _excuse(job: PsState, seat: Seat) -> None:
     episode = seat.state.episode
     if episode is None or episode.free or episode.charged or seat.state.stage != STOPPING:
         return
+    if not episode.failures or any(failure.exit.signal is not None for failure in episode.failures):
+        return  # somebody has killed it
     episode.free = True
     text = f"That is an effect of a lost parameter server ({job.ps_lost.rstrip('.')}): it costs no restart."
     let(job, seat, partial(seat.state.announce, "EffectOfLostPs", text, episode.fault.member))

@@ -22,6 +22,7 @@ from master.core.events import (
     PodsListed,
     RestartAsked,
     ScaleAsked,
+    ScalingAsked,
     SidecarDisconnected,
     SidecarSaid,
     SpecChanged,
@@ -30,7 +31,7 @@ from master.core.events import (
     StopAsked,
     Woke,
 )
-from master.core.ps import ending, lost_ps, saving, sizing, status
+from master.core.ps import ending, lost_ps, saving, seating, status
 from master.core.ps.passing import tell
 from master.core.ps.state import Key, PsState, Seat
 from master.core.state import ENDED, Collection
@@ -177,11 +178,11 @@ def _woke(job: PsState, event: Woke) -> None:
 
 
 def _nothing(_job: PsState, _event: Any) -> None:
-    """No other controller has pods of a PS job."""
+    """No other controller has pods of a PS job, and none finds its own size."""
 
 
 HANDLERS: dict[type, Callable[[PsState, Any], None]] = {
-    Began: sizing.begin,
+    Began: seating.begin,
     SidecarSaid: _said,
     SidecarDisconnected: _disconnected,
     PodSeen: _about_member,
@@ -191,10 +192,11 @@ HANDLERS: dict[type, Callable[[PsState, Any], None]] = {
     CreateRefused: _refused,
     OwnerSized: _nothing,
     OwnerEnded: _nothing,
+    ScalingAsked: _nothing,
     MemberProbed: _about_member,
     StatusSaved: saving.saved,
-    ScaleAsked: lambda job, event: sizing.scale(job, event.replicas),
-    SpecChanged: sizing.edited,
+    ScaleAsked: lambda job, event: seating.scale(job, event.replicas),
+    SpecChanged: seating.edited,
     RestartAsked: _to_all,
     StopAsked: _stop,
     Asked: _asked,

@@ -26,7 +26,7 @@ def document(job: PsState, now: float) -> dict[str, Any]:
         "version": 1,
         "job": str(job.spec.name),
         "phase": phase(job),
-        "generation": "",
+        "generation": "-",
         "world": sum(1 for seat in job.seats.values() if seat.runs is not None),
         "step": step(job),
         "restarts": sum(max(0, state.number - 1) for state in states),
