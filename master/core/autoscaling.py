@@ -14,12 +14,10 @@ from master.core.actions import WriteReplicas
 from master.core.own_size import PENDING, STOP, Scaling, policy_of
 from master.core.sizing import Limits, Rate
 from master.core.spec import JobSpec
-from master.core.state import RUNNING, Member, State, counted
+from master.core.state import RUNNING, Member, State, counted, seconds
 from master.core.throughput import Meter
 from wire.messages import Report
 
-ROOM_PATIENCE = 60.0
-"""Seconds that a member may be without room: autoscalers of clusters take about so long to add a node."""
 ROOM_AGAIN, ROOM_SLOWEST = 300.0, 3600.0
 WRITE_AGAIN = 10.0
 
@@ -106,8 +104,8 @@ def note_room(state: State, member: Member) -> None:
     if not is_on(state) or state.scaling.room is not None or world is None or len(world.places) >= state.target:
         return
     if member.unschedulable and state.deadlines.at(("room", "")) is None:
-        state.deadlines.set(("room", ""), state.now + ROOM_PATIENCE)
-        _tell(state, PENDING, f"{member.id} finds no room; it is waited for {ROOM_PATIENCE:.0f} s.")
+        state.deadlines.set(("room", ""), state.now + state.spec.scale_room_patience)
+        _tell(state, PENDING, f"{member.id} finds no room; it is waited for {seconds(state.spec.scale_room_patience)}.")
 
 
 def room_due(state: State) -> None:
@@ -127,9 +125,10 @@ def room_due(state: State) -> None:
 def _go_back(state: State, size: int, lacking: str) -> None:
     scaling = state.scaling
     again = min(ROOM_AGAIN * 2**scaling.no_room, ROOM_SLOWEST)
+    wanted, patience = counted(state.target, "member"), seconds(state.spec.scale_room_patience)
     reason = (
-        f"There was no room for {counted(state.target, 'member')} within {ROOM_PATIENCE:.0f} s ({lacking}): back to "
-        f"{size}; more are asked for again in {again:.0f} s."
+        f"There was no room for {wanted} within {patience} ({lacking}): back to {size}; more are asked for again in "
+        f"{again:.0f} s."
     )
     _change(state, size, STOP, reason)
     scaling.room, scaling.room_at, scaling.no_room = size, state.now + again, scaling.no_room + 1

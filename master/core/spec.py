@@ -106,6 +106,9 @@ class JobSpec:
     """What each further member has to add at the least, in what one makes: 1 is linear growth."""
     scale_cooldown: float = 30.0
     scale_evaluation: float = 1800.0
+    scale_room_patience: float = 60.0
+    """Seconds that a member which scaling has asked for may be without room: autoscalers of clusters take about so long
+    to add a node."""
     hang_detection: bool = True
     hang_step: float | None = None
     """Seconds without a step after which training hangs; None: ours (`pace.LEAST`), after which it must be seen that

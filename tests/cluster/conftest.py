@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import requests_made
-from tests.cluster.cluster import FOLDERS, SYSTEM, ClusterJob, Pods, kubectl, until
+from tests.cluster.cluster import FOLDERS, SYSTEM, ClusterJob, Pods, kubectl, set_slots, until
 from tests.cluster.reading import listed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,3 +96,15 @@ def frozen() -> Iterator[list[int]]:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
+
+
+@pytest.fixture
+def slots() -> Iterator[Callable[[int], None]]:
+    """Room for so many pods in the whole cluster."""
+    first, *others = [node["metadata"]["name"] for node in listed("nodes")]
+
+    def give(number: int) -> None:
+        set_slots({first: number, **dict.fromkeys(others, 0)})
+
+    yield give
+    give(0)

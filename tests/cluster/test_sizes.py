@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import pytest
-
-from tests.cluster.cluster import SLOT, set_slots, until
+from tests.cluster.cluster import SLOT, until
 from tests.cluster.conftest import Make
-from tests.cluster.reading import listed
 from tests.local.training import members
 
 
@@ -36,18 +33,6 @@ def test_a_launcher_that_is_hung_up_may_not_be_replaced_and_the_others_go_on(mak
     lines = job.rendezvous(job.pod("worker-0"))
     assert [line["group_world_size"] for line in lines] == ["4", "3"]
     assert [line["restart_count"] for line in lines] == ["0", "1"]
-
-
-@pytest.fixture
-def slots() -> Iterator[Callable[[int], None]]:
-    """Room for so many pods in the whole cluster."""
-    first, *others = [node["metadata"]["name"] for node in listed("nodes")]
-
-    def give(number: int) -> None:
-        set_slots({first: number, **dict.fromkeys(others, 0)})
-
-    yield give
-    give(0)
 
 
 def test_three_of_four_train_while_one_finds_no_room_and_four_when_there_is_some(

@@ -12,7 +12,7 @@ from master.core.spec import THROUGHPUT, WORKER
 
 POLICIES = ("none", "manual", THROUGHPUT)
 """By the first two the size is the user's."""
-_DURATIONS = {"cooldown": "scale_cooldown", "evaluation": "scale_evaluation"}
+_DURATIONS = {"cooldown": "scale_cooldown", "evaluation": "scale_evaluation", "roomPatience": "scale_room_patience"}
 
 
 def asked(scaling: Document) -> dict[str, Any]:

@@ -1,0 +1,52 @@
+"""A job that finds its own size: back where there is no room, and back where more members bring nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.cluster.cluster import OF_A_POD, SLOT, ClusterJob, Document, until
+from tests.cluster.conftest import Make
+
+PAUSE = "time.sleep(0.02)"
+assert PAUSE in OF_A_POD
+
+
+def shown(job: ClusterJob) -> Document:
+    return dict((job.status().get("elasticScaling") or {}).get("worker") or {})
+
+
+def condition(job: ClusterJob, wanted: str) -> Document:
+    return until(lambda: shown(job) if shown(job).get("elasticCondition") == wanted else None,
+                 lambda: f"{wanted}: {shown(job)} {job.story()}")  # fmt: skip
+
+
+def test_pods_that_find_no_room_take_it_back_to_the_last_size(make: Make, slots: Callable[[int], None]) -> None:
+    slots(2)
+    wanted = {"requests": {"cpu": "50m", "memory": "200Mi", SLOT: "1"}, "limits": {SLOT: "1"}}
+    job = make(replicas=1, least=1, most=4, container={"resources": wanted}, nprocPerNode=1,
+               script=OF_A_POD.replace(PAUSE, "time.sleep(0.2)"),
+               scaling={"policy": "throughput", "minGain": 0.2, "cooldown": 0, "roomPatience": "3s"})  # fmt: skip
+    job.event("ScaleDecided", "1 member makes", "2 members are tried")
+    restart, _ = job.training(2)
+    job.event("ScaleDecided", "2 members make", "4 members are tried")
+    back = condition(job, "Stop")
+    assert (back["continue"], back["currentReplicas"], back["lastReplicas"]) == (False, 2, 4)
+    assert "There was no room for 4 members" in back["message"]
+    assert back["nextEvaluation"]
+    until(lambda: len(job.pods()) == 2, job.story)
+    assert job.job()["spec"]["replicaSpecs"]["worker"]["replicas"] == 2
+    assert job.now()[0] == restart, "the two that train were not disturbed"
+
+
+def test_members_that_add_nothing_go_again_and_a_user_who_scales_is_obeyed(make: Make) -> None:
+    job = make(replicas=2, least=1, most=4, nprocPerNode=1, script=OF_A_POD.replace(PAUSE, "time.sleep(0.05 * world)"),
+               scaling={"policy": "throughput", "cooldown": 0})  # fmt: skip
+    job.event("ScaleDecided", "2 members make", "4 members are tried")
+    found = condition(job, "ReachMaxMetric")
+    assert (found["continue"], found["currentReplicas"]) == (False, 1)
+    assert {each["replicas"] for each in found["measured"]} >= {1, 2, 4}
+    restart, _ = job.training(1)
+    job.kubectl("scale", "elasticjob", job.name, "--replicas=2")
+    job.event("ScalingPaused", "2 members by hand")
+    job.training(2, after=restart)
+    assert shown(job)["elasticCondition"] == "Stop"
