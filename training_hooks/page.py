@@ -74,6 +74,10 @@ class Page:
             words[index] = value
         words[SEQUENCE] = (words[SEQUENCE] | 1) + 1
 
+    def counted(self):
+        """What a step changes, as `set` takes it."""
+        return tuple((index, self.words[index]) for index in (STEPS, LAST, BEFORE, PHASE, SINCE))
+
     def set_phase(self, phase):
         self.set((PHASE, phase | self.source << 32), (SINCE, time.monotonic_ns()))
 

@@ -75,8 +75,31 @@ def hook(worker):
         nonlocal expected
         expected = UNKNOWN
 
-    worker.phase_changed = phase_changed
+    def begin_anew():
+        nonlocal expected, watch, last
+        expected, watch, last = nobody, nobody, words[pages.LAST]
+
+    worker.phase_changed, worker.begin_anew = phase_changed, begin_anew
     return count
+
+
+def leave_out(current, module):
+    """`module` is torch.distributed.checkpoint.state_dict. To have a place for what it loads it steps a new optimizer
+    whose gradients and learning rates it has set to zero: that is no step of the training."""
+    fill = module._init_optim_state
+
+    @functools.wraps(fill)
+    def _init_optim_state(*args, **kwargs):
+        worker = current()
+        before = None if worker is None else worker.page.counted()
+        try:
+            return fill(*args, **kwargs)
+        finally:
+            if before is not None and worker.page.counted() != before:
+                worker.page.set(*before)
+                worker.begin_anew()
+
+    module._init_optim_state = _init_optim_state
 
 
 def attach(worker, module):

@@ -41,7 +41,7 @@ def current():
 
 
 def _nothing():
-    """Until steps are counted, nobody is told of another phase."""
+    """Until steps are counted, nobody is told of another phase, or to begin anew."""
 
 
 class Worker:
@@ -55,7 +55,7 @@ class Worker:
         self.known = {os.path.realpath(path): step for path, step in known_saves}
         self._saving, self._save_began, self._save_ended, self._after = 0, 0, 0, page.INIT
         self.together = together.Together(lambda message: self.channel.tell("up", message), self._saves_over)
-        self.phase_changed = _nothing
+        self.phase_changed = self.begin_anew = _nothing
         self.sampler = sampling.Sampler(self)
         self.data = None
         """The book of its data (`data.Book`), from its activation on."""
@@ -201,6 +201,7 @@ def prepare():
     imports.when_imported(
         "torch.distributed.checkpoint.state_dict_loader", lambda module: saves.wrap_distributed_load(current, module)
     )
+    imports.when_imported("torch.distributed.checkpoint.state_dict", lambda module: steps.leave_out(current, module))
     frameworks.prepare(current, imports.when_imported)
 
 

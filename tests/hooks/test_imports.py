@@ -168,6 +168,7 @@ PRIVATE = {
     "torch._C._distributed_c10d": "_dump_fr_trace",
     "torch.utils.data.dataloader": "_BaseDataLoaderIter",
     "torch.distributed.distributed_c10d": "_get_default_store",
+    "torch.distributed.checkpoint.state_dict": "_init_optim_state",
 }
 """Every private name of torch that the hooks touch, as of 2.13; each is optional to them."""
 

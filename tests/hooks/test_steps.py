@@ -8,6 +8,7 @@ import os
 import pickle
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -111,6 +112,18 @@ def test_a_save_is_shown_as_long_as_it_lasts_and_steps_beside_it_count(watched: 
     assert (reading(watched).phase, reading(watched).saves) == (page.STEP, 1)
     count(optimizer, (), {})
     assert (reading(watched).step, reading(watched).phase) == (2, page.STEP)
+
+
+def test_a_step_that_only_makes_room_for_an_optimizer_s_state_is_none_and_the_checkpoint_counts(watched: Any) -> None:
+    count, optimizer = steps.hook(watched), Optimizer()
+    module = SimpleNamespace(_init_optim_state=lambda optim: count(optim, (), {}))
+    steps.leave_out(lambda: watched, module)
+    module._init_optim_state(optimizer)
+    assert (reading(watched).step, reading(watched).phase) == (0, page.INIT)
+    watched.known["/x/a.pt"] = 40
+    watched.loaded("/x/a.pt")
+    count(optimizer, (), {})
+    assert (reading(watched).base, reading(watched).step, reading(watched).phase) == (40, 41, page.STEP)
 
 
 def test_a_loaded_checkpoint_gives_the_step_to_go_on_from(watched: Any) -> None:
