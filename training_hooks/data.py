@@ -9,6 +9,7 @@ Nothing here raises into the training: what cannot be done is said once, and the
 
 import os
 import sys
+import weakref
 
 from . import agreement, batch_sizes, lightning_loop, passes, positions
 
@@ -47,6 +48,8 @@ class Book:
         self.pending = {}
         """By key: (position, file) of the loads before the first step."""
         self.agreed, self.turns, self.said, self.later = {}, {}, set(), {}
+        self.refused = weakref.WeakKeyDictionary()
+        """Why a loader keeps its batch size; told where it is trained on: a framework may make another of it."""
         self.tells_whole = False
         """Who asks for lengths now means whole epochs (`lightning_loop`)."""
 
@@ -60,8 +63,10 @@ class Book:
     def loader_made(self, loader):
         if self.first_world:
             word, sentence = batch_sizes.adapt(self.samplers, loader, self.first_world, _torch_data())
-            if word:
-                self.say(KEPT if word == batch_sizes.KEPT else NOT_KEPT, sentence, word != batch_sizes.KEPT)
+            if word == batch_sizes.KEPT:
+                self.say(KEPT, sentence)
+            elif word:
+                self.refused[loader] = sentence
 
     @guarded()
     def length(self, sampler):
@@ -79,6 +84,8 @@ class Book:
     def begin(self, loader):
         """The pass that this loader is about to make."""
         sampler, training = loader.sampler, sys.modules["torch"].is_grad_enabled()
+        if training and loader in self.refused:
+            self.say(NOT_KEPT, self.refused.pop(loader), True)
         why = passes.not_plain(loader, _torch_data()) or lightning_loop.unknown()
         if why is not None:
             if training and self.elastic:

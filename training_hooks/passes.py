@@ -14,6 +14,11 @@ import weakref
 
 from . import positions, shares
 
+ACCELERATES = (
+    "accelerate shares its samples out, and who skips batches of it (transformers' Trainer does) counts them himself: "
+    "in a world of another size these are the samples that were trained on only with split_batches=True"
+)
+
 
 class Pass:
     """One iteration of a loader over its DistributedSampler. Who delivers its batches (`loaders`) keeps `delivered`
@@ -129,6 +134,8 @@ def not_torchs_batches(loader, torch_data):
         return "its data is an IterableDataset, which no sampler orders"
     batches = loader.batch_sampler
     if batches is not None and (type(batches) is not torch_data.BatchSampler or batches.sampler is not loader.sampler):
+        if type(batches).__module__.startswith("accelerate."):
+            return ACCELERATES
         return "its batch_sampler is the script's own (%s), whose batches nobody else can cut" % _name(batches)
     return None
 

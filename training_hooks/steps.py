@@ -77,7 +77,7 @@ def hook(worker):
 
     def begin_anew():
         nonlocal expected, watch, last
-        expected, watch, last = nobody, nobody, words[pages.LAST]
+        expected, watch, last = UNKNOWN, nobody, words[pages.LAST]
 
     worker.phase_changed, worker.begin_anew = phase_changed, begin_anew
     return count

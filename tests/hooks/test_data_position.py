@@ -383,6 +383,21 @@ save()
     assert worker.seen(1, "stream") == list(range(20))
 
 
+def test_of_accelerates_batches_it_is_told_when_skipping_them_is_right_and_a_loader_in_no_use_is_not_told_of(
+    make: Callable[[str], Worker],
+) -> None:
+    worker = make("""
+class Shard(torch.utils.data.BatchSampler):
+    __module__ = "accelerate.data_loader"
+data = Numbers()
+unused = DataLoader(data, batch_size=4, shuffle=True)
+train(DataLoader(data, batch_sampler=Shard(torch.utils.data.SequentialSampler(data), 4, False)))
+""")
+    told = worker.run(OUTRIDER_KEEP_GLOBAL_BATCH="2")
+    assert words(told) == ["not kept", "not elastic"], told
+    assert all("split_batches=True" in line["sentence"] for line in told)
+
+
 def test_of_two_samplers_that_are_alike_each_keeps_its_own_position(make: Callable[[str], Worker]) -> None:
     worker = make("""
 load(); (_, one), (_, two) = loader(), loader()
