@@ -22,6 +22,7 @@ COMMANDS = {
     "stop": "End a job.",
     "chaos": "Break a running job on purpose.",
     "rules": "Try a job's rules on a log.",
+    "convert": "Turn jobs of KubeDL, Kubeflow and DLRover into ElasticJobs.",
     "inject": "Show what the webhook makes of a pod, and why.",
 }
 """Every command and its one line, each in the module of its name."""

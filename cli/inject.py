@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import IO, Any
+from typing import IO
 
 import click
 
 from cli.errors import UserError
+from cli.yaml_files import documents_of, pod_yaml
 from master.core.cluster.injection import Policy
 from master.core.cluster.injection_documents import Injected, inject_all
 from master.core.cluster.names import INJECT
@@ -44,7 +45,7 @@ def inject(
     native_sidecar: bool,
 ) -> None:
     """Print a pod, or the pod templates of a job, as the webhook would change it."""
-    documents = _documents(file)
+    documents = documents_of(file)
     policy = Policy(image, pull_policy, endpoint, public_key, native_sidecar)
     try:
         injected = [inject_all(document, namespace, policy) for document in documents]
@@ -57,29 +58,10 @@ def inject(
     if explain:
         click.echo("\n\n".join(_explanation(each) for each in found))
     else:
-        click.echo(_yaml().written(document for document, _ in injected), nl=False)
+        click.echo(pod_yaml().written(document for document, _ in injected), nl=False)
         _tell(found, public_key)
     if any(each.injection.refused for each in found):
         raise SystemExit(PASSED_THROUGH)
-
-
-def _documents(file: IO[str]) -> list[dict[str, Any]]:
-    pod_yaml = _yaml()
-    try:
-        documents = pod_yaml.read(file)
-    except (pod_yaml.yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{file.name} is no YAML: {' '.join(str(error).split())}") from error
-    if not all(isinstance(document, dict) for document in documents):
-        raise UserError(f"{file.name}: each document must be an object with apiVersion, kind and metadata")
-    return list(documents)
-
-
-def _yaml() -> Any:
-    try:
-        from cli import pod_yaml
-    except ModuleNotFoundError as error:
-        raise UserError(f"{error.name} is not installed: pip install 'outrider[kubernetes]'") from error
-    return pod_yaml
 
 
 def _explanation(found: Injected) -> str:
