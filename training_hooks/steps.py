@@ -166,6 +166,15 @@ def count_batches(worker, is_current, module):
             last, made = page.words[pages.LAST], page.words[pages.STEPS] + 1
             page.set((pages.STEPS, made), (pages.BEFORE, last), (pages.LAST, time.monotonic_ns()))
             worker.stepped(made)
+        page.words[pages.SAMPLES] += samples_of(self)
         return batch
 
     iterator.__next__ = __next__
+
+
+def samples_of(iterator):
+    """How many samples a batch has, where its sampler says so; the last one of an epoch may have fewer. 0: unknown."""
+    if not getattr(iterator, "_auto_collation", True):
+        return 1
+    size = getattr(getattr(iterator, "_index_sampler", None), "batch_size", 0)
+    return size if isinstance(size, int) and size > 0 else 0

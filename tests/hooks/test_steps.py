@@ -144,3 +144,16 @@ def test_another_user_may_read_the_page_whatever_the_umask(tmp_path: Path) -> No
     made.channel.close()
     path = Path(worker.page_path(made.volume, 0))
     assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o755, 0o644]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "samples"),
+    [({"batch_size": 4}, 4), ({"batch_size": None}, 1), ({"batch_size": 3, "num_workers": 1}, 3),
+     ({"batch_sampler": [[0, 1], [2]]}, 0)],
+    ids=["a batch", "single samples", "with a worker", "a list of batches"],
+)  # fmt: skip
+def test_how_many_samples_a_batch_of_a_data_loader_has(how: dict[str, Any], samples: int) -> None:
+    from torch.utils.data import DataLoader
+
+    assert steps.samples_of(iter(DataLoader(range(8), **how))) == samples  # type: ignore[arg-type]
