@@ -159,6 +159,8 @@ def _variables(request: Request) -> dict[str, str]:
         variables["OUTRIDER_MIGRATION_DIR"] = str(request.migration_dir / request.job)
     if request.checkpoint_memory:
         variables[checkpoint_memory.VARIABLE] = str(request.checkpoint_memory)
+    if request.checkpoint_path:
+        variables[checkpoint_memory.PATH_VARIABLE] = request.checkpoint_path
     if request.per_rank:
         variables["OUTRIDER_PER_RANK"] = "1"
     if request.needless:

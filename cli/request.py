@@ -56,6 +56,7 @@ class Wishes:
     migration_dir: Path | None = None
     save_signal: str = ""
     checkpoint_memory: int = 0
+    checkpoint_path: str = ""
     scaling: Scaling = field(default_factory=dict)
 
 
@@ -91,6 +92,8 @@ class Request:
     save_signal: str = ""
     checkpoint_memory: int = 0
     """Bytes a member."""
+    checkpoint_path: str = ""
+    """What the script saves there is kept in that memory."""
     scaling: Scaling = field(default_factory=dict)
     needless: tuple[str, ...] = ()
     """Flags of the inner launcher that mean nothing here."""
@@ -137,6 +140,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         rules=wishes.rules,
         migration_dir=folders.here() / wishes.migration_dir if wishes.migration_dir else None,
         checkpoint_memory=wishes.checkpoint_memory,
+        checkpoint_path=wishes.checkpoint_path,
         save_signal=wishes.save_signal,
         scaling=wishes.scaling,
         limits=wishes.limits,
@@ -146,6 +150,10 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
 
 
 def _check_memory(wishes: Wishes) -> None:
+    if wishes.checkpoint_path and not wishes.checkpoint_memory:
+        raise UserError(
+            "--checkpoint-path: saves to it are kept in memory, and none was declared; give --checkpoint-memory 2Gi too"
+        )
     most = wishes.limits.memory if wishes.limits is not None else None
     if most is not None and wishes.checkpoint_memory >= most:
         given = quantities.written(wishes.checkpoint_memory)

@@ -144,6 +144,12 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     help="Memory of each member, as 2Gi, in which training_hooks.checkpoint keeps the newest checkpoints.",
 )
 @flag(
+    "checkpoint-path",
+    metavar="FILE",
+    callback=sizes.checkpoint_path,
+    help="What the script saves there by torch.save is kept in that memory, and written to FILE in the background.",
+)
+@flag(
     "save-signal",
     metavar="SIGNAL",
     callback=sizes.save_signal,
@@ -202,6 +208,7 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         save_signal=flags["save_signal"],
         scaling=flags["scaling"],
         checkpoint_memory=flags["checkpoint_memory"],
+        checkpoint_path=flags["checkpoint_path"],
         limits=isolating.limits(flags["isolate"], flags["member_cpus"], flags["member_memory"]),
     )
     request = request_for(words, after_dashes, wishes, os.environ)

@@ -46,6 +46,19 @@ def checkpoint_memory(_context: click.Context, _param: click.Parameter, value: s
         raise click.BadParameter(str(wrong)) from wrong
 
 
+def checkpoint_path(_context: click.Context, _param: click.Parameter, value: str | None) -> str:
+    """The callback of --checkpoint-path."""
+    if value is None:
+        return ""
+    try:
+        found = memory.parsed_path(value)
+    except ValueError as wrong:
+        raise click.BadParameter(str(wrong)) from wrong
+    if Path(found).is_dir():
+        raise click.BadParameter(f"{value!r} is a folder; {memory.PATH_MAY_BE}")
+    return found
+
+
 def save_signal(_context: click.Context, _param: click.Parameter, value: str | None) -> str:
     """The callback of --save-signal."""
     try:

@@ -17,7 +17,7 @@ import zlib
 NAME = "checkpoints"
 PAGE = 4096
 VERSION = 1
-UNDECIDED, REPLICATED, SHARDED = range(3)
+UNDECIDED, REPLICATED, SHARDED, MARKED = range(4)
 FIRST = struct.Struct("<4sIQIIQ")
 """Magic, layout version, kept, kind, slots, slot size."""
 KEPT = struct.Struct("<Q")
@@ -26,8 +26,9 @@ SEQUENCE_AT = 8
 FIELDS = "version sequence step generation rank world kind sealed length crc32 quick"
 HEAD = struct.Struct("<4sIQqQIIIIQII")
 SUM = struct.Struct("<I")
-SLOTS = {REPLICATED: 2, SHARDED: 4}
-"""Of a member that has replicated states; of each local rank of one that has sharded ones: own, own, held, held."""
+SLOTS = {REPLICATED: 2, SHARDED: 4, MARKED: 2}
+"""Of a member that has replicated states, or saves of the marked path (`step` is their number); of each local rank of
+one that has sharded ones: own, own, held, held."""
 
 Head = collections.namedtuple("Head", FIELDS)
 """Of a copy. `generation` is term << 32 | number; `crc32` is that of the payload, `quick` the one a rank checks when it
@@ -137,7 +138,7 @@ def keep(fd, step):
 # -- slots -------------------------------------------------------------------------------------------------------------
 def own(kind, local_rank):
     """The slots that a local rank writes to."""
-    return (0, 1) if kind == REPLICATED else (4 * local_rank, 4 * local_rank + 1)
+    return (0, 1) if kind != SHARDED else (4 * local_rank, 4 * local_rank + 1)
 
 
 def held(local_rank):

@@ -102,17 +102,21 @@ class Beside:
         os.mkdir(folder, 0o700)
         return folder
 
-    def finish(self):
+    def finish(self, may=None):
+        """True where the file is at its place now; False where `may()` says no at the last moment."""
         if not self.folder:
-            return
+            return True
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._keep_mode(fd)
             os.fsync(fd)
         finally:
             os.close(fd)
+        if may is not None and not may():
+            return False
         os.replace(self.path, self.target)
         self._sync_folder()
+        return True
 
     def _sync_folder(self):
         try:

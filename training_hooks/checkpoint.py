@@ -16,7 +16,7 @@ and training goes on.
 import operator
 import os
 
-from . import arena, restoring, saving
+from . import arena, marked, restoring, saving
 from .saving import CheckpointError
 
 __all__ = ["CheckpointError", "load", "save", "wait"]
@@ -25,6 +25,12 @@ _rank = None
 
 def _here():
     global _rank
+    if os.environ.get(marked.VARIABLE):
+        raise CheckpointError(
+            "the memory for checkpoints has what torch.save writes to %s, the path that this job has marked "
+            "(--checkpoint-path, checkpointPath): use either that or training_hooks.checkpoint"
+            % os.environ[marked.VARIABLE]
+        )
     if _rank is None or _rank.pid != os.getpid():
         _rank = saving.Rank()
     return _rank

@@ -61,7 +61,9 @@ class Hearing:
             self.offer = dict(_only(message, "generation", "local_rank"), event="offers", names=message["offers"])
             self.agent.send(self.offer)
         elif "remembered" in message:
-            about = _only(message, "generation", "local_rank", "rank", "world", "length", "sharded")
+            about = _only(
+                message, "generation", "local_rank", "rank", "world", "length", "sharded", "marked", "counted"
+            )
             self.remembered[about["local_rank"]] = dict(about, event="remembered", step=message["remembered"])
             self.agent.send(self.remembered[about["local_rank"]])
         elif "state_saved" in message:

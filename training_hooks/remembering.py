@@ -35,6 +35,14 @@ class Memory:
         divided = arena.divide(self.fd, about.kind, self.local_world)
         if packed.length > arena.room(divided):
             raise TooBig(packed.length, arena.room(divided), divided.slots)
+        copy = self.begin(about._replace(length=packed.length))
+        if copy is not None:
+            packed.copy_to(self.map, copy.place)
+        return copy
+
+    def begin(self, about):
+        """A place of which nothing counts from now on; None where both are in use."""
+        divided = arena.divide(self.fd, about.kind, self.local_world)
         with self.lock:
             own, pinned = arena.own(about.kind, self.local_rank), list(self.pinned.values())
             slot = arena.next_slot(self.fd, divided, own, pinned)
@@ -43,8 +51,7 @@ class Memory:
             self._saves += 1
             self.owner[slot] = self._saves
             sequence = arena.begin(self.fd, divided, slot)
-        packed.copy_to(self.map, arena.place(divided, slot) + arena.PAGE)
-        return Copy(self, divided, slot, about._replace(sequence=sequence, length=packed.length), self.owner[slot])
+        return Copy(self, divided, slot, about._replace(sequence=sequence), self.owner[slot])
 
     def copies(self, kind):
         """[(head, its copy)] of this rank's, the newest first. Raises arena.Unusable."""
@@ -69,6 +76,19 @@ class Copy:
     @property
     def place(self):
         return arena.place(self.divided, self.slot) + arena.PAGE
+
+    @property
+    def room(self):
+        """The bytes of its place, as a view to write to."""
+        return memoryview(self.memory.map)[self.place : self.place + arena.room(self.divided)]
+
+    @property
+    def view(self):
+        return memoryview(self.memory.map)[self.place : self.place + self.head.length]
+
+    def is_as_found(self):
+        """Nobody has written to it since, this process or another."""
+        return arena.head(self.memory.fd, self.divided, self.slot) == self.head
 
     def is_there(self):
         """No later save has taken its place."""

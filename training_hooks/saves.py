@@ -31,8 +31,9 @@ class Series:
         return existed or known
 
 
-def whole(worker, save, target, call):
-    """Runs `call(path)` so that `target` is whole; returns what it returns."""
+def whole(worker, save, target, call, note=None):
+    """Runs `call(path)` so that `target` is whole; returns what it returns. `note(path)` is called when the file is
+    complete there, before it takes its place."""
     existed = os.path.exists(target)
     worker.begin_save()
     try:
@@ -41,6 +42,8 @@ def whole(worker, save, target, call):
             result = call(beside.path)
             if save == "torch.save" and worker.data is not None:
                 _note_position(worker, target, beside.path)
+            if note is not None:
+                note(beside.path)
             beside.finish()
         finally:
             beside.leave()
@@ -67,11 +70,14 @@ def as_path(target):
     return None
 
 
-def noticed_load(current, load):
+def noticed_load(current, load, marked=lambda: None):
     """`load(path, …)`, which tells the worker what was loaded."""
 
     @functools.wraps(load)
     def noticed_load(f, *args, **kwargs):
+        mine = marked()
+        if mine is not None and mine.is_behind(f):
+            return mine.load(load, f, args, kwargs)
         result = load(f, *args, **kwargs)
         worker, path = current(), as_path(f)
         if worker is not None and path is not None:
@@ -81,12 +87,16 @@ def noticed_load(current, load):
     return noticed_load
 
 
-def wrap_torch(current, torch):
-    """`current()` gives this process's worker, None where it is none (the template, a DataLoader worker)."""
-    save, load = torch.save, noticed_load(current, torch.load)
+def wrap_torch(current, torch, marked=lambda: None):
+    """`current()` gives this process's worker, None where it is none (the template, a DataLoader worker); `marked()`
+    what it has to do with the marked path, None where no path is marked."""
+    save, load = torch.save, noticed_load(current, torch.load, marked)
 
     @functools.wraps(save)
     def whole_save(obj, f, *args, **kwargs):
+        mine = marked()
+        if mine is not None and mine.is_it(f):
+            return mine.save(save, obj, f, args, kwargs)
         worker, path = current(), as_path(f)
         if worker is None or path is None:
             return save(obj, f, *args, **kwargs)

@@ -5,6 +5,7 @@ and rank 0 writes it to storage; of sharded states each rank does both.
 """
 
 import atexit
+import collections
 import os
 import sys
 
@@ -19,6 +20,9 @@ NO_MEMORY = (
 SEAL_PATIENCE = 30.0
 """Seconds that a process which ends by an error waits for the checksums of its last save."""
 NOT_SAVED = "state not saved"
+
+Job = collections.namedtuple("Job", "copy path counted positions")
+"""A save that is in memory. `path`: where it is written to, None: nowhere."""
 
 
 class CheckpointError(RuntimeError):
@@ -43,7 +47,7 @@ class Rank:
         """What was given up last because a save had taken its place ("seal", "store"); by path the step saved last."""
         self.memory = self._memory()
         self.sealing = remembering.Newest(self._seal, "outrider-seal")
-        self.storing = remembering.Newest(self._store, "outrider-store")
+        self.storing = remembering.Newest(self.store, "outrider-store")
         atexit.register(self.finish)
 
     def _memory(self):
@@ -115,7 +119,7 @@ class Rank:
         copy = self._taken(packed, about, path)
         if copy is not None:
             self.wanted[path] = copy.head.step
-            self.sealing.give(path, (copy, path, enclosed["counted"]))
+            self.sealing.give(path, Job(copy, path, enclosed["counted"], ()))
 
     def _taken(self, packed, about, path):
         """None where it is not kept. It waits only where saves come faster than their checksums, or those to storage
@@ -138,30 +142,37 @@ class Rank:
         except arena.Unusable as error:
             raise CheckpointError(str(error))
         except OSError as error:  # no misuse: the training goes on
-            self.warn("step %d is not kept in memory: %s" % (about.step, _sentence(error)))
+            self.warn("step %d is not kept in memory: %s" % (about.step, sentence(error)))
             return None
         finally:
             self.here.end_save(copy is not None)
 
     # -- in the background --------------------------------------------------------------------------------------------
+    def named(self, head):
+        return "step %d" % head.step
+
     def _seal(self, job):
-        copy, path, _ = job
+        copy, path = job.copy, job.path
         try:
             if not self._in_place("seal", copy, path, copy.seal):
                 return
-            self.here.remembered(copy.head)
+            self.here.remembered(copy.head, job.counted)
             if path is not None:
                 self.storing.give(path, job)
         except Exception as error:  # the training goes on
-            self.warn("step %d is not kept in memory: %s" % (copy.head.step, _sentence(error)))
+            self.warn("%s is not kept in memory: %s" % (self.named(copy.head), sentence(error)))
 
-    def _store(self, job):
-        copy, path, counted = job
+    def store(self, job):
+        """Whether it is on storage."""
+        copy, path = job.copy, job.path
         try:
-            if self._in_place("store", copy, path, lambda: self._write_copy(copy, path)):
-                self.here.saved(path, counted)
+            done = self._in_place("store", copy, path, lambda: self._write_copy(job))
+            if done:
+                self.here.saved(path, job.counted)
+            return done
         except Exception as error:  # the training goes on
-            self.warn("step %d could not be written to %s: %s" % (copy.head.step, path, _sentence(error)))
+            self.warn("%s could not be written to %s: %s" % (self.named(copy.head), path, sentence(error)))
+            return False
 
     def _in_place(self, what, copy, path, work):
         """Whether it was done before a save took the copy's place. Where the one before it was given up, this one keeps
@@ -174,10 +185,11 @@ class Rank:
             self.memory.pinned.pop(what, None)
         (self.dropped.discard if done else self.dropped.add)(what)
         if not done and path is not None and self.wanted.get(path) == copy.head.step:
-            self.warn("step %d was not written to %s: the next saves came before it was" % (copy.head.step, path))
+            self.warn("%s was not written to %s: the next saves came before it was" % (self.named(copy.head), path))
         return done
 
-    def _write_copy(self, copy, path):
+    def _write_copy(self, job):
+        copy, path = job.copy, job.path
         if not copy.is_there():
             return False
         enclosed = copy.state(copy=False)
@@ -213,5 +225,5 @@ def _too_big(error):
     )
 
 
-def _sentence(error):
+def sentence(error):
     return "%s: %s" % (type(error).__name__, str(error).partition("\n")[0])

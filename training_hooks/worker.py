@@ -32,6 +32,7 @@ from . import (
     together,
 )
 
+MARKED = "OUTRIDER_CHECKPOINT_PATH"
 _current = None
 
 
@@ -160,10 +161,12 @@ class Worker:
     def steps_made(self):
         return self.page.words[page.STEPS]
 
-    def remembered(self, head):
+    def remembered(self, head, counted=0):
         """A copy in memory that counts from now on (`arena.Head`)."""
         about = {"remembered": head.step, "length": head.length, "rank": head.rank, "world": head.world}
         about.update(sharded=head.kind == arena.SHARDED, local_rank=self.local_rank, generation=self.generation)
+        if head.kind == arena.MARKED:
+            about.update(marked=True, counted=counted)
         self.channel.tell("up", about)
 
 
@@ -190,6 +193,10 @@ def prepare():
     """Wraps what must be wrapped early. Nothing happens until there is a worker."""
     offered.serve()
     global_steps.prepare(current)
+    if MARKED in os.environ:
+        from . import marked
+
+        marked.wrap_files()
     imports.when_imported("torch", _wrap_torch)
     imports.when_imported("torch.optim.optimizer", steps.notice_optimizers)
     imports.when_imported("torch.distributed.distributed_c10d", _wrap_init)
@@ -206,7 +213,12 @@ def prepare():
 
 
 def _wrap_torch(torch):
-    saves.wrap_torch(current, torch)
+    if MARKED in os.environ:
+        from . import marked
+
+        saves.wrap_torch(current, torch, marked.here)
+    else:
+        saves.wrap_torch(current, torch)
     module_class = torch.nn.Module
     evaluate = module_class.eval
 
@@ -238,10 +250,25 @@ def _wrap_init(module):
                 meeting.prepare(args, kwargs)
             except Exception:  # torch waits by itself, only longer
                 pass
-        return init(*args, **kwargs)
+        result = init(*args, **kwargs)
+        _tell_marked()
+        return result
 
     module.init_process_group = init_process_group
     farewell.wrap(current, module)
+
+
+def _tell_marked():
+    if MARKED not in os.environ:
+        return
+    from . import marked
+
+    try:
+        mine = marked.here()
+        if mine is not None:
+            mine.word.joined()
+    except Exception:  # saves to the marked path are ordinary ones then
+        pass
 
 
 def activate(worker):

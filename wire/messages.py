@@ -163,6 +163,8 @@ class Copy:
     length: int = 0
     held: bool = False
     """It is kept for the partner, another member whose rank this is."""
+    marked: bool = False
+    """It is a save of the marked path: `step` is the number of the save, and it is good for any rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,6 +483,10 @@ class Remembered:
     step: int
     length: int = 0
     sharded: bool = False
+    marked: bool = False
+    """As in `Copy`: this member alone has it yet."""
+    counted: int = 0
+    """Of a marked one: the optimizer steps that were made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -573,6 +579,10 @@ class Start:
     """Of a member of a PS job: the number in its name."""
     worker_num: int = 0
     """Members of its role, in a PS job."""
+    begins_from: int = -1
+    """The save of the marked path that every member of this world has in memory; -1: there is none."""
+    begins_in: Generation = NO_GENERATION
+    """The generation that made it: a version is both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -684,6 +694,8 @@ class Fetch:
     seconds: float = 30.0
     """What is not there by then is not waited for."""
     reason: str = ""
+    marked: bool = False
+    """A save of the marked path: own slots are written to while worker processes run, which only read them."""
 
 
 @dataclass(frozen=True, slots=True)

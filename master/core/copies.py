@@ -4,6 +4,9 @@ Pure functions over what the members said is whole in their memory. A replicated
 any copy of a version serves everyone. A sharded one is whole where each rank's part is with somebody, its owner or the
 partner that holds a copy, in a world of the same size. A version is a step and the generation that saved it: versions
 are never mixed.
+
+Of the marked path rank 0 alone has saved, and any copy serves everyone. There the later generation wins, however many
+saves an earlier one has made: what it saved went on from where the earlier one had ended.
 """
 
 from __future__ import annotations
@@ -22,6 +25,11 @@ class Version(NamedTuple):
     step: int
     generation: Generation
     sharded: bool
+    marked: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"save {self.step} of the marked path" if self.marked else f"the checkpoint of step {self.step}"
 
 
 class Need(NamedTuple):
@@ -37,16 +45,33 @@ def newest(places: Iterable[Place], world_size: int, copies: Copies) -> Version 
     """The one that the next world can have; None where there is none."""
     places = list(places)
     found = [v for v in (_replicated(places, copies), _sharded(world_size, copies)) if v is not None]
-    return max(found, default=None)
+    return max(found, default=None) or max(set().union(*_marked(places, copies)), key=_age, default=None)
+
+
+def begun_from(places: Iterable[Place], copies: Copies) -> Version | None:
+    """The newest save of the marked path that every member of a world has: all its ranks begin from that one."""
+    each = _marked(places, copies)
+    return max(set.intersection(*each), key=_age, default=None) if each else None
+
+
+def _marked(places: Iterable[Place], copies: Copies) -> list[set[Version]]:
+    return [{_version(copy) for copy in copies.get(place.member, ()) if copy.marked} for place in places]
+
+
+def _age(version: Version) -> tuple[Generation, int]:
+    return version.generation, version.step
 
 
 def _version(copy: Copy) -> Version:
-    return Version(copy.step, copy.generation, copy.sharded)
+    return Version(copy.step, copy.generation, copy.sharded, copy.marked)
 
 
 def _replicated(places: Sequence[Place], copies: Copies) -> Version | None:
     """One that everybody has who has any: nothing is to be given to them. Else the newest that anybody has."""
-    each = [{_version(copy) for copy in copies.get(place.member, ()) if not copy.sharded} for place in places]
+    each = [
+        {_version(copy) for copy in copies.get(place.member, ()) if not copy.sharded and not copy.marked}
+        for place in places
+    ]
     some = [versions for versions in each if versions]
     if not some:
         return None

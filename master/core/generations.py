@@ -7,7 +7,7 @@ very step in which the last survivor has stopped and is ready again: no timer st
 
 from __future__ import annotations
 
-from master.core import assignment, neighbours, orders, rules, standing, status, strangers, watching
+from master.core import assignment, copies, neighbours, orders, rules, standing, status, strangers, watching
 from master.core.state import COMMITTING, GATHERING, RUNNING, STOPPING, Member, Place, State, World, counted
 from wire.ids import NO_GENERATION, Generation, OrderId
 from wire.messages import Start, Stop
@@ -81,6 +81,9 @@ def start(state: State) -> None:
     state.message = f"generation {world.generation} starts"
     allowed = max_restarts(state)
     saves = tuple(list(state.saves.items())[-SAVES_TOLD:])
+    there = {i: m.ready.copies for i in world.places if (m := state.members[i]).ready is not None}
+    begun = copies.begun_from(world.places.values(), there)
+    world.begins_from = (begun.step, begun.generation) if begun is not None else world.begins_from
     for place in world.places.values():
         member = state.members[place.member]
         member.told, member.ready, member.finished = world.generation, None, False
@@ -122,6 +125,8 @@ def _start(
             patterns=rules.patterns(state),
             elastic_data=state.spec.elastic_data,
             keep_batch_of=state.first_world if state.spec.keep_global_batch else 0,
+            begins_from=world.begins_from[0],
+            begins_in=world.begins_from[1],
         )
 
     orders.give(state, member, make, reason)

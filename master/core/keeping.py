@@ -2,13 +2,14 @@
 
 Members say what is whole in their memory. A replicated state is kept when every member has it. A sharded one is copied
 to partners first, each member's to the next of the world, so that it survives any one of them; it is kept when every
-rank has it and every partner holds it. What is not kept may be overwritten by the next save, so copies that are slower
-than saves keep the step before. Nobody waits for any of this, and within a generation a kept step never goes back.
+rank has it and every partner holds it. A save of the marked path, which rank 0 makes alone, is given to all others
+(`spreading`). What is not kept may be overwritten by the next save, so copies that are slower than saves keep the step
+before. Nobody waits for any of this, and within a generation a kept step never goes back.
 """
 
 from __future__ import annotations
 
-from master.core import orders, restoring, standing, status
+from master.core import orders, restoring, spreading, standing, status
 from master.core.actions import Send
 from master.core.state import RUNNING, Keeping, Member, Place, State, World
 from wire.ids import Generation, MemberId, OrderId
@@ -26,6 +27,11 @@ def remembered(state: State, member: Member, message: Remembered) -> None:
         return
     keeping, place = world.keeping, world.places[member.id]
     if not place.first_rank <= message.rank < place.first_rank + place.nproc or message.step <= keeping.kept:
+        return
+    if message.marked:
+        spreading.begin(state, world, member.id, message)
+        if not keeping.orders:  # it is alone
+            _copied(state, world)
         return
     version = (message.step, message.sharded)
     keeping.lengths[message.rank] = message.length
@@ -113,6 +119,7 @@ def fetched(state: State, member: Member, message: Fetched) -> None:
     del world.keeping.orders[message.order]
     if message.error:
         _not_held(state, world, member.id, message.step, message.error)
+    spreading.fetched(state, world, member, message)
     if not world.keeping.orders:
         _copied(state, world)
 
@@ -127,6 +134,7 @@ def overdue(state: State, number: str) -> None:
         if (member := state.members.get(member_id)) is not None:
             orders.acknowledge(state, member, order)
     world.keeping.orders.clear()
+    spreading.give_up(world.keeping)
     _copied(state, world)
 
 
@@ -143,7 +151,8 @@ def _not_held(state: State, world: World, member: MemberId, step: int, why: str)
     if not keeping.told:
         keeping.told = True
         kept = "; the step before is kept" if keeping.copied >= 0 else ""
-        text = f"{member} could not hold a copy of step {step}: {why}{kept}."
+        what = spreading.described(keeping, step) if step in keeping.counted else f"step {step}"
+        text = f"{member} could not hold a copy of {what}: {why}{kept}."
         state.announce("CheckpointNotHeld", text, member, warning=True)
 
 
@@ -153,7 +162,12 @@ def _copied(state: State, world: World) -> None:
     if not keeping.failed:
         _keep(state, world, keeping.copied)
     waiting, keeping.waiting = keeping.waiting, -1
-    if waiting > keeping.copied:
+    if waiting > keeping.copied and waiting in keeping.counted:
+        place = next(iter(world.places.values()))
+        rank, counted = place.first_rank, keeping.counted[waiting]
+        said = Remembered(world.generation, rank, waiting, keeping.lengths.get(rank, 0), False, True, counted)
+        spreading.begin(state, world, place.member, said)
+    elif waiting > keeping.copied:
         _copy(state, world, keeping, waiting)
 
 
@@ -164,8 +178,13 @@ def _keep(state: State, world: World, step: int) -> None:
         return
     keeping.kept = step
     keeping.said = {version: ranks for version, ranks in keeping.said.items() if version[0] > step}
-    state.kept_in_memory = step
-    state.announce("CheckpointKept", f"Every rank has the checkpoint of step {step} in memory.")
+    if step in keeping.counted:  # a save of the marked path is good for whoever joins, in a world of any size
+        what, state.kept_in_memory = spreading.described(keeping, step), keeping.counted[step]
+        state.checkpoint_step = state.kept_in_memory
+        standing.stir(state)
+    else:
+        what, state.kept_in_memory = f"the checkpoint of step {step}", step
+    state.announce("CheckpointKept", f"Every rank has {what} in memory.")
     for member_id in world.order:
         if (member := state.members.get(member_id)) is not None:
             again(state, member)
@@ -177,6 +196,6 @@ def again(state: State, member: Member) -> None:
     world = _running(state, member)
     if world is None or world.keeping.kept < 0 or member.session is None:
         return
-    reason = f"Every rank of generation {world.generation} has step {world.keeping.kept} in memory."
+    reason = f"Every rank of generation {world.generation} has version {world.keeping.kept} in memory."
     kept = Kept(world.generation, world.keeping.kept)
     state.act(Send(member.session, member.id, kept, world.generation, reason))

@@ -55,13 +55,16 @@ def _ask(state: State, world: World, restoring: Restoring) -> None:
 def _give(state: State, world: World, member: Member, version: Version, needs: list[Need], patience: float) -> OrderId:
     sources = " and ".join(sorted({str(need.source) for need in needs}))
     reason = (
-        f"{member.id} is given the checkpoint of step {version.step} from the memory of {sources}, before generation "
+        f"{member.id} is given {version.name} from the memory of {sources}, before generation "
         f"{world.generation} starts."
     )
     wanted = tuple(wanted_from(state.members[need.source], need.rank, need.local_rank, need.length) for need in needs)
     what = (world.generation, version.step, version.generation, wanted, version.sharded, patience, reason)
+    restoring = world.restoring
+    assert restoring is not None
+    restoring.name = version.name
     state.announce("CheckpointGiven", reason, member.id)
-    return orders.give(state, member, lambda order: Fetch(order, *what), reason)
+    return orders.give(state, member, lambda order: Fetch(order, *what, version.marked), reason)
 
 
 def wanted_from(source: Member, rank: int, local_rank: int, length: int, *, held: bool = False) -> Wanted:
@@ -75,9 +78,9 @@ def fetched(state: State, member: Member, message: Fetched) -> None:
         return
     del world.restoring.orders[message.order]
     if message.error:
-        _goes_without(state, member.id, message.step, message.error)
+        _goes_without(state, member.id, world.restoring, message.error)
     else:
-        text = f"{member.id} has the checkpoint of step {message.step} in memory, after {seconds(message.seconds)}."
+        text = f"{member.id} has {world.restoring.name} in memory, after {seconds(message.seconds)}."
         state.announce("CheckpointReceived", text, member.id)
     if not world.restoring.orders:
         _start(state, world)
@@ -92,13 +95,13 @@ def overdue(state: State, number: str) -> None:
         member = state.members.get(member_id)
         pending = member.orders.get(order) if member is not None else None
         if pending is not None and isinstance(pending.message, Fetch):
-            _goes_without(state, member_id, pending.message.step, "it was not there in time")
+            _goes_without(state, member_id, world.restoring, "it was not there in time")
     generations.drop_fetches(state, world)
     _start(state, world)
 
 
-def _goes_without(state: State, member: MemberId, step: int, why: str) -> None:
-    text = f"{member} goes without the checkpoint of step {step}: {why}."
+def _goes_without(state: State, member: MemberId, restoring: Restoring, why: str) -> None:
+    text = f"{member} goes without {restoring.name}: {why}."
     state.announce("CheckpointNotReceived", text, member, warning=True)
 
 

@@ -309,6 +309,8 @@ class Restoring:
     orders: dict[OrderId, MemberId] = field(default_factory=dict)
     """Those that are awaited."""
     until: float = 0.0
+    name: str = ""
+    """What is given, for people."""
     step: int = -1
     """Of a sharded checkpoint that the world begins from; -1: of none."""
     made_in: Generation = NO_GENERATION
@@ -333,6 +335,12 @@ class Keeping:
     failed: bool = False
     """Not all of it came."""
     told: bool = False
+    counted: dict[int, int] = field(default_factory=dict)
+    """Saves of the marked path, and the steps that had been made by then."""
+    lacking: list[MemberId] = field(default_factory=list)
+    """Who is still to be given the one that is on its way, the last first."""
+    givers: dict[OrderId, MemberId] = field(default_factory=dict)
+    """Of the orders: who gives."""
 
 
 @dataclass(slots=True)
@@ -367,6 +375,8 @@ class World:
     restoring: Restoring | None = None
     """None: nobody has looked yet who lacks a checkpoint."""
     keeping: Keeping = field(default_factory=Keeping)
+    begins_from: tuple[int, Generation] = (-1, NO_GENERATION)
+    """The save of the marked path that every member had at its start, and who made it."""
     order: tuple[MemberId, ...] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -2,7 +2,8 @@
 
 Who gets a copy from whom is the master's decision. Without a master ranks go on saving, and what was kept last stays.
 A kept step never goes back within a generation; and nothing is written into the memory once worker processes are about
-to begin, because they write into it themselves then.
+to begin, because they write into it themselves then; but for a save of the marked path, which only the member of rank 0
+writes, and which that one is never sent.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from sidecar.core import telling
 from sidecar.core.actions import Action, Announce, FetchCopies, KeepCopies, StopFetching
 from sidecar.core.state import State
-from wire.messages import Copy, Fetch, Fetched, Kept, Remembered
+from wire.messages import Copy, Fetch, Fetched, Kept, Remembered, Start
 
 
 def remembered(state: State, said: Remembered) -> list[Action]:
@@ -31,12 +32,19 @@ def _say(state: State, said: Remembered) -> list[Action]:
     return telling.say(state, said, f"step {said.step} of rank {said.rank} is in memory", said.generation)
 
 
+def begins(state: State, start: Start) -> list[Action]:
+    """What all ranks begin from is not written over, before there is one that all have again."""
+    if start.begins_from < 0:
+        return []
+    return kept(state, Kept(start.generation, start.begins_from))
+
+
 def kept(state: State, message: Kept) -> list[Action]:
     newest = (message.generation, message.step)
     if newest <= state.kept:
         return []
     state.kept = newest
-    return [KeepCopies(message.step, message.generation, f"every rank has step {message.step} in memory")]
+    return [KeepCopies(message.step, message.generation, f"every rank has version {message.step} in memory")]
 
 
 def fetch(state: State, order: Fetch) -> list[Action]:
@@ -45,7 +53,8 @@ def fetch(state: State, order: Fetch) -> list[Action]:
     if state.fetching is not None and state.fetching.order == order.order:
         return []  # it is on its way
     own = any(not each.held for each in order.wanted)
-    if own and state.work is not None:
+    is_read_only = order.marked and state.work is not None and state.work.generation == order.generation
+    if own and state.work is not None and not is_read_only:
         refused = f"worker processes of generation {state.work.generation} use this memory"
         return _answer(state, Fetched(order.order, order.generation, order.step, error=refused))
     stopped = stop_fetching(state)

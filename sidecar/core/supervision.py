@@ -49,7 +49,10 @@ def start(state: State, order: Start, now: float) -> list[Action]:
     state.checking = None  # whatever is still measured is of no use
     state.port = 0  # a port that was offered once is not offered again
     neighbourhood.told(state, order.neighbours, now)
-    return [_rendezvous_line(order), *checkpoints.stop_fetching(state), *_order_start(state)]
+    return [
+        _rendezvous_line(order), *checkpoints.stop_fetching(state), *checkpoints.begins(state, order),
+        *_order_start(state),
+    ]  # fmt: skip
 
 
 def _why_not(state: State, order: Start) -> str:

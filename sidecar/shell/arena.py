@@ -22,13 +22,13 @@ from wire.messages import Copy
 
 PAGE: Final = 4096
 VERSION: Final = 1
-REPLICATED, SHARDED = 1, 2
+REPLICATED, SHARDED, MARKED = 1, 2, 3
 FIRST: Final = struct.Struct("<4sIQIIQ")
 HEAD: Final = struct.Struct("<4sIQqQIIIIQII")
 WORD: Final = struct.Struct("<Q")
 SUM: Final = struct.Struct("<I")
 KEPT_AT, SEQUENCE_AT = 8, 8
-SLOTS: Final = {REPLICATED: 2, SHARDED: 4}
+SLOTS: Final = {REPLICATED: 2, SHARDED: 4, MARKED: 2}
 
 
 class NoMemory(Exception):
@@ -152,14 +152,15 @@ class Arena:
 
     def target(self, division: Division, local_rank: int, held: bool) -> Place:
         """The slot that a copy from another member may take: never the one with what is kept, or else the newest."""
-        first = 0 if division.kind == REPLICATED else 4 * local_rank + (2 if held else 0)
+        first = 0 if division.kind != SHARDED else 4 * local_rank + (2 if held else 0)
         mine = [place for place in self.places(division) if first <= place.slot < first + 2]
         if not mine:
             raise NoMemory(f"there are no slots for local rank {local_rank}")
         (kept,) = WORD.unpack(os.pread(self.fd, WORD.size, KEPT_AT))
-        safe = next((place for place in mine if place.head is not None and place.head.step + 1 == kept), None)
+        safe = max((place for place in mine if place.head is not None and place.head.step + 1 == kept),
+                   key=_age, default=None)  # fmt: skip
         free = [place for place in mine if place is not safe]
-        return min(free, key=lambda place: (place.head.step, place.head.generation) if place.head else (-1, 0))
+        return min(free, key=_age)
 
     def begin(self, place: Place) -> int:
         """From now on nothing in this slot counts, until it has a head again; the sequence of that head."""
@@ -171,6 +172,11 @@ class Arena:
     def put(self, place: Place, head: Head) -> None:
         data = HEAD.pack(b"ORCS", *head)
         os.pwrite(self.fd, data + SUM.pack(_sum(data)), place.at)
+
+
+def _age(place: Place) -> tuple[int, int]:
+    """A later generation's is the newer one, as for the ranks."""
+    return (place.head.generation, place.head.step) if place.head is not None else (-1, 0)
 
 
 def _sum(data: bytes) -> int:
@@ -202,4 +208,5 @@ def copies(path: Path) -> tuple[Copy, ...]:
 def _copy(slot: int, head: Head) -> Copy:
     generation = Generation(head.generation >> 32, head.generation & 0xFFFFFFFF)
     is_held = head.kind == SHARDED and slot % SLOTS[SHARDED] >= 2
-    return Copy(head.rank, head.step, head.kind == SHARDED, head.world, generation, head.length, is_held)
+    is_sharded, is_marked = head.kind == SHARDED, head.kind == MARKED
+    return Copy(head.rank, head.step, is_sharded, head.world, generation, head.length, is_held, is_marked)

@@ -174,7 +174,7 @@ class Taking:
             with arena.opened(self._path) as memory:
                 for wanted in order.wanted:
                     self._take(memory, wanted)
-                if not all(wanted.held for wanted in order.wanted):
+                if not order.marked and not all(wanted.held for wanted in order.wanted):
                     self._write(lambda: memory.keep(order.step))  # the others have it: it is not written over
         except (OSError, NoMemory, Interrupted) as wrong:
             error = str(wrong) or type(wrong).__name__
@@ -182,10 +182,12 @@ class Taking:
 
     def _take(self, memory: Arena, wanted: Wanted) -> None:
         order = self._order
-        kind = arena.SHARDED if order.sharded else arena.REPLICATED
+        kind = arena.SHARDED if order.sharded else arena.MARKED if order.marked else arena.REPLICATED
         division = memory.division() if wanted.held else memory.divide(kind, self._nproc)
         if division is None or division.kind != kind:
             raise NoMemory("the memory for checkpoints is not divided for such copies yet")
+        if order.marked and memory.find(wanted.rank, self._version(), sharded=False) is not None:
+            return  # a master that does not know has asked again
         place = memory.target(division, wanted.local_rank, wanted.held)
         try:
             self._copy(memory, place, division.size - arena.PAGE, wanted)
@@ -206,7 +208,7 @@ class Taking:
     def _asked(self, connection: socket.socket, wanted: Wanted) -> Head:
         order, own = self._order, secrets.token_hex(NONCE)
         nonce = _exactly(connection, NONCE)
-        version = (order.step, order.made_in.term << 32 | order.made_in.number)
+        version = self._version()
         said = dict(zip(ASKED, (VERSION, wanted.rank, *version, order.sharded, own), strict=True))
         _say(connection, {**said, "mac": _mac(wanted.memory_key, nonce, said)})
         answer = _line(connection)
@@ -219,6 +221,10 @@ class Taking:
         if (found.step, found.generation) != version or (order.sharded and found.rank != wanted.rank):
             raise Interrupted(f"it gave step {found.step} of rank {found.rank}")
         return found
+
+    def _version(self) -> tuple[int, int]:
+        order = self._order
+        return order.step, order.made_in.term << 32 | order.made_in.number
 
     def _fill(self, connection: socket.socket, memory: Arena, place: Place, length: int) -> None:
         """From the socket into a pipe and from there into the memory: none of it enters this process."""

@@ -121,7 +121,8 @@ def event(line: Line, now: float, grace: float) -> Event | None:
             return StateWritten(_state_saved(line))
         case "remembered":
             what = (number(line, "rank"), number(line, "step"), number(line, "length", default=0))
-            return CheckpointRemembered(Remembered(generation(line), *what, _flag(line, "sharded", False)))
+            kind = (_flag(line, "sharded", False), _flag(line, "marked", False))
+            return CheckpointRemembered(Remembered(generation(line), *what, *kind, number(line, "counted", default=0)))
         case "terminating":
             return TerminationAsked(text(line, "reason"), grace)
         case str():

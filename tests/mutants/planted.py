@@ -13,6 +13,7 @@ from typing import Any
 from master.core import (
     assignment,
     checks,
+    copies,
     generations,
     giving_up,
     handing_over,
@@ -329,6 +330,16 @@ def start_without_copies() -> list[Swap]:
     return [(restoring, "waits", lambda _state, _world: False)]
 
 
+def begin_from_what_some_have() -> list[Swap]:
+    """A world is told to begin from the newest save of the marked path, whoever of it lacks that one."""
+
+    def begun_from(places: Any, there: Any) -> Any:
+        saves = set().union(*copies._marked(places, there))
+        return max(saves, key=copies._age, default=None)
+
+    return [(copies, "begun_from", begun_from)]
+
+
 def wait_for_copies_for_ever() -> list[Swap]:
     """The deadline of copies passes unnoticed."""
     return [(master.DEADLINES, "fetch", lambda _state, _number: None)]
@@ -359,7 +370,7 @@ MUTANTS: dict[str, Callable[[], list[Swap]]] = {
         look_for_no_hangs, take_a_save_for_a_hang, name_whoever_is_slower,
         believe_one_of_two, begin_again_on_a_cut_link,
         follow_a_dry_run, restart_for_an_old_line,
-        start_without_copies, wait_for_copies_for_ever, keep_what_some_have,
+        start_without_copies, begin_from_what_some_have, wait_for_copies_for_ever, keep_what_some_have,
     )
 }  # fmt: skip
 CAUGHT_AT = {
@@ -391,6 +402,7 @@ CAUGHT_AT = {
     "restart_for_an_old_line": 9,
     "begin_again_on_a_cut_link": 16,
     "start_without_copies": 20,
+    "begin_from_what_some_have": 86,
     "keep_what_some_have": 0,
     "wait_for_copies_for_ever": 673,
 }

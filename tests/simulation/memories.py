@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 KINDS = ("", "replicated", "sharded")
 ODDS = (0.5, 0.3, 0.2)
+MARKED = "marked"
+MARKED_ODDS = 0.4
+"""Of those without the others: rank 0 alone saves, and the master has it given to all."""
 TORN = 0.03
 """Saves that a rank does not come to the end of."""
 LATE = 1.0
@@ -46,7 +49,7 @@ class Memory:
         """Never over what is kept, or else the newest."""
         slots = self.slots.setdefault((local_rank, copy.held), [])
         if len(slots) == 2:
-            slots.sort(key=lambda each: (each.step == self.kept[1], each.step))
+            slots.sort(key=lambda each: (each.step == self.kept[1], each.generation if each.marked else 0, each.step))
             del slots[0]
         slots.append(copy)
 
@@ -64,6 +67,10 @@ class Memories:
         self.world = world
         self.rng = random.Random(f"memories {world.seed}")
         (self.kind,) = self.rng.choices(KINDS, ODDS)
+        if not self.kind and random.Random(f"marked {world.seed}").random() < MARKED_ODDS:
+            self.kind = MARKED
+        self._numbers: dict[Generation, int] = {}
+        self._begun: dict[Generation, tuple[int, Generation]] = {}
         self.is_slow = self.rng.random() < 0.2
         self.excused: set[Generation] = set()
         """Generations of which a master has said that a member goes without."""
@@ -74,6 +81,8 @@ class Memories:
         if not self.kind:
             return
         for pod, worker in list(run.joined.values()):
+            if self.kind == MARKED and worker.rank != 0:
+                continue
             if (self.kind == "sharded" or worker.local_rank == 0) and self.rng.random() > TORN:
                 self.world.time.after(self.rng.uniform(0.0, 0.5), self._sealed, pod, worker, step)
 
@@ -81,11 +90,20 @@ class Memories:
         trainer = pod.trainer
         if not worker.alive or worker.stopping or pod.trainer_paused or trainer is None or not trainer.alive:
             return
-        is_sharded = self.kind == "sharded"
+        is_sharded, is_marked, counted = self.kind == "sharded", self.kind == MARKED, step
         generation = worker.start.generation
-        pod.memory.put(worker.local_rank, Copy(worker.rank, step, is_sharded, worker.run.size, generation, 1000))
-        trainer.remembered[worker.local_rank] = Remembered(generation, worker.rank, step, 1000, is_sharded)
+        step = self._number(pod, worker.start) if is_marked else step
+        copy = Copy(worker.rank, step, is_sharded, worker.run.size, generation, 1000, marked=is_marked)
+        pod.memory.put(worker.local_rank, copy)
+        said = Remembered(generation, worker.rank, step, 1000, is_sharded, is_marked, counted)
+        trainer.remembered[worker.local_rank] = said
         trainer.tell(told.CheckpointRemembered(trainer.remembered[worker.local_rank]))
+
+    def _number(self, pod: Pod, start: Start) -> int:
+        """Of the next save: greater than what is known there."""
+        known = max((copy.step for copy in pod.memory.copies()), default=0)
+        self._numbers[start.generation] = max(self._numbers.get(start.generation, 0), known, start.begins_from) + 1
+        return self._numbers[start.generation]
 
     def say_again(self, trainer: Trainer) -> None:
         """On each connection of the hooks."""
@@ -121,7 +139,9 @@ class Memories:
         if found is None or not is_there:
             return f"from {wanted.member}: there is no whole copy of step {action.order.step} any more"
         workers = pod.trainer.workers.values() if pod.trainer is not None else ()
-        if not wanted.held and any(worker.alive for worker in workers):
+        of_whom = {worker.start.generation for worker in workers if worker.alive}
+        only_read = action.order.marked and of_whom <= {action.order.generation}
+        if not wanted.held and not only_read and any(worker.alive for worker in workers):
             self.world.broken(f"a copy is written into the memory of {pod.member} while its ranks use it")
         pod.memory.put(wanted.local_rank, replace(found, held=wanted.held))
         return ""
@@ -131,7 +151,8 @@ class Memories:
         if kept[0] == pod.memory.kept[0] and kept < pod.memory.kept:
             self.world.broken(f"{pod.member} keeps step {action.step} after step {pod.memory.kept[1]}")
         pod.memory.kept = kept
-        newest = max((copy.step for copy in pod.memory.own() if copy.generation == action.generation), default=-1)
+        is_of_it = [copy for copy in pod.memory.own() if copy.marked or copy.generation == action.generation]
+        newest = max((copy.step for copy in is_of_it), default=-1)
         if newest < action.step:
             self.world.broken(f"{pod.member} is to keep step {action.step}, and has never had it")
 
@@ -152,6 +173,8 @@ class Memories:
 
     def start_ordered(self, pod: Pod, start: Start) -> None:
         """Who joins others that have a checkpoint in memory was given one, or was not in time."""
+        if self.kind == MARKED:
+            self._begins(pod, start)
         master = self.world.masters.current
         world = master.state.world if master is not None else None
         if self.kind != "replicated" or world is None or world.generation != start.generation:
@@ -161,3 +184,12 @@ class Memories:
         others = [p for p in self.world.platform.pods.values() if p.member in world.places and p.memory.own()]
         if others:
             self.world.broken(f"{pod.member} starts {start.generation} with nothing in memory, {others[0].member} has")
+
+    def _begins(self, pod: Pod, start: Start) -> None:
+        """All ranks of a generation begin from one save of the marked path, which each of them has."""
+        begun = (start.begins_from, start.begins_in)
+        if self._begun.setdefault(start.generation, begun) != begun:
+            self.world.broken(f"{pod.member} begins {start.generation} from {begun}, others from another save")
+        has = any((copy.step, copy.generation) == begun for copy in pod.memory.own())
+        if start.begins_from >= 0 and not has:
+            self.world.broken(f"{pod.member} begins {start.generation} from save {begun}, and has it not in memory")

@@ -50,6 +50,7 @@ from wire.messages import (
 )
 
 OF_DATA = b"\xacelastic_data\xc2\xadkeep_batch_of\x00" + b"\xa9tf_config\xa0\xa9worker_id\x00\xaaworker_num\x00"
+OF_DATA += b"\xabbegins_from\xff\xa9begins_in\x92\x00\x00"
 """How a Start ends that asks for nothing about the data, in an all-reduce job."""
 HELLO = Hello(JobName("digits"), MemberId("worker-1"), PodUid("ab12"), Role("worker"), RankIndex(1), "secret")
 START = Start(
@@ -116,7 +117,7 @@ def test_a_start_with_a_neighbour_is_these_bytes() -> None:
         b"\xafrole_world_size\x08\xaarank_index\x01\xacmax_restarts\x0a\xa3job\xa0\xa9high_step\x00\xa5saves\x90"
         b"\xa6reason\xa0\xaaneighbours\x91\x83\xa6member\xa8worker-2\xa7address\xa810.0.0.2\xa4port\xcd#\x28"
     )
-    assert encode(start) == expected.replace(b"\x15", b"\x1b", 1) + b"\xa8patterns\x90" + OF_DATA
+    assert encode(start) == expected.replace(b"\x15", b"\x1d", 1) + b"\xa8patterns\x90" + OF_DATA
     assert decode_from_master(expected) == start
 
 
@@ -207,10 +208,10 @@ def test_what_a_rank_says_of_its_data_is_these_bytes() -> None:
 
 
 def test_what_is_in_memory_is_these_bytes() -> None:
-    said, kept = Remembered(Generation(1, 2), 3, 120, 1 << 30, True), Kept(Generation(1, 2), 120)
+    said, kept = Remembered(Generation(1, 2), 3, 120, 1 << 30, True, False, 9), Kept(Generation(1, 2), 120)
     of_rank = (
-        b"\x86\xa7message\xaaRemembered\xaageneration\x92\x01\x02\xa4rank\x03\xa4stepx"
-        b"\xa6length\xce@\x00\x00\x00\xa7sharded\xc3"
+        b"\x88\xa7message\xaaRemembered\xaageneration\x92\x01\x02\xa4rank\x03\xa4stepx"
+        b"\xa6length\xce@\x00\x00\x00\xa7sharded\xc3\xa6marked\xc2\xa7counted\x09"
     )
     of_all = b"\x83\xa7message\xa4Kept\xaageneration\x92\x01\x02\xa4stepx"
     assert (encode(said), decode_from_sidecar(of_rank)) == (of_rank, said)
@@ -218,8 +219,8 @@ def test_what_is_in_memory_is_these_bytes() -> None:
     ready = Ready(2000, 1, "T0", "", copies=(Copy(3, 120, True, 4, Generation(1, 2), 9, True),))
     data = encode(ready)
     assert data[data.index(b"\xa6copies") :] == (
-        b"\xa6copies\x91\x87\xa4rank\x03\xa4stepx\xa7sharded\xc3\xa5world\x04\xaageneration\x92\x01\x02"
-        b"\xa6length\x09\xa4held\xc3"
+        b"\xa6copies\x91\x88\xa4rank\x03\xa4stepx\xa7sharded\xc3\xa5world\x04\xaageneration\x92\x01\x02"
+        b"\xa6length\x09\xa4held\xc3\xa6marked\xc2"
     )
     assert decode_from_sidecar(data) == ready
 
@@ -229,10 +230,10 @@ def test_an_order_to_fetch_and_its_answer_are_these_bytes() -> None:
     order = Fetch(OrderId(7), Generation(1, 3), 120, Generation(1, 2), (wanted,), True, 30.0, "why")
     answer = Fetched(OrderId(7), Generation(1, 3), 120, 0.5, "no")
     ordered = (
-        b"\x89\xa7message\xa5Fetch\xa5order\x07\xaageneration\x92\x01\x03\xa4stepx\xa7made_in\x92\x01\x02"
+        b"\x8a\xa7message\xa5Fetch\xa5order\x07\xaageneration\x92\x01\x03\xa4stepx\xa7made_in\x92\x01\x02"
         b"\xa6wanted\x91\x88\xa4rank\x03\xaalocal_rank\x01\xa6member\xa8worker-2\xa7address\xa810.0.0.2"
         b"\xa4port\xcd#(\xaamemory_key\xa3key\xa4held\xc3\xa6length\x09"
-        b"\xa7sharded\xc3\xa7seconds\xcb@>\x00\x00\x00\x00\x00\x00\xa6reason\xa3why"
+        b"\xa7sharded\xc3\xa7seconds\xcb@>\x00\x00\x00\x00\x00\x00\xa6reason\xa3why\xa6marked\xc2"
     )
     answered = (
         b"\x86\xa7message\xa7Fetched\xa5order\x07\xaageneration\x92\x01\x03\xa4stepx"

@@ -7,10 +7,11 @@ the volume that it lies in has to be larger by it.
 from __future__ import annotations
 
 from master.core.cluster import containers, quantities
-from master.core.cluster.names import CHECKPOINT_MEMORY, Document
+from master.core.cluster.names import CHECKPOINT_MEMORY, CHECKPOINT_PATH, Document
 
-VARIABLE = "OUTRIDER_CHECKPOINT_MEMORY"
-LEAST = 1 << 20
+VARIABLE, PATH_VARIABLE = "OUTRIDER_CHECKPOINT_MEMORY", "OUTRIDER_CHECKPOINT_PATH"
+LEAST, LONGEST = 1 << 20, 1024
+PATH_MAY_BE = "it is the name of the file that the script gives to torch.save, as ckpt/last.pt"
 MAY_BE = "it may be 512Mi, 2Gi or a number of bytes, from 1Mi on"
 
 
@@ -22,8 +23,21 @@ def parsed(amount: object) -> int:
     return size
 
 
-def objection(size: int, container: Document) -> str:
+def parsed_path(text: str) -> str:
+    """Raises ValueError."""
+    path = text.strip()
+    if path.rpartition("/")[2] in ("", ".", "..") or len(path) > LONGEST or not path.isprintable():
+        raise ValueError(f"{text!r} names no file; {PATH_MAY_BE}")
+    return path
+
+
+def objection(size: int, path: str, container: Document) -> str:
     """Why this container cannot give so much, "" where it can."""
+    if path and not size:
+        return (
+            f"annotation {CHECKPOINT_PATH} (checkpointPath of an ElasticJob): saves to {path} are kept in memory, and "
+            f"none was declared; say checkpointMemory (annotation {CHECKPOINT_MEMORY}), as 2Gi, too"
+        )
     name = container.get("name", "")
     limit = containers.memory_limit({"spec": {"containers": [container]}}, name)
     if not limit or size < limit:

@@ -82,6 +82,8 @@ class Place:
     """Where the job's scripts save their state before planned moves."""
     checkpoint_memory: int = 0
     """Bytes in which the trainer keeps checkpoints."""
+    checkpoint_path: str = ""
+    """What is saved there is kept in them."""
     member_path: str = "metadata.name"
 
     @property

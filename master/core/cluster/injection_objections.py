@@ -48,7 +48,7 @@ def objections(pod: Document, place: Place) -> Iterator[str]:
         yield from _taken(f"spec.containers[{chosen.index}]", trainer)
         if place.migration_dir and (wrong := migration.objection(place.migration_dir, spec, trainer)):
             yield f"annotation {MIGRATION_DIR} (migrationDir of an ElasticJob): {wrong}"
-        if place.checkpoint_memory and (wrong := checkpoint_memory.objection(place.checkpoint_memory, trainer)):
+        if wrong := checkpoint_memory.objection(place.checkpoint_memory, place.checkpoint_path, trainer):
             yield wrong
 
 

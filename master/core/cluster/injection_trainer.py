@@ -145,6 +145,8 @@ def _variables(place: Place) -> Iterator[Document]:
         yield variable(migration.VARIABLE, migration.of_job(place.migration_dir, place.job))
     if place.checkpoint_memory:
         yield variable(checkpoint_memory.VARIABLE, place.checkpoint_memory)
+    if place.checkpoint_path:
+        yield variable(checkpoint_memory.PATH_VARIABLE, place.checkpoint_path)
 
 
 def _termination_message(container: Document) -> Iterator[Document]:

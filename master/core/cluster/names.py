@@ -18,12 +18,12 @@ JOB, ROLE, MEMBER, ID, RANK_INDEX, RELAUNCHES, INJECT, LEADER = (
 INJECTED = f"{DOMAIN}/injected"
 RUNG = f"{DOMAIN}/rung"
 MIN, MAX, NPROC, SPARES, NODE_CHECK, SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS, CONTAINER, CHAOS, \
-    ELASTIC_DATA, KEEP_GLOBAL_BATCH, MIGRATION_DIR, CHECKPOINT_MEMORY, SAVE_SIGNAL = (
+    ELASTIC_DATA, KEEP_GLOBAL_BATCH, MIGRATION_DIR, CHECKPOINT_MEMORY, CHECKPOINT_PATH, SAVE_SIGNAL = (
     f"{DOMAIN}/{word}"
     for word in (
         "min", "max", "nproc-per-node", "spares", "node-check", "script", "pythonpath", "per-rank", "max-restarts",
         "container", "chaos", "elastic-data", "keep-global-batch",
-        "migration-dir", "checkpoint-memory", "save-signal",
+        "migration-dir", "checkpoint-memory", "checkpoint-path", "save-signal",
     )
 )  # fmt: skip
 """Annotations that a user may write, on a pod or on an ElasticJob."""

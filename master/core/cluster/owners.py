@@ -54,6 +54,7 @@ def place_of(
         max_restarts=asked.max_restarts,
         migration_dir=asked.migration_dir,
         checkpoint_memory=asked.checkpoint_memory,
+        checkpoint_path=asked.checkpoint_path,
     )
 
 

@@ -17,6 +17,7 @@ from master.core.cluster.chaos import ALLOWED
 from master.core.cluster.names import (
     CHAOS,
     CHECKPOINT_MEMORY,
+    CHECKPOINT_PATH,
     CONTAINER,
     ELASTIC_DATA,
     JOB,
@@ -60,8 +61,9 @@ class Asked:
     keep_global_batch: bool = False
     migration_dir: str = ""
     checkpoint_memory: int = 0
-    save_signal: str = ""
     """Bytes."""
+    checkpoint_path: str = ""
+    save_signal: str = ""
 
 
 def read(annotations: Mapping[str, Any]) -> Asked:
@@ -83,6 +85,7 @@ def read(annotations: Mapping[str, Any]) -> Asked:
         keep_global_batch=_yes(annotations, KEEP_GLOBAL_BATCH),
         migration_dir=_text(annotations, MIGRATION_DIR),
         checkpoint_memory=_memory(annotations, CHECKPOINT_MEMORY),
+        checkpoint_path=_path(annotations, CHECKPOINT_PATH),
         save_signal=_signal(annotations, SAVE_SIGNAL),
     )
     if asked.least is not None and asked.most is not None and asked.least > asked.most:
@@ -123,6 +126,13 @@ def _memory(annotations: Mapping[str, Any], name: str) -> int:
     text = _text(annotations, name)
     try:
         return checkpoint_memory.parsed(text) if text else 0
+    except ValueError as error:
+        raise ValueError(f"annotation {name}: {error}") from error
+
+
+def _path(annotations: Mapping[str, Any], name: str) -> str:
+    try:
+        return checkpoint_memory.parsed_path(_text(annotations, name)) if name in annotations else ""
     except ValueError as error:
         raise ValueError(f"annotation {name}: {error}") from error
 

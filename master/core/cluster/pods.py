@@ -18,6 +18,7 @@ from master.core.cluster.containers import brief, end_of
 from master.core.cluster.elasticjob import key_of, roles_of, sizes
 from master.core.cluster.names import (
     CHECKPOINT_MEMORY,
+    CHECKPOINT_PATH,
     CONTAINER,
     GROUP_VERSION,
     ID,
@@ -46,7 +47,7 @@ from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 
 PS_PORT = 2222
 PORT = 3333
-HANDED_ON = (SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS, CONTAINER, MIGRATION_DIR, CHECKPOINT_MEMORY)
+HANDED_ON = (SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS, CONTAINER, MIGRATION_DIR, CHECKPOINT_MEMORY, CHECKPOINT_PATH)
 """Annotations of an ElasticJob that hold for its pods, where the template does not say otherwise."""
 TAKEN = ("Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated")
 """Words of status.reason for a pod whose machine was taken from it. Evicted is one only where the node was short."""
@@ -150,6 +151,7 @@ def handed_on(job: Document) -> dict[str, str]:
         (NPROC, "nprocPerNode"),
         (MIGRATION_DIR, "migrationDir"),
         (CHECKPOINT_MEMORY, "checkpointMemory"),
+        (CHECKPOINT_PATH, "checkpointPath"),
         (SAVE_SIGNAL, "saveSignal"),
     )
     spec = mapping(job.get("spec"))

@@ -9,7 +9,7 @@ import pytest
 from master.core.cluster import validation
 from master.core.cluster.injection import Injection, inject
 from master.core.cluster.injection_containers import Policy
-from master.core.cluster.names import CHECKPOINT_MEMORY, INJECT
+from master.core.cluster.names import CHECKPOINT_MEMORY, CHECKPOINT_PATH, INJECT
 from master.core.cluster.owners import place_of
 from master.core.cluster.pods import handed_on
 
@@ -62,3 +62,28 @@ def test_a_job_hands_it_on_to_its_pods_and_is_refused_where_they_would_be() -> N
     assert not [said for said in validation.problems(job("2Gi")) if "checkpoint" in said]
     assert any("checkpointMemory of an ElasticJob): 4Gi is all" in said for said in validation.problems(job("4Gi")))
     assert any("checkpoint-memory: 'many' is no amount" in said for said in validation.problems(job("many")))
+
+
+def marked(path: object, amount: object = "2Gi") -> dict[str, Any]:
+    found = job(amount)
+    found["spec"]["checkpointPath"] = path
+    return found
+
+
+def test_a_marked_path_reaches_the_trainer() -> None:
+    document = pod("2Gi")
+    document["metadata"]["annotations"][CHECKPOINT_PATH] = "ckpt/last.pt"
+    spec = injected(document).pod["spec"]
+    assert {"name": "OUTRIDER_CHECKPOINT_PATH", "value": "ckpt/last.pt"} in spec["containers"][0]["env"]
+    assert handed_on(marked("/data/last.pt"))[CHECKPOINT_PATH] == "/data/last.pt"
+    assert not [said for said in validation.problems(marked("/data/last.pt")) if "checkpoint" in said]
+
+
+def test_a_marked_path_without_memory_is_refused() -> None:
+    said = " ".join(validation.problems(marked("/data/last.pt", None)))
+    assert "checkpointPath of an ElasticJob): saves to /data/last.pt are kept in memory, and none was declared" in said
+
+
+@pytest.mark.parametrize("path", ["", "/data/", "..", "ckpt/.", "a\nb", "x" * 1025])
+def test_what_names_no_file_is_refused(path: str) -> None:
+    assert any("checkpoint-path: " in said and "names no file" in said for said in validation.problems(marked(path)))

@@ -394,10 +394,10 @@ class Play:
             return []
         return self.tell(SidecarSaid(actor.session, message))
 
-    def say_ready(self, actor: Actor) -> None:
+    def say_ready(self, actor: Actor, *, again: bool = False) -> None:
         if not actor.has_trainer:
             return
-        actor.port += 1
+        actor.port += 0 if again else 1
         self.say(actor, Ready(actor.port, actor.nproc, "T0", "the template is parked", 77, actor.stopped,
                               copies=actor.copies))  # fmt: skip
 
@@ -496,6 +496,14 @@ class Play:
                 actor.copies = (*actor.copies, copy)[-2 * actor.nproc :]
                 self.say(actor, Remembered(actor.running, rank, step, 1000, sharded))
 
+    def remember_marked(self, number: int, counted: int = 0) -> None:
+        """Rank 0 has saved to the marked path."""
+        actor = self[next(iter(self.world))]
+        assert actor.start is not None
+        copy = Copy(0, number, False, actor.start.world_size, actor.running, 1000, marked=True)
+        actor.copies = (*actor.copies, copy)[-2:]
+        self.say(actor, Remembered(actor.running, 0, number, 1000, False, True, counted))
+
     def _fetched(self, actor: Actor, order: Fetch) -> None:
         """What it asks for is there, or it says what is not."""
         error = actor.fetch_error
@@ -506,6 +514,8 @@ class Play:
                 error = error or f"from {wanted.member}: there is no whole copy of step {order.step} any more"
             elif not error:
                 actor.copies = (*actor.copies, dataclasses.replace(found[0], held=wanted.held))
+                if not wanted.held and actor.running == NO_GENERATION:
+                    self.say_ready(actor, again=True)
         self.say(actor, Fetched(order.order, order.generation, order.step, 0.5, error))
 
     def _asked_by_signal(self, actor: Actor, order: SaveState) -> None:

@@ -17,7 +17,7 @@ from sidecar.core.events import (
 )
 from tests.core.sidecar.play import FIRST, SECOND, Play, messages, none, only, start, stop
 from wire.ids import MemberId, OrderId
-from wire.messages import Copy, Fetch, Fetched, Kept, Ready, Remembered, Wanted, Welcome
+from wire.messages import Copy, Fetch, Fetched, Kept, Ready, Remembered, Start, Wanted, Welcome
 
 SAID = Remembered(FIRST, 0, 40, 1000)
 WANTED = Wanted(0, 0, MemberId("worker-1"), "10.0.0.2", 9, "key")
@@ -108,3 +108,24 @@ def test_a_newer_order_takes_the_place_of_an_older_one() -> None:
     play.said(ORDER)
     actions = play.said(replace(ORDER, order=OrderId(9)))
     assert [type(action) for action in actions] == [StopFetching, FetchCopies]
+
+
+MARKED = replace(ORDER, generation=FIRST, made_in=FIRST, marked=True)
+
+
+def test_a_save_of_the_marked_path_is_taken_over_while_worker_processes_only_read() -> None:
+    play = trains()
+    assert only(play.said(MARKED), FetchCopies).order == MARKED
+    assert none(play.said(replace(MARKED, order=OrderId(9), generation=SECOND)), FetchCopies)
+
+
+def test_what_the_world_begins_from_is_kept_before_its_ranks_start() -> None:
+    play = Play()
+    play.ready()
+    ordered = start(1, FIRST).message
+    assert isinstance(ordered, Start)
+    actions = play.said(replace(ordered, begins_from=7, begins_in=FIRST))
+    kinds = [type(each) for each in actions if isinstance(each, KeepCopies | StartWorkers)]
+    assert kinds == [KeepCopies, StartWorkers]
+    assert only(actions, KeepCopies).step == 7
+    assert none(play.said(Kept(FIRST, 6)), KeepCopies)

@@ -1,0 +1,307 @@
+"""torch.save to the path that the user has marked: it returns when the member's memory has the file, and a thread
+writes it to storage. What torch.load of that path gives is in `marked_loading`.
+
+Rank 0 of the world saves; the master has the other members given what it saved. A version is the number of the save and
+the generation that made it. Whatever cannot be done in memory is an ordinary save, told once: a state that is too big,
+a world without a process group (the others could not know of it), a path whose file cannot be replaced. So is the first
+one, where no file is there yet: scripts look whether there is one. And so is one that takes the place of somebody
+else's file: whose it is can be told by its bytes then. What somebody puts there while ours is written stays: it is the
+later one.
+"""
+
+import io
+import os
+import shutil
+import stat
+import threading
+import time
+
+from . import arena, image, saves, saving, versions, word, worker
+from .allotting import mebibytes
+from .beside import Beside, is_plain_path
+
+VARIABLE = "OUTRIDER_CHECKPOINT_PATH"
+STARTED_IN = os.getcwd()
+HELD = 60.0
+"""Seconds for which a save keeps its place until the other members have it."""
+_mine = None
+
+
+def here():
+    """Of this process; None where no path is marked, or this is no rank."""
+    global _mine
+    if VARIABLE not in os.environ or "RANK" not in os.environ:
+        return None
+    at = worker.current() or worker.observed()
+    if at is None:
+        return None
+    if _mine is None or _mine.pid != os.getpid():
+        _mine = Marked(os.environ[VARIABLE])
+    return _mine
+
+
+class Marked(saving.Rank):
+    def __init__(self, spelled):
+        super().__init__()
+        self.kind = arena.MARKED
+        self.path = os.path.realpath(os.path.join(STARTED_IN, spelled))
+        self.word = word.Word(self.world, self.generation)
+        self.lock = threading.RLock()
+        self.number, self.last = None, None
+        """Of the newest save, and its copy, None where it was an ordinary one."""
+        self.sent, self.sent_at = None, 0.0
+        """What is on its way to the other members, as far as this one knows."""
+        self.stamp, self.too_big = None, False
+
+    def is_it(self, f):
+        """Whether this names the marked file, in whatever spelling."""
+        try:
+            path = os.fspath(f)
+            is_like_it = os.path.basename(path) == os.path.basename(self.path) or os.path.islink(path)
+            return is_like_it and os.path.realpath(path) == self.path
+        except (TypeError, ValueError, OSError):
+            return False
+
+    def named(self, head):
+        return "save %d" % head.step
+
+    # -- in the training's time ---------------------------------------------------------------------------------------
+    def is_behind(self, f):
+        """Also from a file that was just opened."""
+        return self.is_it(file_of(f) or f)
+
+    def load(self, plain, f, args, kwargs):
+        from . import marked_loading
+
+        return marked_loading.load(self, plain, file_of(f) or f, args, kwargs)
+
+    def save(self, plain, state, f, args, kwargs):
+        """`plain` is torch's own, which makes the file wherever it goes, and raises what it raises."""
+        if self.rank != 0:
+            self.warn("rank %d saves to %s by itself: rank 0's saves alone are kept in memory" % (self.rank, self.path))
+            self._whole(plain, state, f, args, kwargs, lambda written: None)
+            return
+        with self.lock:
+            why, number = self._why_not(), self._next()
+            is_first = not why and self._is_first()
+            if why or is_first:
+                self._save_ordinarily(plain, state, f, args, kwargs, number)
+            if why:
+                self.warn("%s: saves to %s are ordinary ones" % (why, self.path))
+            elif not self._keep(plain, state, args, kwargs, number, None if is_first else self.path) and not is_first:
+                self._save_ordinarily(plain, state, f, args, kwargs, number)
+
+    def _why_not(self):
+        """Why it cannot be kept in memory, "" where it can."""
+        if self.memory is None:
+            return "there is no memory for checkpoints"
+        if self.too_big:
+            return "the state does not fit into the memory for checkpoints"
+        if not self.word.is_heard():
+            return "there is no process group of all %d ranks, by which they could know of a save" % self.world
+        folder = os.path.dirname(self.path)
+        if os.environ.get("OUTRIDER_ATOMIC_SAVE") == "0" or not is_plain_path(self.path):
+            return "its file is not replaced by another one"
+        return "" if os.access(folder, os.W_OK | os.X_OK) else "%s cannot be written to" % folder
+
+    def _is_first(self):
+        """No file of ours is there yet, or none any more."""
+        before, now = self.stamp, stamp(self.path)  # in this order: a thread may be replacing it
+        if now is not None and now == before:
+            return False
+        self.stamp = now
+        try:
+            return versions.read(self.path)[1] is None
+        except OSError:
+            return True
+
+    def _next(self):
+        """Greater than whatever was given before, as far as can be seen here."""
+        if self.number is None:
+            begun = begun_from()
+            known = [copy.head.step for copy in self.copies()] + [versions.newest(self.path)]
+            self.number = max(known + [begun[1] if begun else 0])
+        self.number += 1
+        return self.number
+
+    def copies(self):
+        try:
+            return self.memory.copies(arena.MARKED) if self.memory is not None else []
+        except arena.Unusable:  # the first save begins it anew
+            return []
+
+    def _save_ordinarily(self, plain, state, f, args, kwargs, number):
+        self.settle()
+        self._whole(plain, state, f, args, kwargs, lambda written: self._note(written, number))
+        self.last, self.stamp = None, stamp(self.path)
+        self.word.say(word.WRITTEN, number)
+        self.word.say(word.SAVED, number)
+
+    def _whole(self, plain, state, f, args, kwargs, note):
+        saves.whole(self.here, "torch.save", os.fspath(f), lambda to: plain(state, to, *args, **kwargs), note)
+
+    def _note(self, written, number):
+        try:
+            versions.write(self.path, written, (self.generation, number))
+        except OSError as error:
+            self.warn("%s could not be written: %s" % (versions.place(self.path), error.strerror or error))
+
+    def _keep(self, plain, state, args, kwargs, number, path):
+        """Whether it is in memory, and the others can know of it."""
+        positions = self.here.data.recorded() if self.here.data is not None else []
+        counted = self.here.steps_made()
+        self.here.begin_save()
+        copy = None
+        try:
+            copy = self._copied(lambda file: plain(state, file, *args, **kwargs), number, counted, positions)
+        except Exception as error:  # an ordinary save shows whether it is the state's fault
+            self.warn("save %d is not kept in memory: %s" % (number, saving.sentence(error)))
+        finally:
+            self.here.end_save(copy is not None)
+        if copy is None or not self.word.say(word.SAVED, number):
+            return False
+        self.last, self.wanted[path] = copy, number
+        if self.sent is None:
+            self.sent, self.sent_at = copy, time.monotonic()
+        self.sealing.give(self.path, saving.Job(copy, path, counted, positions))
+        return True
+
+    def _copied(self, write, number, counted, positions):
+        """None where there is no place for it, or not enough."""
+        copy = self._place(number)
+        if copy is None:
+            return None
+        about = {"number": number, "generation": self.generation, "counted": counted, "positions": positions}
+        room = copy.room
+        where = image.begin(room, about)
+        writing = image.Writing(room[where:])
+        with image.without_checksums():
+            write(writing)
+        if where > len(room) or not writing.fits():
+            self.too_big = True
+            self.warn(too_big(where + writing.length, copy.divided))
+            return None
+        copy.head = copy.head._replace(length=image.end(room, where, writing.length))
+        return copy
+
+    def _place(self, number):
+        """Training waits where saves come faster than their checksums, or than storage is written."""
+        self._hold()
+        head = arena.Head(
+            arena.VERSION, 0, number, self.generation, self.rank, self.world, arena.MARKED,
+            sealed=0, length=0, crc32=0, quick=0,
+        )  # fmt: skip
+        copy = self.memory.begin(head)
+        for waited in (self.sealing, self.storing) if copy is None else ():
+            waited.wait()
+            copy = copy or self.memory.begin(head)
+        return copy
+
+    def _hold(self):
+        kept, sent = arena.kept(self.memory.fd), self.sent
+        is_over = sent is not None and kept is not None and kept >= sent.head.step
+        if self.world == self.memory.local_world or is_over or time.monotonic() - self.sent_at > HELD:
+            self.sent = None
+        self.memory.pinned.pop("copies", None)
+        if self.sent is not None:
+            self.memory.pinned["copies"] = self.sent.slot
+
+    def settle(self):
+        """Until storage has what was saved."""
+        self.sealing.wait()
+        self.storing.wait()
+
+    # -- in the background --------------------------------------------------------------------------------------------
+    def store(self, job):
+        done = super().store(job)
+        self.word.say(word.WRITTEN if done else word.FAILED, job.copy.head.step)
+        return done
+
+    def _write_copy(self, job):
+        if not job.copy.is_there():
+            return False
+        _, file = image.opened(job.copy.view)
+        beside = Beside(self.path, self.here.page)
+        try:
+            if not beside.folder:
+                raise OSError("nothing can be written beside it")
+            return self._write_file(job, file, beside)
+        finally:
+            beside.leave()
+
+    def _write_file(self, job, file, beside):
+        with open(beside.path, "wb") as out:
+            for at in range(0, len(file), image.PIECE):
+                if not job.copy.is_there():
+                    return False
+                out.write(file[at : at + image.PIECE])
+            for at, data in image.checksums(file):
+                out.seek(at)
+                out.write(data)
+        if not job.copy.is_there():
+            return False
+        if self.here.data is not None:
+            self.here.data.saved(self.path, beside.path, job.positions)
+        self._note(beside.path, job.copy.head.step)
+        if beside.finish(lambda: stamp(self.path) == self.stamp):
+            self.stamp = stamp(self.path)
+        else:
+            self.warn("somebody else has put another file at %s: it stays, and counts" % self.path)
+        return True
+
+
+def file_of(f):
+    """The name of a file that is open at its beginning, None where it is no such file."""
+    if type(f) not in (io.BufferedReader, io.BufferedRandom, io.FileIO):
+        return None
+    try:
+        return f.name if isinstance(f.name, str) and f.readable() and f.tell() == 0 else None
+    except (OSError, ValueError):
+        return None
+
+
+def begun_from():
+    """(generation, number) of the save that this generation begins from, as far as memory is concerned; None: of
+    none."""
+    number, _, generation = os.environ.get("OUTRIDER_CHECKPOINT_FROM", "").partition(":")
+    term, _, count = generation.partition(".")
+    if not (number.isdigit() and term.isdigit() and count.isdigit()):
+        return None
+    return int(term) << 32 | int(count), int(number)
+
+
+def stamp(path):
+    """Another one: another file. None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+
+
+def too_big(needed, divided):
+    wanted = 2 * (needed + arena.PAGE) + 2 * arena.PAGE
+    return (
+        "the state has %s, and a place for one in the memory for checkpoints %s: there are %d places, so "
+        "checkpointMemory has to be %s at the least; until then saves are ordinary ones"
+        % (mebibytes(needed), mebibytes(arena.room(divided)), divided.slots, mebibytes(wanted))
+    )
+
+
+def wrap_files():
+    """Who copies or renames the file that was just saved gets what was saved."""
+    for module, name in ((os, "rename"), (os, "replace"), (os, "link"), (shutil, "copyfile")):
+        setattr(module, name, _settled(getattr(module, name)))
+
+
+def _settled(real):
+    import functools
+
+    @functools.wraps(real)
+    def settled(src, *args, **kwargs):
+        mine = _mine
+        if mine is not None and mine.pid == os.getpid() and mine.is_it(src):
+            mine.settle()
+        return real(src, *args, **kwargs)
+
+    return settled
