@@ -19,6 +19,7 @@ COMMANDS = {
     "collectives": "Show every rank's last collective, and who is missing.",
     "restart": "Start the script again, read anew.",
     "scale": "Change how many members a job has.",
+    "plot": "Draw what a job that finds its own size has measured.",
     "stop": "End a job.",
     "chaos": "Break a running job on purpose.",
     "rules": "Try a job's rules on a log.",

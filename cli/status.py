@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli import folders
+from cli.curve import scaling_of, shown
 from cli.documents import status_of
 from cli.errors import UserError
 from cli.tables import columns, console
@@ -20,15 +21,22 @@ FAULTS_SHOWN, DATA_SHOWN = 10, 5
 
 @click.command()
 @click.argument("job", required=False)
+@click.option("--scaling", is_flag=True, help="What a job that finds its own size has measured and decided.")
 @click.option("--json", "as_json", is_flag=True, help="The status document (docs/status.md) instead of a table.")
-def status(job: str | None, as_json: bool) -> None:
+def status(job: str | None, as_json: bool, scaling: bool) -> None:
     """Show where JOB stands; without JOB the only running one, else all jobs."""
     running = folders.running_jobs()
+    if job is None and len(running) != 1 and scaling:
+        raise UserError(f"say which job: {', '.join(folders.jobs()) or 'there is none'}")
     if job is None and len(running) != 1:
         _show_all(as_json)
         return
     document = status_of(running[0] if job is None else job)
-    if as_json:
+    if scaling and not as_json:
+        console().print(shown(scaling_of(document)))
+    elif scaling:
+        click.echo(json.dumps(scaling_of(document), indent=2))
+    elif as_json:
         click.echo(json.dumps(document, indent=2))
     else:
         _show(document)

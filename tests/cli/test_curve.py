@@ -1,0 +1,56 @@
+"""What a user sees of a job that finds its own size: the status that the master's core writes, drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.core.master.test_autoscaling import scaled, told, until
+
+PNG = b"\x89PNG"
+
+
+@pytest.fixture(scope="module")
+def grown() -> dict[str, object]:
+    play = scaled(1, 4, 1)
+    until(play, 4)
+    play.run(60)
+    return told(play)
+
+
+def test_the_measured_sizes_are_drawn_with_the_decisions(
+    ended_job: Any, outrider: Any, grown: dict[str, object]
+) -> None:
+    ended_job(scaling=grown)
+    shown = outrider("status", "digits", "--scaling").stdout
+    assert "4 members, ReachMaxReplicas; the search is over for now" in shown
+    rows = [line.split() for line in shown.splitlines()]
+    assert [row[0] for row in rows if len(row) > 1 and row[0].isdigit() and row[1][0].isdigit()] == ["1", "2", "4"]
+    assert "1 member makes" in shown
+    assert "2 members are tried." in shown
+
+
+def test_the_curve_is_a_picture_too(ended_job: Any, outrider: Any, grown: dict[str, object], tmp_path: Path) -> None:
+    ended_job(scaling=grown)
+    done = outrider("plot", "digits", "-o", str(tmp_path / "curve.png"))
+    assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "curve.png").read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize("command", [("status", "digits", "--scaling"), ("plot", "digits")])
+def test_a_job_whose_user_gives_the_size_has_no_curve(ended_job: Any, outrider: Any, command: tuple[str, ...]) -> None:
+    ended_job("digits")
+    done = outrider(*command)
+    assert done.exit_code != 0
+    assert "it was started without --scaling" in done.stderr
+
+
+def test_a_picture_that_cannot_be_written_is_told(
+    ended_job: Any, outrider: Any, grown: dict[str, object], tmp_path: Path
+) -> None:
+    ended_job(scaling=grown)
+    done = outrider("plot", "digits", "-o", str(tmp_path / "none" / "curve.png"))
+    assert done.exit_code != 0
+    assert "cannot be written" in done.stderr
