@@ -42,6 +42,7 @@ format: $(INSTALLED)  ## let ruff write the format
 
 sim: $(INSTALLED)  ## simulate both cores over SEEDS (10000) seeds from FIRST_SEED (0)
 	@$(BIN)/python -m tests.simulation --first $(FIRST_SEED) --seeds $(SEEDS) --jobs $$(nproc)
+	@$(BIN)/python -m tests.simulation --ps --first $(FIRST_SEED) --seeds $$(( ($(SEEDS) + 9) / 10 )) --jobs $$(nproc)
 
 bench: $(INSTALLED)  ## recovery times of torchrun and Outrider, side by side, into benchmarks/out
 	@$(BIN)/python benchmarks/recovery.py

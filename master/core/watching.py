@@ -83,6 +83,12 @@ def note_stall(state: State, lost: float) -> None:
         pace.note_stall(state.watch, lost, state.now)
 
 
+def note_no_turn(state: State) -> None:
+    """Nobody could make a step until now, and everybody knows why."""
+    if state.watch is not None:
+        state.watch.since = state.watch.stepped_at = state.now
+
+
 def note_end(state: State) -> None:
     """A rank of the running world has ended with 0."""
     if state.watch is not None:

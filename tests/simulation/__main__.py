@@ -7,13 +7,15 @@ import multiprocessing
 import sys
 import time
 import traceback
+from functools import partial
 
+from tests.simulation.ps import PsWorld
 from tests.simulation.world import World
 
 
-def try_seed(seed: int) -> tuple[int, str]:
+def try_seed(seed: int, kind: type[World] = World) -> tuple[int, str]:
     """The seed and, where it fails, its story."""
-    world = World(seed)
+    world = kind(seed)
     try:
         world.run()
     except Exception as error:  # whatever a core raises is what this looks for
@@ -30,13 +32,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int)
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--brief", action="store_true", help="one line a failing seed")
+    parser.add_argument("--ps", action="store_true", help="jobs with parameter servers")
     asked = parser.parse_args()
+    kind = PsWorld if asked.ps else World
     if asked.seed is not None:
-        World(asked.seed, asked.verbose).run() if asked.verbose else print(try_seed(asked.seed)[1] or "ok")
+        kind(asked.seed, asked.verbose).run() if asked.verbose else print(try_seed(asked.seed, kind)[1] or "ok")
         return 0
     began, failed = time.monotonic(), 0
     with multiprocessing.Pool(asked.jobs) as pool:
-        for seed, story in pool.imap(try_seed, range(asked.first, asked.first + asked.seeds), chunksize=8):
+        tried = partial(try_seed, kind=kind)
+        for seed, story in pool.imap(tried, range(asked.first, asked.first + asked.seeds), chunksize=8):
             if story:
                 failed += 1
                 print(f"--- seed {seed}\n{story}" if not asked.brief else f"{seed}: {story.splitlines()[-1][:330]}")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from master.core import actions as do
 from master.core import events as told
-from master.core import invariants, reducer
+from master.core import invariants, kinds
+from master.core.ps.state import PsState
 from master.core.state import ENDED, State
 from tests.simulation.network import Link
 from tests.simulation.pods import UNIX
@@ -24,13 +25,16 @@ WRONG = (0.0, 0.0, -3600.0, 3600.0)
 """Seconds by which the wall clock of a master's machine is ahead. Its other clock is its own anyway."""
 
 
-def _check(state: State, actions: list[do.Action]) -> None:
+def _check(state: State | PsState, actions: list[do.Action]) -> None:
+    if isinstance(state, PsState):
+        kinds.check(state)
+        return
     invariants.check(state)
     if actions:
         invariants.check_actions(state, actions)
 
 
-CORE = SimpleNamespace(step=lambda *a: reducer.step(*a), next_deadline=lambda s: reducer.next_deadline(s), check=_check)
+CORE = SimpleNamespace(step=lambda *a: kinds.step(*a), next_deadline=lambda s: kinds.next_deadline(s), check=_check)
 
 
 class Master(Process):
@@ -38,7 +42,7 @@ class Master(Process):
     woke = told.Woke
 
     def __init__(self, world: World, term: int) -> None:
-        super().__init__(world, f"master-{term}", CORE, State())
+        super().__init__(world, f"master-{term}", CORE, kinds.new(world.scenario.spec))
         self.host, self.term = f"master-{term}", term
         self.watching = False
         self.request_at = 0.0

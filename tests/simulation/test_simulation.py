@@ -5,12 +5,20 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.__main__ import try_seed
+from tests.simulation.ps import PsWorld
 
 
 @pytest.mark.parametrize("first", range(0, 200, 10))
 def test_no_law_is_broken_and_training_goes_on_whatever_goes_wrong(first: int) -> None:
     for seed in range(first, first + 10):
         _, story = try_seed(seed)
+        assert not story, f"seed {seed}:\n{story}"
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_no_law_of_ps_jobs_is_broken_and_all_train_again(first: int) -> None:
+    for seed in range(first, first + 10):
+        _, story = try_seed(seed, PsWorld)
         assert not story, f"seed {seed}:\n{story}"
 
 

@@ -38,22 +38,24 @@ class Broken(AssertionError):
 
 
 class World:
+    LAWS, LINKS, HANGS, MEMORIES = Laws, Links, Hangs, Memories
+
     def __init__(self, seed: int, verbose: bool = False) -> None:
         self.seed, self._verbose = seed, verbose
         self.rng = random.Random(f"world {seed}")
-        self.scenario = Scenario.of(seed)
+        self.scenario = self.drawn(seed)
         self.time = Timeline()
         self.network = Network(self)
         self.platform = Platform(self)
         self.masters = Masters(self)
-        self.laws = Laws(self)
+        self.laws = self.LAWS(self)
         self.isolation = Isolation(self)
-        self.links = Links(self)
-        self.hangs = Hangs(self)
+        self.links = self.LINKS(self)
+        self.hangs = self.HANGS(self)
         self.lines = Lines(self)
         self.own_times = OwnTimes(self)
         self.checking = Checking(self)
-        self.memories = Memories(self)
+        self.memories = self.MEMORIES(self)
         self.runs: dict[tuple[str, int], Run] = {}
         self.troubles: list[tuple[str, float, str | None]] = []
         self.checkpoint = 0
@@ -69,6 +71,9 @@ class World:
         self._lines: deque[tuple[str, float, str, object]] = deque(maxlen=KEPT)
         self.owner = Owner(self)
         self.faults = Faults(self)
+
+    def drawn(self, seed: int) -> Scenario:
+        return Scenario.of(seed)
 
     # -- what happens
     def run(self) -> None:

@@ -9,27 +9,41 @@ started again in place: it alone. The chief comes first, because the others wait
 from __future__ import annotations
 
 from functools import partial
+from statistics import median
 
-from master.core import recovery
+from master.core import recovery, watching
 from master.core.ps.passing import let
 from master.core.ps.state import CHIEF, PS, PsState, Seat
 from master.core.spec import WORKER
 from master.core.state import STOPPING, seconds
+from wire.messages import Report
 
 EFFECT_WITHIN = 30.0
 """Seconds after all serve again in which the end of a rank is an effect."""
 PATIENCE = {CHIEF: 6.0, WORKER: 3.0}
 """Seconds in which a session that has noticed goes on: it is closed, another is made, and variables are restored."""
+STEPS = 3
+"""And so many of its usual steps, where those are long."""
 LOOK_AGAIN = 0.5
 
 
 def advance(job: PsState) -> None:
     """At the end of a step: who serves, and what has ended for it."""
     _note(job)
+    if any(seat.runs is None for seat in job.of(PS)):
+        for seat in job.of(CHIEF, WORKER):
+            watching.note_no_turn(seat.state)
     if job.ps_away or job.now < job.ps_back_at + EFFECT_WITHIN:
         for seat in job.seats.values():
             if seat.role != PS:
                 _excuse(job, seat)
+
+
+def note_report(job: PsState, seat: Seat, report: Report) -> None:
+    """A report is a second late; what it says of its last step is not."""
+    for rank in report.ranks:
+        if rank.phase != "init" and report.generation == seat.state.generation:
+            seat.stepped_at = max(seat.stepped_at, job.now - rank.step_age)
 
 
 def _note(job: PsState) -> None:
@@ -78,12 +92,17 @@ def look(job: PsState) -> None:
             seat.waits_since = None
         elif chiefs and seat not in chiefs:
             seat.waits_since = max(seat.waits_since or 0.0, job.now)
-        elif seat.waits_since is not None and job.now >= seat.waits_since + PATIENCE[seat.role] - 1e-6:
+        elif seat.waits_since is not None and job.now >= seat.waits_since + _patience(seat) - 1e-6:
             _start_again(job, seat)
     if _waiting(job):
         job.deadlines.set(("stuck", ""), job.now + LOOK_AGAIN)
     else:
         _all_train(job)
+
+
+def _patience(seat: Seat) -> float:
+    steps = seat.state.step_seconds
+    return PATIENCE[seat.role] + (STEPS * median(steps) if steps else 0.0)
 
 
 def _waiting(job: PsState) -> list[Seat]:
@@ -106,7 +125,7 @@ def _goes_on(job: PsState, seat: Seat) -> bool:
     watch = seat.state.watch
     if seat.state.is_over or watch is None:
         return True
-    return seat.runs is not None and watch.stepped_at > max(job.ps_back_at, watch.began)
+    return seat.runs is not None and seat.stepped_at > max(job.ps_back_at, watch.began)
 
 
 def _start_again(job: PsState, seat: Seat) -> None:

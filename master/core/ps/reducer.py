@@ -36,7 +36,7 @@ from master.core.ps.passing import tell
 from master.core.ps.state import Key, PsState, Seat
 from master.core.state import ENDED, Collection
 from wire.ids import MemberId, RankIndex, Role
-from wire.messages import Hello
+from wire.messages import Hello, Report
 
 
 # -- the core's interface -----------------------------------------------------------------------------------------
@@ -119,6 +119,8 @@ def _said(job: PsState, event: SidecarSaid) -> None:
     key = job.sessions.get(event.session)
     if key in job.seats:
         tell(job, job.seats[key], event)
+        if isinstance(message, Report):
+            lost_ps.note_report(job, job.seats[key], message)
 
 
 def _disconnected(job: PsState, event: SidecarDisconnected) -> None:

@@ -30,6 +30,8 @@ class Seat:
     """The job became smaller: it goes when its member is gone."""
     served: bool = False
     """A parameter server has run here."""
+    stepped_at: float = float("-inf")
+    """When its last step ended, as its own report says."""
     waits_since: float | None = None
     """It made steps, a parameter server was away, and it has made none since. From when on it could: None: it does."""
 

@@ -409,6 +409,7 @@ class Play:
         known = actor.step_seconds if made > actor.base + 1 else 0.0
         age = max(0.0, self.now - actor.started_at - (made - actor.base) * actor.step_seconds)
         age = age if actor.step_seconds != STEP_SECONDS else 0.0
+        age = age if actor.hung_at is None else self.now - actor.hung_at
         ranks = (RankProgress(0, made, age, phase, known),) if actor.has_pages else ()
         running = actor.running != NO_GENERATION
         said = "running" if running else ("done" if actor.finished else "ready")
