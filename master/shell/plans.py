@@ -118,7 +118,9 @@ class Plans:
         config = self.config
         chaos = {"OUTRIDER_CHAOS": config.armed[member]} if member in config.armed else {}
         patience = {"OUTRIDER_PATIENCE": str(SIDECAR_PATIENCE)}
-        return {"OUTRIDER_HOOKS": str(config.hooks), **patience, **config.trainer_variables, **chaos}
+        logs = config.trainer_variables.get("OUTRIDER_LOG_DIR")
+        own = {"OUTRIDER_LOG_DIR": f"{logs}/{member}"} if logs and config.spec.is_ps else {}  # each has a rank 0
+        return {"OUTRIDER_HOOKS": str(config.hooks), **patience, **config.trainer_variables, **own, **chaos}
 
     def _sidecar_variables(
         self, member: MemberId, role: Role, rank_index: RankIndex | None, endpoint: str

@@ -83,9 +83,9 @@ class PsLaws(Unneeded):
         pod, world = self.world.platform.pods.get(member), self.world
         if pod is None or self.is_hurt(pod) or master.term < world.masters.term or len(world.masters.all) > 1:
             return
-        trainer = pod.trainer
-        if trainer is not None and any(isinstance(w.run, PsRun) and w.run.is_stuck for w in trainer.workers.values()):
-            return  # a hang like any other, where nobody knows why
+        runs = [w.run for w in pod.trainer.workers.values()] if pod.trainer is not None else []
+        if any(isinstance(run, PsRun) and (run.is_stuck or run.missed) for run in runs):
+            return  # it hangs like any other, where the master cannot know why: it may not hear that a ps is cut off
         is_meant = world.stop_asked or world.script_done or any(word in message.reason for word in BY_WORD)
         self._hold(is_meant, f"{member}, to whom nothing has happened, is told to stop: {message.reason}")
 

@@ -1,9 +1,10 @@
 """A parameter server goes, and another one comes in its place: what that means for those who train.
 
-They are left alone: TensorFlow's sessions recover by themselves when it serves again. Whoever ends meanwhile, or soon
-after, ends for that, and it costs no restart. A session may also be stuck on the server that is gone, or wait half a
-minute before it looks again. So when all serve again, and one that had made steps makes none for some seconds, it is
-started again in place: it alone. The chief comes first, because the others wait for what it restores.
+They are left alone: TensorFlow's sessions recover by themselves when it serves again. Whoever ends with an error of
+TensorFlow meanwhile, or soon after, ends for that, and it costs no restart. A session may also be stuck on the server
+that is gone, or wait half a minute before it looks again. So when all serve again, and one that had made steps makes
+none for some seconds, it is started again in place: it alone. The chief comes first, because the others wait for what
+it restores.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from wire.messages import Report
 
 EFFECT_WITHIN = 30.0
 """Seconds after all serve again in which the end of a rank is an effect."""
+OF_TENSORFLOW = "errors_impl."
+"""In the name of an error's type: what else a script raises is its own."""
 PATIENCE = {CHIEF: 6.0, WORKER: 3.0}
 """Seconds in which a session that has noticed goes on: it is closed, another is made, and variables are restored."""
 STEPS = 3
@@ -73,8 +76,8 @@ def _excuse(job: PsState, seat: Seat) -> None:
     episode = seat.state.episode
     if episode is None or episode.free or episode.charged or seat.state.stage != STOPPING:
         return
-    if not episode.failures or any(failure.exit.signal is not None for failure in episode.failures):
-        return  # somebody has killed it
+    if not episode.failures or not all(OF_TENSORFLOW in failure.exit.error_type for failure in episode.failures):
+        return  # somebody has killed it, or its script is wrong
     episode.free = True
     text = f"That is an effect of a lost parameter server ({job.ps_lost.rstrip('.')}): it costs no restart."
     let(job, seat, partial(seat.state.announce, "EffectOfLostPs", text, episode.fault.member))

@@ -160,10 +160,26 @@ def test_restarts_in_place_use_one_budget_of_all() -> None:
 def test_what_ends_while_a_ps_is_away_is_an_effect_and_costs_no_restart() -> None:
     play = training(1, 2, max_restarts=0)
     play.lose("ps-0")
-    play.crash("worker-1", code=1, signal=None, error="UnavailableError", message="Socket closed")
+    play.crash(
+        "worker-1",
+        code=1,
+        signal=None,
+        error="tensorflow.python.framework.errors_impl.UnavailableError",
+        message="Socket closed",
+    )
     play.until_running()
     assert [a.member for a in play.announced("EffectOfLostPs")] == ["worker-1"]
     assert play.job.restarts.used == 0
+
+
+@pytest.mark.parametrize("error", ["ModuleNotFoundError", ""])
+def test_what_is_no_error_of_tensorflow_is_no_effect(error: str) -> None:
+    play = training(1, 2)
+    play.lose("ps-0")
+    play.crash("worker-1", code=1, signal=None, error=error, message="No module named 'layers'")
+    play.until_running()
+    assert play.announced("EffectOfLostPs") == []
+    assert play.job.restarts.used == 1
 
 
 def test_a_worker_that_makes_no_step_once_all_ps_serve_again_is_started_again_in_place() -> None:

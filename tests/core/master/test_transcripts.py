@@ -208,7 +208,13 @@ def ps_lost() -> Play:
     for member in ("chief-0", "worker-0"):
         play[member].hung_at = play.now
     play.run(1)
-    play.crash("chief-0", code=1, signal=None, error="UnavailableError", message="Socket closed")
+    play.crash(
+        "chief-0",
+        code=1,
+        signal=None,
+        error="tensorflow.python.framework.errors_impl.UnavailableError",
+        message="Socket closed",
+    )
     play.until_running()
     play.until(lambda: any("All who" in each.reason for each in play.announced("Recovered")))
     play.done("chief-0")
