@@ -17,7 +17,7 @@ reach it. In a large one eight are asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from master.core import ending, links, orders, recovery, standing
@@ -174,10 +174,10 @@ def _judge(state: State, member: Member, quiet: float) -> None:
         _leave_alone(state, member, quiet)
     elif doubt.own is not True and (why := witness(state, member)):
         _silence(state, member, quiet, why)
-    elif peers == 0:
-        _judge_alone(state, member, quiet)
-    elif 2 * others_silent >= peers and quiet < CUT_OFF_PATIENCE * state.spec.replace_after:
+    elif peers and 2 * others_silent >= peers and quiet < CUT_OFF_PATIENCE * state.spec.replace_after:
         _suspect_ourselves(state, member, quiet, others_silent + 1)
+    elif not _others(state.members.values(), member):
+        _judge_alone(state, member, quiet)
     elif has_enough_witnesses(state, member):
         _silence(state, member, quiet, f"{_names(doubt.missed_by)} cannot reach it either")
     else:
@@ -187,9 +187,13 @@ def _judge(state: State, member: Member, quiet: float) -> None:
 
 def count_others(state: State, member: Member, on_good_nodes: bool = False) -> tuple[int, int]:
     """The other members, and how many of them are not heard either; those alone whose nodes are well, if so asked."""
-    others = [m for m in state.members.values() if m.id != member.id and m.greeted and not m.deleting]
+    others = _others((*state.members.values(), *state.elsewhere()), member)
     silent = [m for m in others if m.doubt is not None or m.life == SILENT]
     return len(others), sum(1 for m in silent if not (on_good_nodes and witness(state, m)))
+
+
+def _others(members: Iterable[Member], member: Member) -> list[Member]:
+    return [m for m in members if m.id != member.id and m.greeted and not m.deleting]
 
 
 def has_enough_witnesses(state: State, member: Member) -> bool:

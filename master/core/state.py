@@ -17,6 +17,7 @@ a member changes, so that no question about the whole job needs a walk over its 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -519,6 +520,8 @@ class State:
     exclusions: dict[RankIndex, int] = field(default_factory=dict)
     """Members that did not pass it, by rank index."""
     doubted: set[MemberId] = field(default_factory=set)
+    elsewhere: Callable[[], Iterable[Member]] = tuple
+    """Members of the job's other seats, where this is one of a PS job: who is not heard beside how many others."""
     orphans: set[MemberId] = field(default_factory=set)
     """Members whose sidecar has ended for good, to be looked at in this step."""
     strangers: set[MemberId] = field(default_factory=set)

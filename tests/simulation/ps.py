@@ -2,6 +2,7 @@
 
 - Who was not hurt is not stopped: whatever happens to others, a member that is well is told to stop by its user alone,
   by the end of the job, or because it made no step though all parameter servers serve.
+- Nor is its pod deleted, but as one that is too many.
 - No rank index is held twice: while a member that the master hears runs, no other one begins in its place.
 - Once faults stop, all train again: every chief and worker makes steps, every ps and evaluator runs.
 
@@ -88,6 +89,22 @@ class PsLaws(Unneeded):
             return  # it hangs like any other, where the master cannot know why: it may not hear that a ps is cut off
         is_meant = world.stop_asked or world.script_done or any(word in message.reason for word in BY_WORD)
         self._hold(is_meant, f"{member}, to whom nothing has happened, is told to stop: {message.reason}")
+
+    def deleted(self, master: Master, action: Any) -> None:
+        pod, world = self.world.platform.pods.get(action.member), self.world
+        if (
+            pod is None
+            or self.is_hurt(pod)
+            or master.term < world.masters.term
+            or world.stop_asked
+            or world.script_done
+        ):
+            return
+        seat = _seat(master.state, action.member)
+        member = seat.state.members.get(action.member) if seat is not None else None
+        is_spare = member is not None and member.rank_index is None  # whom it was to replace is back
+        is_meant = is_spare or seat is None or seat.removed or master.state.is_over
+        self._hold(is_meant, f"{action.member}, to whom nothing has happened, is deleted: {action.reason}")
 
     def is_hurt(self, pod: Pod) -> bool:
         troubles = ((who, peer) for who, _until, peer in self.world.troubles)

@@ -7,6 +7,7 @@ stopped alone.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from master.core.events import Began, PodsListed, SpecChanged, StopAsked
@@ -14,7 +15,7 @@ from master.core.ps import cluster, saving
 from master.core.ps.passing import tell
 from master.core.ps.state import Key, PsState, Seat
 from master.core.spec import WORKER
-from master.core.state import ENDED, FINISHING, State, counted
+from master.core.state import ENDED, FINISHING, Member, State, counted
 from wire.ids import MemberId
 
 
@@ -58,7 +59,7 @@ def _tell_of_tf_config(job: PsState) -> None:
 
 
 def _add(job: PsState, key: Key, event: Began, kept: dict[str, Any]) -> Seat:
-    seat = job.seats[key] = Seat(*key, State(next_order=job.next_order))
+    seat = job.seats[key] = Seat(*key, State(next_order=job.next_order, elsewhere=partial(_elsewhere, job, key)))
     left = kept.get("seats", {}).get(seat.name)
     for member in (left or {}).get("members", {}):
         job.members[MemberId(member)] = key
@@ -69,6 +70,11 @@ def _add(job: PsState, key: Key, event: Began, kept: dict[str, Any]) -> Seat:
         seat.state.phase, seat.state.exit_code, seat.state.message = done
         seat.state.stage = ENDED
     return seat
+
+
+def _elsewhere(job: PsState, key: Key) -> list[Member]:
+    """Members of the other seats."""
+    return [member for other, seat in job.seats.items() if other != key for member in seat.state.members.values()]
 
 
 def _share(job: PsState, seat: Seat, *, is_first: bool) -> None:

@@ -91,6 +91,19 @@ def test_a_silent_worker_is_replaced_and_nobody_else_is_told_anything() -> None:
     assert stopped(play) <= {"worker-1"}
 
 
+def test_a_master_that_hears_nobody_deletes_nobody() -> None:
+    play = training(2, 2)
+    for actor in play.actors.values():
+        actor.unheard = True
+    play.run(40)
+    assert [a.member for a in play.actions if isinstance(a, DeletePod)] == []
+    for actor in play.actors.values():
+        actor.unheard = False
+    play.run(10)
+    assert play.is_running()
+    assert {seat.runs.id for seat in play.job.seats.values() if seat.runs} >= {"ps-0", "ps-1", "chief-0"}
+
+
 def test_the_job_has_succeeded_when_the_chief_has_and_the_others_are_stopped() -> None:
     play = training(1, 2)
     play.done("chief-0")
