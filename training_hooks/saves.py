@@ -70,6 +70,28 @@ def as_path(target):
     return None
 
 
+def _opened(file):
+    """The path of a file that the script has opened itself, None where it is none."""
+    name = getattr(file, "name", None)
+    return name if isinstance(name, str) and hasattr(file, "fileno") and os.path.isfile(name) else None
+
+
+def _note_opened(worker, file):
+    """A save into a file that is open cannot be made whole, but it is one."""
+    path = _opened(file)
+    if path is None or worker.is_saving() or threading.current_thread() is not threading.main_thread():
+        return
+    try:
+        file.flush()
+    except (OSError, ValueError):  # the script hears of it when it closes the file
+        return
+    if worker.data is not None:
+        _note_position(worker, path, path)
+    worker.begin_save()
+    worker.end_save(True, alone=False)
+    worker.saved(path, is_first=not worker.series.continues(path, False))
+
+
 def noticed_load(current, load, marked=lambda: None):
     """`load(path, …)`, which tells the worker what was loaded."""
 
@@ -79,7 +101,7 @@ def noticed_load(current, load, marked=lambda: None):
         if mine is not None and mine.is_behind(f):
             return mine.load(load, f, args, kwargs)
         result = load(f, *args, **kwargs)
-        worker, path = current(), as_path(f)
+        worker, path = current(), as_path(f) or _opened(f)
         if worker is not None and path is not None:
             worker.loaded(path)
         return result
@@ -99,7 +121,10 @@ def wrap_torch(current, torch, marked=lambda: None):
             return mine.save(save, obj, f, args, kwargs)
         worker, path = current(), as_path(f)
         if worker is None or path is None:
-            return save(obj, f, *args, **kwargs)
+            result = save(obj, f, *args, **kwargs)
+            if worker is not None:
+                _note_opened(worker, f)
+            return result
         return whole(worker, "torch.save", path, lambda target: save(obj, target, *args, **kwargs))
 
     torch.save, torch.load = whole_save, load

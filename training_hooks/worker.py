@@ -99,6 +99,9 @@ class Worker:
             self._after, self._save_began = self.phase(), time.monotonic_ns()
             self.page.set_phase(page.CHECKPOINT)
 
+    def is_saving(self):
+        return self._saving > 0
+
     def end_save(self, finished, alone=True):
         """`alone`: no other file belongs to the same checkpoint."""
         self.sampler.spoil()

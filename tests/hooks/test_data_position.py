@@ -158,6 +158,8 @@ PLACES = {
                             "train(reading, 3); later.result()",
                             "dcp.load({'weight': weight.detach()}, checkpoint_id='dcp')"),
     "a renamed file": ("save('tmp.pt'); os.rename('tmp.pt', 'ckpt.pt')", "load()"),
+    "an open file": ("with open('ckpt.pt', 'wb') as file: torch.save({'weight': weight.detach()}, file)",
+                     "with open('ckpt.pt', 'rb') as file: torch.load(file)"),
     "a link": ("open('real.pt', 'w').close(); os.symlink('real.pt', 'ckpt.pt'); save()", "load()"),
     "the best beside the last": ("save('last.pt')", "load('best.pt'); load('last.pt'); load('best.pt')"),
 }  # fmt: skip
