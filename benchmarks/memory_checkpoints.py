@@ -1,4 +1,5 @@
-"""How long training waits for a checkpoint in memory, and how fast it comes back, beside files of torch's and a peer.
+"""How long training waits for a checkpoint in memory, by our functions and by torch.save to a marked path, and how fast
+it comes back, beside files of torch's and a peer.
 
     python benchmarks/memory_checkpoints.py                                     # 1 GiB, 7 rounds
     python benchmarks/memory_checkpoints.py --dlrover /tmp/dlrover/bin/python    # beside its flash checkpoint
@@ -49,14 +50,16 @@ def probe(python: str, environment: dict[str, str], *arguments: str) -> Seconds:
     raise SystemExit("\n".join(["the probe failed:", *lines[-20:]]))
 
 
-def measured(mebibytes: int, rounds: int, disk: Path) -> Seconds:
+def measured(who: str, mebibytes: int, rounds: int, disk: Path) -> Seconds:
     volume = Path(tempfile.mkdtemp(prefix="outrider-", dir="/dev/shm"))
     size = (2 * mebibytes + 8) << 20
     try:
         arena.allot(arena.path_of(str(volume)), size)
         environment = {"OUTRIDER_DIR": str(volume), "OUTRIDER_HOOKS": HOOKS_PATH, "PYTHONPATH": HOOKS_PATH}
         environment |= {"OUTRIDER_CHECKPOINT_MEMORY": str(size), "OUTRIDER_GENERATION": "1.1", "RANK": "0"}
-        return probe(sys.executable, environment, "ours", str(mebibytes), str(rounds), str(disk / "state.pt"))
+        place = str(disk / "state.pt")
+        environment |= {"OUTRIDER_CHECKPOINT_PATH": place} if who == "marked" else {}
+        return probe(sys.executable, environment, who, str(mebibytes), str(rounds), place)
     finally:
         shutil.rmtree(volume)
 
@@ -64,6 +67,18 @@ def measured(mebibytes: int, rounds: int, disk: Path) -> Seconds:
 def ratio(mine: list[float], other: list[float]) -> float:
     """The median over the rounds, in each of which both took their turn."""
     return statistics.median(one / two for one, two in zip(mine, other, strict=True))
+
+
+def rows_of_marked(found: Seconds, gibibytes: float) -> list[tuple[str, ...]]:
+    rows = [
+        ("torch.save to a marked path: training waits", "save"),
+        ("then in the background, until storage has it", "stored"),
+        ("torch.load of it", "load"),
+        ("torch.load of it, and into the model", "restore"),
+        ("torch.save to another path", "torch.save"),
+        ("torch.load of that, and into the model", "torch.load"),
+    ]
+    return [row(what, found[name], found, gibibytes) for what, name in rows]
 
 
 def rows_of(found: Seconds, peer: Seconds | None, gibibytes: float) -> list[tuple[str, ...]]:
@@ -101,7 +116,8 @@ def main() -> int:
     begun = machine()
     folder = Path(tempfile.mkdtemp(dir=chosen.disk))
     try:
-        found = measured(chosen.mebibytes, chosen.rounds, folder)
+        found = measured("ours", chosen.mebibytes, chosen.rounds, folder)
+        marked = measured("marked", chosen.mebibytes, chosen.rounds, folder)
         peer = None
         if chosen.dlrover:
             clean = {"PYTHONPATH": "", "DLROVER_LOG_LEVEL": "ERROR"}
@@ -109,11 +125,12 @@ def main() -> int:
             peer = probe(chosen.dlrover, clean, *arguments)
     finally:
         shutil.rmtree(folder)
-    rows = rows_of(found, peer, chosen.mebibytes / 1024)
+    rows = rows_of(found, peer, chosen.mebibytes / 1024) + rows_of_marked(marked, chosen.mebibytes / 1024)
     print(table(("what", "median", "max", "speed", "× a clone", "× a memcpy"), rows))
-    write("memory_checkpoints", {"begun": begun, "mebibytes": chosen.mebibytes, "ours": found, "dlrover": peer})
-    slow_save = ratio(found["save"], found["clone"]) > MOST_OF_A_CLONE
-    slow_load = ratio(found["load"], found["clone"]) > 1 / LEAST_OF_MEMCPY
+    ways = {"ours": found, "marked": marked, "dlrover": peer}
+    write("memory_checkpoints", {"begun": begun, "mebibytes": chosen.mebibytes, **ways})
+    slow_save = any(ratio(each["save"], each["clone"]) > MOST_OF_A_CLONE for each in (found, marked))
+    slow_load = any(ratio(each["load"], each["clone"]) > 1 / LEAST_OF_MEMCPY for each in (found, marked))
     return 1 if slow_save or slow_load else 0
 
 

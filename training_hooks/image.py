@@ -14,12 +14,14 @@ import json
 import os
 import struct
 import sys
+import warnings
 import zipfile
 import zlib
 
 PREFIX = struct.Struct("<QQ")
 PAGE = 4096
-PIECE = 1 << 20
+PIECE = LARGE = 1 << 20
+_is_quiet = False
 CRC = struct.Struct("<I")
 HAS_DESCRIPTOR = 8
 """Flag of a zip entry: sizes and checksum are behind its data."""
@@ -42,7 +44,7 @@ class Writing(io.RawIOBase):
         piece = memoryview(data).cast("B")
         begin, self.length = self.length, self.length + len(piece)
         if self.fits():
-            self.view[begin : self.length] = piece
+            _copy(self.view[begin : self.length], piece)
         return len(piece)
 
     def fits(self):
@@ -69,9 +71,30 @@ class Reading(io.RawIOBase):
 
     def readinto(self, into):
         count = max(0, min(len(into), len(self.view) - self.at))
-        memoryview(into).cast("B")[:count] = self.view[self.at : self.at + count]
+        _copy(memoryview(into).cast("B")[:count], self.view[self.at : self.at + count])
         self.at += count
         return count
+
+
+def _copy(target, source):
+    """What is large with all threads of torch, as it copies tensors."""
+    if len(source) < LARGE:
+        target[:] = source
+        return
+    import torch
+
+    _be_quiet(torch)
+    torch.frombuffer(target, dtype=torch.uint8).copy_(torch.frombuffer(source, dtype=torch.uint8))
+
+
+def _be_quiet(torch):
+    """torch warns once in a process that nobody may write to a tensor over bytes that are read-only; nobody does."""
+    global _is_quiet
+    if not _is_quiet:
+        _is_quiet = True
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.frombuffer(b"read-only", dtype=torch.uint8)
 
 
 # -- payloads ----------------------------------------------------------------------------------------------------------
