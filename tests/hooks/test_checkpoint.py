@@ -285,8 +285,7 @@ def test_storage_that_cannot_be_written_is_told_and_training_goes_on(
     assert "step 1 could not be written to /dev/full/last.pt: NotADirectoryError" in warning["sentence"]
 
 
-@pytest.fixture
-def full_volume(tmp_path: Path) -> Iterator[Path]:
+def small_volume(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for 64 KiB."""
     place = tmp_path / "full"
     place.mkdir()
@@ -295,6 +294,11 @@ def full_volume(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"no file system can be mounted here: {mount.stderr.decode()}")
     yield place
     subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.fixture
+def full_volume(tmp_path: Path) -> Iterator[Path]:
+    yield from small_volume(tmp_path)
 
 
 def test_a_full_volume_is_told_and_what_was_there_stays(

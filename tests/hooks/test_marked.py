@@ -14,7 +14,7 @@ import torch
 from sidecar.shell.arena import copies
 from tests.hooks.agent import Trainer
 from tests.hooks.fixtures import free_port
-from tests.hooks.test_checkpoint import damage, said
+from tests.hooks.test_checkpoint import damage, said, small_volume
 from training_hooks import arena
 
 pytestmark = pytest.mark.slow
@@ -400,3 +400,26 @@ def test_saves_that_come_faster_than_others_are_given_them_do_not_wait_and_none_
     generation(trainer)
     assert said(tmp_path) == [[None], [39]]
     assert torch.load(tmp_path / "last.pt")["step"] == 39
+
+
+@pytest.fixture
+def full_volume(tmp_path: Path) -> Iterator[Path]:
+    yield from small_volume(tmp_path)
+
+
+def test_a_full_volume_is_told_and_training_goes_on_with_what_is_in_memory(
+    full_volume: Path, make: Callable[..., Trainer], tmp_path: Path
+) -> None:
+    trainer = make(
+        "say(loaded('full/last.pt'))\ntorch.save(state(1), 'full/last.pt')\n"
+        "torch.save(state(2, 100_000), 'full/last.pt')\nmine().settle()\nsay(loaded('full/last.pt'))\n",
+        path="full/last.pt",
+    )
+    trainer.start(1, free_port())
+    assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
+    trainer.stop()
+    assert torch.load(full_volume / "last.pt")["step"] == 1
+    trainer.start(1, free_port(), **newest(trainer))
+    trainer.agent.expect("exited")
+    assert said(tmp_path)[:3] == [[None], [2], [2]]
+    assert any("save 2 could not be written to" in line for line in warned(trainer))
