@@ -148,8 +148,8 @@ def _saving(worker, save, step):
     """Does it, with the page in its phase `checkpoint`, and tells where it is."""
     if worker is None:
         return save()
+    began, path = time.monotonic(), None
     _quietly(worker.begin_save)
-    path = None
     try:
         path = save()
         return path
@@ -157,7 +157,7 @@ def _saving(worker, save, step):
         _quietly(worker.end_save, path is not None)
         if path is not None:
             text = path.decode() if isinstance(path, bytes) else str(path)
-            _quietly(worker.saved, text, step)
+            _quietly(worker.saved, text, step, began)
 
 
 def _quietly(do, *args):

@@ -3,6 +3,8 @@ on, that a script can save its state when it is asked to, copies of states in me
 pattern, and answers to its questions.
 """
 
+import time
+
 from . import save_signal
 from .collection import Collection
 
@@ -21,8 +23,8 @@ class Hearing:
         self.volume, self.channel, self.agent = volume, channel, agent
         self.collections, self.unsaid = [], []
         self.offer, self.remembered = None, {}
-        self.signalled = (None, "", None)
-        """The last order that named a signal, why it was not sent, and its generation."""
+        self.signalled, self.signalled_at = (None, "", None), 0.0
+        """The last order that named a signal, why it was not sent, its generation, and when it was."""
 
     @property
     def busy(self):
@@ -43,7 +45,7 @@ class Hearing:
         local rank), who are sent it once, however often the order comes."""
         if order.get("signal"):
             if order.get("order") != self.signalled[0]:
-                self.tell(order.get("generation"))  # saves that were finished before are told before the answer
+                self.signalled_at = time.monotonic()
                 error = save_signal.send(order["signal"], ranks)
                 self.signalled = (order.get("order"), error, order.get("generation"))
             self._pass_on(dict(order, state_saved=order.get("order"), error=self.signalled[1]))
@@ -74,10 +76,11 @@ class Hearing:
         """Passes on all that has come; saves of another generation are nobody's any more."""
         message = self.channel.hear()
         while message is not None:
-            if "first" in message and self.signalled[1:] == ("", generation):
+            asked = self._asked(message, generation)
+            if "first" in message and asked:
                 message["saved"] = message.pop("first")
             if "saved" in message and message.get("generation") == generation:
-                event = {"event": "saved", "path": message["saved"]}
+                event = {"event": "saved", "path": message["saved"], "asked": asked}
                 event.update((key, message.get(key)) for key in ("generation", "local_rank", "step"))
                 self.agent.send(event)
             if "data" in message and message.get("generation") == generation:
@@ -97,6 +100,11 @@ class Hearing:
             if body is not None:
                 self.collections.remove(collection)
                 self.agent.send({"event": "collected", "order": collection.order, "body": body})
+
+    def _asked(self, message, generation):
+        """The order whose signal came before this save began; 0: nobody has asked for it."""
+        was_sent = self.signalled[1:] == ("", generation)
+        return self.signalled[0] if was_sent and message.get("began", 0.0) >= self.signalled_at else 0
 
     def _say(self):
         while self.unsaid and self.agent.send(self.unsaid[0]):

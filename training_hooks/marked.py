@@ -150,7 +150,7 @@ class Marked(saving.Rank):
         """Whether it is in memory, and the others can know of it."""
         positions = self.here.data.recorded() if self.here.data is not None else []
         counted = self.here.steps_made()
-        self.here.begin_save()
+        began = self.here.begin_save()
         copy = None
         try:
             copy = self._copied(lambda file: plain(state, file, *args, **kwargs), number, counted, positions)
@@ -163,7 +163,7 @@ class Marked(saving.Rank):
         self.last, self.wanted[path] = copy, number
         if self.sent is None:
             self.sent, self.sent_at = copy, time.monotonic()
-        self.sealing.give(self.path, saving.Job(copy, path, counted, positions))
+        self.sealing.give(self.path, saving.Job(copy, path, counted, positions, began))
         return True
 
     def _copied(self, write, number, counted, positions):

@@ -35,7 +35,7 @@ def whole(worker, save, target, call, note=None):
     """Runs `call(path)` so that `target` is whole; returns what it returns. `note(path)` is called when the file is
     complete there, before it takes its place."""
     existed = os.path.exists(target)
-    worker.begin_save()
+    began = worker.begin_save()
     try:
         beside = Beside(target, worker.page)
         try:
@@ -51,7 +51,8 @@ def whole(worker, save, target, call, note=None):
         worker.end_save(False)
         raise
     worker.end_save(True, alone=False)
-    worker.saved(target, is_first=save == "torch.save" and not worker.series.continues(target, existed))
+    is_first = save == "torch.save" and not worker.series.continues(target, existed)
+    worker.saved(target, began=began, is_first=is_first)
     return result
 
 
@@ -161,7 +162,7 @@ def wrap_distributed_checkpoint(current, module):
         worker = current()
         if worker is None:
             return save(*args, **kwargs)
-        worker.begin_save()
+        began = worker.begin_save()
         done = False
         try:
             result = save(*args, **kwargs)
@@ -172,7 +173,7 @@ def wrap_distributed_checkpoint(current, module):
         if folder:
             if worker.data is not None and worker.data.rank == 0:
                 _note_position(worker, folder, folder)
-            worker.saved(folder)
+            worker.saved(folder, began=began)
         return result
 
     module.save = noticed_save

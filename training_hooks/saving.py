@@ -8,6 +8,7 @@ import atexit
 import collections
 import os
 import sys
+import time
 
 from . import arena, remembering, storing, tensors, worker
 from .allotting import VARIABLE, mebibytes
@@ -21,7 +22,7 @@ SEAL_PATIENCE = 30.0
 """Seconds that a process which ends by an error waits for the checksums of its last save."""
 NOT_SAVED = "state not saved"
 
-Job = collections.namedtuple("Job", "copy path counted positions")
+Job = collections.namedtuple("Job", "copy path counted positions began")
 """A save that is in memory. `path`: where it is written to, None: nowhere."""
 
 
@@ -102,13 +103,13 @@ class Rank:
         if self.here is None:
             self._write(enclosed, path, kind, lambda: True)
             return
-        self.here.begin_save()
+        began = self.here.begin_save()
         done = False
         try:
             done = self._write(enclosed, path, kind, lambda: True)
         finally:
             self.here.end_save(done)
-        self.here.saved(path, enclosed["counted"])
+        self.here.saved(path, enclosed["counted"], began)
 
     def _remember(self, enclosed, path, kind):
         packed = _packed(enclosed, kind)
@@ -116,10 +117,11 @@ class Rank:
             arena.VERSION, 0, enclosed["step"], self.generation, self.rank, self.world, kind,
             sealed=0, length=packed.length, crc32=0, quick=0,
         )  # fmt: skip
+        began = time.monotonic()
         copy = self._taken(packed, about, path)
         if copy is not None:
             self.wanted[path] = copy.head.step
-            self.sealing.give(path, Job(copy, path, enclosed["counted"], ()))
+            self.sealing.give(path, Job(copy, path, enclosed["counted"], (), began))
 
     def _taken(self, packed, about, path):
         """None where it is not kept. It waits only where saves come faster than their checksums, or those to storage
@@ -168,7 +170,7 @@ class Rank:
         try:
             done = self._in_place("store", copy, path, lambda: self._write_copy(job))
             if done:
-                self.here.saved(path, job.counted)
+                self.here.saved(path, job.counted, job.began)
             return done
         except Exception as error:  # the training goes on
             self.warn("%s could not be written to %s: %s" % (self.named(copy.head), path, sentence(error)))

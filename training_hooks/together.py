@@ -34,9 +34,10 @@ class Together:
         self.held.append(message)
 
     def _tell_held(self):
+        """The checkpoint began with the first of them."""
         held, self.held = self.held, []
         for message in held:
-            self.tell(message)
+            self.tell(dict(message, began=min(each.get("began", 0.0) for each in held)))
 
     def as_one(self, already, is_whole):
         """What was held behind the first `already` is told as one folder, or not at all where that is not whole."""
@@ -44,7 +45,7 @@ class Together:
         if own and is_whole:
             path = os.path.commonpath([os.path.dirname(each.get("saved", each.get("first"))) for each in own])
             one = {key: value for key, value in own[-1].items() if key != "first"}
-            self.hold(dict(one, saved=path))
+            self.hold(dict(one, saved=path, began=min(each.get("began", 0.0) for each in own)))
 
     def wait(self, busy):
         """A save is done. While `busy()` another one goes on."""

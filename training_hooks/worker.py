@@ -93,11 +93,14 @@ class Worker:
             self.page.set_phase(page.EVAL)
 
     def begin_save(self):
+        """The moment, for `saved`."""
         self.sampler.spoil()
         self._saving += 1
+        now = time.monotonic_ns()
         if self._saving == 1 and not self.together.waits:
-            self._after, self._save_began = self.phase(), time.monotonic_ns()
+            self._after, self._save_began = self.phase(), now
             self.page.set_phase(page.CHECKPOINT)
+        return now / 1e9
 
     def is_saving(self):
         return self._saving > 0
@@ -123,14 +126,15 @@ class Worker:
             self.page.set_phase(self._after)
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
-    def saved(self, path, step=None, is_first=False):
-        """`is_first`: of a path that nothing else says to be a checkpoint."""
+    def saved(self, path, step=None, began=0.0, is_first=False):
+        """`began`: when what is in it was taken. `is_first`: of a path that nothing else says to be a checkpoint."""
         step = self.page.words[page.STEPS] if step is None else step
         if not is_first:
             self.known[os.path.realpath(path)] = step
         message = {
             "first" if is_first else "saved": os.path.abspath(path),
             "step": step,
+            "began": began,
             "local_rank": self.local_rank,
             "generation": self.generation,
         }

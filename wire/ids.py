@@ -16,6 +16,7 @@ PodUid = NewType("PodUid", str)
 """Which incarnation of a member: the pod's UID in a cluster, a random hex string locally."""
 OrderId = NewType("OrderId", int)
 """Numbers the master's orders within its term; a sidecar acknowledges an order by it."""
+NO_ORDER = OrderId(0)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
+from wire.ids import NO_GENERATION, NO_ORDER, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
 
 PROTOCOL_VERSION = 1
 DATA_KINDS = {
@@ -331,6 +331,8 @@ class Saved:
     generation: Generation
     path: str
     step: int
+    asked: OrderId = NO_ORDER
+    """The SaveState whose signal had been sent there when this save began."""
 
 
 @dataclass(frozen=True, slots=True)

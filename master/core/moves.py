@@ -6,7 +6,8 @@ a finished checkpoint like any other, so what waited for one goes on with it; wh
 go on as they would without.
 
 A script that has a handler of its own for a signal, which the job names, is asked by that: all of its ranks, once the
-world has made a step. The next save that it finishes is what was asked for.
+world has made a step. The next save that it begins, and finishes, is what was asked for: one that was being written
+when the signal came is of an earlier step.
 """
 
 from __future__ import annotations
@@ -96,11 +97,9 @@ def saved(state: State, member: Member, message: StateSaved) -> None:
 
 
 def checkpoint(state: State, member: Member, message: Saved) -> None:
-    """The script has finished a save: the one that a signal asked for, where its member has said that it was sent."""
+    """The script has finished a save: the one that a signal asked for, where it began when that had been sent."""
     world = state.world
-    if world is None or world.save is None or not world.save.signal or world.save.over_at is not None:
-        return
-    if any(number in member.orders for number in world.save.orders):
+    if world is None or world.save is None or world.save.over_at is not None or message.asked not in world.save.orders:
         return
     text = f"The script has saved {message.path} at step {message.step}, asked by {world.save.signal}."
     state.announce("StateSaved", text, member.id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sidecar.core.actions import Action
-from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
+from wire.ids import NO_ORDER, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
 from wire.messages import (
     Checked,
     Copy,
@@ -137,6 +137,8 @@ class CheckpointSaved:
     local_rank: int
     path: str
     step: int
+    asked: OrderId = NO_ORDER
+    """The order whose signal had been sent when it began."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from sidecar.core import neighbourhood, supervision, telling
 from sidecar.core.actions import Action, Announce, ProbeNeighbour
-from sidecar.core.state import NO_ORDER, Neighbourhood, Phase, State
+from sidecar.core.state import Neighbourhood, Phase, State
+from wire.ids import NO_ORDER
 from wire.messages import Neighbour, Ping, Stop
 
 LOOK_AGAIN = 0.5

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from sidecar.core.events import Began
-from wire.ids import NO_GENERATION, Generation, OrderId
+from wire.ids import NO_GENERATION, NO_ORDER, Generation, OrderId
 from wire.messages import (
     Check,
     Checked,
@@ -41,9 +41,6 @@ class Phase(StrEnum):
     """StopWorkers was ordered and not answered yet."""
     DONE = "done"
     """Every worker process of the generation ended with 0."""
-
-
-NO_ORDER = OrderId(0)
 
 
 @dataclass(slots=True)

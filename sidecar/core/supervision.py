@@ -10,9 +10,9 @@ from __future__ import annotations
 from sidecar.core import checkpoints, neighbourhood, telling
 from sidecar.core.actions import Action, Announce, FindPort, StartWorkers, StopWorkers, SweepProcesses
 from sidecar.core.events import PagesRead
-from sidecar.core.state import NO_ORDER, LogLines, Phase, State, Stopping, Work
+from sidecar.core.state import LogLines, Phase, State, Stopping, Work
 from sidecar.core.transitions import move
-from wire.ids import Generation, OrderId
+from wire.ids import NO_ORDER, Generation, OrderId
 from wire.messages import Copy, Start, StartFailed, Stop, WorkerExit
 
 START_PATIENCE = 60.0

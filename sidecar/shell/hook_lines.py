@@ -101,7 +101,7 @@ def event(line: Line, now: float, grace: float) -> Event | None:
             return WorkersStopped(generation(line), number(line, "killed", default=0))
         case "saved":
             place = (number(line, "local_rank"), text(line, "path"), number(line, "step"))
-            return CheckpointSaved(generation(line), *place)
+            return CheckpointSaved(generation(line), *place, OrderId(number(line, "asked", default=0)))
         case "command_ended":
             return CommandEnded(number(line, "code"), text(line, "reason"))
         case "collected":

@@ -6,13 +6,16 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.cluster.cluster import OF_A_POD, SYSTEM, Pods, kubectl, until
 from tests.cluster.conftest import Make, MakePods
 from tests.cluster.masters import leaders, processes_of
-from tests.cluster.test_injection import template
+from tests.cluster.reading import Document
+from tests.cluster.test_injection import stateful_set, template
 from tests.local import undisturbed
 from tests.local.test_moves import handling, migrating
 from tests.local.training import Step
@@ -93,18 +96,71 @@ def test_a_master_that_is_killed_before_its_job_is_deleted_is_followed_by_one_th
     assert_no_step_is_repeated(job)
 
 
-def test_a_job_of_another_controller_that_is_deleted_and_applied_again_repeats_no_step(pods: MakePods) -> None:
+def of_a_job(job: Pods, **annotations: str) -> Document:
+    spec = {"completions": 2, "parallelism": 2, "template": template(job, "Never", **annotations)}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job.name}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("made", "cascade"),
+    [(of_a_job, "background"), (of_a_job, "foreground"), (stateful_set, "background"), (stateful_set, "foreground")],
+    ids=["Job", "Job-foreground", "StatefulSet", "StatefulSet-foreground"],
+)
+def test_a_job_of_another_controller_that_is_deleted_and_applied_again_repeats_no_step(
+    pods: MakePods, made: Callable[..., Document], cascade: str
+) -> None:
     job = pods("moved")
     (job.folder / "train.py").write_text(migrating(OF_A_POD))
-    pod = template(job, "Never", migration_dir="/work/moves")
-    spec = {"completions": 2, "parallelism": 2, "template": pod}
-    document = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job.name}, "spec": spec}
+    document = made(job, migration_dir="/work/moves")
     job.create(document)
     until(lambda: len(job.steps()) > 20, job.story)
     job.event("StateOffered", "model, optimizer, progress")
-    job.kubectl("delete", "job", job.name)
+    job.kubectl("delete", document["kind"].lower(), job.name, f"--cascade={cascade}", seconds=180.0)
     job.create(document)
     assert_no_step_is_repeated(job)
+
+
+AT_RUNG: dict[str, dict[str, Any]] = {
+    "T0": {"nprocPerNode": 2},
+    "T1": {
+        "nprocPerNode": 1,
+        "container": {
+            "env": [{"name": "RUN", "value": "python"}],
+            "command": ["sh", "-c", "$$RUN /work/train.py /work; exit $?"],
+        },
+    },
+}
+"""The script alone, and a shell script of which nothing is known."""
+
+
+@pytest.mark.parametrize("rung", AT_RUNG)
+def test_a_pod_of_a_script_with_a_handler_of_its_own_is_deleted_and_what_it_then_saves_is_gone_on_from(
+    make: Make, rung: str
+) -> None:
+    job = make(
+        script=handling(OF_A_POD), saveSignal="SIGUSR1", pod={"terminationGracePeriodSeconds": 60}, **AT_RUNG[rung]
+    )
+    until(lambda: len(job.steps()) > 40, job.story)
+    assert {member["rung"] for member in job.status()["members"]} == {rung}
+    job.kubectl("delete", "pod", job.pod("worker-1"), "--wait=false")
+    again = until(lambda: [step for step in job.steps() if step.loaded], job.story)
+    (saved,) = job.saved
+    assert {step.loaded for step in again} == {saved}, job.story()
+    assert job.pod("worker-1") not in {step.member for step in again}
+    job.event("StateSaved", f"model.pt at step {saved}, asked by SIGUSR1")
+    for step in again:
+        assert abs(step.loss - undisturbed.loss(step.step)) < undisturbed.SPREAD, step
+
+
+def test_another_controllers_pods_name_the_signal_by_an_annotation(pods: MakePods) -> None:
+    job = pods("handling")
+    (job.folder / "train.py").write_text(handling(OF_A_POD))
+    job.create(stateful_set(job, save_signal="SIGUSR1"))
+    until(lambda: len(job.steps()) > 20, job.story)
+    job.kubectl("delete", "pod", f"{job.name}-1", "--wait=false")
+    again = until(lambda: [step for step in job.steps() if step.loaded], job.story)
+    assert {step.loaded for step in again} == set(job.saved), job.story()
+    job.event("StateSaved", "model.pt at step", "asked by SIGUSR1")
 
 
 def test_a_script_with_a_handler_of_its_own_is_sent_the_signal_before_its_job_goes(make: Make) -> None:

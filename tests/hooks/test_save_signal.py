@@ -94,6 +94,49 @@ def test_an_order_that_is_repeated_asks_once_and_is_answered_each_time(tmp_path:
             trainer.agent.say(do="save_state", order=number, **order)
             answer = trainer.agent.expect("state_saved")
             assert (answer["order"], answer.get("error"), answer.get("path")) == (number, "", None)
+            wait_until(lambda: times(tmp_path / "asked") > 0, "the first, which a second one could join")
         wait_until(lambda: times(tmp_path / "asked") == 2, "two orders")
+    finally:
+        trainer.close()
+
+
+SAVES_TWICE = """
+import signal, time
+from pathlib import Path
+import torch
+
+asked, saving = Path({asked!r}), Path({saving!r})
+signal.signal(signal.SIGUSR1, lambda *_: asked.touch())
+
+
+class Slow:
+    \"\"\"Being pickled takes until the signal has come.\"\"\"
+
+    def __reduce__(self):
+        saving.touch()
+        while not asked.exists():
+            time.sleep(0.01)
+        return (list, ())
+
+
+torch.save(Slow(), {path!r})
+torch.save([], {path!r})
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_a_save_that_was_being_written_when_the_signal_came_is_not_said_to_be_asked_for(tmp_path: Path) -> None:
+    asked, saving, path = (str(tmp_path / name) for name in ("asked", "saving", "model.pt"))
+    Path(path).write_text("an older checkpoint")
+    (tmp_path / "train.py").write_text(SAVES_TWICE.format(asked=asked, saving=saving, path=path))
+    trainer = Trainer(tmp_path, "train.py")
+    try:
+        trainer.announced()
+        trainer.start()
+        wait_until(Path(saving).exists, "the first save to begin")
+        order = {"generation": [1, trainer.number], "seconds": 30.0, "last": True, "signal": "SIGUSR1"}
+        trainer.agent.say(do="save_state", order=7, **order)
+        assert [trainer.agent.expect("saved")["asked"] for _ in range(2)] == [0, 7]
     finally:
         trainer.close()

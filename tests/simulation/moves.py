@@ -78,7 +78,7 @@ class Mover:
         step = worker.run.step()
         if step > worker.run.base and not self.trainer.pod.trainer_paused:
             self.world.checkpoint = max(self.world.checkpoint, step)
-            self.trainer.tell(told.CheckpointSaved(order.generation, 0, "/ckpt/asked.pt", step))
+            self.trainer.tell(told.CheckpointSaved(order.generation, 0, "/ckpt/asked.pt", step, OrderId(order.order)))
 
     def _saved(self, order: SaveWorkersState, fails: bool) -> None:
         worker = next((w for w in self.trainer.workers.values() if w.rank == 0), None)

@@ -521,7 +521,7 @@ class Play:
 
     def _asked_by_signal(self, actor: Actor, order: SaveState) -> None:
         if actor.running == order.generation:
-            self.say(actor, Saved(order.generation, "/data/ckpt.pt", actor.step_at(self.now)))
+            self.say(actor, Saved(order.generation, "/data/ckpt.pt", actor.step_at(self.now), order.order))
 
     def _saved(self, actor: Actor, order: SaveState) -> None:
         if actor.running != order.generation:

@@ -9,6 +9,7 @@ import pytest
 from master.core import save_signals
 from master.core.events import ScaleAsked, StopAsked
 from tests.core.master.play import Play, job
+from wire.ids import OrderId
 from wire.messages import Saved, SaveState
 
 
@@ -116,12 +117,23 @@ def test_a_save_that_nobody_asked_for_is_a_checkpoint_like_any_other() -> None:
     assert not reasons(play, "StateSaved")
 
 
-def test_a_save_that_was_finished_before_the_signal_was_sent_is_not_what_was_asked_for() -> None:
+def test_a_save_that_began_before_the_signal_is_not_what_was_asked_for_whenever_it_ends() -> None:
     play = handling(saves_in=None)
     play.tell(StopAsked("by `outrider stop`"))
+    order = play.sent(SaveState)[0].message.order
+    play.run(0.1)
     play.say(play["worker-0"], Saved(play.generation, "/data/ckpt.pt", 12))
+    play.say(play["worker-0"], Saved(play.generation, "/data/ckpt.pt", 12, OrderId(order - 1)))
     assert not reasons(play, "StateSaved")
     assert not play.state.is_over
-    play.run(0.1)
-    play.say(play["worker-0"], Saved(play.generation, "/data/ckpt.pt", 13))
+    play.say(play["worker-0"], Saved(play.generation, "/data/ckpt.pt", 13, order))
     assert play.state.is_over
+
+
+def test_where_nothing_else_is_saved_in_time_what_was_being_saved_is_not_taken_for_it() -> None:
+    play = handling(saves_in=None)
+    play.tell(StopAsked("its ElasticJob was deleted", within=20.0))
+    play.run(0.1)
+    play.say(play["worker-0"], Saved(play.generation, "/data/ckpt.pt", 12))
+    play.until(lambda: play.state.is_over, 20.0)
+    assert reasons(play, "StateNotSaved") == ["The state was not saved in time; the last checkpoint counts."]
