@@ -45,6 +45,20 @@ def losses(seen: list[Seen]) -> dict[int, float]:
     return {each.step: each.loss for each in seen if each.rank == 0}
 
 
+def test_the_position_goes_with_a_save_that_is_in_memory_alone(run: Callable[..., Run], tmp_path: Path) -> None:
+    plain = run("--nnodes", "2", name="plain").finished()
+    path = str(tmp_path / "run" / "model.pt")
+    job = run("--nnodes", "2", "--elastic-data", "--checkpoint-memory", "1Mi", "--checkpoint-path", path)
+    job.hold_at(12)
+    job.until_held(12, 2)
+    mark = job.mark()
+    kill_rank(job, "worker-0")
+    job.event("CheckpointLoaded", mark, "from this member's memory")
+    job.event("DataPositionLoaded", mark, "epoch 0 behind 72 of 203 samples", "the world had 2 ranks and has 2")
+    seen = job.finished()
+    assert [(e.step, e.epoch, e.samples, e.loss) for e in seen] == [(e.step, e.epoch, e.samples, e.loss) for e in plain]
+
+
 @pytest.mark.parametrize(("workers", "shuffle"), [(0, True), (2, False)])
 def test_after_a_crash_in_place_an_epoch_goes_on_as_if_nothing_had_been(
     run: Callable[..., Run], workers: int, shuffle: bool
