@@ -40,6 +40,9 @@ def note_report(state: State, member: Member, report: Report) -> None:
     if state.stage != RUNNING or state.resize or len(world.places) != state.target:
         scaling.meter = None
         return
+    if scaling.room is not None and state.ready:
+        _find_room(state, len(world.places))
+        return
     if scaling.meter is None or scaling.meter.generation != world.generation:
         scaling.meter = Meter(world.generation)
     row = next((row for row in report.ranks if row.local_rank == 0), None)
@@ -134,6 +137,15 @@ def _go_back(state: State, size: int, lacking: str) -> None:
     scaling.room, scaling.room_at, scaling.no_room = size, state.now + again, scaling.no_room + 1
     scaling.search.settled = state.now  # it was to grow, so nothing smaller is better
     state.deadlines.set(("room", ""), scaling.room_at)
+
+
+def _find_room(state: State, running: int) -> None:
+    """Who was without room, as the replacement of a member in doubt, is ready by now."""
+    scaling, ready = state.scaling, sorted(state.ready)
+    scaling.room = scaling.room_at = scaling.search.settled = None
+    size = limits_of(state).nearest(running + len(ready))
+    if size != state.target:
+        _change(state, size, sizing.CONTINUE, f"There is room again, since {', '.join(ready)} can train too.")
 
 
 def begin(state: State) -> None:

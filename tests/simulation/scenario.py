@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from typing import Any
 
-from master.core.spec import JobSpec
+from master.core.spec import THROUGHPUT, JobSpec
 from tests.simulation import lines
 from wire.ids import JobName
 
@@ -14,6 +15,8 @@ OWNED = 0.15
 """Jobs whose pods another controller makes."""
 CHECKED = 0.3
 """Jobs that measure their members."""
+SCALING = 0.2
+"""Jobs that find their own size, of those that have a range and make their pods."""
 CHECKS_LAST = 60.0
 """Seconds that the checks of newcomers and of those who replace bad ones may take, while nothing goes wrong."""
 
@@ -89,6 +92,7 @@ class Scenario:
             memory = 0
         if of_check.random() < CHECKED:
             spec = replace(spec, node_check=True, exclude_stragglers=of_check.random() < 0.5)
+        spec = replace(spec, **_scaling(spec, random.Random(f"scaling {seed}")))
         by_signal = "SIGUSR1" if random.Random(f"save signal {seed}").random() < 0.15 else ""
         return Scenario(
             spec=replace(spec, rules=lines.rules_of(seed), save_signal=by_signal),
@@ -109,6 +113,20 @@ class Scenario:
             memory_limit=memory,
             evaluates_every=of_hangs.choice((0, 2, 5)),
         )
+
+
+def _scaling(spec: JobSpec, rng: random.Random) -> dict[str, Any]:
+    """Some jobs find their own size, which changes under all that goes wrong."""
+    if spec.is_adopted or spec.min_members == spec.max_members or rng.random() > SCALING:
+        return {}
+    return {
+        "scaling": THROUGHPUT,
+        "replicas": rng.randint(spec.min_members, spec.max_members),
+        "min_gain": rng.choice((0.0, 0.5)),
+        "scale_cooldown": rng.choice((0.0, 30.0)),
+        "scale_evaluation": rng.choice((20.0, 1800.0)),
+        "scale_room_patience": 5.0,
+    }
 
 
 def _save_seconds(rng: random.Random, is_slow: bool) -> tuple[float, float]:

@@ -167,7 +167,7 @@ class World:
         unit = self.scenario.spec.node_unit
         full = (
             self.replicas // unit * unit
-            if self.scenario.spec.max_relaunches is None
+            if self.scenario.spec.max_relaunches is None and not self.scenario.spec.scaling
             else self.scenario.spec.min_members
         )
         for run in self.runs.values():

@@ -80,6 +80,17 @@ def test_without_room_it_goes_back_and_asks_for_it_again() -> None:
     until(play, 4, 500)
 
 
+def test_room_that_is_found_sooner_is_used() -> None:
+    play = scaled(1, 4, 2)
+    play.room = 2
+    play.until(lambda: play.state.scaling.room is not None, 120)
+    play.room = None
+    play.appears("worker-9", 2)
+    play.appears("worker-10", 3)
+    play.until(lambda: play.state.scaling.room is None, 20)
+    until(play, 4, 60)
+
+
 def test_who_scales_by_hand_is_obeyed_and_it_pauses() -> None:
     play = scaled(1, 4, 1)
     until(play, 2)
