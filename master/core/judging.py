@@ -33,7 +33,7 @@ def sentence(failure: Failure) -> str:
     action, why = failure.verdict
     by_rule = f": {why}" if action == RESTART else ""  # what else a rule says is told when it is done
     who = str(failure.member) if failure.is_alone else f"Rank {failure.rank} on {failure.member}"
-    return f"{who} {errors.describe(failure.exit)}{by_rule}."
+    return f"{who} {errors.describe(failure.exit)}{failure.note}{by_rule}."
 
 
 # -- judgement ----------------------------------------------------------------------------------------------------

@@ -226,6 +226,8 @@ class Failure:
     """What a rule of the user's says: the action, and why."""
     is_alone: bool = False
     """A member of a PS job has no rank."""
+    note: str = ""
+    """What its own words do not say."""
 
 
 @dataclass(slots=True)

@@ -14,9 +14,11 @@ from dataclasses import replace
 from master.core.ps.state import CHIEF, EVALUATOR, PS, ROLES, Key, PsState, Seat
 from master.core.spec import WORKER, JobSpec
 from wire.ids import MemberId, RankIndex, Role
-from wire.messages import Neighbour, Start, Welcome
+from wire.messages import Neighbour, Start, Welcome, WorkerExit
 
 MOST_NEIGHBOURS = 3
+NO_SERVER = "Could not start gRPC server"
+"""TensorFlow's words."""
 
 
 def keys(spec: JobSpec, workers: int) -> list[Key]:
@@ -34,6 +36,14 @@ def address(spec: JobSpec, key: Key) -> str:
     role, index = key
     found = {PS: spec.ps, CHIEF: (spec.chief,), WORKER: spec.workers}.get(role, ())
     return found[index] if index < len(found) else ""
+
+
+def about_its_address(spec: JobSpec, end: WorkerExit) -> str:
+    """TensorFlow does not say which port it could not have."""
+    if not spec.is_ps or NO_SERVER not in end.error_message:
+        return ""
+    where = address(spec, (spec.role, RankIndex(spec.first_index)))
+    return f": {where}, where the others look for it, is taken by another process, or cannot be had here"
 
 
 def seat_spec(spec: JobSpec, key: Key) -> JobSpec:

@@ -158,6 +158,15 @@ def test_the_same_error_again_and_again_fails_the_job_with_it() -> None:
     assert "worker-1 failed with KeyError: 'layer'" in ended.reason
 
 
+def test_a_port_that_is_taken_is_named() -> None:
+    play = training(1, 1)
+    error = "tensorflow.python.framework.errors_impl.UnknownError"
+    play.crash("ps-0", code=1, signal=None, error=error, message="Could not start gRPC server")
+    reason = play.announced("WorkerExited")[0].reason
+    assert "ps-0 failed with UnknownError: Could not start gRPC server: digits-ps-0:2222" in reason
+    assert "is taken by another process" in reason
+
+
 def test_restarts_in_place_use_one_budget_of_all() -> None:
     play = training(1, 2, max_restarts=1)
     play.crash("worker-0")
