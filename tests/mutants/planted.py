@@ -357,6 +357,15 @@ def keep_what_some_have() -> list[Swap]:
     return [(master.MESSAGES, Remembered, remembered)]
 
 
+def keep_without_a_partner() -> list[Swap]:
+    """A sharded step is kept when every rank has it, though no partner holds a copy."""
+
+    def copy(state: Any, world: Any, _keeping: Any, step: int) -> None:
+        keeping._keep(state, world, step)
+
+    return [(keeping, "_copy", copy)]
+
+
 MUTANTS: dict[str, Callable[[], list[Swap]]] = {
     plant.__name__: plant
     for plant in (
@@ -371,6 +380,7 @@ MUTANTS: dict[str, Callable[[], list[Swap]]] = {
         believe_one_of_two, begin_again_on_a_cut_link,
         follow_a_dry_run, restart_for_an_old_line,
         start_without_copies, begin_from_what_some_have, wait_for_copies_for_ever, keep_what_some_have,
+        keep_without_a_partner,
     )
 }  # fmt: skip
 CAUGHT_AT = {
@@ -404,6 +414,7 @@ CAUGHT_AT = {
     "start_without_copies": 20,
     "begin_from_what_some_have": 86,
     "keep_what_some_have": 0,
+    "keep_without_a_partner": 12,
     "wait_for_copies_for_ever": 673,
 }
 """The first seed that caught each, when all were played last: it is tried first."""

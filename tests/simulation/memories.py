@@ -62,6 +62,17 @@ class Memory:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A sharded step that a master has said to be kept: what the next world of that size can begin from, whichever
+    single member is lost."""
+
+    generation: Generation
+    step: int
+    size: int
+    memories: dict[str, Memory]
+
+
 class Memories:
     def __init__(self, world: World) -> None:
         self.world = world
@@ -75,6 +86,7 @@ class Memories:
         self.excused: set[Generation] = set()
         """Generations of which a master has said that a member goes without."""
         self._started: set[Generation] = set()
+        self._kept: Promise | None = None
 
     # -- what ranks do
     def saved(self, run: Run, step: int) -> None:
@@ -160,6 +172,40 @@ class Memories:
     def announced(self, action: Announce) -> None:
         if action.kind == "CheckpointNotReceived":
             self.excused.add(action.generation)
+        elif action.kind == "CheckpointKept" and self.kind == "sharded":
+            self._promised(action.generation)
+
+    def _promised(self, generation: Generation) -> None:
+        master = self.world.masters.current
+        world = master.state.world if master is not None else None
+        if world is None or world.generation != generation:
+            return
+        pods = self.world.platform.pods
+        memories = {str(i): pods[i].memory for i in world.places if i in pods}
+        self._kept = Promise(generation, world.keeping.kept, world.world_size, memories)
+
+    def _keeps_promise(self, master: Master, start: Start) -> None:
+        """Of the world after the one in which it was kept: each rank has its own part, all of one version."""
+        promise, world = self._kept, master.state.world
+        if promise is None or world is None or world.generation.number <= promise.generation.number:
+            return
+        self._kept = None
+        pods = self.world.platform.pods
+        lost = [i for i, memory in promise.memories.items() if i not in world.places or pods[i].memory is not memory]
+        is_next = world.generation.number == promise.generation.number + 1 and world.world_size == promise.size
+        if not is_next or len(lost) > min(1, len(promise.memories) - 1) or start.generation in self.excused:
+            return
+        versions = [
+            {(c.step, c.generation) for c in pods[place.member].memory.own() if c.sharded and c.rank == rank
+             and c.world == promise.size and c.step >= promise.step}
+            for place in world.places.values() if place.member in pods
+            for rank in range(place.first_rank, place.first_rank + place.nproc)
+        ]  # fmt: skip
+        if versions and not set.intersection(*versions):
+            self.world.broken(
+                f"step {promise.step} was kept in {promise.generation}, and {world.generation} without {lost} "
+                f"cannot have it"
+            )
 
     def started(self, master: Master, start: Start) -> None:
         """A Start does not wait for copies beyond their deadline. Of a generation the first counts."""
@@ -167,6 +213,7 @@ class Memories:
         if start.generation in self._started or world is None or world.restoring is None:
             return
         self._started.add(start.generation)
+        self._keeps_promise(master, start)
         late = master.state.now - world.restoring.until if world.restoring.until else 0.0
         if late > LATE and self.world.time.now - master.thawed_at > LATE:
             self.world.broken(f"generation {world.generation} starts {late:.1f} s after the deadline of its copies")
