@@ -16,11 +16,11 @@ import stat
 import threading
 import time
 
-from . import arena, image, saves, saving, versions, word, worker
+from . import arena, image, remembering, saves, saving, versions, word, worker
 from .allotting import mebibytes
 from .beside import Beside, is_plain_path
 
-VARIABLE = "OUTRIDER_CHECKPOINT_PATH"
+VARIABLE = remembering.MARKED_PATH
 STARTED_IN = os.getcwd()
 HELD = 60.0
 """Seconds for which a save keeps its place until the other members have it."""

@@ -8,7 +8,9 @@ import mmap
 import os
 import threading
 
-from . import arena, tensors
+from . import arena, lending, tensors
+
+MARKED_PATH = "OUTRIDER_CHECKPOINT_PATH"
 
 
 class TooBig(Exception):
@@ -48,6 +50,8 @@ class Memory:
             slot = arena.next_slot(self.fd, divided, own, pinned)
             if slot is None:
                 return None
+            where = arena.place(divided, slot)
+            lending.settle(where, where + divided.size)
             self._saves += 1
             self.owner[slot] = self._saves
             sequence = arena.begin(self.fd, divided, slot)
@@ -61,6 +65,18 @@ class Memory:
         slots = [slot for slot in arena.own(kind, self.local_rank) if slot < divided.slots]
         return [Copy(self, divided, slot, head, None) for slot, head in arena.copies(self.fd, divided, slots)]
 
+    def loan(self, copy):
+        """Where nobody but this process writes to its place; None else (a marked path's saves come from other members
+        while ranks run), where it was written to since, and where the kernel cannot lend."""
+        is_own = copy.head.kind == arena.SHARDED or (copy.head.kind == arena.REPLICATED and self.local_rank == 0)
+        if not is_own or MARKED_PATH in os.environ:
+            return None
+        with self.lock:
+            try:
+                return lending.Loan(self.fd, copy.place, copy.head.length) if copy.is_as_found() else None
+            except OSError:
+                return None
+
     def kind(self):
         """Of what is stored here, None where nothing is."""
         divided = arena.division(self.fd)
@@ -72,6 +88,7 @@ class Copy:
 
     def __init__(self, memory, divided, slot, head, number):
         self.memory, self.divided, self.slot, self.head, self.number = memory, divided, slot, head, number
+        self._loan = None
 
     @property
     def place(self):
@@ -109,12 +126,23 @@ class Copy:
         return False
 
     def is_sound(self):
-        return tensors.quick_sum(self.memory.map, self.place, self.head.length) == self.head.quick
+        """What is lent is looked at where it lies then: its pages are mapped once."""
+        loan = self._loan = self.memory.loan(self)
+        memory, at = (self.memory.map, self.place) if loan is None else (loan.map, 0)
+        return tensors.quick_sum(memory, at, self.head.length) == self.head.quick
 
     def state(self, map_location="cpu", copy=True):
-        return tensors.unpacked(self.memory.map, self.place, self.head.length, map_location, copy)
+        """Without `copy` it is good as long as no save takes this place. With it nothing of it changes by itself."""
+        if self._loan is None or not copy:
+            return tensors.unpacked(self.memory.map, self.place, self.head.length, map_location, copy)
+        loan, self._loan = self._loan, None
+        try:
+            return tensors.unpacked(loan.map, 0, self.head.length, map_location, lend=loan.piece)
+        finally:
+            loan.close()
 
     def discard(self):
+        self._loan = None
         arena.begin(self.memory.fd, self.divided, self.slot)
 
 

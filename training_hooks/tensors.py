@@ -6,10 +6,13 @@ share it afterwards. A tensor of another kind (a subclass, a sparse one) is pick
 ones in it. The script has imported torch already, or it has no tensors.
 """
 
+import io
 import pickle
 import struct
 import sys
 import zlib
+
+from . import lending
 
 ALIGNED = 64
 PREFIX = struct.Struct("<QQ")
@@ -59,18 +62,23 @@ class Packed:
         memory[offset + self._end : end] = padded
 
 
+class _Pickler(pickle.Pickler):
+    """A class of its own in each call would hold the state until the next collection of garbage."""
+
+    def __init__(self, file, reference, refused):
+        super().__init__(file, 4)
+        self.reference, self.refused = reference, refused
+
+    def persistent_id(self, thing):
+        if self.refused and any(kind.__name__ in self.refused for kind in type(thing).__mro__):
+            raise NotSaved("the state is sharded over the ranks (%s)" % type(thing).__name__)
+        return self.reference(thing) if _is_plain(thing) else None
+
+
 def _dumped(state, reference, refused):
-    import io
-
-    class Pickler(pickle.Pickler):
-        def persistent_id(self, thing):
-            if refused and any(kind.__name__ in refused for kind in type(thing).__mro__):
-                raise NotSaved("the state is sharded over the ranks (%s)" % type(thing).__name__)
-            return reference(thing) if _is_plain(thing) else None
-
     file = io.BytesIO()
     try:
-        Pickler(file, 4).dump(state)
+        _Pickler(file, reference, refused).dump(state)
     except NotSaved:
         raise
     except Exception as error:  # whatever a class of the user's raises
@@ -88,9 +96,10 @@ def _is_plain(thing):
 
 
 # -- unpacking ---------------------------------------------------------------------------------------------------------
-def unpacked(memory, offset, length, map_location="cpu", copy=True):
-    """The state. Without `copy` its tensors are the memory's own bytes, on the CPU. Raises ValueError for bytes that
-    are no payload, and what unpickling raises."""
+def unpacked(memory, offset, length, map_location="cpu", copy=True, lend=None):
+    """The state. Without `copy` its tensors are the memory's own bytes, on the CPU; with `lend(at, count)` those that
+    come to the CPU lie in the buffer that it gives for such bytes of the payload. Raises ValueError for bytes that are
+    no payload, and what unpickling raises."""
     where, size = PREFIX.unpack_from(memory, offset)
     if where + size > length:
         raise ValueError("its pickled part is said to lie outside of it")
@@ -101,27 +110,35 @@ def unpacked(memory, offset, length, map_location="cpu", copy=True):
         if at + count > length:
             raise ValueError("a tensor is said to lie outside of it")
         if at not in made:
-            made[at] = _storage(memory, offset + at, count, device if copy else "", map_location)
+            wanted = _device(device, map_location) if copy else ""
+            if lend is not None and count >= lending.LEAST and str(wanted) == "cpu":
+                made[at] = _bytes_of(lend(at, count), 0, count).untyped_storage()
+            else:
+                made[at] = _storage(memory, offset + at, count, device, wanted)
         return _tensor(made[at], dtype, *view)
 
     return _loaded(memory[offset + where : offset + where + size], load)
 
 
-def _storage(memory, at, count, device, map_location):
-    """`device`: where it was saved; "" leaves the bytes where they lie."""
+def _device(saved, map_location):
+    """Where a storage goes that was saved on that device: as torch.load has it; a function says it for each."""
+    if isinstance(map_location, dict):
+        return map_location.get(saved, saved)
+    return saved if map_location is None else map_location
+
+
+def _storage(memory, at, count, saved, wanted):
+    """`wanted`: a device, or a function; "" leaves the bytes where they lie."""
     import torch
 
     if not count:
         return torch.empty(0, dtype=torch.uint8, device="cpu").untyped_storage()
     there = _bytes_of(memory, at, count)
-    if not device:
-        return there.untyped_storage()
-    if callable(map_location):
+    if callable(wanted):
         own = torch.empty(count, dtype=torch.uint8, device="cpu").copy_(there).untyped_storage()
-        return map_location(own, device) or own
-    if isinstance(map_location, dict):
-        map_location = map_location.get(device, device)
-    wanted = device if map_location is None else map_location
+        return wanted(own, saved) or own
+    if not wanted:
+        return there.untyped_storage()
     return torch.empty(count, dtype=torch.uint8, device=wanted).copy_(there).untyped_storage()
 
 
@@ -132,14 +149,17 @@ def _tensor(storage, dtype, first, size, stride, requires_grad):
     return tensor.requires_grad_(requires_grad)
 
 
-def _loaded(data, load):
-    import io
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file, reference):
+        super().__init__(file)
+        self.reference = reference
 
-    class Unpickler(pickle.Unpickler):
-        def persistent_load(self, reference):
-            return load(reference)
+    def persistent_load(self, reference):
+        return self.reference(reference)
 
-    return Unpickler(io.BytesIO(data)).load()
+
+def _loaded(data, reference):
+    return _Unpickler(io.BytesIO(data), reference).load()
 
 
 def _bytes_of(memory, at, count):
