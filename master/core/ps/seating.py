@@ -97,12 +97,16 @@ def scale(job: PsState, workers: int) -> None:
         text = f"{counted(workers, 'worker')} cannot be had: job {spec.name} runs with {range_}."
         job.announce("ScaleRefused", text, warning=True)
     elif workers == job.target:
-        job.announce("ScaleAsked", f"{counted(workers, 'worker')} are wanted already.")
+        job.announce("ScaleAsked", f"{_are(workers)} wanted already.")
     else:
-        job.announce("ScaleAsked", f"{counted(workers, 'worker')} are wanted instead of {job.target}.")
+        job.announce("ScaleAsked", f"{_are(workers)} wanted instead of {job.target}.")
         job.target = workers
         job.save_wanted = True
         _fit(job)
+
+
+def _are(workers: int) -> str:
+    return f"{counted(workers, 'worker')} {'is' if workers == 1 else 'are'}"
 
 
 def _fit(job: PsState) -> None:
