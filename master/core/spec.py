@@ -11,6 +11,8 @@ from wire.ids import JobName, Role
 WORKER = Role("worker")
 RETRYABLE_CODES = (130, 134, 135, 137, 138, 139, 143)
 """Ends from outside, or by a signal that a wrapper turned into a code: no statement about the script."""
+RELAUNCHES = 5
+"""Replacements of failed pods a rank index, where the user says no number."""
 SIDECAR_PATIENCE = 24 * 3600
 """Seconds that the trainer of a member that we started waits for its sidecar. Nobody else gives it a place in a world:
 alone it would be a training of its own, and all of them would write one checkpoint. The pods of other controllers run
@@ -47,6 +49,14 @@ def rule_of(values: Sequence[Any]) -> Rule:
     return Rule(*parts)
 
 
+class RoleLimits(NamedTuple):
+    """What a role of a PS job may cost, where it is not what the job says."""
+
+    role: Role
+    relaunch_limit: int
+    max_memory: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """The policy of one job. Seconds throughout; the defaults are those of DESIGN §4 and §5."""
@@ -67,7 +77,7 @@ class JobSpec:
     max_relaunches: int | None = None
     """Replacements of lost members, a job; None: deletions are free and failed pods have `relaunch_limit` a rank index;
     0: a lost member is not replaced."""
-    relaunch_limit: int = 5
+    relaunch_limit: int = RELAUNCHES
     silent_after: float = 3.0
     replace_after: float = 20.0
     stop_grace: float = 0.2
@@ -124,6 +134,8 @@ class JobSpec:
     has_evaluator: bool = False
     tf_config_from: str = ""
     """Where the user has set TF_CONFIG himself: it is left as it is."""
+    limits: tuple[RoleLimits, ...] = ()
+    """By role, where they differ."""
     first_index: int = 0
     """The job's rank indexes begin here: that of one seat of a PS job is a job of its own."""
     max_restarts_asked: bool = False

@@ -14,7 +14,6 @@ from master.core.actions import FollowOwner, ResizeOwner
 from master.core.cluster.names import Document
 from master.core.cluster.owners_resizing import CannotResize
 from master.core.events import Event, OwnerEnded, OwnerSized
-from master.core.spec import WORKER
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.belongings import Belongings
 from master.shell.kubernetes.owner import Owner
@@ -57,7 +56,7 @@ async def asked(server: UnwellServer, count: int) -> list[tuple[str, str]]:
 
 
 def belongings(api: Api, document: Document) -> Belongings:
-    return Belongings(api, JobRecord(api, document, 1, list), list, (WORKER,), lambda: True)
+    return Belongings(api, JobRecord(api, document, 1, list), list, lambda: True)
 
 
 @asynccontextmanager
@@ -108,8 +107,10 @@ async def test_a_refusal_is_told_in_the_servers_words(caplog: pytest.LogCaptureF
 
 async def test_services_come_before_the_budget() -> None:
     services = "/api/v1/namespaces/a/services"
-    async with kept(job(worker=2, ps=1), says({}, 201), says({}, 201), POLICY, NOBODYS, says({}, 201)) as server:
-        assert (await asked(server, 5))[:3] == [("POST", services), ("POST", services), ("GET", "/apis/policy")]
+    async with kept(
+        job(worker=2, ps=1), says({}, 201), says({}, 201), says({}, 201), POLICY, NOBODYS, says({}, 201)
+    ) as server:
+        assert (await asked(server, 6))[:4] == [*[("POST", services)] * 3, ("GET", "/apis/policy")]
 
 
 async def told(caplog: pytest.LogCaptureFixture, words: str) -> None:

@@ -35,6 +35,8 @@ UNSUPERVISED = "unsupervised"
 """The state of members whose pods are another installation's."""
 PAST = ("gone", "lost", "replaced", "failed")
 """Members in these states are shown only while their pod is there."""
+GONE = ("failed", "terminating")
+"""Phases of pods that are replaced one by one."""
 MESSAGE = 1000
 
 QUIET = frozenset(
@@ -109,6 +111,10 @@ def _known(job: Document, pods: Sequence[Document]) -> dict[MemberId, PodSeen]:
 
 def _adopts(job: Document) -> bool:
     return bool(mapping(job.get("spec")).get("adopts"))
+
+
+def _has_ps(job: Document) -> bool:
+    return "ps" in roles_of(job)
 
 
 def _message(
@@ -210,7 +216,8 @@ def _conditions(
     old = {c.get("type"): c for c in mapping(job.get("status")).get("conditions") or ()}
     faults = document.get("faults") or ()
     why_restarting = faults[-1].get("kind") if faults else "Restarting"
-    world = f"generation {document.get('generation')}, {document.get('world') or 0} ranks"
+    size = document.get("world") or 0
+    world = counted(size, "member") if _has_ps(job) else f"generation {document.get('generation')}, {size} ranks"
     is_true = {
         RUNNING: (phase == RUNNING, "WorldRuns", world),
         RESTARTING: (phase == RESTARTING, str(why_restarting), message),
@@ -248,23 +255,27 @@ def _scheduled(
     known: Mapping[MemberId, PodSeen],
     old: Mapping[Any, Document],
 ) -> tuple[str, bool, str, str]:
-    """Enough workers for a world have a node. What was true when the job ended stays so while its pods go."""
+    """Enough workers for a world have a node, or all members of a PS job. What was true when the job ended stays so
+    while its pods go."""
     before = old.get("Scheduled")
     if phase in OVER and before is not None:
         return "Scheduled", before.get("status") == "True", str(before.get("reason")), str(before.get("message"))
-    workers = [pod for pod in known.values() if pod.role == WORKER]
-    least = sizes(roles_of(job).get(WORKER, {}))[0]
-    placed = sum(1 for pod in workers if pod.node)
+    is_ps = _has_ps(job)
+    roles = roles_of(job) if is_ps else {str(WORKER): roles_of(job).get(WORKER, {})}
+    those = [pod for pod in known.values() if pod.role in roles and not (is_ps and pod.phase in GONE)]
+    least = sum(sizes(role)[0] for role in roles.values())
+    placed = sum(1 for pod in those if pod.node)
     needed = f"{least} {'is' if least == 1 else 'are'} needed"
-    told = f"{placed} of {counted(len(workers), 'worker')} {'has' if len(workers) == 1 else 'have'} a node, {needed}"
+    noun = "member" if is_ps else "worker"
+    told = f"{placed} of {counted(len(those), noun)} {'has' if len(those) == 1 else 'have'} a node, {needed}"
     if placed >= least:
-        return "Scheduled", True, "EnoughWorkers", told
-    no_room = next((pod for pod in workers if pod.unschedulable), None)
+        return "Scheduled", True, f"Enough{noun.capitalize()}s", told
+    no_room = next((pod for pod in those if pod.unschedulable), None)
     if no_room is not None:
         return "Scheduled", False, "Unschedulable", f"{told}; {no_room.member}: {no_room.reason}"
     if refused := _refused(document, known):
         return "Scheduled", False, "CreateRefused", f"{told}; {refused[0][0]}: {refused[0][1]}"[:MESSAGE]
-    return "Scheduled", False, "TooFewWorkers", told
+    return "Scheduled", False, f"TooFew{noun.capitalize()}s", told
 
 
 # -- Events -------------------------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def spec_of(job: Document) -> JobSpec:
     if not spec.get("adopts"):
         kept = whole(spec.get("keepFailedPods"))
         asked["keep_failed_pods"] = KEEP_FAILED_PODS if kept is None else kept
-        asked["max_memory"] = _most_memory(job, worker)
+        asked["max_memory"] = most_memory(job, worker)
     recovery = mapping(spec.get("recovery"))
     for field, name in RECOVERY.items():
         if (seconds := durations.parsed(recovery.get(field))) is not None:
@@ -156,7 +156,7 @@ def _of_exit_codes(recovery: Document) -> dict[str, Any]:
     return asked
 
 
-def _most_memory(job: Document, role: Document) -> int | None:
+def most_memory(job: Document, role: Document) -> int | None:
     """Bytes; None where neither the user nor the template says any."""
     most = quantities.parsed(role.get("maxMemory"))
     if most is not None:

@@ -199,10 +199,15 @@ def with_memory(pod: Document, limit: int) -> Document:
     return pod
 
 
+def port_of(role: Role) -> int:
+    """On which its members are reached, where they have an address."""
+    return PS_PORT if role == "ps" else PORT
+
+
 def service_of(job: Document, role: Role, rank_index: RankIndex) -> Document:
     """One address for a rank index, whichever pod holds it: a replacement is reached where the lost one was."""
     selector = {JOB: job["metadata"]["name"], ROLE: str(role), RANK_INDEX: str(rank_index)}
-    port = PS_PORT if role == "ps" else PORT
+    port = port_of(role)
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from master.core.cluster import chaos, elasticjob, owners
+from master.core.cluster import chaos, elasticjob, owners, ps_jobs
 from master.core.cluster.elasticjob import roles_of, sizes
 from master.core.cluster.injection_objections import objections
 from master.core.cluster.names import CHAOS, INJECT, JOB, MEMBER, NPROC, ROLE, Document
@@ -25,7 +25,10 @@ _NO_RIGHT = (
 
 def problems(job: Document, old: Document | None = None) -> list[str]:
     """Sentences that begin with the path of a field, each once; none where it can be run."""
-    return list(dict.fromkeys([*elasticjob.validate(job, old), *_templates(job), *_chaos(job)]))
+    said = [*elasticjob.validate(job, old), *ps_jobs.objections(job), *_templates(job), *_chaos(job)]
+    if old is not None:
+        said += ps_jobs.changes(job, old)
+    return list(dict.fromkeys(said))
 
 
 def _chaos(job: Document) -> Iterator[str]:

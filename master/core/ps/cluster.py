@@ -49,15 +49,16 @@ def about_its_address(spec: JobSpec, end: WorkerExit) -> str:
 def seat_spec(spec: JobSpec, key: Key) -> JobSpec:
     """The job of one seat. Parameter servers and evaluators make no steps, or seldom, and do not hang for it."""
     role, index = key
+    limits = next((each._asdict() for each in spec.limits if each.role == role), {})
     return replace(
         spec,
+        **limits | {"role": role, "limits": ()},
         min_members=1,
         max_members=1,
         replicas=1,
         nproc=1,
         node_unit=1,
         spares=0,
-        role=role,
         first_index=index,
         hang_detection=spec.hang_detection and role in (CHIEF, WORKER),
         node_check=False,

@@ -1,4 +1,4 @@
-"""What a job has besides its pods: its PodDisruptionBudget, and Services where a role needs an address.
+"""What a job has besides its pods: its PodDisruptionBudget, and Services where members need an address.
 
 Looked at when the job begins, and when it or its pods change; the API server is asked only where what should be there
 differs from what was last written. All of it goes with the ElasticJob, by its owner references. What is there under the
@@ -12,14 +12,13 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from master.core.cluster import addresses, disruption
 from master.core.cluster.names import Document
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.record import JobRecord
-from wire.ids import Role
 
 LEAST_APART = 1.0
 """Seconds between two looks: pods come in crowds."""
@@ -32,17 +31,16 @@ log = logging.getLogger("belongings")
 
 
 class Belongings:
-    """`pods`: those that the watch shows; `made`: roles whose pods there are."""
+    """`pods`: those that the watch shows."""
 
     def __init__(
         self,
         api: Api,
         record: JobRecord,
         pods: Callable[[], Sequence[Document]],
-        made: Collection[Role],
         is_master: Callable[[], bool],
     ) -> None:
-        self._api, self._record, self._pods, self._made, self._is_master = api, record, pods, made, is_master
+        self._api, self._record, self._pods, self._is_master = api, record, pods, is_master
         self._news = asyncio.Event()
         self._patience = disruption.Patience()
         self._written: dict[str, Any] = {}
@@ -72,7 +70,7 @@ class Belongings:
         job = self._record.job
         lacking = self._patience.look(disruption.lacking(job, self._pods()), time.monotonic())
         try:
-            services = [await self._have("services", service) for service in addresses.services_of(job, self._made)]
+            services = [await self._have("services", service) for service in addresses.services_of(job)]
             return await self._have_budget(job, lacking) and all(services)
         except ApiError as error:
             self._tell("BelongingsRefused", f"A Service or PodDisruptionBudget of the job was refused: {error}.")

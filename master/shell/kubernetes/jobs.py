@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
+from master.core import kinds
 from master.core.actions import Action
-from master.core.cluster import deletion, elasticjob, owners_resizing, validation, vanished
+from master.core.cluster import deletion, elasticjob, owners_resizing, ps_jobs, validation, vanished
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import Document
 from master.core.events import Began, Event, NodeSeen, PodSeen, SpecChanged, StopAsked
 from master.core.kinds import Job
-from master.core.spec import WORKER, JobSpec
-from master.core.state import State
+from master.core.spec import JobSpec
 from master.shell.core import CORE
 from master.shell.effects import MasterEffects
 from master.shell.kubernetes.api import Api, ApiError
@@ -58,6 +58,8 @@ class RunningJob:
         self.key = elasticjob.key_of(job)
         self.uid = job["metadata"]["uid"]
         self._term, self._is_master = term, is_master
+        self._followed = job
+        """As the core was told of it last."""
         self._pods: dict[str, Document] = {}
         self._told: dict[MemberId, PodSeen] = {}
         self._public_key = policy.public_key
@@ -67,10 +69,11 @@ class RunningJob:
         self._has_node_rules = False
         self._record = JobRecord(api, job, term, lambda: list(self._pods.values()))
         journal = Journal(journals / f"{self.key.replace('/', '.')}.txt")
-        self._pump: Pump[Job, Event, Action] = Pump(CORE, State(next_order=1 + attempt * ORDERS), journal)
+        core = kinds.new(ps_jobs.spec_of(job), next_order=1 + attempt * ORDERS)
+        self._pump: Pump[Job, Event, Action] = Pump(CORE, core, journal)
         self._platform = KubernetesPlatform(api, self._record, policy, self._pump.put, self._lacks_pods)
         self.effects = MasterEffects(self._pump.put, self._pump.stop, sidecars, self._platform, self._record, self.key)
-        self._belongings = Belongings(api, self._record, lambda: list(self._pods.values()), (WORKER,), is_master)
+        self._belongings = Belongings(api, self._record, lambda: list(self._pods.values()), is_master)
         self._pump.drain_before_judging(sidecars.drain)
         self._seen = job["metadata"].get("generation")
         self._listed = self.has_begun = self._forgotten = self._is_ending = False
@@ -147,8 +150,8 @@ class RunningJob:
                 await self._record.save_again()
 
     def _tell_spec(self, first: dict[str, object] | None) -> None:
-        job = elasticjob.with_defaults(self._record.job)
-        spec = elasticjob.spec_of(job)
+        job = self._followed = elasticjob.with_defaults(self._record.job)
+        spec = ps_jobs.spec_of(job)
         self._pump.put(Began(self._term, spec, first, time.time(), self._is_left))
         self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend"))))
         self.has_begun = True
@@ -168,13 +171,14 @@ class RunningJob:
             return
         self._seen = generation
         wrong = owners_resizing.refusal(job, self._platform.owner.document, self.state.target)
-        self._record.problems = validation.problems(job) + ([wrong] if wrong else [])
+        found = [*validation.problems(job), *ps_jobs.changes(job, self._followed), *([wrong] if wrong else [])]
+        self._record.problems = list(dict.fromkeys(found))
         if self._record.problems:
             reason = f"The job is run as it was: {'; '.join(self._record.problems)}"
             self._record.add("SpecRefused", reason, "warning", None, "", {})
             return
-        job = elasticjob.with_defaults(job)
-        spec = elasticjob.spec_of(job)
+        job = self._followed = elasticjob.with_defaults(job)
+        spec = ps_jobs.spec_of(job)
         is_new = elasticjob.pod_templates(before) != elasticjob.pod_templates(job)
         self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend")), is_new))
         self._follow_rules(spec)

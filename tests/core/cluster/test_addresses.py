@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from master.core.cluster import addresses
 from master.core.cluster.names import Document
-from wire.ids import Role
-
-ALL = tuple(Role(role) for role in ("worker", "ps", "chief", "master", "evaluator"))
 
 
 def job(adopts: bool = False, **replicas: int) -> Document:
@@ -21,32 +18,24 @@ def names(services: list[Document]) -> list[str]:
 
 
 def test_workers_that_meet_where_their_generation_says_need_no_service() -> None:
-    assert addresses.services_of(job(worker=4), ALL) == []
+    assert addresses.services_of(job(worker=4)) == []
 
 
-def test_a_role_that_others_look_for_has_one_a_rank_index() -> None:
-    assert names(addresses.services_of(job(worker=2, chief=1), ALL)) == ["train-chief-0"]
-
-
-def test_in_a_job_with_parameter_servers_every_role_has_them() -> None:
-    found = names(addresses.services_of(job(worker=2, ps=2), ALL))
-    assert found == ["train-ps-0", "train-ps-1", "train-worker-0", "train-worker-1"]
+def test_in_a_job_with_parameter_servers_each_rank_index_of_every_role_has_one() -> None:
+    found = names(addresses.services_of(job(worker=2, ps=2, chief=1)))
+    assert found == ["train-chief-0", "train-ps-0", "train-ps-1", "train-worker-0", "train-worker-1"]
 
 
 def test_a_job_that_grows_needs_more() -> None:
-    assert names(addresses.services_of(job(worker=3, ps=1), (Role("worker"),)))[-1] == "train-worker-2"
-
-
-def test_a_role_whose_pods_nobody_makes_has_no_address() -> None:
-    assert names(addresses.services_of(job(worker=1, ps=2), (Role("worker"),))) == ["train-worker-0"]
+    assert names(addresses.services_of(job(worker=3, ps=1)))[-1] == "train-worker-2"
 
 
 def test_another_controllers_pods_have_the_addresses_that_it_gives_them() -> None:
-    assert addresses.services_of(job(adopts=True, worker=2, ps=2), ALL) == []
+    assert addresses.services_of(job(adopts=True, worker=2, ps=2)) == []
 
 
 def test_a_service_is_headless_selects_the_rank_index_and_goes_with_the_job() -> None:
-    (service,) = addresses.services_of(job(worker=1, ps=1), (Role("worker"),))
+    service = addresses.services_of(job(worker=1, ps=1))[0]
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["publishNotReadyAddresses"] is True
     assert service["spec"]["selector"]["outrider.dev/rank-index"] == "0"

@@ -1,0 +1,107 @@
+"""A PS job on the cluster, as its user writes it, and its steps as its pods print them: the example of examples/ps."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from tests.cluster.cluster import Pods, pod_spec, until
+from tests.cluster.reading import Document, listed
+
+IMAGE = "outrider/tf:dev"
+SCRIPT = (Path(__file__).parents[2] / "examples/ps/click.py").read_text()
+SAVE_EVERY = 50
+COMMAND = ["python", "/work/train.py", "--model", "/work/model", "--steps", "1000000", "--save-every", str(SAVE_EVERY),
+           "--pause", "0.05"]  # fmt: skip
+LONG = 240.0
+"""Seconds for what begins with an import of TensorFlow on a busy machine, or two."""
+_LINE = re.compile(r"(?P<time>\S+)Z global_step: (?P<step>\d+) loss: (?P<loss>[\d.]+)")
+
+_TOLD = re.compile(r"(?P<time>\S+)Z (?P<task>\w+ \d+ of {.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    time: float
+    step: int
+    loss: float
+
+
+class PsClusterJob(Pods):
+    """An ElasticJob of ps, workers and a chief with one process each."""
+
+    def __init__(self, namespace: str, name: str, folder: Path, containers: dict[str, Document] | None = None,
+                 max_workers: int = 2, **replicas: int) -> None:  # fmt: skip
+        """`containers`: by role, what its trainer's container has of its own."""
+        super().__init__(namespace, name, folder, SCRIPT)
+        roles: Document = {}
+        for role, count in replicas.items():
+            spec = pod_spec(folder, *COMMAND, image=IMAGE, **(containers or {}).get(role, {}))
+            roles[role] = {"replicas": count, "template": {"spec": spec}}
+        roles["worker"]["maxReplicas"] = max_workers
+        spec = {"recovery": {"silentAfter": "10s"}, "replicaSpecs": roles}
+        metadata = {"name": name}
+        document = {"apiVersion": "outrider.dev/v1alpha1", "kind": "ElasticJob", "metadata": metadata, "spec": spec}
+        self.create(document)
+
+    def pod(self, member: str) -> str:
+        return f"{self.name}-{member}"
+
+    def steps(self, member: str, after: float = 0.0) -> list[Step]:
+        """What the pod of this member has printed since a moment."""
+        log = self.kubectl("logs", self.pod(member), "-c", "trainer", "--timestamps")
+        found = (Step(_moment(line["time"]), int(line["step"]), float(line["loss"])) for line in _LINE.finditer(log))
+        return [step for step in found if step.time > after]
+
+    def steps_on(self, member: str, after: float = 0.0, count: int = 20) -> list[Step]:
+        """Waits until it has made so many steps after a moment."""
+
+        def made() -> list[Step] | None:
+            assert self.status().get("phase") not in ("Succeeded", "Failed", "Stopped"), self.story()
+            rows = self.steps(member, after) if self.is_started(member) else []
+            return rows if len(rows) >= count else None
+
+        return until(made, lambda: f"{count} steps of {member}: {self.story()}", LONG)
+
+    def is_started(self, member: str) -> bool:
+        return self.trainer(member).get("started") is True
+
+    def trainer(self, member: str) -> Document:
+        """The status of its trainer's container; empty where there is none yet."""
+        statuses = self.pods().get(self.pod(member), {}).get("status", {}).get("containerStatuses", ())
+        return next((status for status in statuses if status["name"] == "trainer"), {})
+
+    def labels(self, member: str) -> dict[str, str]:
+        labels: dict[str, str] = self.pods()[self.pod(member)]["metadata"]["labels"]
+        return {name.partition("/")[2]: value for name, value in labels.items()}
+
+    def command(self, member: str) -> list[str]:
+        command: list[str] = self.pods()[self.pod(member)]["spec"]["containers"][0]["command"]
+        return command
+
+    def told(self, member: str) -> tuple[float, str]:
+        """When its script began, and the first line of it: what TF_CONFIG has told it."""
+
+        def line() -> re.Match[str] | None:
+            if not self.is_started(member):
+                return None
+            log = self.kubectl("logs", self.pod(member), "-c", "trainer", "--timestamps")
+            return next(_TOLD.finditer(log), None)
+
+        found = until(line, lambda: f"the script of {member}: {self.story()}", LONG)
+        return _moment(found["time"]), found["task"]
+
+    def addresses(self) -> dict[str, list[str]]:
+        """By Service, the addresses of the pods behind it."""
+        found = {}
+        for endpoints in listed("endpoints", self.namespace):
+            subsets = endpoints.get("subsets") or ()
+            found[endpoints["metadata"]["name"]] = [a["ip"] for s in subsets for a in s.get("addresses") or ()]
+        return found
+
+
+def _moment(text: str) -> float:
+    """Nanoseconds are more than Python reads."""
+    return datetime.fromisoformat(f"{text[:26]}+00:00").timestamp()

@@ -1,0 +1,79 @@
+"""TensorFlow jobs with parameter servers: chief, workers and ps, none of which stops for another one's end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.cluster.cluster import until
+from tests.cluster.conftest import MakePods
+from tests.cluster.parameter_servers import COMMAND, SAVE_EVERY, PsClusterJob
+
+MakePs = Callable[..., PsClusterJob]
+
+
+@pytest.fixture
+def make_ps(pods: MakePods, namespace: str) -> MakePs:
+    return lambda **asked: PsClusterJob(namespace, "click", pods("click").folder, **asked)
+
+
+def trains(job: PsClusterJob, *members: str, after: float = 0.0) -> None:
+    for member in members:
+        job.steps_on(member, after)
+
+
+def begun(make_ps: MakePs, **asked: object) -> PsClusterJob:
+    """Two ps, two workers and a chief, who train and have saved."""
+    job = make_ps(chief=1, worker=2, ps=2, **asked)
+    trains(job, "chief-0", "worker-0", "worker-1")
+    until(lambda: (job.status().get("step") or 0) > SAVE_EVERY, job.story)
+    return job
+
+
+def at_place(job: PsClusterJob, member: str, place: str) -> None:
+    """It has the rank index of this place, and its address."""
+    role, _dash, index = place.partition("-")
+    labels = job.labels(member)
+    assert [labels[name] for name in ("role", "rank-index")] == [role, index]
+    assert job.pod(member).endswith(f"-{role}-{labels['id']}")
+    assert job.command(member)[1:] == COMMAND
+    ip = job.pods()[job.pod(member)]["status"]["podIP"]
+    until(lambda: job.addresses()[job.pod(place)] == [ip], lambda: f"{ip} alone at {place}: {job.addresses()}")
+
+
+def test_a_lost_worker_is_replaced_at_its_place_and_nobody_waits_for_it(make_ps: MakePs) -> None:
+    job = begun(make_ps)
+    assert sorted(job.pods()) == [job.pod(member) for member in ("chief-0", "ps-0", "ps-1", "worker-0", "worker-1")]
+    counts = {"active": 2, "succeeded": 0, "failed": 0, "pending": 0}
+    assert job.status()["replicaStatuses"] == {"chief": counts | {"active": 1}, "ps": counts, "worker": counts}
+    before, task = job.uids(), job.told("worker-0")[1]
+    assert task.startswith('worker 0 of {"chief": ["click-chief-0:3333"], "worker": ["click-worker-0:3333", "click-w')
+    at = time.time()
+    job.kubectl("delete", "pod", job.pod("worker-0"), "--wait=false")
+    back, told = job.told("worker-2")
+    assert told == task
+    trains(job, "worker-2")
+    at_place(job, "worker-2", "worker-0")
+    meanwhile = [step for step in job.steps("worker-1", at) if step.time < back]
+    assert len(meanwhile) > 20, "the other worker waited for it"
+    del before[job.pod("worker-0")]
+    assert before.items() <= job.uids().items()
+
+
+@pytest.mark.parametrize("options", [["--wait=false"], ["--grace-period=0", "--force"]], ids=["asked", "forced"])
+def test_a_lost_ps_is_replaced_at_its_address_and_all_go_on_from_the_last_checkpoint(
+    make_ps: MakePs, options: list[str]
+) -> None:
+    job = begun(make_ps)
+    before, last = job.uids(), job.steps("chief-0")[-1].step
+    job.kubectl("delete", "pod", job.pod("ps-0"), *options)
+    serves, told = job.told("ps-2")
+    assert told.startswith("ps 0 of")
+    for member in ("chief-0", "worker-0", "worker-1"):
+        assert job.steps_on(member, serves)[0].step > last - 2 * SAVE_EVERY
+    at_place(job, "ps-2", "ps-0")
+    job.event("Recovered", "All who train go on with ps-0")
+    del before[job.pod("ps-0")]
+    assert before.items() <= job.uids().items(), "nobody else was replaced, and no container restarted"
