@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import socket
 import subprocess
 import sys
@@ -130,6 +131,7 @@ class Trainer:
             self.process.kill()
             self.process.wait()
         self.agent.close()
+        shutil.rmtree(self.volume, ignore_errors=True)  # a rank that has not gone yet may still write there
 
 
 def is_alive(pid: int) -> bool:
