@@ -11,7 +11,19 @@ from tests.cluster.cluster import Pods, pod_spec, until
 from tests.cluster.reading import Document, listed
 
 IMAGE = "outrider/tf:dev"
-SCRIPT = (Path(__file__).parents[2] / "examples/ps/click.py").read_text()
+EATER = """
+def eat(file):
+    while not os.path.exists(file):
+        time.sleep(0.1)
+    os.unlink(file)
+    return bytearray(4_000_000_000)
+
+
+__import__("threading").Thread(target=eat, args=["/work/eat-" + os.environ["WORKER_TYPE"]], daemon=True).start()
+"""
+"""A script that takes all memory that there is when a test says so by a file."""
+MAIN = 'if __name__ == "__main__":'
+SCRIPT = (Path(__file__).parents[2] / "examples/ps/click.py").read_text().replace(MAIN, EATER + MAIN)
 SAVE_EVERY = 50
 COMMAND = ["python", "/work/train.py", "--model", "/work/model", "--steps", "1000000", "--save-every", str(SAVE_EVERY),
            "--pause", "0.05"]  # fmt: skip

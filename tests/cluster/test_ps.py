@@ -10,6 +10,7 @@ import pytest
 from tests.cluster.cluster import until
 from tests.cluster.conftest import MakePods
 from tests.cluster.parameter_servers import COMMAND, SAVE_EVERY, PsClusterJob
+from tests.cluster.test_memory import memory_of, trainer_end
 
 MakePs = Callable[..., PsClusterJob]
 
@@ -24,10 +25,10 @@ def trains(job: PsClusterJob, *members: str, after: float = 0.0) -> None:
         job.steps_on(member, after)
 
 
-def begun(make_ps: MakePs, **asked: object) -> PsClusterJob:
-    """Two ps, two workers and a chief, who train and have saved."""
-    job = make_ps(chief=1, worker=2, ps=2, **asked)
-    trains(job, "chief-0", "worker-0", "worker-1")
+def begun(make_ps: MakePs, workers: int = 2, ps: int = 2, **asked: object) -> PsClusterJob:
+    """With a chief; they train and have saved."""
+    job = make_ps(chief=1, worker=workers, ps=ps, **asked)
+    trains(job, "chief-0", *(f"worker-{number}" for number in range(workers)))
     until(lambda: (job.status().get("step") or 0) > SAVE_EVERY, job.story)
     return job
 
@@ -40,7 +41,7 @@ def at_place(job: PsClusterJob, member: str, place: str) -> None:
     assert job.pod(member).endswith(f"-{role}-{labels['id']}")
     assert job.command(member)[1:] == COMMAND
     ip = job.pods()[job.pod(member)]["status"]["podIP"]
-    until(lambda: job.addresses()[job.pod(place)] == [ip], lambda: f"{ip} alone at {place}: {job.addresses()}")
+    until(lambda: ip in job.addresses()[job.pod(place)], lambda: f"{ip} at {place}: {job.addresses()}")
 
 
 def test_a_lost_worker_is_replaced_at_its_place_and_nobody_waits_for_it(make_ps: MakePs) -> None:
@@ -77,3 +78,23 @@ def test_a_lost_ps_is_replaced_at_its_address_and_all_go_on_from_the_last_checkp
     job.event("Recovered", "All who train go on with ps-0")
     del before[job.pod("ps-0")]
     assert before.items() <= job.uids().items(), "nobody else was replaced, and no container restarted"
+
+
+def test_whoever_runs_out_of_memory_gets_twice_as_much_and_a_job_grows_by_a_worker(make_ps: MakePs) -> None:
+    limited = {"resources": {"requests": {"cpu": "50m", "memory": "500Mi"}, "limits": {"memory": "1500Mi"}}}
+    job = begun(make_ps, 1, 1, containers={"chief": limited, "worker": limited})
+    for role in ("chief", "worker"):
+        last, at = job.steps(f"{role}-0")[-1].step, time.time()
+        (job.folder / f"eat-{role}").touch()
+        assert job.steps_on(f"{role}-1", at)[0].step > last - 2 * SAVE_EVERY
+        at_place(job, f"{role}-1", f"{role}-0")
+        old, new = (job.pods()[job.pod(f"{role}-{number}")] for number in (0, 1))
+        assert (memory_of(old), memory_of(new)) == (("500Mi", "1500Mi"), ("1000Mi", "3000Mi"))
+        assert (old["status"]["phase"], trainer_end(old)["exitCode"]) == ("Failed", 137)
+        assert job.labels(f"{role}-1")["relaunches"] == "1"
+        job.event("MemoryRaised", "3000Mi instead of 1500Mi", f"{role}-0")
+    uids = job.uids()
+    job.kubectl("scale", "elasticjob", job.name, "--replicas=2")
+    trains(job, "worker-2", "worker-1", "chief-1", after=time.time())
+    assert job.told("worker-2")[1].startswith("worker 1 of")
+    assert uids.items() <= job.uids().items()

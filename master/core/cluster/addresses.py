@@ -1,4 +1,4 @@
-"""Which members need an address of their own: a headless Service a rank index.
+"""Which members need an address of their own: a Service a rank index.
 
 Workers of an all-reduce job meet at the address that each generation tells them. Members of a job with parameter
 servers are found by a name that outlives their pod. Other controllers give their pods addresses themselves.

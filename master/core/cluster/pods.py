@@ -205,7 +205,8 @@ def port_of(role: Role) -> int:
 
 
 def service_of(job: Document, role: Role, rank_index: RankIndex) -> Document:
-    """One address for a rank index, whichever pod holds it: a replacement is reached where the lost one was."""
+    """One address for a rank index, whichever pod holds it: a replacement is reached where the lost one was, also by
+    who has looked the name up before (docs/adr/0024)."""
     selector = {JOB: job["metadata"]["name"], ROLE: str(role), RANK_INDEX: str(rank_index)}
     port = port_of(role)
     return {
@@ -218,7 +219,6 @@ def service_of(job: Document, role: Role, rank_index: RankIndex) -> Document:
             "ownerReferences": [owned_by(job)],
         },
         "spec": {
-            "clusterIP": "None",
             "publishNotReadyAddresses": True,
             "selector": selector,
             "ports": [{"name": str(role), "port": port, "targetPort": port}],

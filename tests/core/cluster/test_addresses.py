@@ -34,9 +34,9 @@ def test_another_controllers_pods_have_the_addresses_that_it_gives_them() -> Non
     assert addresses.services_of(job(adopts=True, worker=2, ps=2)) == []
 
 
-def test_a_service_is_headless_selects_the_rank_index_and_goes_with_the_job() -> None:
+def test_a_service_has_an_ip_that_stays_selects_the_rank_index_and_goes_with_the_job() -> None:
     service = addresses.services_of(job(worker=1, ps=1))[0]
-    assert service["spec"]["clusterIP"] == "None"
+    assert "clusterIP" not in service["spec"]
     assert service["spec"]["publishNotReadyAddresses"] is True
     assert service["spec"]["selector"]["outrider.dev/rank-index"] == "0"
     assert service["metadata"]["ownerReferences"][0]["uid"] == "u"
