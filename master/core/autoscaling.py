@@ -14,8 +14,9 @@ from master.core.actions import WriteReplicas
 from master.core.own_size import PENDING, STOP, Scaling, policy_of
 from master.core.sizing import Limits, Rate
 from master.core.spec import JobSpec
-from master.core.state import RUNNING, Member, State, counted, seconds
+from master.core.state import RUNNING, Member, State
 from master.core.throughput import Meter
+from master.core.wording import counted, seconds
 from wire.messages import Report
 
 ROOM_AGAIN, ROOM_SLOWEST = 300.0, 3600.0

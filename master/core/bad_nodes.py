@@ -23,7 +23,8 @@ from collections import Counter
 from master.core import status
 from master.core.events import PodSeen
 from master.core.spec import RETRYABLE_CODES
-from master.core.state import Member, State, seconds
+from master.core.state import Member, State
+from master.core.wording import seconds
 from wire.ids import MemberId
 from wire.messages import WorkerExit
 

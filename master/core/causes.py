@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from master.core.state import seconds
 from master.core.stragglers import PARTS, Lag
+from master.core.wording import seconds
 
 HALF = 0.5
 

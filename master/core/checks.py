@@ -29,7 +29,8 @@ from master.core import (
     unchecked,
 )
 from master.core.pairing import OK, Answer, Finding, Round
-from master.core.state import ALIVE, GATHERING, RUNNING, SILENT, Check, Member, State, World, counted
+from master.core.state import ALIVE, GATHERING, RUNNING, SILENT, Check, Member, State, World
+from master.core.wording import counted
 from wire.ids import MemberId, OrderId, RankIndex
 from wire.messages import Check as CheckOrder
 from wire.messages import Checked, CheckPeer

@@ -10,7 +10,8 @@ from __future__ import annotations
 from master.core import autoscaling, generations, giving_up, membership, moves, standing, status, unchecked, watching
 from master.core.events import SpecChanged
 from master.core.spec import JobSpec
-from master.core.state import COMMITTING, GATHERING, RUNNING, State, counted
+from master.core.state import COMMITTING, GATHERING, RUNNING, State
+from master.core.wording import counted
 
 SUSPENDED = "The job is suspended."
 

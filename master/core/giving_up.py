@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from master.core import orders, silence, standing
 from master.core.actions import DeletePod
-from master.core.state import SILENT, Doubt, Member, State, seconds
+from master.core.state import SILENT, Doubt, Member, State
+from master.core.wording import seconds
 from wire.ids import MemberId
 
 DELETE_GRACE = 5.0

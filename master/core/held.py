@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from master.core import standing, status
 from master.core.events import PodSeen
-from master.core.state import GATHERING, Member, State, counted, seconds
+from master.core.state import GATHERING, Member, State
+from master.core.wording import counted, seconds
 
 PATIENCE = 2.0
 """Times `start_patience`: so long after the first such pod it is told that no world can form."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from master.core import ending, generations, keeping, neighbours, orders, recovery, silence, standing, status, watching
 from master.core.actions import CloseSession, Send
-from master.core.state import GONE, REBUILDING, RUNNING, STOPPING, Member, State, World, counted
+from master.core.state import GONE, REBUILDING, RUNNING, STOPPING, Member, State, World
+from master.core.wording import counted
 from wire.ids import NO_GENERATION, MemberId
 from wire.messages import (
     PROTOCOL_VERSION,

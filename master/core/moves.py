@@ -13,7 +13,8 @@ when the signal came is of an earlier step.
 from __future__ import annotations
 
 from master.core import orders, standing, status
-from master.core.state import ALIVE, RUNNING, Member, PlannedSave, State, World, seconds
+from master.core.state import ALIVE, RUNNING, Member, PlannedSave, State, World
+from master.core.wording import seconds
 from wire.ids import MemberId, OrderId
 from wire.messages import Saved, SaveState, StateOffered, StateSaved
 

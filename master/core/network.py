@@ -22,7 +22,8 @@ from master.core.bad_nodes import PARTED
 from master.core.link_telling import cut_sentence, slow_sentence, where
 from master.core.links import Cut, Pair, Slow
 from master.core.pace import STEP, Watch
-from master.core.state import ALIVE, REBUILDING, RUNNING, Member, State, World, seconds
+from master.core.state import ALIVE, REBUILDING, RUNNING, Member, State, World
+from master.core.wording import seconds
 from wire.ids import MemberId
 from wire.messages import Probe, Probed, Report
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 from master.core import ending, standing, status
 from master.core.actions import FollowOwner, ResizeOwner
 from master.core.events import OwnerEnded, OwnerSized
-from master.core.state import COMMITTING, GATHERING, REBUILDING, RUNNING, STOPPING, State, counted
+from master.core.state import COMMITTING, GATHERING, REBUILDING, RUNNING, STOPPING, State
+from master.core.wording import counted
 
 ASKING = (ResizeOwner, FollowOwner)
 AGAIN = 30.0

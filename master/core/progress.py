@@ -8,7 +8,8 @@ the members do not matter.
 from __future__ import annotations
 
 from master.core import moves, standing, status, watching
-from master.core.state import RUNNING, STOPPING, Fault, Member, State, World, seconds
+from master.core.state import RUNNING, STOPPING, Fault, Member, State, World
+from master.core.wording import seconds
 from wire.ids import Generation
 from wire.messages import Report, Saved, Stepped, WorkerExit
 

@@ -12,7 +12,8 @@ from collections import Counter
 
 from master.core import copies, generations, orders
 from master.core.copies import Need, Version
-from master.core.state import COMMITTING, Member, Restoring, State, World, seconds
+from master.core.state import COMMITTING, Member, Restoring, State, World
+from master.core.wording import seconds
 from wire.ids import MemberId, OrderId
 from wire.messages import Fetch, Fetched, Wanted
 

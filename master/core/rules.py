@@ -22,7 +22,8 @@ from collections.abc import Callable
 from master.core import errors, status
 from master.core.events import NodeSeen
 from master.core.spec import FAIL, RESTART, Rule
-from master.core.state import Member, State, seconds
+from master.core.state import Member, State
+from master.core.wording import seconds
 from wire.ids import Generation, MemberId
 from wire.messages import LineMatched, WorkerExit
 

@@ -6,8 +6,9 @@ from collections import Counter
 from typing import Any
 
 from master.core import causes
-from master.core.state import Member, State, World, counted
+from master.core.state import Member, State, World
 from master.core.stragglers import NO_SOURCE, Named
+from master.core.wording import counted
 
 
 def sentence(world: World, member: Member, named: Named) -> str:

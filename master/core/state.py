@@ -31,8 +31,6 @@ from master.core.pace import Pace, Watch
 from master.core.pairing import Answer, Finding, Groups, Round
 from master.core.spec import JobSpec, Rule
 from master.core.stragglers import Comparison
-from master.core.wording import counted as counted
-from master.core.wording import seconds as seconds
 from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
 from wire.messages import Exited, FromMaster, LineMatched, Ready, Report, WorkerExit
 

@@ -20,7 +20,7 @@ from master.core.cluster.parts import mapping
 from master.core.cluster.pods import name_of, seen
 from master.core.events import PodSeen
 from master.core.spec import WORKER
-from master.core.state import counted
+from master.core.wording import counted
 from wire.ids import MemberId
 
 PENDING, RUNNING, RESTARTING = "Pending", "Running", "Restarting"

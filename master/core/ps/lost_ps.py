@@ -16,7 +16,8 @@ from master.core import recovery, watching
 from master.core.ps.passing import let
 from master.core.ps.state import CHIEF, PS, PsState, Seat
 from master.core.spec import WORKER
-from master.core.state import STOPPING, seconds
+from master.core.state import STOPPING
+from master.core.wording import seconds
 from wire.messages import Report
 
 EFFECT_WITHIN = 30.0

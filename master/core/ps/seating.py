@@ -15,7 +15,8 @@ from master.core.ps import cluster, saving
 from master.core.ps.passing import tell
 from master.core.ps.state import Key, PsState, Seat
 from master.core.spec import WORKER
-from master.core.state import ENDED, FINISHING, Member, State, counted
+from master.core.state import ENDED, FINISHING, Member, State
+from master.core.wording import counted
 from wire.ids import MemberId
 
 
