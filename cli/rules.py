@@ -18,8 +18,9 @@ from cli.errors import UserError
 from cli.wording import plural
 from master.core import rules as core
 from master.core.actions import Announce
+from master.core.member import Member
 from master.core.spec import JobSpec, Rule
-from master.core.state import Member, State
+from master.core.state import State
 from training_hooks.matching import LONGEST_LINE, Clock, Pattern
 from wire.ids import Generation, JobName, MemberId, RankIndex, Role
 from wire.messages import LineMatched

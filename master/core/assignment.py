@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from master.core.state import Member, Place
+from master.core.member import Member
+from master.core.world import Place
 from wire.ids import MemberId, RankIndex, Role
 
 ROLE_ORDER = {"chief": 0, "master": 1, "worker": 2, "ps": 3, "evaluator": 4}

@@ -11,10 +11,11 @@ from math import isfinite
 
 from master.core import sizing, standing, status, throughput
 from master.core.actions import WriteReplicas
+from master.core.member import Member
 from master.core.own_size import PENDING, STOP, Scaling, policy_of
 from master.core.sizing import Limits, Rate
 from master.core.spec import JobSpec
-from master.core.state import RUNNING, Member, State
+from master.core.state import RUNNING, State
 from master.core.throughput import Meter
 from master.core.wording import counted, seconds
 from wire.messages import Report

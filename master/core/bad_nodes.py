@@ -22,8 +22,9 @@ from collections import Counter
 
 from master.core import status
 from master.core.events import PodSeen
+from master.core.member import Member
 from master.core.spec import RETRYABLE_CODES
-from master.core.state import Member, State
+from master.core.state import State
 from master.core.wording import seconds
 from wire.ids import MemberId
 from wire.messages import WorkerExit

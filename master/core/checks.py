@@ -28,9 +28,11 @@ from master.core import (
     status,
     unchecked,
 )
+from master.core.member import ALIVE, SILENT, Member
 from master.core.pairing import OK, Answer, Finding, Round
-from master.core.state import ALIVE, GATHERING, RUNNING, SILENT, Check, Member, State, World
+from master.core.state import GATHERING, RUNNING, Check, State
 from master.core.wording import counted
+from master.core.world import World
 from wire.ids import MemberId, OrderId, RankIndex
 from wire.messages import Check as CheckOrder
 from wire.messages import Checked, CheckPeer

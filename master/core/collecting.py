@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from master.core import answers, orders, standing
 from master.core.actions import Deliver
-from master.core.state import ALIVE, Collection, Member, State
+from master.core.member import ALIVE, Member
+from master.core.state import Collection, State
 from wire.ids import OrderId
 from wire.messages import Answer, Ask
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from master.core.state import Place
+from master.core.world import Place
 from wire.ids import Generation, MemberId
 from wire.messages import Copy
 

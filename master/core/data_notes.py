@@ -7,7 +7,8 @@ but the model went back with it, so nothing has been learnt twice.
 from __future__ import annotations
 
 from master.core import status
-from master.core.state import DataNote, Member, State
+from master.core.member import Member
+from master.core.state import DataNote, State
 from wire.messages import DATA_KINDS, DataSaid
 
 SHOWN = 32

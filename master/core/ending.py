@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from master.core import generations, moves, orders, standing, status, strangers
 from master.core.actions import DeletePod, EndJob
-from master.core.state import ENDED, ENDED_WELL, FINISHING, REBUILDING, SILENT, STOPPING, Member, State
+from master.core.member import ENDED_WELL, SILENT, Member
+from master.core.state import ENDED, FINISHING, REBUILDING, STOPPING, State
 from master.core.wording import counted
 from wire.messages import Finish, Stop
 

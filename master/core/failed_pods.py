@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from master.core.actions import DeletePod
 from master.core.events import PodGone, PodSeen
-from master.core.state import FailedPod, Member, State
+from master.core.member import Member
+from master.core.state import FailedPod, State
 from master.core.wording import counted
 from wire.ids import MemberId, PodUid, RankIndex
 

@@ -8,8 +8,10 @@ very step in which the last survivor has stopped and is ready again: no timer st
 from __future__ import annotations
 
 from master.core import assignment, copies, neighbours, orders, rules, standing, status, strangers, watching
-from master.core.state import COMMITTING, GATHERING, RUNNING, STOPPING, Member, Place, State, World
+from master.core.member import Member
+from master.core.state import COMMITTING, GATHERING, RUNNING, STOPPING, State
 from master.core.wording import counted
+from master.core.world import Place, World
 from wire.ids import NO_GENERATION, Generation, OrderId
 from wire.messages import Start, Stop
 

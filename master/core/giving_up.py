@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from master.core import orders, silence, standing
 from master.core.actions import DeletePod
-from master.core.state import SILENT, Doubt, Member, State
+from master.core.member import SILENT, Doubt, Member
+from master.core.state import State
 from master.core.wording import seconds
 from wire.ids import MemberId
 

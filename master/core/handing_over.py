@@ -11,21 +11,11 @@ from dataclasses import asdict
 from typing import Any
 
 from master.core import autoscaling, own_size, pace
+from master.core.member import SILENT, Member, Placed, in_order
 from master.core.pairing import Finding
 from master.core.spec import JobSpec, rule_of
-from master.core.state import (
-    SILENT,
-    STOPPING,
-    Budget,
-    DataNote,
-    FailedPod,
-    Fault,
-    Flag,
-    Member,
-    Placed,
-    State,
-    in_order,
-)
+from master.core.state import STOPPING, Budget, DataNote, FailedPod, Flag, State
+from master.core.world import Fault
 from wire.ids import Generation, MemberId, PodUid, RankIndex, Role
 
 

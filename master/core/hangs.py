@@ -33,8 +33,9 @@ from master.core import (
 from master.core.culprits import Finding
 from master.core.link_telling import cut_sentence
 from master.core.pace import EVAL, INIT, STEP, Suspicion, Watch
-from master.core.state import RUNNING, Collection, State, World
+from master.core.state import RUNNING, Collection, State
 from master.core.wording import counted, seconds
+from master.core.world import World
 
 KIND = "RanksHang"
 COLLECTIVES, STACKS = "collectives", "stacks"

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from master.core import standing, status
 from master.core.events import PodSeen
-from master.core.state import GATHERING, Member, State
+from master.core.member import Member
+from master.core.state import GATHERING, State
 from master.core.wording import counted, seconds
 
 PATIENCE = 2.0

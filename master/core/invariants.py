@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from master.core.actions import Action, DeletePod, Send
-from master.core.state import COMMITTING, ENDED, GATHERING, REBUILDING, RUNNING, STOPPING, State, World
+from master.core.state import COMMITTING, ENDED, GATHERING, REBUILDING, RUNNING, STOPPING, State
+from master.core.world import World
 from wire.messages import Start
 
 

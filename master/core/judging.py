@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from master.core import budgets, ending, errors, generations, links
 from master.core.spec import FAIL, RESTART
-from master.core.state import Episode, Failure, State, World
+from master.core.state import State
+from master.core.world import Episode, Failure, World
 
 LAST_WORD = 2.0
 """How long a failure of the whole job waits for a better explanation of what ended the ranks."""

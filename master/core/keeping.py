@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from master.core import orders, restoring, spreading, standing, status
 from master.core.actions import Send
-from master.core.state import RUNNING, Keeping, Member, Place, State, World
+from master.core.member import Member
+from master.core.state import RUNNING, State
+from master.core.world import Keeping, Place, World
 from wire.ids import Generation, MemberId, OrderId
 from wire.messages import Fetch, Fetched, Kept, Remembered
 

@@ -8,8 +8,10 @@ the machine. A pod of another controller is deleted, because only its owner make
 from __future__ import annotations
 
 from master.core import bad_nodes, causes, giving_up, scaling, slowness, spares, status
-from master.core.state import RUNNING, Member, State, World
+from master.core.member import Member
+from master.core.state import RUNNING, State
 from master.core.stragglers import Named, take
+from master.core.world import World
 from wire.messages import Report
 
 

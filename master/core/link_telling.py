@@ -7,7 +7,8 @@ from typing import Any
 
 from master.core import links
 from master.core.links import Cut, Slow
-from master.core.state import Member, State
+from master.core.member import Member
+from master.core.state import State
 from master.core.wording import seconds
 from wire.ids import MemberId
 

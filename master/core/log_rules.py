@@ -9,8 +9,9 @@ would begin again for ever.
 from __future__ import annotations
 
 from master.core import ending, recovery, replacing, rules, status
+from master.core.member import Member
 from master.core.spec import FAIL, RESTART
-from master.core.state import REBUILDING, RUNNING, Member, State
+from master.core.state import REBUILDING, RUNNING, State
 from wire.messages import LineMatched, PatternDropped
 
 CODE = 1

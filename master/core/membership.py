@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from master.core import ending, generations, keeping, neighbours, orders, recovery, silence, standing, status, watching
 from master.core.actions import CloseSession, Send
-from master.core.state import GONE, REBUILDING, RUNNING, STOPPING, Member, State, World
+from master.core.member import GONE, Member
+from master.core.state import REBUILDING, RUNNING, STOPPING, State
 from master.core.wording import counted
+from master.core.world import World
 from wire.ids import NO_GENERATION, MemberId
 from wire.messages import (
     PROTOCOL_VERSION,

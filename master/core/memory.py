@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from master.core import status
 from master.core.cluster import quantities
-from master.core.state import Member, State
+from master.core.member import Member
+from master.core.state import State
 from wire.ids import RankIndex
 
 FACTOR = 2

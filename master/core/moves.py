@@ -13,8 +13,10 @@ when the signal came is of an earlier step.
 from __future__ import annotations
 
 from master.core import orders, standing, status
-from master.core.state import ALIVE, RUNNING, Member, PlannedSave, State, World
+from master.core.member import ALIVE, Member
+from master.core.state import RUNNING, State
 from master.core.wording import seconds
+from master.core.world import PlannedSave, World
 from wire.ids import MemberId, OrderId
 from wire.messages import Saved, SaveState, StateOffered, StateSaved
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.core.state import Member, State, World
+from master.core.member import Member
+from master.core.state import State
+from master.core.world import World
 from wire.ids import MemberId
 from wire.messages import Neighbour
 

@@ -21,9 +21,11 @@ from master.core import giving_up, links, orders, pace, recovery, spares, status
 from master.core.bad_nodes import PARTED
 from master.core.link_telling import cut_sentence, slow_sentence, where
 from master.core.links import Cut, Pair, Slow
+from master.core.member import ALIVE, Member
 from master.core.pace import STEP, Watch
-from master.core.state import ALIVE, REBUILDING, RUNNING, Member, State, World
+from master.core.state import REBUILDING, RUNNING, State
 from master.core.wording import seconds
+from master.core.world import World
 from wire.ids import MemberId
 from wire.messages import Probe, Probed, Report
 

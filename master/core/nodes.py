@@ -17,7 +17,8 @@ from collections.abc import Sequence
 
 from master.core import giving_up, node_rules, scaling, silence, standing
 from master.core.events import NodeSeen
-from master.core.state import ALIVE, SILENT, Member, State
+from master.core.member import ALIVE, SILENT, Member
+from master.core.state import State
 from wire.ids import MemberId
 
 GONE_GRACE = 40.0

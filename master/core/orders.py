@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from master.core.actions import Send
+from master.core.member import Member, Order
 from master.core.spec import JobSpec
-from master.core.state import Member, Order, State
+from master.core.state import State
 from wire.ids import Generation, MemberId, OrderId
 from wire.messages import Check, Fetch, Finish, FromMaster, SaveState, Start, Stop
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from master.core import giving_up, recovery, silence, spares, standing
 from master.core.events import PodSeen
-from master.core.state import REBUILDING, SILENT, STOPPING, Member, State
+from master.core.member import SILENT, Member
+from master.core.state import REBUILDING, STOPPING, State
 
 
 def note(state: State, member: Member, pod: PodSeen) -> None:

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import cast
 
 from master.core import ending, recovery, silence, standing
-from master.core.state import ENDED_WELL, GATHERING, REBUILDING, RUNNING, Member, State
+from master.core.member import ENDED_WELL, Member
+from master.core.state import GATHERING, REBUILDING, RUNNING, State
 from wire.ids import NO_GENERATION
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from master.core import standing
 from master.core.actions import PlacePod
-from master.core.state import Member, State
+from master.core.member import Member
+from master.core.state import State
 from wire.ids import RankIndex
 
 

@@ -30,7 +30,8 @@ from master.core import (
 )
 from master.core.actions import CloseSession
 from master.core.events import PodGone, PodSeen, PodsListed
-from master.core.state import ALIVE, ENDED_WELL, FAILED, GONE, SILENT, Member, State
+from master.core.member import ALIVE, ENDED_WELL, FAILED, GONE, SILENT, Member
+from master.core.state import State
 from wire.messages import Finish
 
 PAST_KEPT = 64

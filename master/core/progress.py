@@ -8,8 +8,10 @@ the members do not matter.
 from __future__ import annotations
 
 from master.core import moves, standing, status, watching
-from master.core.state import RUNNING, STOPPING, Fault, Member, State, World
+from master.core.member import Member
+from master.core.state import RUNNING, STOPPING, State
 from master.core.wording import seconds
+from master.core.world import Fault, World
 from wire.ids import Generation
 from wire.messages import Report, Saved, Stepped, WorkerExit
 

@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from typing import cast
 
 from master.core import generations, log_rules, recovery, replacing, silence, standing, status, watching
-from master.core.state import ENDED_WELL, GATHERING, REBUILDING, RUNNING, Member, Place, State, World, in_order
+from master.core.member import ENDED_WELL, Member, in_order
+from master.core.state import GATHERING, REBUILDING, RUNNING, State
 from master.core.wording import counted
+from master.core.world import Place, World
 from wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
 from wire.messages import LineMatched
 

@@ -28,19 +28,10 @@ from master.core import (
     unchecked,
     watching,
 )
+from master.core.member import Member
 from master.core.ps import cluster
-from master.core.state import (
-    COMMITTING,
-    REBUILDING,
-    RUNNING,
-    STOPPING,
-    Episode,
-    Failure,
-    Fault,
-    Member,
-    State,
-    World,
-)
+from master.core.state import COMMITTING, REBUILDING, RUNNING, STOPPING, State
+from master.core.world import Episode, Failure, Fault, World
 from wire.ids import NO_GENERATION, Generation
 from wire.messages import Exited, Stopped, TrainerExited, TrainerLost, WorkerExit
 

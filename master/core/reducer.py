@@ -80,7 +80,8 @@ from master.core.events import (
     StopAsked,
     Woke,
 )
-from master.core.state import COMMITTING, ENDED, GATHERING, RUNNING, STOPPING, Member, State
+from master.core.member import Member
+from master.core.state import COMMITTING, ENDED, GATHERING, RUNNING, STOPPING, State
 from master.core.wording import counted
 from wire.messages import (
     Acknowledged,

@@ -11,7 +11,8 @@ import re
 
 from master.core import standing, status
 from master.core.events import CreateRefused
-from master.core.state import Member, State
+from master.core.member import Member
+from master.core.state import State
 
 FIRST_AGAIN = 5.0
 SLOWEST = 60.0

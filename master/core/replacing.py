@@ -10,8 +10,9 @@ begin again in place.
 from __future__ import annotations
 
 from master.core import bad_nodes, errors, giving_up, memory, pods, rules
+from master.core.member import Member
 from master.core.spec import REPLACE, REPLACE_NODE
-from master.core.state import Member, State
+from master.core.state import State
 from wire.messages import Exited
 
 

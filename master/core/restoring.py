@@ -12,8 +12,10 @@ from collections import Counter
 
 from master.core import copies, generations, orders
 from master.core.copies import Need, Version
-from master.core.state import COMMITTING, Member, Restoring, State, World
+from master.core.member import Member
+from master.core.state import COMMITTING, State
 from master.core.wording import seconds
+from master.core.world import Restoring, World
 from wire.ids import MemberId, OrderId
 from wire.messages import Fetch, Fetched, Wanted
 

@@ -21,8 +21,9 @@ from collections.abc import Callable
 
 from master.core import errors, status
 from master.core.events import NodeSeen
+from master.core.member import Member
 from master.core.spec import FAIL, RESTART, Rule
-from master.core.state import Member, State
+from master.core.state import State
 from master.core.wording import seconds
 from wire.ids import Generation, MemberId
 from wire.messages import LineMatched, WorkerExit

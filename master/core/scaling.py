@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from master.core import assignment, autoscaling, generations, moves, orders, standing, status, strangers
 from master.core.actions import DeletePod
-from master.core.state import GATHERING, REBUILDING, RUNNING, Member, State, World
+from master.core.member import Member
+from master.core.state import GATHERING, REBUILDING, RUNNING, State
 from master.core.wording import counted
+from master.core.world import World
 from wire.ids import MemberId
 from wire.messages import Finish, Leaving
 

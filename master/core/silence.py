@@ -23,7 +23,8 @@ from itertools import islice
 from master.core import ending, links, orders, recovery, standing
 from master.core.actions import ProbeMember
 from master.core.events import NodeSeen
-from master.core.state import ALIVE, RUNNING, SILENT, STOPPING, Doubt, Member, State
+from master.core.member import ALIVE, SILENT, Doubt, Member
+from master.core.state import RUNNING, STOPPING, State
 from master.core.wording import seconds
 from wire.ids import MemberId, OrderId
 from wire.messages import Probe, Probed

@@ -6,9 +6,11 @@ from collections import Counter
 from typing import Any
 
 from master.core import causes
-from master.core.state import Member, State, World
+from master.core.member import Member
+from master.core.state import State
 from master.core.stragglers import NO_SOURCE, Named
 from master.core.wording import counted
+from master.core.world import World
 
 
 def sentence(world: World, member: Member, named: Named) -> str:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from master.core import bad_nodes, budgets, ending, memory, placing, silence, standing, status, successors, unchecked
 from master.core.actions import CreatePod
 from master.core.events import PodSeen
-from master.core.state import ALIVE, SILENT, Budget, Member, Placed, State
+from master.core.member import ALIVE, SILENT, Member, Placed
+from master.core.state import Budget, State
 from master.core.wording import counted
 from wire.ids import MemberId, RankIndex
 

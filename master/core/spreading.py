@@ -7,7 +7,9 @@ member has it: any of them may be lost then, and the next world begins from it a
 from __future__ import annotations
 
 from master.core import orders, restoring
-from master.core.state import Keeping, Member, State, World
+from master.core.member import Member
+from master.core.state import State
+from master.core.world import Keeping, World
 from wire.ids import MemberId
 from wire.messages import Fetch, Fetched, Remembered
 

@@ -3,7 +3,8 @@ refreshes in O(1), so that a message never costs a walk over all members."""
 
 from __future__ import annotations
 
-from master.core.state import ALIVE, ENDED_WELL, RUNNING, STOPPING, Member, State
+from master.core.member import ALIVE, ENDED_WELL, Member
+from master.core.state import RUNNING, STOPPING, State
 from wire.ids import MemberId
 
 

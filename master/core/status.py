@@ -12,19 +12,10 @@ from typing import Any
 
 from master.core import handing_over, link_telling, own_size, slowness
 from master.core.actions import SaveStatus
-from master.core.state import (
-    COMMITTING,
-    FAILED,
-    REBUILDING,
-    RUNNING,
-    SILENT,
-    STOPPING,
-    Fault,
-    Member,
-    State,
-    in_order,
-)
+from master.core.member import FAILED, SILENT, Member, in_order
+from master.core.state import COMMITTING, REBUILDING, RUNNING, STOPPING, State
 from master.core.wording import moment
+from master.core.world import Fault
 
 LIVING_STATES = ("starting", "checking", "ready", "running", "stopping", "spare", "silent", "unsupervised", "done")
 LEAST_APART = 1.0

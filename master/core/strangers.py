@@ -18,7 +18,8 @@ from collections.abc import Sequence
 
 from master.core import standing, status
 from master.core.events import PodSeen
-from master.core.state import GATHERING, Member, State
+from master.core.member import Member
+from master.core.state import GATHERING, State
 
 NAMED = 5
 GRACE = 30.0

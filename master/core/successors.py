@@ -9,7 +9,8 @@ it and said nothing was given it because it was free, and gets another.
 from __future__ import annotations
 
 from master.core import placing, standing
-from master.core.state import Member, State
+from master.core.member import Member
+from master.core.state import State
 from wire.ids import RankIndex
 
 

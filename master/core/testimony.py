@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from master.core.answers import Call, Row, Rows, short
-from master.core.state import Place
+from master.core.world import Place
 from wire.ids import MemberId
 
 ENDED, STOPPED, STUCK = "ended", "stopped", "uninterruptible"

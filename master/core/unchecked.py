@@ -8,7 +8,8 @@ machine. What is asked for takes effect before the member's next generation; it 
 from __future__ import annotations
 
 from master.core import bad_nodes, standing
-from master.core.state import Member, State
+from master.core.member import Member
+from master.core.state import State
 
 NEW = "it is new"
 

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from master.core import pace
+from master.core.member import Member
 from master.core.pace import Watch
-from master.core.state import Member, State, World
+from master.core.state import State
+from master.core.world import World
 from wire.messages import Report
 
 FIRST_REPORTS = 3.0

@@ -35,7 +35,7 @@ from master.core import (
 from master.core import events as master_events
 from master.core import reducer as master
 from master.core.actions import DeletePod
-from master.core.state import Placed
+from master.core.member import Placed
 from sidecar.core import link, neighbourhood, supervision
 from wire.messages import Remembered
 

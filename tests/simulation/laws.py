@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from master.core.member import ALIVE
 from master.core.pods import KILLED
-from master.core.state import ALIVE
 from wire.ids import NO_GENERATION, Generation, MemberId
 from wire.messages import Finish, Start, Stop, TrainerLost, Welcome
 

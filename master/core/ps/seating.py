@@ -11,11 +11,12 @@ from functools import partial
 from typing import Any
 
 from master.core.events import Began, PodsListed, SpecChanged, StopAsked
+from master.core.member import Member
 from master.core.ps import cluster, saving
 from master.core.ps.passing import tell
 from master.core.ps.state import Key, PsState, Seat
 from master.core.spec import WORKER
-from master.core.state import ENDED, FINISHING, Member, State
+from master.core.state import ENDED, FINISHING, State
 from master.core.wording import counted
 from wire.ids import MemberId
 

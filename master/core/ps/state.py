@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from master.core.actions import Action, Announce
 from master.core.deadlines import Deadlines
+from master.core.member import Member
 from master.core.spec import WORKER, JobSpec
-from master.core.state import ENDED, GATHERING, Budget, Collection, Member, State
+from master.core.state import ENDED, GATHERING, Budget, Collection, State
 from wire.ids import Generation, JobName, MemberId, RankIndex, Role
 
 PS, CHIEF, EVALUATOR = Role("ps"), Role("chief"), Role("evaluator")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from master.core import status
+from master.core.member import in_order
 from master.core.ps.cluster import address
 from master.core.ps.state import CHIEF, PsState, Seat
 from master.core.spec import WORKER
-from master.core.state import State, in_order
+from master.core.state import State
 
 MOST_FAULTS = 100
 

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from master.core import bad_nodes
 from master.core.actions import CreatePod
 from master.core.events import PodGone, PodSeen
-from master.core.state import Fault, Member, State
+from master.core.member import Member
+from master.core.state import State
+from master.core.world import Fault
 from tests.core.master.play import Play, job
 from tests.core.master.test_masters import successor
 from wire.ids import NO_GENERATION, MemberId, PodUid, Role

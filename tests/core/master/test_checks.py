@@ -8,7 +8,7 @@ import pytest
 
 from master.core import unchecked
 from master.core.events import ScaleAsked, SidecarSaid, SpecChanged
-from master.core.state import FAILED
+from master.core.member import FAILED
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import elsewhere
 from wire.ids import MemberId, PodUid, RankIndex, Role

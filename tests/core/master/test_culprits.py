@@ -9,8 +9,8 @@ import pytest
 
 from master.core.answers import Rows, rows, short
 from master.core.culprits import Finding, find
-from master.core.state import Place
 from master.core.testimony import place, read
+from master.core.world import Place
 from tests.core.master.ranks import (
     Answers,
     body,

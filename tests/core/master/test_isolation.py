@@ -6,7 +6,9 @@ import dataclasses
 
 from master.core import neighbours
 from master.core.events import SidecarSaid, SpecChanged
-from master.core.state import Member, Place, State, World
+from master.core.member import Member
+from master.core.state import State
+from master.core.world import Place, World
 from tests.core.master.play import Play, job, running
 from wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
 from wire.messages import Ping, Pong, Start, Stop, Welcome

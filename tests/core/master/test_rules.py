@@ -6,8 +6,9 @@ import pytest
 
 from master.core import rules
 from master.core.actions import CreatePod
+from master.core.member import Member
 from master.core.spec import Rule
-from master.core.state import Member, State
+from master.core.state import State
 from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor
 from wire.ids import Generation, MemberId, RankIndex, Role
