@@ -22,3 +22,15 @@ def test_a_pod_that_is_replaced_loads_from_memory_what_the_others_gave_it(make: 
     assert len(first) == 1, job.story()
     assert first.pop() > 0, job.story()
     job.event("CheckpointReceived", "worker-2 has the checkpoint of step")
+
+
+def test_an_unchanged_script_goes_on_from_the_memory_of_a_pod_that_is_gone(make: Make) -> None:
+    job = make(least=2, checkpointMemory="4Mi", checkpointPath="/work/model.pt")
+    restart, _ = job.training(4, more=30)
+    job.event("CheckpointKept", "of the marked path")
+    job.kubectl("delete", "pod", job.pod("worker-0"), "--grace-period=0", "--force")
+    _, world = job.training(4, restart, more=15)
+    (loaded,) = {steps[0].loaded for steps in world.values()}
+    assert loaded > 0, job.story()
+    job.event("CheckpointReceived", "worker-2 has save")
+    job.event("CheckpointLoaded", f"(step {loaded})", "from this member's memory")
