@@ -173,28 +173,6 @@ def test_scaling_an_adopted_pytorchjob_changes_its_workers(pods: MakePods, defin
 
 
 # -- addresses ------------------------------------------------------------------------------------------------------
-def test_a_service_of_a_rank_index_leads_to_whoever_holds_it(pods: MakePods) -> None:
-    job = pods("servers")
-    worker = {"replicas": 2, "template": {"spec": pod_spec(job.folder)}}
-    spec = {"nprocPerNode": 1, "replicaSpecs": {"worker": worker, "ps": worker}}
-    kind = {"apiVersion": "outrider.dev/v1alpha1", "kind": "ElasticJob"}
-    job.create({**kind, "metadata": {"name": job.name}, "spec": spec})
-    restart, _ = job.training(2)
-
-    def leads_to(service: str) -> str:
-        found = listed("endpoints", job.namespace)
-        subsets = [each.get("subsets") or [] for each in found if each["metadata"]["name"] == service]
-        names = [a["targetRef"]["name"] for each in subsets for one in each for a in one.get("addresses", ())]
-        return ",".join(names)
-
-    until(lambda: leads_to("servers-worker-0") == "servers-worker-0", job.story)
-    job.kubectl("delete", "pod", "servers-worker-0", "--grace-period=0", "--force")
-    job.training(2, after=restart)
-    until(lambda: leads_to("servers-worker-0") == "servers-worker-2", job.story)
-    job.kubectl("delete", "elasticjob", job.name)
-    until(lambda: not listed("services", job.namespace), "its Services to go")
-
-
 def test_what_is_there_under_a_name_of_ours_is_left_alone_and_told(pods: MakePods) -> None:
     job = pods("taken")
     service = {"metadata": {"name": "taken-worker-0"}, "spec": {"selector": {"app": "other"}, "ports": [{"port": 80}]}}
@@ -203,11 +181,11 @@ def test_what_is_there_under_a_name_of_ours_is_left_alone_and_told(pods: MakePod
     for container in other["containers"]:
         del container["volumeMounts"]
     job.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "taken-worker-0"}, "spec": other})
-    worker = {"replicas": 1, "template": {"spec": pod_spec(job.folder)}}
-    spec = {"nprocPerNode": 2, "replicaSpecs": {"worker": worker, "ps": worker}}
+    member = {"replicas": 1, "template": {"spec": pod_spec(job.folder, "sleep", "1000")}}
     kind = {"apiVersion": "outrider.dev/v1alpha1", "kind": "ElasticJob"}
+    spec = {"replicaSpecs": {"worker": member, "ps": member}}
     job.create({**kind, "metadata": {"name": job.name}, "spec": spec})
     job.event("ServiceLeft", "taken-worker-0")
     until(lambda: any("not this job's" in e["message"] and "pod" in e["message"] for e in job.events()), job.story)
     job.kubectl("delete", "pod", "taken-worker-0", "--grace-period=0", "--force")
-    job.training(2)
+    until(lambda: job.pods().get("taken-worker-0", {}).get("metadata", {}).get("ownerReferences"), job.story)
