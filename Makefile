@@ -27,7 +27,7 @@ venv: $(INSTALLED)  ## .venv with everything that the targets here need
 demo: $(INSTALLED)  ## train on real digits with 4 members, kill a process and a member meanwhile, see it end well
 	@$(BIN)/python -P examples/digits/demo.py
 
-test: $(INSTALLED)  ## every test that needs no cluster (12 to 20 minutes on 2 cores)
+test: $(INSTALLED)  ## every test that needs no cluster (about 30 minutes on 2 cores)
 	@$(BIN)/python -m pytest -m 'not cluster'
 
 check: $(INSTALLED)  ## format, lint, types, import contracts, fast tests (about two minutes)
