@@ -77,6 +77,12 @@ class PsClusterJob(Pods):
 
         return until(made, lambda: f"{count} steps of {member}: {self.story()}", LONG)
 
+    def saved(self) -> int:
+        """The step of the newest checkpoint, as TensorFlow's own record of them names it."""
+        record = self.folder / "model" / "checkpoint"
+        named = re.search(r'^model_checkpoint_path: ".*-(\d+)"', record.read_text() if record.exists() else "")
+        return int(named.group(1)) if named else 0
+
     def is_started(self, member: str) -> bool:
         return self.trainer(member).get("started") is True
 
