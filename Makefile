@@ -27,8 +27,11 @@ venv: $(INSTALLED)  ## .venv with everything that the targets here need
 demo: $(INSTALLED)  ## train on real digits with 4 members, kill a process and a member meanwhile, see it end well
 	@$(BIN)/python -P examples/digits/demo.py
 
+PURE := tests/core tests/simulation tests/mutants tests/wire  # nothing but computing: side by side
+
 test: $(INSTALLED)  ## every test that needs no cluster (about 30 minutes on 2 cores)
-	@$(BIN)/python -m pytest -m 'not cluster'
+	@$(BIN)/python -m pytest -m 'not cluster' -n 2 $(PURE)
+	@$(BIN)/python -m pytest -m 'not cluster' $(PURE:%=--ignore=%)
 
 check: $(INSTALLED)  ## format, lint, types, import contracts, fast tests (about two minutes)
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
