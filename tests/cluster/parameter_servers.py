@@ -77,7 +77,7 @@ class PsClusterJob(Pods):
 
         return until(made, lambda: f"{count} steps of {member}: {self.story()}", LONG)
 
-    def saved(self) -> int:
+    def newest_checkpoint(self) -> int:
         """The step of the newest checkpoint, as TensorFlow's own record of them names it."""
         record = self.folder / "model" / "checkpoint"
         named = re.search(r'^model_checkpoint_path: ".*-(\d+)"', record.read_text() if record.exists() else "")

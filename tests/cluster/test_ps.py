@@ -29,7 +29,7 @@ def begun(make_ps: MakePs, workers: int = 2, ps: int = 2, **asked: object) -> Ps
     """With a chief; they train and have saved."""
     job = make_ps(chief=1, worker=workers, ps=ps, **asked)
     trains(job, "chief-0", *(f"worker-{number}" for number in range(workers)))
-    until(lambda: job.saved() >= SAVE_EVERY, job.story)
+    until(lambda: job.newest_checkpoint() >= SAVE_EVERY, job.story)
     return job
 
 
@@ -68,7 +68,7 @@ def test_a_lost_ps_is_replaced_at_its_address_and_all_go_on_from_the_last_checkp
     make_ps: MakePs, options: list[str]
 ) -> None:
     job = begun(make_ps)
-    before, saved = job.uids(), job.saved()
+    before, saved = job.uids(), job.newest_checkpoint()
     job.kubectl("delete", "pod", job.pod("ps-0"), *options)
     serves, told = job.told("ps-2")
     assert told.startswith("ps 0 of")
@@ -85,7 +85,7 @@ def test_whoever_runs_out_of_memory_gets_twice_as_much_and_a_job_grows_by_a_work
     limited = {"resources": {"requests": {"cpu": "50m", "memory": "500Mi"}, "limits": {"memory": "1500Mi"}}}
     job = begun(make_ps, 1, 1, containers={"chief": limited, "worker": limited})
     for role in ("chief", "worker"):
-        saved, at = job.saved(), time.time()
+        saved, at = job.newest_checkpoint(), time.time()
         (job.folder / f"eat-{role}").touch()
         assert job.steps_on(f"{role}-1", at)[0].step >= saved
         at_place(job, f"{role}-1", f"{role}-0")
