@@ -27,7 +27,7 @@ def test_a_pod_that_is_replaced_loads_from_memory_what_the_others_gave_it(make: 
 def test_an_unchanged_script_goes_on_from_the_memory_of_a_pod_that_is_gone(make: Make) -> None:
     job = make(least=2, checkpointMemory="4Mi", checkpointPath="/work/model.pt")
     restart, _ = job.training(4, more=30)
-    until(lambda: len(job.saved) > 10, job.story)
+    until(lambda: job.steps() and len(job.saved) > 10, job.story)
     job.kubectl("delete", "pod", job.pod("worker-0"), "--grace-period=0", "--force")
     _, world = job.training(4, restart, more=15)
     (loaded,) = {steps[0].loaded for steps in world.values()}
