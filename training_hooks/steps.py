@@ -166,7 +166,8 @@ def count_batches(worker, is_current, module):
             last, made = page.words[pages.LAST], page.words[pages.STEPS] + 1
             page.set((pages.STEPS, made), (pages.BEFORE, last), (pages.LAST, time.monotonic_ns()))
             worker.stepped(made)
-        page.words[pages.SAMPLES] += samples_of(self)
+        if is_current():  # a process of the script's own may have a loader, too
+            page.words[pages.SAMPLES] += samples_of(self)
         return batch
 
     iterator.__next__ = __next__

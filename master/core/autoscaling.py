@@ -28,6 +28,10 @@ def is_on(state: State) -> bool:
     return bool(state.spec.scaling) and not state.scaling.by_hand
 
 
+def _may_change(state: State) -> bool:
+    return is_on(state) and not state.ends and not state.suspended and bool(limits_of(state).sizes())
+
+
 def limits_of(state: State) -> Limits:
     spec, room = state.spec, state.scaling.room
     most = spec.max_members if room is None else min(room, spec.max_members)
@@ -37,7 +41,7 @@ def limits_of(state: State) -> Limits:
 # -- measuring ------------------------------------------------------------------------------------------------------
 def note_report(state: State, member: Member, report: Report) -> None:
     world, scaling = state.world, state.scaling
-    if not is_on(state) or world is None or member.id != world.order[0]:
+    if not _may_change(state) or world is None or member.id != world.order[0]:
         return
     if state.stage != RUNNING or state.resize or len(world.places) != state.target:
         scaling.meter = None
@@ -116,7 +120,7 @@ def note_room(state: State, member: Member) -> None:
 def room_due(state: State) -> None:
     """A member has had no room for long enough, or it is time to ask for room again."""
     world, scaling = state.world, state.scaling
-    if not is_on(state):
+    if not _may_change(state):
         return
     if scaling.room is not None:
         scaling.room = scaling.room_at = scaling.search.settled = None
@@ -124,7 +128,7 @@ def room_due(state: State) -> None:
     lacking = sorted(m.id for m in state.members.values() if m.unschedulable)
     if world is None or not lacking or len(world.places) >= state.target:
         return
-    _go_back(state, limits_of(state).nearest(len(world.places)), ", ".join(lacking))
+    _go_back(state, limits_of(state).within(len(world.places)), ", ".join(lacking))
 
 
 def _go_back(state: State, size: int, lacking: str) -> None:
@@ -145,7 +149,7 @@ def _find_room(state: State, running: int) -> None:
     """Who was without room, as the replacement of a member in doubt, is ready by now."""
     scaling, ready = state.scaling, sorted(state.ready)
     scaling.room = scaling.room_at = scaling.search.settled = None
-    size = limits_of(state).nearest(running + len(ready))
+    size = limits_of(state).within(running + len(ready))
     if size != state.target:
         _change(state, size, sizing.CONTINUE, f"There is room again, since {', '.join(ready)} can train too.")
 

@@ -54,7 +54,12 @@ class Limits(NamedTuple):
     unit: int = 1
 
     def sizes(self) -> range:
+        """Empty where no whole unit lies between the two."""
         return range(ceil(self.least / self.unit) * self.unit, self.most + 1, self.unit)
+
+    def within(self, members: int) -> int:
+        """The largest size that so many members can have, and at least the least."""
+        return max((size for size in self.sizes() if size <= members), default=self.sizes()[0])
 
     def nearest(self, size: float) -> int:
         allowed = self.sizes()

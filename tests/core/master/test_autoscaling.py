@@ -149,6 +149,13 @@ def test_the_next_master_knows_what_was_measured() -> None:
     assert after["decisions"] == before["decisions"]
 
 
+def test_where_no_whole_unit_lies_between_least_and_most_nothing_is_changed() -> None:
+    play = scaled(1, 3, 3, node_unit=1)
+    play.tell(SpecChanged(replace(play.spec, node_unit=4)))
+    play.run(60)
+    assert not play.announced("ScaleDecided")
+
+
 def test_a_job_without_a_policy_is_left_alone() -> None:
     play = running(2, 1)
     play.run(200)

@@ -84,6 +84,11 @@ def test_sizes_are_whole_units_within_the_limits() -> None:
     assert played.sizes == [4, 8, 12]
 
 
+@pytest.mark.parametrize(("members", "size"), [(3, 4), (4, 4), (7, 4), (8, 8), (99, 12)])
+def test_so_many_members_have_the_largest_whole_size_that_they_fill(members: int, size: int) -> None:
+    assert Limits(3, 13, 4).within(members) == size
+
+
 def test_a_minimal_gain_stops_growth_that_still_brings_something() -> None:
     def amdahl(size: int) -> float:
         return 100.0 / (0.2 + 0.8 / size)
