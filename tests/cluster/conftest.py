@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import requests_made
+from tests.cluster import requests_made, telling
 from tests.cluster.cluster import FOLDERS, SYSTEM, ClusterJob, Pods, kubectl, set_slots, until
 from tests.cluster.reading import listed
 
@@ -24,6 +24,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.cluster)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[pytest.TestReport]:
+    """What the cluster says of a test that fails, before its namespace is gone."""
+    report = yield
+    namespace = getattr(item, "funcargs", {}).get("namespace")
+    if report.when == "call" and report.failed and namespace:
+        report.sections += telling.told_of(namespace)
+    return report
 
 
 @pytest.fixture(scope="session")

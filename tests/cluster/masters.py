@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from tests.cluster.cluster import SYSTEM
+from tests.cluster.cluster import SYSTEM, until
 from tests.cluster.reading import Document, listed
 
 
 def leaders() -> list[Document]:
-    found: list[Document] = listed("pods", SYSTEM, labels="outrider.dev/leader=true")
-    return found
+    """One that is being deleted is about to hand over."""
+    found = listed("pods", SYSTEM, labels="outrider.dev/leader=true")
+    return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+
+def leader() -> Document:
+    return until(leaders, "a leader")[0]
 
 
 def processes_of(pod: Document) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.cluster import SYSTEM, ClusterJob, Document, kubectl, until
 from tests.cluster.conftest import Make
-from tests.cluster.masters import leaders, processes_of
+from tests.cluster.masters import leader, leaders, processes_of
 from tests.cluster.reading import shown
 
 
@@ -26,7 +26,7 @@ def test_the_leader_is_killed_and_nobody_notices(make: Make) -> None:
     job = make()
     restart, _world = job.training(4)
     before = job.uids()
-    kubectl("-n", SYSTEM, "delete", "pod", leaders()[0]["metadata"]["name"], "--grace-period=0", "--force")
+    kubectl("-n", SYSTEM, "delete", "pod", leader()["metadata"]["name"], "--grace-period=0", "--force")
     job.event("GenerationAdopted")
     steps = len(job.worlds()[restart][0])
     same, _on = job.training(4, more=steps + 20)
@@ -37,7 +37,7 @@ def test_the_leader_is_killed_and_nobody_notices(make: Make) -> None:
 
 
 def test_a_leader_that_was_frozen_gives_no_order_when_it_thaws(make: Make, frozen: list[int]) -> None:
-    old = leaders()[0]
+    old = leader()
     frozen += processes_of(old)
     if not frozen:
         pytest.skip("the nodes of this cluster are other machines, whose processes cannot be stopped from here")

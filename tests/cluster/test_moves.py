@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.cluster import OF_A_POD, SYSTEM, Pods, kubectl, until
 from tests.cluster.conftest import Make, MakePods
-from tests.cluster.masters import leaders, processes_of
+from tests.cluster.masters import leader, processes_of
 from tests.cluster.reading import Document
 from tests.cluster.test_injection import stateful_set, template
 from tests.local import undisturbed
@@ -73,7 +73,7 @@ def test_a_master_that_goes_when_its_job_has_been_deleted_loses_no_step(make: Ma
     until(lambda: len(job.steps()) > 40, job.story)
     job.event("StateOffered", "model, optimizer, progress")
     job.kubectl("delete", "elasticjob", job.name, "--wait=false")
-    kubectl("-n", SYSTEM, "delete", "pod", leaders()[0]["metadata"]["name"], "--grace-period=0", "--force")
+    kubectl("-n", SYSTEM, "delete", "pod", leader()["metadata"]["name"], "--grace-period=0", "--force")
     job.create(job.document)
     assert_no_step_is_repeated(job)
 
@@ -82,7 +82,7 @@ def test_a_master_that_is_killed_before_its_job_is_deleted_is_followed_by_one_th
     make: Make, frozen: list[int]
 ) -> None:
     """The first one does nothing for the job any more: all that the next one knows of it are its pods."""
-    frozen += processes_of(leaders()[0])
+    frozen += processes_of(leader())
     if not frozen:
         pytest.skip("the nodes of this cluster are other machines, whose processes cannot be stopped from here")
     job = make(script=migrating(OF_A_POD), migrationDir="/work/moves", pod={"terminationGracePeriodSeconds": 40})

@@ -1,0 +1,32 @@
+"""What a cluster says of a test that has failed, printed with it."""
+
+from __future__ import annotations
+
+import subprocess
+
+from tests.cluster.cluster import SYSTEM
+
+LINES = 60
+EVENTS = (
+    "custom-columns=AT:.metadata.creationTimestamp,WHO:.source.component,OF:.involvedObject.name,REASON:.reason,"
+    "MESSAGE:.message"
+)
+
+
+def told_of(namespace: str) -> list[tuple[str, str]]:
+    """(what, text), whatever the API server answers."""
+    masters = ("-n", SYSTEM, "logs", "--selector=app.kubernetes.io/component=master", "--prefix", "--timestamps")
+    return [
+        ("Jobs and pods", _said("-n", namespace, "get", "elasticjobs,pods", "-o", "wide")),
+        ("Events", _said("-n", namespace, "get", "events", "--sort-by=.metadata.creationTimestamp", "-o", EVENTS)),
+        ("Masters", _said(*masters, f"--tail={LINES}")),
+        ("Masters before they were restarted", _said(*masters, f"--tail={LINES}", "--previous")),
+    ]
+
+
+def _said(*arguments: str) -> str:
+    try:
+        done = subprocess.run(["kubectl", *arguments], capture_output=True, text=True, timeout=30)
+    except subprocess.TimeoutExpired as error:
+        return str(error)
+    return (done.stdout + done.stderr)[-12_000:]
