@@ -113,6 +113,10 @@ class Pods(Traces):
             for name, pod in self.pods().items()
         }
 
+    def keeps(self, before: dict[str, tuple[str, int]]) -> bool:
+        """Nobody was replaced, and no container restarted; a busy machine may have made a doubt, and that a spare."""
+        return before.items() <= self.uids().items()
+
     def events(self) -> list[Document]:
         found = listed("events", self.namespace)
         return [event for event in found if event["source"].get("component") == "outrider"]

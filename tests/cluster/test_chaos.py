@@ -56,7 +56,7 @@ def test_a_pod_that_says_so_is_broken_by_its_users_own_rights(make: Make) -> Non
     assert "sent SIGSTOP to the " in said(job, pod, "freeze-member")
     assert "sent SIGCONT to the " in said(job, pod, "thaw-member")
     job.training(4)
-    assert job.uids() == before, "everything so far was borne in place"
+    assert job.keeps(before), "everything so far was borne in place"
 
     assert "is deleted" in said(job, pod, "kill-member")
     until(lambda: pod not in job.pods(), job.story)
@@ -88,7 +88,7 @@ def test_the_network_of_a_pod_is_cut_and_the_pod_comes_back_when_that_is_undone(
     job.event("MemberIsolated", "worker-1 says: neither the master nor")
     job.event("MemberBack", "worker-1")
     job.training(6)
-    assert {name: job.uids()[name] for name in before} == before
+    assert job.keeps(before)
 
 
 def test_the_network_of_a_pod_is_slow_as_long_as_the_command_stays(make: Make) -> None:
