@@ -52,7 +52,7 @@ def status_of(
     job: Document, document: Mapping[str, Any], pods: Sequence[Document], now: str, problems: Sequence[str] = ()
 ) -> Document:
     """`document`: what a SaveStatus action carries, empty where the core has said nothing yet; `now`: RFC 3339;
-    `problems`: what `elasticjob.validate` has against the newest spec, which is then not followed."""
+    `problems`: what `validation.problems` has against the newest spec, which is then not followed."""
     old = mapping(job.get("status"))
     known = _known(job, pods)
     phase = str(document.get("phase") or "").capitalize() or (PENDING if problems else CREATED)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from master.core.cluster import elasticjob
+from master.core.cluster import adopted_jobs
 from master.core.cluster.names import GROUP_VERSION, KIND, SAVE_SIGNAL, Document
 from master.core.cluster.owners_references import controller_of
 from master.core.cluster.parts import entries, mapping
@@ -103,7 +103,7 @@ def _adopted(key: JobName, pods: Sequence[Document], owner: Document, now: float
     namespace = key.rpartition("/")[0]
     of_owner = {"name": owner["name"], "namespace": namespace, "uid": owner.get("uid")}
     whose = {"apiVersion": owner.get("apiVersion"), "kind": owner["kind"], "metadata": of_owner}
-    job = elasticjob.adopting(whose, len(pods), pods[0])
+    job = adopted_jobs.adopting(whose, len(pods), pods[0])
     job["metadata"] |= {"name": key.rpartition("/")[2], "uid": "", "resourceVersion": ""}
     job["spec"]["recovery"] = _patience(pods, now)
     return job

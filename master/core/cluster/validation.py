@@ -1,15 +1,15 @@
 """All that is wrong with an ElasticJob, its pods' templates included: what is refused when it is applied, and what
 keeps a stored one from being run.
 
-`elasticjob` knows the job's own fields. A template that could not be supervised is found here, by the rules that the
-injection of its pods follows, because their refusal would come too late to be read: after the job was accepted.
+`job_objections` knows the job's own fields. A template that could not be supervised is found here, by the rules that
+the injection of its pods follows, because their refusal would come too late to be read: after the job was accepted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from master.core.cluster import chaos, elasticjob, owners, ps_jobs
+from master.core.cluster import chaos, job_objections, owners, ps_jobs
 from master.core.cluster.elasticjob import roles_of, sizes
 from master.core.cluster.injection_objections import objections
 from master.core.cluster.names import CHAOS, INJECT, JOB, MEMBER, NPROC, ROLE, Document
@@ -25,7 +25,7 @@ _NO_RIGHT = (
 
 def problems(job: Document, old: Document | None = None) -> list[str]:
     """Sentences that begin with the path of a field, each once; none where it can be run."""
-    said = [*elasticjob.validate(job, old), *ps_jobs.objections(job), *_templates(job), *_chaos(job)]
+    said = [*job_objections.validate(job, old), *ps_jobs.objections(job), *_templates(job), *_chaos(job)]
     if old is not None:
         said += ps_jobs.changes(job, old)
     return list(dict.fromkeys(said))

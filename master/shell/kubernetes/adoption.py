@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from master.core.cluster import elasticjob, owners
+from master.core.cluster import adopted_jobs, owners
 from master.core.cluster.names import Document
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.ownership import owners_of
@@ -21,7 +21,7 @@ async def adopt(api: Api, pod: Document) -> None:
     """Raises ValueError where annotations and owner cannot both be meant, ApiError where the server does not help."""
     owner = await top_owner(api, pod)
     size = owners.size_of(owner, pod)
-    job = elasticjob.adopting(owner, size.replicas, pod, size.min, size.max)
+    job = adopted_jobs.adopting(owner, size.replicas, pod, size.min, size.max)
     try:
         await api.create(path_of(job["metadata"]["namespace"]), job)
         log.info("%s %s is adopted", owner["kind"], owner["metadata"]["name"])

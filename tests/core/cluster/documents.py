@@ -38,3 +38,13 @@ def job(roles: Document | None = None, name: str = "mnist", **spec: Any) -> Docu
         },
         "spec": {"replicaSpecs": {"worker": worker(replicas=4)} if roles is None else roles, **spec},
     }
+
+
+def with_container(**container: Any) -> Document:
+    found = {"name": "main", "image": "train:1", **container}
+    return job({"worker": {"replicas": 1, "template": {"spec": {"containers": [found]}}}})
+
+
+def with_memory(request: object = None, limit: object = None) -> Document:
+    amounts = {"requests": {"memory": request} if request is not None else {}}
+    return with_container(resources=amounts | {"limits": {"memory": limit} if limit is not None else {}})

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from cli import pod_yaml
-from master.core.cluster.elasticjob import adopting, spec_of, validate
+from master.core.cluster.adopted_jobs import adopting
+from master.core.cluster.elasticjob import spec_of
 from master.core.cluster.injection import Place
+from master.core.cluster.job_objections import validate
 from master.core.cluster.names import Document
 from master.core.cluster.owners import Size, place_of, size_of, uncounted
 

@@ -1,0 +1,188 @@
+"""What is wrong with an ElasticJob."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from master.core.cluster.elasticjob import with_defaults
+from master.core.cluster.job_objections import validate
+from master.core.cluster.names import Document
+from tests.core.cluster.documents import job, template, with_memory, worker
+
+
+def test_a_plain_job_is_right() -> None:
+    assert validate(job()) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (job({"worker": worker(minReplicas=5, maxReplicas=4)}),
+         "spec.replicaSpecs.worker.minReplicas: 5 is more than maxReplicas 4"),
+        (job({"worker": worker(replicas=2, minReplicas=3)}),
+         "spec.replicaSpecs.worker.replicas: 2 is less than minReplicas 3"),
+        (job({"worker": worker(replicas=5, maxReplicas=4)}),
+         "spec.replicaSpecs.worker.replicas: 5 is more than maxReplicas 4"),
+        (job({"worker": worker(replicas=0)}),
+         "spec.replicaSpecs.worker.replicas: 0 must be a whole number from 1; spec.suspend: true lets all members go"),
+        (job({"worker": worker(replicas=2.5)}), "spec.replicaSpecs.worker.replicas: 2.5 must be a whole number from 1"),
+        (job({"worker": worker(replicas=True)}), "spec.replicaSpecs.worker.replicas: True must be"),
+        (job({"worker": worker(restartLimit=-1)}),
+         "spec.replicaSpecs.worker.restartLimit: -1 must be a whole number from 0"),
+        (job({"worker": worker(), "helper": worker()}),
+         "spec.replicaSpecs.helper: there is no such role; there are worker, chief, ps, evaluator, master"),
+        (job({"worker": worker(), "Worker": worker()}),
+         "spec.replicaSpecs.Worker: it is the role worker once more, in other letters"),
+        (job({"ps": worker()}), "spec.replicaSpecs.worker: it is missing; every job has workers"),
+        (job({}), "spec.replicaSpecs: it is missing"),
+        (job({"worker": 4}), "spec.replicaSpecs.worker: it must be an object with replicas and template"),
+        (job({"worker": {"replicas": 1}}), "spec.replicaSpecs.worker.template.spec.containers: there is none"),
+        (job({"worker": {"template": template(containers=[])}}),
+         "spec.replicaSpecs.worker.template.spec.containers: there is none"),
+        (job({"worker": {"template": template(containers=[{"name": "main"}])}}),
+         "spec.replicaSpecs.worker.template.spec.containers[0].image: it is missing"),
+        (job({"worker": {"template": template(restartPolicy="Always")}}),
+         "spec.replicaSpecs.worker.template.spec.restartPolicy: Always would start a trainer again that has succeeded"),
+        (with_memory(limit="-5Gi"),
+         "spec.replicaSpecs.worker.template.spec.containers[0].resources.limits.memory: -5Gi must be more than 0"),
+        (with_memory(limit="5 gigs"),
+         "spec.replicaSpecs.worker.template.spec.containers[0].resources.limits.memory: 5 gigs is no amount of memory"),
+        (with_memory("2Gi", "1Gi"),
+         "spec.replicaSpecs.worker.template.spec.containers[0].resources.requests.memory: 2Gi is more than the limit"),
+        (job({"worker": worker(maxMemory="much")}), "spec.replicaSpecs.worker.maxMemory: much is no amount of memory"),
+        (job(nprocPerNode=0), "spec.nprocPerNode: 0 must be a whole number from 1"),
+        (job(nprocPerNode="4"), "spec.nprocPerNode: 4 must be a whole number from 1"),
+        (job(spares=-1), "spec.spares: -1 must be a whole number from 0"),
+        (job({"worker": worker(replicas=4, minReplicas=3)}, nodeUnit=2),
+         "spec.replicaSpecs.worker.minReplicas: 3 is no multiple of nodeUnit 2"),
+        (job(recovery={"silentAfter": "soon"}), "spec.recovery.silentAfter: soon is no duration; write seconds, or"),
+        (job(recovery={"silentAfter": 0}), "spec.recovery.silentAfter: 0 would leave out every member at once"),
+        (job(recovery={"silentAfter": "1m", "replaceAfter": 20}), "spec.recovery.replaceAfter: it is less than"),
+        (job(recovery={"hang": {"init": -1}}), "spec.recovery.hang.init: -1 is no duration"),
+        (job(recovery={"hang": {"step": "0s"}}), "spec.recovery.hang.step: 0 would take every job for hung; enabled: "),
+        (job(recovery={"exitCodes": {"retryable": [1, 2], "permanent": [2]}}),
+         "spec.recovery.exitCodes.permanent: 2 is in retryable as well"),
+        (job(recovery={"rules": [{"action": "fail"}]}), "spec.recovery.rules[0]: it does not say when; give one of"),
+        (job(recovery={"rules": [{"action": "fail", "logPattern": "Xid", "exitCodes": [3]}]}),
+         "spec.recovery.rules[0].logPattern: a rule is about one thing, and this one has exitCodes too"),
+        (job(recovery={"rules": [{"action": "fail", "logPattern": "Xid (["}]}),
+         "spec.recovery.rules[0].logPattern: Xid ([ is no regular expression: unterminated character set at char"),
+        (job(recovery={"rules": [{"action": "fail", "logPattern": "(Xid)*"}]}),
+         "spec.recovery.rules[0].logPattern: (Xid)* fits an empty line, and so every line; say what must be in it"),
+        (job(recovery={"rules": [{"action": "fail", "logPattern": ["Xid"]}]}),
+         "spec.recovery.rules[0].logPattern: ['Xid'] must be a regular expression, a text"),
+        (job(recovery={"rules": [{"action": "fail", "logPattern": "x" * 1001}]}),
+         "spec.recovery.rules[0].logPattern: it has 1001 characters, and may have 1000"),
+        (job(recovery={"rules": [{"action": "fail", "logPattern": "(" * 500 + "x" + ")" * 499}]}),
+         "spec.recovery.rules[0].logPattern: "),
+        (job(recovery={"rules": [{"action": "fail", "logPattern": "\u00e9" * 1000}] * 20}),
+         "spec.recovery.rules: all logPatterns together have 40000 bytes, and may have 32768"),
+        (job(recovery={"rules": [{"action": "fail", "exitCodes": [3]}] * 65}), "spec.recovery.rules: there are 65"),
+        (job(recovery={"rules": [{"action": "fail", "exitCodes": [300]}]}),
+         "spec.recovery.rules[0].exitCodes: 300 must be a whole number from 0 to 255"),
+        (job(recovery={"rules": [{"action": "fail", "exitCodes": [3], "after": "1h"}]}),
+         "spec.recovery.rules[0].after: there is no such field; there are exitCodes, logPattern, nodeCondition, "),
+        (job(recovery={"rules": [{"action": "fail", "exitCodes": [3], "times": 3}]}),
+         "spec.recovery.rules[0].within: it is missing; it says for how long what was seen counts towards times"),
+        (job(recovery={"rules": [{"action": "fail", "exitCodes": [3], "within": "1h"}]}),
+         "spec.recovery.rules[0].within: it means nothing without times"),
+        (job(recovery={"rules": [{"action": "fail", "exitCodes": [3], "times": 0, "within": "1h"}]}),
+         "spec.recovery.rules[0].times: 0 must be a whole number from 1 to 1000"),
+        (job(recovery={"rules": [{"action": "fail", "exitCodes": [3], "times": 2, "within": "0s"}]}),
+         "spec.recovery.rules[0].within: 0s is no duration above 0"),
+        (job(recovery={"rules": [{"action": "fail", "exitCodes": [3], "dryRun": "yes"}]}),
+         "spec.recovery.rules[0].dryRun: yes must be true or false"),
+        (job(recovery={"rules": [{"action": "replace", "exitCodes": [3], "nodeCondition": {"type": "GpuLost"}}]}),
+         "spec.recovery.rules[0].nodeCondition: a rule is about one thing, and this one has exitCodes too"),
+        (job(recovery={"rules": [{"action": "replace", "nodeCondition": "GpuLost"}]}),
+         "spec.recovery.rules[0].nodeCondition: GpuLost must be an object with type, and status"),
+        (job(recovery={"rules": [{"action": "replace", "nodeCondition": {"status": "True"}}]}),
+         "spec.recovery.rules[0].nodeCondition.type: it is missing"),
+        (job(recovery={"rules": [{"action": "replace", "nodeCondition": {"type": "GpuLost", "status": "yes"}}]}),
+         'spec.recovery.rules[0].nodeCondition.status: yes is none; there are "True", "False" and "Unknown"'),
+        (job(recovery={"rules": [{"action": "replace", "taint": ["gpu"]}]}),
+         "spec.recovery.rules[0].taint: ['gpu'] must be the key of a taint"),
+        (job(recovery={"rules": [{"action": "reboot", "exitCodes": [3]}]}),
+         "spec.recovery.rules[0].action: reboot is none; there are fail, restart, replace, replaceNode"),
+        (job({"worker": worker(maxReplicas=4)}, scaling={"schedule": [{"cron": "0 8 * * *", "replicas": 8}]}),
+         "spec.scaling.schedule[0].replicas: 8 is more than maxReplicas 4"),
+        (job({"worker": worker(minReplicas=1, maxReplicas=4)}, scaling={"policy": "fastest"}),
+         "spec.scaling.policy: fastest is none; it may be none, manual or throughput"),
+        (job({"worker": worker()}, scaling={"policy": "throughput"}),
+         "spec.scaling.policy: throughput has nothing to find, since minReplicas and maxReplicas of worker are both 1"),
+        (job(scaling={"minGain": 1.5}), "spec.scaling.minGain: 1.5 must be a number from 0"),
+        (job(scaling={"minGain": float("nan")}), "spec.scaling.minGain: nan must be a number from 0"),
+        (job(scaling={"evaluation": "often"}), "spec.scaling.evaluation: often is no duration"),
+        (job(name="a" * 52), "metadata.name: with '-worker-' and an id of up to 5 digits it has 65 characters"),
+        (job({"worker": worker(), "ps": worker()}, name="7b"), "metadata.name: 7b begins the names of Services"),
+        (job(adopts={"apiVersion": "batch/v1", "kind": "Job", "name": "x"}),
+         "spec.replicaSpecs.worker.template: a job that adopts the pods of another owner makes none itself"),
+        (job({"worker": {"replicas": 1}}, adopts={"kind": "Job", "name": "x"}),
+         "spec.adopts.apiVersion: it is missing"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_the_path_of_the_field(wrong: Document, said: str) -> None:
+    sentences = validate(wrong)
+    assert any(sentence.startswith(said) for sentence in sentences), sentences
+    assert len(sentences) == 1
+
+
+def test_the_longest_name_that_still_fits_is_right() -> None:
+    assert validate(job(name="a" * 50)) == []
+
+
+def test_a_job_may_have_every_role_in_any_letters() -> None:
+    assert validate(job({role: worker() for role in ("Worker", "CHIEF", "Ps", "evaluator", "Master")})) == []
+
+
+def test_what_its_pods_were_made_with_cannot_be_changed_while_they_run() -> None:
+    old, new = job(nprocPerNode=2), job(nprocPerNode=4)
+    assert validate(new, old)[0].startswith("spec.nprocPerNode: it cannot be changed while the job runs")
+    old["spec"]["suspend"] = True
+    assert validate(new, old) == []
+
+
+def test_the_owner_cannot_be_changed() -> None:
+    adopts = {"apiVersion": "batch/v1", "kind": "Job", "name": "x"}
+    old = job({"worker": {"replicas": 1}}, adopts=adopts)
+    new = job({"worker": {"replicas": 1}}, adopts={**adopts, "name": "y"})
+    assert validate(new, old) == ["spec.adopts: it cannot be changed; a job keeps the owner of its pods"]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = ("replicaSpecs", "nprocPerNode", "nodeUnit", "spares", "recovery", "scaling", "adopts", "suspend", "hang",
+          "exitCodes", "rules", "schedule", "worker", "PS", "template", "spec", "containers", "resources", "limits",
+          "memory", "replicas", "minReplicas", "maxReplicas", "retryable", "permanent", "logPattern",
+          "times", "within", "dryRun", "elasticData", "keepGlobalBatch", "saveSignal")  # fmt: skip
+shapes = st.recursive(
+    json_values,
+    lambda inner: st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5) | st.lists(inner, max_size=2),
+    max_leaves=12,
+)
+
+
+@given(shapes)
+def test_no_shape_of_a_spec_breaks_the_check(spec: object) -> None:
+    broken = {"metadata": {"name": "x"}, "spec": spec}
+    assert all(isinstance(sentence, str) for sentence in validate(broken, job()))
+    if not isinstance(spec, dict):
+        return
+    with_defaults(broken, job())
+
+
+def test_a_node_check_that_cannot_be_meant_is_named() -> None:
+    assert validate(job(nodeCheck={"enabled": "yes"})) == ["spec.nodeCheck.enabled: yes must be true or false"]
+    assert validate(job(nodeCheck={"excludeStragglers": 1})) == [
+        "spec.nodeCheck.excludeStragglers: 1 must be true or false"
+    ]
+
+
+def test_a_wish_about_the_data_that_cannot_be_meant_is_named() -> None:
+    assert validate(job(elasticData="yes")) == ["spec.elasticData: yes must be true or false"]
+    assert validate(job(keepGlobalBatch=4)) == ["spec.keepGlobalBatch: 4 must be true or false"]
