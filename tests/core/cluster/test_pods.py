@@ -1,21 +1,19 @@
-"""Members' pods: how they are made, and what the core is told of those that Kubernetes shows."""
+"""A member's pod as the core is told of it."""
 
 from __future__ import annotations
 
 import json
-from copy import deepcopy
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.core.actions import CreatePod
 from master.core.cluster import containers, pods
 from master.core.cluster.names import Document
 from master.core.events import PodSeen
-from tests.core.cluster.documents import SEEN, job, recorded, template, worker
-from wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
+from tests.core.cluster.documents import SEEN, recorded
+from wire.ids import MemberId, PodUid, RankIndex, Role
 
 # -- reading ------------------------------------------------------------------------------------------------------
 STANDINGS: list[tuple[str, str, str, int | None]] = [
@@ -414,183 +412,3 @@ def test_a_sidecar_that_the_kubelet_does_not_start_again_is_told(name: str, end:
 
 
 # -- making -------------------------------------------------------------------------------------------------------
-def creation(member: str, rank_index: int | None = 0, **more: Any) -> CreatePod:
-    role = Role(member.rpartition("-")[0])
-    index = None if rank_index is None else RankIndex(rank_index)
-    return CreatePod(MemberId(member), role, index, NO_GENERATION, "", **more)
-
-
-def variables(pod: Document, container: int = 0) -> dict[str, Any]:
-    return {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][container]["env"]}
-
-
-def test_a_pod_is_its_roles_template_with_a_name_an_owner_and_who_it_is() -> None:
-    asked = job()
-    kept = deepcopy(asked)
-    pod = pods.pod_of(asked, creation("worker-4", 1, relaunches=2))
-    assert asked == kept
-    assert pod["metadata"] == {
-        "name": "mnist-worker-4",
-        "namespace": "research",
-        "labels": {
-            "outrider.dev/job": "mnist",
-            "outrider.dev/role": "worker",
-            "outrider.dev/member": "worker-4",
-            "outrider.dev/id": "4",
-            "outrider.dev/rank-index": "1",
-            "outrider.dev/relaunches": "2",
-            "outrider.dev/inject": "true",
-        },
-        "annotations": {},
-        "ownerReferences": [
-            {
-                "apiVersion": "outrider.dev/v1alpha1",
-                "kind": "ElasticJob",
-                "name": "mnist",
-                "uid": "job-uid",
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ],
-    }
-    assert variables(pod) == {"WORKER_TYPE": "worker", "WORKER_ID": "4", "WORKER_RANK": "1", "WORKER_NUM": "4"}
-    assert pods.name_of(asked, MemberId("worker-4")) == pod["metadata"]["name"]
-
-
-def test_a_pod_that_was_made_is_seen_as_the_member_that_was_asked_for() -> None:
-    pod = pods.pod_of(job(), creation("worker-4", 1))
-    pod["metadata"]["uid"] = "u"
-    assert pods.seen(pod) == PodSeen(MemberId("worker-4"), PodUid("u"), Role("worker"), RankIndex(1), "pending")
-
-
-def test_a_spare_has_no_rank() -> None:
-    pod = pods.pod_of(job(), creation("worker-5", None))
-    assert "outrider.dev/rank-index" not in pod["metadata"]["labels"]
-    assert "WORKER_RANK" not in variables(pod)
-
-
-def test_what_the_user_has_set_stays_and_may_be_written_with_our_variables() -> None:
-    own = [{"name": "WORKER_NUM", "value": "7"}, {"name": "LOG", "value": "/logs/$(WORKER_ID)"}]
-    containers_ = [{"name": "main", "image": "i", "env": own}, {"name": "logs", "image": "i"}]
-    asked = job({"worker": {"template": template(containers=containers_)}})
-    made = pods.pod_of(asked, creation("worker-0", wanted=9))
-    assert variables(made)["WORKER_NUM"] == "7"
-    assert variables(made, 1)["WORKER_NUM"] == "9"
-    names = [entry["name"] for entry in made["spec"]["containers"][0]["env"]]
-    assert names.index("WORKER_ID") < names.index("LOG")
-
-
-def test_labels_annotations_and_scheduling_of_the_template_are_kept() -> None:
-    gang = {
-        "metadata": {
-            "labels": {"app": "x", "kueue.x-k8s.io/queue-name": "q", "outrider.dev/job": "wrong"},
-            "annotations": {"scheduling.k8s.io/group-name": "g", "outrider.dev/script": "own.py"},
-        },
-        "spec": {
-            **template()["spec"],
-            "schedulerName": "volcano",
-            "priorityClassName": "high",
-            "nodeSelector": {"a": "b"},
-        },
-    }
-    asked = job({"worker": {"template": gang}}, nprocPerNode=8)
-    asked["metadata"]["annotations"] = {"outrider.dev/script": "train.py", "outrider.dev/per-rank": "1", "other": "x"}
-    made = pods.pod_of(asked, creation("worker-0"))
-    assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "q"
-    assert made["metadata"]["labels"]["outrider.dev/job"] == "mnist"
-    assert made["metadata"]["annotations"] == {
-        "scheduling.k8s.io/group-name": "g",
-        "outrider.dev/script": "own.py",
-        "outrider.dev/per-rank": "1",
-        "outrider.dev/nproc-per-node": "8",
-    }
-    assert {field: made["spec"][field] for field in ("schedulerName", "priorityClassName", "nodeSelector")} == {
-        "schedulerName": "volcano",
-        "priorityClassName": "high",
-        "nodeSelector": {"a": "b"},
-    }
-
-
-@pytest.mark.parametrize(("asked", "made"), [(None, "Never"), ("Never", "Never"), ("OnFailure", "OnFailure")])
-def test_a_trainer_that_has_succeeded_is_never_started_again(asked: str | None, made: str) -> None:
-    spec = {} if asked is None else {"restartPolicy": asked}
-    found = pods.pod_of(job({"worker": {"template": template(**spec)}}), creation("worker-0"))
-    assert found["spec"]["restartPolicy"] == made
-
-
-def test_whole_saves_can_be_turned_off() -> None:
-    pod = pods.pod_of(job(recovery={"atomicSave": False}), creation("worker-0"))
-    assert variables(pod)["OUTRIDER_ATOMIC_SAVE"] == "0"
-    assert "OUTRIDER_ATOMIC_SAVE" not in variables(pods.pod_of(job(), creation("worker-0")))
-
-
-def test_a_role_is_found_in_any_letters() -> None:
-    pod = pods.pod_of(job({"worker": worker(), "PS": worker(replicas=2)}), creation("ps-1", 1))
-    assert variables(pod)["WORKER_NUM"] == "2"
-
-
-def terms(pod: Document) -> Any:
-    affinity = pod["spec"]["affinity"]["nodeAffinity"]
-    return affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-
-
-def test_a_pod_keeps_off_the_nodes_that_are_named() -> None:
-    pod = pods.pod_of(job(), creation("worker-0", avoid=("n2", "n1", "n2")))
-    assert terms(pod) == [{"matchFields": [
-        {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]},
-        {"key": "metadata.name", "operator": "NotIn", "values": ["n2"]},
-    ]}]  # fmt: skip
-    assert "affinity" not in pods.pod_of(job(), creation("worker-0"))["spec"]
-
-
-def test_a_pod_keeps_off_a_node_in_each_of_the_users_own_terms() -> None:
-    own = [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}, {"matchExpressions": [{"key": "tpu"}]}]
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": own}},
-                "podAffinity": {"x": 1}}  # fmt: skip
-    asked = job({"worker": {"template": template(affinity=affinity)}})
-    pod = pods.pod_of(asked, creation("worker-0", avoid=("n1",)))
-    assert [term["matchExpressions"][0]["key"] for term in terms(pod)] == ["gpu", "tpu"]
-    assert all(term["matchFields"][0]["values"] == ["n1"] for term in terms(pod))
-    assert pod["spec"]["affinity"]["podAffinity"] == {"x": 1}
-
-
-@pytest.mark.parametrize(
-    ("request_", "limit", "needed", "now_request", "now_limit"),
-    [
-        ("4Gi", "4Gi", 8 << 30, "8Gi", "8Gi"),
-        ("1Gi", "4Gi", 6 << 30, "1536Mi", "6Gi"),
-        (None, "4Gi", 8 << 30, None, "8Gi"),
-        ("500M", "1G", 2_000_000_000, "1000000000", "1953125Ki"),
-        ("4Gi", "8Gi", 4 << 30, "4Gi", "8Gi"),
-        (None, None, 1 << 30, None, "1Gi"),
-    ],
-)
-def test_memory_grows_to_what_is_needed_and_never_shrinks(
-    request_: str | None, limit: str | None, needed: int, now_request: str | None, now_limit: str
-) -> None:
-    resources = {
-        "requests": {"cpu": "1"} | ({"memory": request_} if request_ else {}),
-        "limits": {"memory": limit} if limit else {},
-    }
-    others = {"name": "logs", "image": "i", "resources": {"limits": {"memory": "1Gi"}}}
-    asked = job({"worker": {"template": template(containers=[{"name": "main", "image": "i", "resources": resources},
-                                                             others])}})  # fmt: skip
-    kept = deepcopy(asked)
-    before = pods.pod_of(asked, creation("worker-0"))
-    after = pods.pod_of(asked, creation("worker-0", memory_limit=needed))
-    found = after["spec"]["containers"][0]["resources"]
-    assert (found["requests"].get("memory"), found["limits"].get("memory")) == (now_request, now_limit)
-    assert found["requests"]["cpu"] == "1"
-    assert after["spec"]["containers"][1] == before["spec"]["containers"][1]
-    assert asked == kept
-
-
-@pytest.mark.parametrize(("role", "port"), [("ps", 2222), ("worker", 3333), ("chief", 3333)])
-def test_a_rank_index_has_one_address_whoever_holds_it(role: str, port: int) -> None:
-    service = pods.service_of(job(), Role(role), RankIndex(0))
-    assert service["metadata"]["name"] == f"mnist-{role}-0"
-    assert "clusterIP" not in service["spec"], "the API server gives one, and it stays"
-    assert service["spec"]["publishNotReadyAddresses"] is True
-    assert [entry["port"] for entry in service["spec"]["ports"]] == [port]
-    replacement = pods.pod_of(job({role: worker(), "worker": worker()}), creation(f"{role}-2", 0))
-    assert service["spec"]["selector"].items() <= replacement["metadata"]["labels"].items()
