@@ -140,6 +140,7 @@ def _spec(request: Request) -> JobSpec:
         hang_init=limits.get("init"),
         hang_checkpoint=limits.get("checkpoint"),
         hang_eval=limits.get("eval"),
+        metrics_pattern=request.metrics_pattern,
         **request.scaling,  # type: ignore[arg-type]
     )
     if request.ps is not None:

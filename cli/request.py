@@ -58,6 +58,7 @@ class Wishes:
     checkpoint_memory: int = 0
     checkpoint_path: str = ""
     scaling: Scaling = field(default_factory=dict)
+    metrics_pattern: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ class Request:
     checkpoint_path: str = ""
     """What the script saves there is kept in that memory."""
     scaling: Scaling = field(default_factory=dict)
+    metrics_pattern: str = ""
     needless: tuple[str, ...] = ()
     """Flags of the inner launcher that mean nothing here."""
     ps: PsSize | None = None
@@ -143,6 +145,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         checkpoint_path=wishes.checkpoint_path,
         save_signal=wishes.save_signal,
         scaling=wishes.scaling,
+        metrics_pattern=wishes.metrics_pattern,
         limits=wishes.limits,
         ps=wishes.ps,
         needless=(*inside.needless, *inside.ineffective),

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cli import armed, folders, isolating, patience, ps, rule_file, scaling, sizes
+from cli import armed, folders, isolating, metrics, patience, ps, rule_file, scaling, sizes
 from cli.request import LONGEST_SILENCE, MOST_RESTARTS, Request, Wishes, request_for
 from cli.torchrun_flags import accepted, both_spellings, not_needed
 
@@ -163,6 +163,13 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     "min-gain=0.5 (what each further member has to add, in what one makes), cooldown=30s, evaluation=30m.",
 )
 @flag(
+    "metrics",
+    metavar="PATTERN|default",
+    callback=metrics.pattern,
+    help="Read epoch, step, latency, loss, accuracy from rank 0's log, by a regular expression with groups of these "
+    "names; default: lines of PyTorch's imagenet example. --scaling measures by them where it sees no steps.",
+)
+@flag(
     "python", metavar="PYTHON", help="The script's Python. Default: PYTHON_EXEC, an active virtual environment's, ours."
 )
 @ps.options
@@ -207,6 +214,7 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         migration_dir=flags["migration_dir"],
         save_signal=flags["save_signal"],
         scaling=flags["scaling"],
+        metrics_pattern=flags["metrics"],
         checkpoint_memory=flags["checkpoint_memory"],
         checkpoint_path=flags["checkpoint_path"],
         limits=isolating.limits(flags["isolate"], flags["member_cpus"], flags["member_memory"]),

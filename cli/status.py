@@ -15,6 +15,7 @@ from cli.documents import status_of
 from cli.errors import UserError
 from cli.tables import columns, console
 from cli.wording import STYLES, local_time, percent, plural, seconds
+from master.core import metric_values
 
 FAULTS_SHOWN, DATA_SHOWN = 10, 5
 
@@ -85,6 +86,8 @@ def _show(document: dict[str, Any]) -> None:
         screen.print(Text(f"{rung}: {why}", style="dim"))
     if document.get("node_check"):
         screen.print(_node_check(document["node_check"]))
+    if document.get("metrics"):
+        screen.print(_metrics(document["metrics"]))
     for row in document.get("stragglers", ()):
         screen.print(Text(row["reason"], style="yellow"))
     if document.get("straggler_watch"):
@@ -149,6 +152,13 @@ def _seats(seats: list[dict[str, Any]]) -> Table:
             _coloured(seat["phase"]),
         )
     return table
+
+
+def _metrics(metrics: dict[str, Any]) -> Text:
+    """What the newest lines of the log say."""
+    numbers = metric_values.shown(metrics)
+    line = Text(f"log: {numbers} ({local_time(metrics['time'])})" if numbers else "log: no numbers yet", style="dim")
+    return line.append(f" {metrics['problem']}", style="yellow") if metrics["problem"] else line
 
 
 def _node_check(rounds: list[dict[str, Any]]) -> Table:

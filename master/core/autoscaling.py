@@ -7,6 +7,7 @@ later. Who scales by hand is obeyed, and from then on decides alone until the po
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
 
 from master.core import sizing, standing, status, throughput
@@ -18,10 +19,16 @@ from master.core.spec import JobSpec
 from master.core.state import RUNNING, State
 from master.core.throughput import Meter
 from master.core.wording import counted, seconds
-from wire.messages import Report
+from master.core.world import World
+from wire.messages import RankProgress, Report
 
 ROOM_AGAIN, ROOM_SLOWEST = 300.0, 3600.0
 WRITE_AGAIN = 10.0
+INIT = "init"
+UNMEASURED = (
+    "The job keeps its size: nothing is measured, because no step of rank 0 is seen, and no line of its output says "
+    "any (metrics.logPattern)."
+)
 
 
 def is_on(state: State) -> bool:
@@ -40,26 +47,62 @@ def limits_of(state: State) -> Limits:
 
 # -- measuring ------------------------------------------------------------------------------------------------------
 def note_report(state: State, member: Member, report: Report) -> None:
-    world, scaling = state.world, state.scaling
-    if not _may_change(state) or world is None or member.id != world.order[0]:
+    world = _measured_world(state, member)
+    if world is None:
         return
-    if state.stage != RUNNING or state.resize or len(world.places) != state.target:
-        scaling.meter = None
-        return
-    if scaling.room is not None and state.ready:
+    if state.scaling.room is not None and state.ready:
         _find_room(state, len(world.places))
         return
-    if scaling.meter is None or scaling.meter.generation != world.generation:
-        scaling.meter = Meter(world.generation)
-    row = next((row for row in report.ranks if row.local_rank == 0), None)
-    if row is None or report.generation != world.generation:
+    row = _stepping(report, world)
+    if row is not None:
+        _decide(state, throughput.note(_meter(state, world), row, world.world_size, state.now))
+
+
+def note_line(state: State, member: Member, values: Mapping[str, float], at: float) -> None:
+    """Of rank 0's log: it measures the job where the hooks see no steps."""
+    world = _measured_world(state, member)
+    if world is None or (member.report is not None and _stepping(member.report, world) is not None):
         return
-    rate = throughput.note(scaling.meter, row, world.world_size, state.now)
-    if rate is not None and isfinite(rate.samples) and rate.samples > 0:
-        _decide(state, rate)
+    _decide(state, throughput.note_line(_meter(state, world, of_lines=True), values, world.world_size, at))
 
 
-def _decide(state: State, rate: Rate) -> None:
+def _measured_world(state: State, member: Member) -> World | None:
+    """The world, where it is what this member shows that measures it now."""
+    world = state.world
+    if not _may_change(state) or world is None or member.id != world.order[0]:
+        return None
+    if state.stage == RUNNING and not state.resize and len(world.places) == state.target:
+        return world
+    state.scaling.meter = None
+    return None
+
+
+def _stepping(report: Report, world: World) -> RankProgress | None:
+    """Rank 0, if the hooks have seen it make a step in this world."""
+    rank = next((row for row in report.ranks if row.local_rank == 0), None)
+    is_seen = rank is not None and rank.phase != INIT and report.generation == world.generation
+    return rank if is_seen else None
+
+
+def _meter(state: State, world: World, *, of_lines: bool = False) -> Meter:
+    meter = state.scaling.meter
+    if meter is None or (meter.generation, meter.of_lines) != (world.generation, of_lines):
+        meter = state.scaling.meter = Meter(world.generation, of_lines)
+    return meter
+
+
+def still_unmeasured(state: State) -> None:
+    """A world has run for minutes, and it is not known how fast."""
+    if not is_on(state) or state.scaling.search.known or state.scaling.message == UNMEASURED:
+        return
+    _tell(state, sizing.START, UNMEASURED)
+    state.announce("ScalingUnmeasured", UNMEASURED, warning=True)
+    status.mark(state)
+
+
+def _decide(state: State, rate: Rate | None) -> None:
+    if rate is None or not isfinite(rate.samples) or rate.samples <= 0:
+        return
     scaling = state.scaling
     if scaling.began is None:
         scaling.began = state.now

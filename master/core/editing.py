@@ -7,7 +7,18 @@ A changed template is for new pods: nobody who trains is stopped for it, but pod
 
 from __future__ import annotations
 
-from master.core import autoscaling, generations, giving_up, membership, moves, standing, status, unchecked, watching
+from master.core import (
+    autoscaling,
+    generations,
+    giving_up,
+    membership,
+    metrics,
+    moves,
+    standing,
+    status,
+    unchecked,
+    watching,
+)
 from master.core.events import SpecChanged
 from master.core.spec import JobSpec
 from master.core.state import COMMITTING, GATHERING, RUNNING, State
@@ -32,6 +43,7 @@ def edited(state: State, event: SpecChanged) -> None:
         state.target = event.spec.replicas
         autoscaling.scaled_by_hand(state, event.spec.replicas)
     autoscaling.edited(state, before)
+    metrics.edited(state, before)
     if event.suspended and not state.suspended:
         _suspend(state)
     elif state.suspended and not event.suspended:

@@ -7,7 +7,7 @@ very step in which the last survivor has stopped and is ready again: no timer st
 
 from __future__ import annotations
 
-from master.core import assignment, copies, neighbours, orders, rules, standing, status, strangers, watching
+from master.core import assignment, copies, metrics, neighbours, orders, rules, standing, status, strangers, watching
 from master.core.member import Member
 from master.core.state import COMMITTING, GATHERING, RUNNING, STOPPING, State
 from master.core.wording import counted
@@ -95,6 +95,7 @@ def start(state: State) -> None:
         _start(state, world, member, place, allowed, saves)
     state.deadlines.set(("start", str(world.generation.number)), state.now + START_OVERDUE)
     watching.begin(state, world)
+    metrics.begin(state)
     standing.note_resize(state)
 
 
@@ -125,7 +126,7 @@ def _start(
             saves=saves,
             reason=reason,
             neighbours=neighbours.of(state, world, member.id),
-            patterns=rules.patterns(state),
+            patterns=tuple(dict.fromkeys(rules.patterns(state) + metrics.patterns(state, place))),
             elastic_data=state.spec.elastic_data,
             keep_batch_of=state.first_world if state.spec.keep_global_batch else 0,
             begins_from=world.begins_from[0],

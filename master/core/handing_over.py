@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from master.core import autoscaling, own_size, pace
+from master.core import autoscaling, metric_values, metrics, own_size, pace
 from master.core.member import SILENT, Member, Placed, in_order
 from master.core.pairing import Finding
 from master.core.spec import JobSpec, rule_of
@@ -30,6 +30,7 @@ def saved(state: State) -> dict[str, object]:
         "began_at": state.began_at + state.unix_offset,
         "version": state.version,
         "owner_size": state.owner.size,
+        "metrics": metric_values.saved(state.metrics, state.spec.metrics_pattern, state.unix_offset),
         "scaling": own_size.saved(state.scaling, state.unix_offset) if state.spec.scaling else None,
         **_members(state),
         **_replacements(state),
@@ -245,9 +246,11 @@ def _restore_progress(state: State, saved: Mapping[str, Any]) -> None:
         for at, kind, member, reason, term, number, lost, *node in saved.get("faults", ())
     ]  # fmt: skip
     state.owner.size = saved.get("owner_size")
+    state.metrics = metric_values.restored(saved.get("metrics"), state.spec.metrics_pattern, state.unix_offset)
     if saved.get("scaling"):
         state.scaling = own_size.restored(saved["scaling"], state.unix_offset)
         autoscaling.begin(state)
+    metrics.begin(state)
     state.fault_counts = {str(kind): int(count) for kind, count in saved.get("fault_counts", {}).items()}
     state.seconds_lost = float(saved.get("seconds_lost", 0.0))
     state.saves = {str(path): int(step) for path, step in saved.get("saves", ())}

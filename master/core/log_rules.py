@@ -8,7 +8,7 @@ would begin again for ever.
 
 from __future__ import annotations
 
-from master.core import ending, recovery, replacing, rules, status
+from master.core import ending, metrics, recovery, replacing, rules, status
 from master.core.member import Member
 from master.core.spec import FAIL, RESTART
 from master.core.state import REBUILDING, RUNNING, State
@@ -23,6 +23,7 @@ def matched(state: State, member: Member, said: LineMatched) -> None:
     if said.serial <= state.log_serials.get(member.id, 0):
         return
     state.log_serials[member.id] = said.serial
+    metrics.matched(state, member, said)
     if state.stage == REBUILDING:
         state.deferred.append((member.id, said))
     else:
@@ -46,6 +47,7 @@ def follow(state: State, member: Member, said: LineMatched) -> None:
 
 def dropped(state: State, member: Member, said: PatternDropped) -> None:
     """Told once a pattern; no later generation is asked for it."""
+    metrics.dropped(state, member, said)
     numbers = [str(n) for n, rule in enumerate(state.spec.rules, 1) if rule.log_pattern == said.pattern]
     if not numbers or said.pattern in state.dropped_patterns:
         return

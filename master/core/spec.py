@@ -110,6 +110,8 @@ class JobSpec:
     """Batch sizes follow the world's, so that the global batch is that of the job's first world."""
     save_signal: str = ""
     """The script has a handler for it, and saves then (`save_signals`)."""
+    metrics_pattern: str = ""
+    """Lines of rank 0's output that fit it say how the training goes (`metrics`); empty: none are looked for."""
     scaling: str = ""
     """By which policy the job finds its own size (`autoscaling`); empty: its user gives it."""
     min_gain: float = 0.5

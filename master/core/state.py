@@ -27,6 +27,7 @@ from master.core.deadlines import Deadlines
 from master.core.events import NodeSeen
 from master.core.links import Links
 from master.core.member import Member, Placed
+from master.core.metric_values import Metrics
 from master.core.own_size import Scaling
 from master.core.pace import Pace, Watch
 from master.core.pairing import Answer, Finding, Groups, Round
@@ -185,7 +186,9 @@ class State:
     log_serials: dict[MemberId, int] = field(default_factory=dict)
     """Of the last LineMatched of each member."""
     dropped_patterns: set[str] = field(default_factory=set)
-    """Those of the rules that are too slow, or cannot be read."""
+    """Those that are too slow, or cannot be read."""
+    metrics: Metrics = field(default_factory=Metrics)
+    """What lines of the log have said last."""
     scaling: Scaling = field(default_factory=Scaling)
     """Of a job that finds its own size."""
     first_world: int = 0

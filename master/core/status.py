@@ -10,7 +10,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from master.core import handing_over, link_telling, own_size, slowness
+from master.core import handing_over, link_telling, metric_values, own_size, slowness
 from master.core.actions import SaveStatus
 from master.core.member import FAILED, SILENT, Member, in_order
 from master.core.state import COMMITTING, REBUILDING, RUNNING, STOPPING, State
@@ -82,6 +82,7 @@ def document(state: State, now: float) -> dict[str, Any]:
         "node_check": state.rounds,
         **slowness.document(state),
         "network": link_telling.document(state),
+        **metric_values.document(state.metrics, state.spec.metrics_pattern, state.unix_offset),
         **own_size.document(state.scaling, state.spec, state.target, state.unix_offset),
         "data": {
             "elastic": state.spec.elastic_data,

@@ -3,11 +3,12 @@
 Ranks step together, so one tells for all. What lies between two reports counts if both show the phase `step`: a save or
 an evaluation that a report has seen is left out, and the median is not moved by one that was over between two reports.
 Samples are known where a DataLoader of torch's makes the batches; elsewhere a rank's step counts as one sample, which
-serves as well to compare sizes.
+serves as well to compare sizes. Where the hooks see no steps, lines of the log may tell of them (`note_line`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -26,9 +27,11 @@ STEPPING = "step"
 @dataclass(slots=True)
 class Meter:
     generation: Generation
+    of_lines: bool = False
+    """Of lines of the log, not of reports."""
     first: int | None = None
     """The first step seen."""
-    before: tuple[int, float, int] | None = None
+    before: tuple[float, float, int] | None = None
     """Step, when it ended, samples so far."""
     steps: int = 0
     step_seconds: list[float] = field(default_factory=list)
@@ -46,7 +49,7 @@ def note(meter: Meter, row: RankProgress, ranks: int, now: float) -> Rate | None
     if row.step < meter.first + WARM_UP or before is None or row.step < before[0]:
         meter.before = here
         return None
-    made, seconds = here[0] - before[0], here[1] - before[1]
+    made, seconds = row.step - int(before[0]), here[1] - before[1]
     if made and seconds > 0:
         meter.before = here
         meter.steps += made
@@ -55,6 +58,29 @@ def note(meter: Meter, row: RankProgress, ranks: int, now: float) -> Rate | None
     if meter.steps < sizing.FEWEST or len(meter.step_seconds) < FEWEST_SEEN:
         return None
     return _window(meter, ranks, now)
+
+
+def note_line(meter: Meter, line: Mapping[str, float], ranks: int, at: float) -> Rate | None:
+    """`line`: what one of rank 0's log says. How many steps there have been since the line before says more than how
+    long the last one took, the latency. What comes before the second line belongs to the warm-up."""
+    step, before, is_first = line.get("step"), meter.before, meter.first is None
+    if step is not None:
+        meter.before, meter.first = (step, at, 0), 0
+        if before is None or step <= before[0] or at <= before[1]:  # another epoch, a line that came late
+            return None
+        meter.steps += max(1, round(step - before[0]))
+        meter.step_seconds.append((at - before[1]) / (step - before[0]))
+    elif "latency" in line:
+        meter.first = 0
+        if is_first:
+            return None
+        meter.steps += 1
+        meter.step_seconds.append(line["latency"])
+    else:
+        return None
+    meter.step_samples.append(1.0)
+    enough = meter.steps >= sizing.FEWEST and len(meter.step_seconds) >= FEWEST_SEEN
+    return _window(meter, ranks, at) if enough else None
 
 
 def _window(meter: Meter, ranks: int, now: float) -> Rate:

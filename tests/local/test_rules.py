@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.training import Training, members, pids
+from tests.local.training import Training, members, pids, until
 
 pytestmark = pytest.mark.slow
 SIZE = 2
@@ -27,7 +27,18 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
     home, folder = Path(tempfile.mkdtemp(prefix="or-")), tmp_path_factory.mktemp("rules")
     rules = folder / "rules.yaml"
     rules.write_text(RULES)
-    training = Training(folder, home, "--nnodes", str(SIZE), "--silent-after", "10", "--rules", str(rules))
+    training = Training(
+        folder,
+        home,
+        "--nnodes",
+        str(SIZE),
+        "--silent-after",
+        "10",
+        "--rules",
+        str(rules),
+        "--metrics",
+        r"a loss of (?P<loss>\S+)",
+    )
     try:
         yield training
     finally:
@@ -44,6 +55,15 @@ def test_a_dry_run_is_told_and_training_goes_on(job: Training) -> None:
     job.training(SIZE, more=30)
     again, same = job.now()
     assert (again, pids(same)) == (restart, pids(world))
+
+
+def test_what_rank_0_says_of_its_loss_is_in_the_status(job: Training) -> None:
+    job.training(SIZE)
+    mark = job.mark()
+    job.order(0, "print('a loss of 0.25'); print('a loss of nan')")
+    job.event("MetricsUnusable", mark, 'loss is "nan"')
+    job.order(0, "print('a loss of 0.125')")
+    until(lambda: job.status()["metrics"].get("loss") == 0.125)
 
 
 def test_a_catastrophic_pattern_is_dropped_by_name_and_training_goes_on(job: Training) -> None:

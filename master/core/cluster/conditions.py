@@ -73,6 +73,7 @@ def status_of(
         "members": _members(document, known),
         "memory": {index: quantities.written(n) for index, n in (document.get("memory") or {}).items()} or None,
         "nodeCheck": list(document.get("node_check") or ()) or None,
+        "metrics": document.get("metrics"),
         "elasticScaling": job_scaling.status(mapping(document.get("scaling"))),
         "data": _data(document.get("data") or {}),
         "avoidedNodes": list(document.get("avoided_nodes") or ()) or None,

@@ -12,7 +12,7 @@ from copy import deepcopy
 from typing import Any
 
 from master.core import memory, save_signals
-from master.core.cluster import containers, durations, job_rules, job_scaling, quantities
+from master.core.cluster import containers, durations, job_metrics, job_rules, job_scaling, quantities
 from master.core.cluster.names import Document
 from master.core.cluster.parts import mapping, whole
 from master.core.spec import WORKER, JobSpec
@@ -100,6 +100,7 @@ def spec_of(job: Document) -> JobSpec:
             if isinstance(switches.get(field), bool):
                 asked[name] = switches[field]
     asked |= job_scaling.asked(mapping(spec.get("scaling")))
+    asked["metrics_pattern"] = job_metrics.asked(spec.get("metrics"))
     asked["save_signal"] = signal_of(spec.get("saveSignal"))
     return JobSpec(
         key_of(job), least, most, wanted,

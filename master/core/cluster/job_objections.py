@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from master.core import save_signals
-from master.core.cluster import durations, job_rules, job_scaling, quantities
+from master.core.cluster import durations, job_metrics, job_rules, job_scaling, quantities
 from master.core.cluster.elasticjob import DATA, HANG, NODE_CHECKS, RECOVERY, ROLES, roles_of, sizes
 from master.core.cluster.names import Document
 from master.core.cluster.parts import mapping, shown, whole
@@ -33,6 +33,7 @@ def validate(job: Document, old: Document | None = None) -> list[str]:
     said += _switches(spec)
     said += _recovery(mapping(spec.get("recovery")))
     said += job_rules.objections(mapping(spec.get("recovery")), "spec.recovery")
+    said += job_metrics.objections(spec.get("metrics"), "spec.metrics")
     said += _scaling(spec)
     if old is not None:
         said += _changes(spec, mapping(old.get("spec")))

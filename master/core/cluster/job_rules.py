@@ -83,7 +83,7 @@ def _rule(path: str, rule: Document) -> Iterator[str]:
         yield f"{path}: it does not say when; give one of {', '.join(WHEN)}, and not an empty one"
     yield from _exit_codes(f"{path}.exitCodes", rule.get("exitCodes"))
     if rule.get("logPattern"):
-        yield from _pattern(f"{path}.logPattern", rule["logPattern"])
+        yield from pattern_objections(f"{path}.logPattern", rule["logPattern"])
     if rule.get("nodeCondition"):
         yield from _node_condition(f"{path}.nodeCondition", rule["nodeCondition"])
     if rule.get("taint") and not isinstance(rule["taint"], str):
@@ -99,7 +99,7 @@ def _exit_codes(path: str, value: object) -> Iterator[str]:
             yield f"{path}: {shown(code)} must be a whole number from 0 to 255"
 
 
-def _pattern(path: str, pattern: object) -> Iterator[str]:
+def pattern_objections(path: str, pattern: object) -> Iterator[str]:
     if not isinstance(pattern, str):
         yield f"{path}: {shown(pattern)} must be a regular expression, a text"
         return

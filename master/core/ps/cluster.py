@@ -66,6 +66,7 @@ def seat_spec(spec: JobSpec, key: Key) -> JobSpec:
         elastic_data=False,
         keep_global_batch=False,
         scaling="",
+        metrics_pattern="",
     )
 
 

@@ -112,6 +112,15 @@ def test_a_plain_job_is_right() -> None:
          "spec.scaling.policy: fastest is none; it may be none, manual or throughput"),
         (job({"worker": worker()}, scaling={"policy": "throughput"}),
          "spec.scaling.policy: throughput has nothing to find, since minReplicas and maxReplicas of worker are both 1"),
+        (job(metrics={"logPattern": "loss (?P<loss>["}),
+         "spec.metrics.logPattern: loss (?P<loss>[ is no regular expression: unterminated character set at"),
+        (job(metrics={"logPattern": "loss (?P<lost>x)"}),
+         "spec.metrics.logPattern: there is no metric lost; it may have (?P<epoch>...)"),
+        (job(metrics={"logPattern": "loss"}), "spec.metrics.logPattern: loss has no named group; it may have"),
+        (job(metrics={"logPattern": "(?P<loss>.*)"}),
+         "spec.metrics.logPattern: (?P<loss>.*) fits an empty line, and so every line"),
+        (job(metrics={"pattern": "x"}), "spec.metrics.pattern: there is no such field; there is logPattern"),
+        (job(metrics="loss"), "spec.metrics: loss must be an object with logPattern"),
         (job(scaling={"minGain": 1.5}), "spec.scaling.minGain: 1.5 must be a number from 0"),
         (job(scaling={"minGain": float("nan")}), "spec.scaling.minGain: nan must be a number from 0"),
         (job(scaling={"evaluation": "often"}), "spec.scaling.evaluation: often is no duration"),
@@ -159,7 +168,7 @@ json_values = st.recursive(
 FIELDS = ("replicaSpecs", "nprocPerNode", "nodeUnit", "spares", "recovery", "scaling", "adopts", "suspend", "hang",
           "exitCodes", "rules", "schedule", "worker", "PS", "template", "spec", "containers", "resources", "limits",
           "memory", "replicas", "minReplicas", "maxReplicas", "retryable", "permanent", "logPattern",
-          "times", "within", "dryRun", "elasticData", "keepGlobalBatch", "saveSignal")  # fmt: skip
+          "times", "within", "dryRun", "elasticData", "keepGlobalBatch", "saveSignal", "metrics")  # fmt: skip
 shapes = st.recursive(
     json_values,
     lambda inner: st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5) | st.lists(inner, max_size=2),

@@ -1,0 +1,74 @@
+"""Numbers that lines of a job's log name (`metrics`): how they are read, shown, and kept for the next master."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+from master.core.wording import moment
+from wire.messages import Group
+
+NAMES = ("epoch", "step", "latency", "loss", "accuracy")
+"""Groups that a pattern may have."""
+RANGES = {"latency": (1e-6, 1e6), "step": (0.0, 1e15), "epoch": (0.0, 1e9)}
+"""Beyond them it is something else than its name says. A latency is the seconds of a step."""
+ANY = (float("-inf"), float("inf"))
+
+
+@dataclass(slots=True)
+class Metrics:
+    values: dict[str, float] = field(default_factory=dict)
+    line: str = ""
+    """The newest that has fitted."""
+    at: float | None = None
+    lines: int = 0
+    problem: str = ""
+
+
+def read(groups: Iterable[Group]) -> tuple[dict[str, float], str]:
+    """The numbers, and a part of a sentence about those that are none."""
+    values, wrong = {}, []
+    for name, text in ((group.name, group.text) for group in groups):
+        value = _number(text)
+        least, most = RANGES.get(name, ANY)
+        if value is None or not least <= value <= most:
+            wrong.append(f'{name} is "{text}"')
+        else:
+            values[name] = value
+    return values, " and ".join(wrong)
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if isfinite(value) else None
+
+
+def document(metrics: Metrics, pattern: str, offset: float) -> dict[str, Any]:
+    """`offset`: what to add to the core's clock for the wall's."""
+    if not pattern:
+        return {}
+    at = None if metrics.at is None else moment(metrics.at + offset)
+    return {"metrics": {**metrics.values, "line": metrics.line, "time": at, "problem": metrics.problem}}
+
+
+def saved(metrics: Metrics, pattern: str, offset: float) -> list[Any]:
+    at = None if metrics.at is None else metrics.at + offset
+    return [pattern, metrics.values, metrics.line, at, metrics.lines, metrics.problem]
+
+
+def restored(kept: Any, pattern: str, offset: float) -> Metrics:
+    """What `saved` has made; nothing, where the pattern is another by now."""
+    if not kept or kept[0] != pattern:
+        return Metrics()
+    _pattern, values, line, at, lines, problem = kept
+    return Metrics(dict(values), line, None if at is None else at - offset, lines, problem)
+
+
+def shown(told: Mapping[str, Any]) -> str:
+    """The numbers in a few words; empty where there are none."""
+    return ", ".join(f"{name} {told[name]:g}" for name in NAMES if name in told)

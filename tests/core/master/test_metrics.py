@@ -1,0 +1,180 @@
+"""What lines of the log say of the training: shown, and measured by where no steps are seen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from master.core.cluster.job_metrics import IMAGENET
+from master.core.events import SpecChanged
+from tests.core.master.play import Play, job, running
+from tests.core.master.test_masters import successor
+from wire.messages import Group, LineMatched, PatternDropped, Start
+
+LINE = (
+    "Epoch: [17][  50/1563]\tTime  0.258 ( 0.385)\tData  0.155 ( 0.170)\t"
+    "Loss 2.5284e+00 (2.5905e+00)\tAcc@1  42.19 ( 39.71)\tAcc@5  64.06 ( 65.81)"
+)
+PATTERN = r"step (?P<step>\S+)|took (?P<latency>\S+)|loss (?P<loss>\S+)"
+SERIALS = count(1)
+
+
+def writes(play: Play, member: str = "worker-0", pattern: str = PATTERN, rank: int = 0, **groups: str) -> None:
+    actor = play[member]
+    found = tuple(Group(name, text) for name, text in groups.items())
+    play.say(actor, LineMatched(actor.highest, rank, pattern, "a line", next(SERIALS), groups=found))
+
+
+def told(play: Play) -> dict[str, object]:
+    play.run(11)
+    assert play.saved is not None
+    found = play.saved["metrics"]
+    assert isinstance(found, dict)
+    return found
+
+
+def unseen(most: int = 4, **asked: object) -> Play:
+    """A job that finds its own size, of whose steps the hooks see nothing."""
+    spec = replace(job(most, 1), replicas=1, scaling="throughput", scale_cooldown=0.0, grow_patience=2.0,
+                   hang_detection=False, metrics_pattern=PATTERN)  # fmt: skip
+    play = Play(replace(spec, **asked))  # type: ignore[arg-type]
+    _without_pages(play)
+    play.until_running(1)
+    return play
+
+
+def _without_pages(play: Play) -> None:
+    for actor in play.actors.values():
+        actor.has_pages = False
+
+
+def test_the_default_reads_the_lines_of_the_imagenet_example() -> None:
+    found = re.search(IMAGENET, LINE)
+    assert found is not None
+    assert found.groupdict() == {
+        "epoch": "17", "step": "50", "latency": "0.258", "loss": "2.5284e+00", "accuracy": "42.19"
+    }  # fmt: skip
+
+
+def test_only_the_member_with_rank_0_is_given_the_pattern() -> None:
+    play = Play(job(2, metrics_pattern=PATTERN))
+    play.until_running(2)
+    assert {send.member: send.message.patterns for send in play.sent(Start)} == {  # type: ignore[union-attr]
+        "worker-0": (PATTERN,),
+        "worker-1": (),
+    }
+
+
+def test_the_newest_numbers_are_shown_and_those_of_other_lines_stay() -> None:
+    play = running(1, metrics_pattern=PATTERN)
+    writes(play, loss="2.5")
+    writes(play, step="100")
+    writes(play, loss="2.25")
+    writes(play, rank=1, loss="9")
+    found = told(play)
+    assert (found["loss"], found["step"], found["line"], found["problem"]) == (2.25, 100.0, "a line", "")
+    assert str(found["time"]).endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("groups", "named"),
+    [({"loss": "nan"}, 'loss is "nan"'), ({"latency": "0"}, 'latency is "0"'), ({"latency": "-1"}, 'latency is "-1"'),
+     ({"step": "soon"}, 'step is "soon"')],
+)  # fmt: skip
+def test_a_number_that_is_none_is_left_out_and_told_once(groups: dict[str, str], named: str) -> None:
+    play = running(1, metrics_pattern=PATTERN)
+    for _ in range(3):
+        writes(play, **groups)
+    found = told(play)
+    assert named in str(found["problem"])
+    assert not set(groups) & set(found)
+    assert len(play.announced("MetricsUnusable")) == 1
+    writes(play, **dict.fromkeys(groups, "1"))
+    assert told(play)["problem"] == ""
+
+
+def test_a_pattern_that_fits_nothing_is_told_after_a_while() -> None:
+    play = running(1, metrics_pattern=PATTERN)
+    play.run(290)
+    assert not play.announced("MetricsMissing")
+    play.run(20)
+    (said,) = play.announced("MetricsMissing")
+    assert "No line of rank 0's output has fitted" in said.reason
+    assert told(play)["problem"] == said.reason
+    writes(play, loss="1")
+    assert told(play)["problem"] == ""
+
+
+def test_one_that_is_too_slow_is_asked_of_no_later_generation() -> None:
+    play = running(1, metrics_pattern=PATTERN)
+    actor = play["worker-0"]
+    play.say(actor, PatternDropped(actor.highest, PATTERN, "it took more than 50 ms of CPU for one line", "aaaa"))
+    assert "followed no more: on worker-0 it took more than 50 ms" in str(told(play)["problem"])
+    play.crash("worker-0")
+    play.until_next(1)
+    assert play.sent(Start)[-1].message.patterns == ()  # type: ignore[union-attr]
+
+
+def test_another_pattern_begins_anew_with_the_next_generation() -> None:
+    play = running(1, metrics_pattern=PATTERN)
+    writes(play, loss="2.5")
+    play.tell(SpecChanged(replace(play.spec, metrics_pattern="(?P<loss>x)")))
+    assert "loss" not in told(play)
+    play.crash("worker-0")
+    play.until_next(1)
+    assert play.sent(Start)[-1].message.patterns == ("(?P<loss>x)",)  # type: ignore[union-attr]
+
+
+def test_the_next_master_knows_them() -> None:
+    play = running(1, metrics_pattern=PATTERN)
+    writes(play, loss="2.5")
+    told(play)
+    later = successor(play)
+    later.run(12)
+    assert later.saved is not None
+    assert later.saved["metrics"]["loss"] == 2.5  # type: ignore[index]
+
+
+# -- measuring ------------------------------------------------------------------------------------------------------
+def logs(play: Play, seconds: float, latency: str = "", until: int = 0) -> None:
+    """Rank 0 writes a line each so many seconds: how many steps there have been, ten a line, or how long one took."""
+    for number in range(1, 200):
+        if len(play.world) == until or play.state.scaling.search.settled is not None:
+            return
+        _without_pages(play)
+        play.run(seconds)
+        first = play.world[0] if play.world else ""
+        if first and play.state.stage == "running" and play[first].running == play.state.world.generation:  # type: ignore[union-attr]
+            writes(play, first, **({"latency": latency} if latency else {"step": str(10 * number)}))
+    pytest.fail("it has decided nothing")
+
+
+@pytest.mark.parametrize(("seconds", "latency"), [(2.0, ""), (120.0, ""), (2.0, "0.002"), (15.0, "10.4")])
+def test_a_job_without_steps_that_are_seen_grows_by_its_log(seconds: float, latency: str) -> None:
+    play = unseen()
+    logs(play, seconds, latency, until=4)
+    assert len(play.world) == 4, "steps take as long in a larger world: linear growth"
+
+
+def test_where_nothing_is_measured_it_says_so_and_keeps_its_size() -> None:
+    play = unseen()
+    for _ in range(30):
+        _without_pages(play)
+        play.run(20)
+        writes(play, latency="nan")
+    assert len(play.world) == 1
+    (said,) = play.announced("ScalingUnmeasured")
+    assert play.state.scaling.message == said.reason
+
+
+def test_where_steps_are_seen_lines_measure_nothing() -> None:
+    spec = replace(job(4, 1), replicas=1, scaling="throughput", scale_cooldown=1e6, metrics_pattern=PATTERN)
+    play = Play(spec)
+    play.until_running(1)
+    for _ in range(30):
+        play.run(2)
+        writes(play, latency="100")
+    assert play.state.scaling.search.known[1].samples == pytest.approx(10, rel=0.1), "steps take 0.1 s"
