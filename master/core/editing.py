@@ -7,6 +7,8 @@ A changed template is for new pods: nobody who trains is stopped for it, but pod
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from master.core import (
     autoscaling,
     generations,
@@ -48,12 +50,20 @@ def edited(state: State, event: SpecChanged) -> None:
         _suspend(state)
     elif state.suspended and not event.suspended:
         _resume(state)
+    tell_remarks(state, before.remarks)
     if event.has_new_template and not state.suspended:
         _use_template(state)
     watching.edited(state)
     standing.note_staffing(state)
     standing.note_resize(state)
     status.mark(state)
+
+
+def tell_remarks(state: State, told: Sequence[str]) -> None:
+    """Each once, as long as it stands in the job."""
+    for remark in state.spec.remarks:
+        if remark not in told:
+            state.announce("FieldPassedOver", remark)
 
 
 def _use_template(state: State) -> None:

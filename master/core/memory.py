@@ -35,7 +35,7 @@ def raised(state: State, member: Member) -> str:
         return "raise resources.limits.memory in the pod template of the controller that makes its pods"
     if index is None or not has_own_limit(member):
         return "its replacement gets as much as it had"
-    most = state.spec.max_memory
+    most = _most(state, index)
     wanted = max(FACTOR * had, state.memory.get(index, 0))
     given = wanted if most is None else min(wanted, most)
     if given <= had:
@@ -47,6 +47,10 @@ def raised(state: State, member: Member) -> str:
                                    f"ran out of it.", member.id, warning=True)  # fmt: skip
     status.mark(state)
     return f"its replacement gets {text}"
+
+
+def _most(state: State, rank_index: RankIndex | None) -> int | None:
+    return state.spec.limits_of(state.spec.role_of(rank_index)).max_memory
 
 
 def explain(state: State, member: Member) -> None:
@@ -65,5 +69,5 @@ def explain(state: State, member: Member) -> None:
 def needed(state: State, rank_index: RankIndex | None) -> int:
     """What a new pod of this rank index is to have; 0: what its template says. A spare can take any place."""
     found = max(state.memory.values(), default=0) if rank_index is None else state.memory.get(rank_index, 0)
-    most = state.spec.max_memory
+    most = _most(state, rank_index)
     return found if most is None else min(found, most)

@@ -211,6 +211,7 @@ def _began(state: State, event: Began) -> None:
     else:
         text = f"Job {event.spec.name} begins; it wants {counted(event.spec.replicas, 'member')}."
         state.announce("JobBegan", text)
+        editing.tell_remarks(state, ())
         owning.begin(state)
     standing.note_staffing(state)
     status.mark(state)

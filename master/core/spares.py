@@ -11,13 +11,16 @@ holder is lost or has never come, and the pod that was to come is the one too ma
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from master.core import bad_nodes, budgets, ending, memory, placing, silence, standing, status, successors, unchecked
 from master.core.actions import CreatePod
 from master.core.events import PodSeen
 from master.core.member import ALIVE, SILENT, Member, Placed
+from master.core.spec import MASTER
 from master.core.state import Budget, State
 from master.core.wording import counted
-from wire.ids import MemberId, RankIndex
+from wire.ids import MemberId, RankIndex, Role
 
 CREATE_AGAIN = 1.0
 CREATE_SLOWEST = 30.0
@@ -41,14 +44,16 @@ def staff(state: State) -> None:
     doubted = [r for r, m in given if r in state.indexes and m.is_usable and m.doubt is not None]
     spares = [m for m in sorted(state.members.values(), key=placing.age) if successors.is_spare(m) and m.is_usable]
     for hole in [*empty, *shaky]:
-        spare = next((m for m in spares if standing.can_start(m)), None)
+        role = state.spec.role_of(hole)
+        spare = min((m for m in spares if standing.can_start(m)), key=lambda m: m.role != role, default=None)
         if spare is not None:
             spares.remove(spare)
             placing.promote(state, spare, hole, holders.get(hole))
             (empty if hole in empty else shaky).remove(hole)
     surplus = [m for r, m in given if r not in state.indexes and _is_well(m)]
     to_come = [r for r, m in given if r in state.indexes and m.is_usable and not (m.greeted or m.is_stranger)]
-    for hole, member in zip([*empty, *shaky, *to_come], surplus, strict=False):
+    of_workers = [r for r in [*empty, *shaky, *to_come] if state.spec.role_of(r) == state.spec.role]
+    for hole, member in zip(of_workers, surplus, strict=False):
         placing.promote(state, member, hole, holders.get(hole))
         if hole in to_come:
             spares.append(holders[hole])
@@ -62,7 +67,7 @@ def staff(state: State) -> None:
             have -= 1
         elif not _create(state, hole, ""):
             _tell_empty(state, hole)
-    while have < wanted and _create(state, None, _why_spare(state, shaky, doubted, have)):
+    while have < wanted and _create(state, None, _why_spare(state, shaky, doubted, have), {*shaky, *doubted}):
         have += 1
     _give_up_if_hopeless(state)
 
@@ -72,7 +77,7 @@ def _tell_empty(state: State, hole: RankIndex) -> None:
     if hole in state.told_empty or state.spec.is_adopted or state.closed:
         return
     state.told_empty.add(hole)
-    most, failed = state.spec.max_relaunches, state.spec.relaunch_limit
+    most, failed = state.spec.max_relaunches, state.spec.limits_of(state.spec.role_of(hole)).relaunch_limit
     why = f"--max-relaunches {most} allows no more members in place of lost ones"
     if most is None:
         why = f"its pods have failed as often as restartLimit ({failed}) allows"
@@ -95,10 +100,20 @@ def _why_spare(state: State, shaky: list[RankIndex], doubted: list[RankIndex], h
     return ", and ".join(told) or f"{counted(have + 1, 'spare')} wanted"
 
 
-def _create(state: State, rank_index: RankIndex | None, why: str) -> bool:
+def _role_of_new(state: State, rank_index: RankIndex | None, in_doubt: Collection[RankIndex]) -> Role:
+    """A pod that is made in case the master does not come back is a master, which its template may need."""
+    spec = state.spec
+    is_for_master = spec.has_master and rank_index is None and 0 in in_doubt
+    has_one = any(m.role == MASTER and successors.is_spare(m) and m.is_usable for m in state.members.values())
+    return MASTER if is_for_master and not has_one else spec.role_of(rank_index)
+
+
+def _create(
+    state: State, rank_index: RankIndex | None, why: str, in_doubt: Collection[RankIndex] = frozenset()
+) -> bool:
     if state.spec.is_adopted or state.closed or not _may_create(state, rank_index):
         return False
-    role = state.spec.role
+    role = _role_of_new(state, rank_index, in_doubt)
     number = state.next_id.get(role, 0)
     state.next_id[role] = number + 1
     member = Member(MemberId(f"{role}-{number}"), role, rank_index, state.now)
@@ -159,8 +174,8 @@ def _may_create(state: State, rank_index: RankIndex | None) -> bool:
     if limit is not None:
         return state.relaunches < limit
     failures = state.failed_relaunches.get(placing.key(rank_index))
-    spec = state.spec
-    return failures is None or budgets.left(failures, spec.relaunch_limit, spec.restart_decay, state.now) >= 0
+    spec, allowed = state.spec, state.spec.limits_of(state.spec.role_of(rank_index)).relaunch_limit
+    return failures is None or budgets.left(failures, allowed, spec.restart_decay, state.now) >= 0
 
 
 def may_replace(state: State, member: Member) -> bool:

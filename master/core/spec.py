@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from wire.ids import JobName, Role
+from wire.ids import JobName, RankIndex, Role
 
 WORKER = Role("worker")
+MASTER = Role("master")
+"""Of a job that has one: who holds rank index 0. In all else it is a member like the workers."""
 RETRYABLE_CODES = (130, 134, 135, 137, 138, 139, 143)
 """Ends from outside, or by a signal that a wrapper turned into a code: no statement about the script."""
 RELAUNCHES = 5
@@ -50,7 +52,7 @@ def rule_of(values: Sequence[Any]) -> Rule:
 
 
 class RoleLimits(NamedTuple):
-    """What a role of a PS job may cost, where it is not what the job says."""
+    """What a role may cost, where it is not what the job says."""
 
     role: Role
     relaunch_limit: int
@@ -138,10 +140,22 @@ class JobSpec:
     """Where the user has set TF_CONFIG himself: it is left as it is."""
     limits: tuple[RoleLimits, ...] = ()
     """By role, where they differ."""
+    has_master: bool = False
+    """Rank index 0 is the role master's, and has its template."""
+    remarks: tuple[str, ...] = ()
+    """What of the user's job is passed over, to be told once."""
     first_index: int = 0
     """The job's rank indexes begin here: that of one seat of a PS job is a job of its own."""
     max_restarts_asked: bool = False
     """The user gave `max_restarts` to outrider: it wins over what an inner launcher (torchrun) asks for."""
+
+    def role_of(self, rank_index: RankIndex | None) -> Role:
+        """Of the member that is made for it; None: a spare."""
+        return MASTER if self.has_master and rank_index == 0 else self.role
+
+    def limits_of(self, role: Role) -> RoleLimits:
+        own = RoleLimits(role, self.relaunch_limit, self.max_memory)
+        return next((each for each in self.limits if each.role == role), own)
 
     @property
     def is_ps(self) -> bool:

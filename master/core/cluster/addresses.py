@@ -1,14 +1,16 @@
 """Which members need an address of their own: a Service a rank index.
 
 Workers of an all-reduce job meet at the address that each generation tells them. Members of a job with parameter
-servers are found by a name that outlives their pod. Other controllers give their pods addresses themselves.
+servers are found by a name that outlives their pod. A master has the address that it would have in a PyTorchJob.
+Other controllers give their pods addresses themselves.
 """
 
 from __future__ import annotations
 
-from master.core.cluster.elasticjob import roles_of, sizes
+from master.core.cluster.elasticjob import has_master, roles_of, sizes
 from master.core.cluster.names import Document
 from master.core.cluster.pods import service_of
+from master.core.spec import MASTER
 from wire.ids import RankIndex, Role
 
 PS = Role("ps")
@@ -17,6 +19,8 @@ PS = Role("ps")
 def services_of(job: Document) -> list[Document]:
     """Those that the job needs at its present size."""
     roles = roles_of(job)
+    if has_master(job):
+        return [service_of(job, MASTER, RankIndex(0))]
     if PS not in roles or job["spec"].get("adopts"):
         return []
     return [service_of(job, Role(role), RankIndex(index)) for role in sorted(roles)

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from master.core.cluster import containers, durations
+from master.core.cluster.elasticjob import has_master
 from master.core.cluster.names import CHAOS, Document
 from master.core.cluster.parts import entries, mapping
+from master.core.spec import WORKER
 from wire.ids import MemberId
 
 ALLOWED = "allowed"
@@ -186,10 +188,18 @@ def may_break_its_network(pod: Document) -> bool:
     return bool(has_right and is_root and not spec.get("hostNetwork"))
 
 
+def _first_index(job: Document, member: MemberId) -> int:
+    """Where there is a master, worker-0 has rank index 1. None of a master's replacements is meant."""
+    role, _dash, number = member.rpartition("-")
+    if not has_master(job):
+        return int(number)
+    return int(number) + 1 if role == WORKER else -int(number)
+
+
 def with_armed(pod: Document, job: Document, member: MemberId) -> Document:
     """The pod, whose trainer finds what is armed for this member. Only the first of a rank index has it for its id's
     number."""
-    faults = of_member(asked_of(job), int(member.rpartition("-")[2]))
+    faults = of_member(asked_of(job), _first_index(job, member))
     trainer = containers.trainer_name(pod)
     for container in pod["spec"]["containers"]:
         if faults and container.get("name") == trainer:

@@ -14,12 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 from master.core.cluster import job_scaling, quantities
-from master.core.cluster.elasticjob import roles_of, sizes
+from master.core.cluster.elasticjob import has_master, members, roles_of, sizes
 from master.core.cluster.names import DOMAIN, GROUP_VERSION, JOB, KIND, ROLE, Document
 from master.core.cluster.parts import mapping
 from master.core.cluster.pods import name_of, seen
 from master.core.events import PodSeen
-from master.core.spec import WORKER
+from master.core.spec import MASTER, WORKER
 from master.core.wording import counted
 from wire.ids import MemberId
 
@@ -74,7 +74,7 @@ def status_of(
         "memory": {index: quantities.written(n) for index, n in (document.get("memory") or {}).items()} or None,
         "nodeCheck": list(document.get("node_check") or ()) or None,
         "metrics": document.get("metrics"),
-        "elasticScaling": job_scaling.status(mapping(document.get("scaling"))),
+        "elasticScaling": job_scaling.status(mapping(document.get("scaling")), int(has_master(job))),
         "data": _data(document.get("data") or {}),
         "avoidedNodes": list(document.get("avoided_nodes") or ()) or None,
         "lastFault": faults[-1] if faults else None,
@@ -262,12 +262,12 @@ def _scheduled(
     if phase in OVER and before is not None:
         return "Scheduled", before.get("status") == "True", str(before.get("reason")), str(before.get("message"))
     is_ps = _has_ps(job)
-    roles = roles_of(job) if is_ps else {str(WORKER): roles_of(job).get(WORKER, {})}
+    roles = set(roles_of(job)) if is_ps else {str(WORKER), *([str(MASTER)] if has_master(job) else [])}
     those = [pod for pod in known.values() if pod.role in roles and not (is_ps and pod.phase in GONE)]
-    least = sum(sizes(role)[0] for role in roles.values())
+    least = sum(sizes(role)[0] for role in roles_of(job).values()) if is_ps else members(job)[0]
     placed = sum(1 for pod in those if pod.node)
     needed = f"{least} {'is' if least == 1 else 'are'} needed"
-    noun = "member" if is_ps else "worker"
+    noun = "member" if len(roles) > 1 else "worker"
     told = f"{placed} of {counted(len(those), noun)} {'has' if len(those) == 1 else 'have'} a node, {needed}"
     if placed >= least:
         return "Scheduled", True, f"Enough{noun.capitalize()}s", told

@@ -7,7 +7,8 @@ that trains with three of four would hold a drain for ever. A job of one member 
 `maxUnavailable` follows the job's size by itself, but the API server must find that size, by the scale subresource of
 the pods' controller. An ElasticJob and a StatefulSet have one that counts all of their members. A Job and a lone pod
 have none (the budget would let nobody go: "does not implement the scale subresource"), and a PyTorchJob's counts its
-workers alone; there `minAvailable` is written as a number, and again whenever the size changes.
+workers alone, as ours does where there is a master; there `minAvailable` is written as a number, and again whenever the
+size changes.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from master.core.cluster.elasticjob import key_of, roles_of, sizes
+from master.core.cluster.elasticjob import has_master, key_of, members, roles_of
 from master.core.cluster.names import JOB, ROLE, Document
 from master.core.cluster.names import KIND as OWNER
 from master.core.cluster.parts import entries, mapping
 from master.core.cluster.pods import is_over, owned_by, seen
-from master.core.spec import WORKER
+from master.core.spec import MASTER, WORKER
 
 GROUP = "policy"
 KIND = "PodDisruptionBudget"
@@ -63,17 +64,17 @@ def _allowed(job: Document, lacking: int) -> Document:
 
 def _counts_by_itself(job: Document) -> bool:
     adopts = mapping(job["spec"].get("adopts"))
-    return not adopts or adopts.get("kind") == "StatefulSet"
+    return (not adopts and not has_master(job)) or adopts.get("kind") == "StatefulSet"
 
 
 def _selected(job: Document) -> dict[str, str]:
     """Our own scale subresource counts workers. Another controller's roles are all counted by us."""
     labels = {JOB: str(job["metadata"]["name"])}
-    return labels if job["spec"].get("adopts") else labels | {ROLE: str(WORKER)}
+    return labels if job["spec"].get("adopts") or has_master(job) else labels | {ROLE: str(WORKER)}
 
 
 def wanted(job: Document) -> int:
-    return sizes(roles_of(job).get(WORKER, {}))[2]
+    return members(job)[2]
 
 
 def lacking(job: Document, pods: Iterable[Document]) -> int:
@@ -81,9 +82,9 @@ def lacking(job: Document, pods: Iterable[Document]) -> int:
     if job["spec"].get("suspend"):
         return 0
     there = [pod for pod in pods if not is_over(pod) and not pod["metadata"].get("deletionTimestamp")]
-    is_ours = not job["spec"].get("adopts")
-    members = [pod for pod in map(seen, there) if pod is not None and not (is_ours and pod.role != WORKER)]
-    return max(0, wanted(job) - sum(1 for pod in members if not pod.unschedulable))
+    roles = (WORKER, MASTER) if has_master(job) else (WORKER,)
+    counted = [pod for pod in map(seen, there) if pod is not None and (job["spec"].get("adopts") or pod.role in roles)]
+    return max(0, wanted(job) - sum(1 for pod in counted if not pod.unschedulable))
 
 
 @dataclass(slots=True)

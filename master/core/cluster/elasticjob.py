@@ -12,11 +12,11 @@ from copy import deepcopy
 from typing import Any
 
 from master.core import memory, save_signals
-from master.core.cluster import containers, durations, job_metrics, job_rules, job_scaling, quantities
+from master.core.cluster import containers, durations, elastic_policy, job_metrics, job_rules, job_scaling, quantities
 from master.core.cluster.names import Document
 from master.core.cluster.parts import mapping, whole
-from master.core.spec import WORKER, JobSpec
-from wire.ids import JobName
+from master.core.spec import MASTER, RELAUNCHES, WORKER, JobSpec, RoleLimits
+from wire.ids import JobName, Role
 
 ROLES = ("worker", "chief", "ps", "evaluator", "master")
 RECOVERY = {
@@ -66,18 +66,32 @@ def sizes(role: Mapping[str, Any]) -> tuple[int, int, int]:
     return wanted if least is None else least, wanted if most is None else most, wanted
 
 
+def has_master(job: Mapping[str, Any]) -> bool:
+    """Rank index 0 is the role master's."""
+    return MASTER in (roles := roles_of(job)) and "ps" not in roles
+
+
+def members(job: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Least, most and wanted members of its one world: the workers, and the master where there is one."""
+    roles, masters = roles_of(job), int(has_master(job))
+    workers = (0, 0, 0) if masters and WORKER not in roles else sizes(roles.get(WORKER, {}))
+    least, most, wanted = (masters + each for each in workers)
+    return least, most, wanted
+
+
 def resized(job: Document, replicas: int) -> Document:
-    """The merge patch that gives it so many workers, whatever case its user writes them in."""
+    """The merge patch that gives it so many members, whatever case its user writes workers in."""
     specs = mapping(mapping(job.get("spec")).get("replicaSpecs"))
     role = next((role for role in specs if str(role).lower() == WORKER), str(WORKER))
-    return {"spec": {"replicaSpecs": {role: {"replicas": replicas}}}}
+    return {"spec": {"replicaSpecs": {role: {"replicas": replicas - has_master(job)}}}}
 
 
 def spec_of(job: Document) -> JobSpec:
     """What the core is told of a job that `job_objections.validate` has nothing against."""
     spec = mapping(job.get("spec"))
-    worker = roles_of(job).get(WORKER, {})
-    least, most, wanted = sizes(worker)
+    roles = roles_of(job)
+    worker = roles.get(WORKER) or roles.get(MASTER, {})
+    least, most, wanted = members(job)
     asked: dict[str, Any] = {}
     for field, name in (("nprocPerNode", "nproc"), ("nodeUnit", "node_unit"), ("spares", "spares"),
                         ("maxRestarts", "max_restarts")):  # fmt: skip
@@ -102,10 +116,19 @@ def spec_of(job: Document) -> JobSpec:
     asked |= job_scaling.asked(mapping(spec.get("scaling")))
     asked["metrics_pattern"] = job_metrics.asked(spec.get("metrics"))
     asked["save_signal"] = signal_of(spec.get("saveSignal"))
+    if has_master(job):
+        asked |= {"has_master": True, "limits": (limits(job, MASTER),)}
+    asked["remarks"] = elastic_policy.remarks(job)
     return JobSpec(
         key_of(job), least, most, wanted,
         is_adopted=bool(spec.get("adopts")), max_restarts_asked="max_restarts" in asked, **asked,
     )  # fmt: skip
+
+
+def limits(job: Document, name: Role) -> RoleLimits:
+    role = roles_of(job)[name]
+    limit = whole(role.get("restartLimit"))
+    return RoleLimits(name, RELAUNCHES if limit is None else limit, most_memory(job, role))
 
 
 def signal_of(text: object) -> str:
@@ -154,12 +177,14 @@ def with_defaults(job: Document, old: Document | None = None) -> Document:
     """
     job = deepcopy(job)
     spec = mapping(job.get("spec"))
+    elastic_policy.with_our_roles(spec, is_new=old is None)
     specs = spec.get("replicaSpecs")
     if isinstance(specs, dict):
         stored = mapping(mapping(mapping(old).get("spec")).get("replicaSpecs"))
         newest_last = sorted(specs.items(), key=lambda entry: entry[0] not in stored)
         spec["replicaSpecs"] = {str(role).lower(): value for role, value in newest_last}
-        for role in spec["replicaSpecs"].values():
+        meant = roles_of(elastic_policy.in_our_words(job))
+        for name, role in spec["replicaSpecs"].items():
             if isinstance(role, dict) and role.get("replicas") is None:
-                role["replicas"] = sizes(role)[2]
+                role["replicas"] = sizes(meant[name])[2]
     return job

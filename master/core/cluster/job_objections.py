@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from master.core import save_signals
 from master.core.cluster import durations, job_metrics, job_rules, job_scaling, quantities
-from master.core.cluster.elasticjob import DATA, HANG, NODE_CHECKS, RECOVERY, ROLES, roles_of, sizes
+from master.core.cluster.elasticjob import DATA, HANG, NODE_CHECKS, RECOVERY, ROLES, has_master, roles_of, sizes
 from master.core.cluster.names import Document
 from master.core.cluster.parts import mapping, shown, whole
-from master.core.spec import WORKER
+from master.core.spec import MASTER, WORKER
 
 POD_NAME = 63
 """Characters: a pod's name is its host name too."""
@@ -50,10 +50,11 @@ def _name(job: Document) -> Iterator[str]:
             f"metadata.name: with '-{longest}-' and an id of up to {ID_DIGITS} digits it has {length} characters, and "
             f"the name of a pod may have {POD_NAME}"
         )
-    if "ps" in roles and name and not _DNS_LABEL.fullmatch(name):
+    served = next((role for role in ("ps", MASTER) if role in roles), "")
+    if served and name and not _DNS_LABEL.fullmatch(name):
         yield (
-            f"metadata.name: {name} begins the names of Services, because there is a role ps: it must begin with a "
-            f"lower-case letter and may have only lower-case letters, digits and '-'"
+            f"metadata.name: {name} begins the names of Services, because there is a role {served}: it must begin "
+            f"with a lower-case letter and may have only lower-case letters, digits and '-'"
         )
 
 
@@ -88,12 +89,14 @@ def _replica_specs(spec: Document) -> Iterator[str]:
             yield f"{path}: it must be an object with replicas and template"
             continue
         yield from _role(path, value, spec)
-    if WORKER not in known and all(str(role).lower() in ROLES for role in specs):
+        if lower == MASTER and set(sizes(value)) != {1}:
+            yield f"{path}.replicas: {max(sizes(value))} must be 1; there is one member with rank index 0"
+    if WORKER not in known and not has_master({"spec": spec}) and all(str(role).lower() in ROLES for role in specs):
         yield f"spec.replicaSpecs.{WORKER}: it is missing; every job has workers"
 
 
 def _role(path: str, role: Document, spec: Document) -> Iterator[str]:
-    yield from _role_sizes(path, role, whole(spec.get("nodeUnit")) or 1)
+    yield from _role_sizes(path, role, whole(spec.get("nodeUnit")) or 1, has_master({"spec": spec}))
     limit = role.get("restartLimit")
     if limit is not None and (whole(limit) is None or limit < 0):
         yield f"{path}.restartLimit: {shown(limit)} must be a whole number from 0"
@@ -104,7 +107,7 @@ def _role(path: str, role: Document, spec: Document) -> Iterator[str]:
         yield from _template(f"{path}.template", role.get("template"))
 
 
-def _role_sizes(path: str, role: Document, unit: int) -> Iterator[str]:
+def _role_sizes(path: str, role: Document, unit: int, has_master: bool) -> Iterator[str]:
     wrong = [f for f in _SIZES if role.get(f) is not None and (whole(role[f]) is None or role[f] < 1)]
     for field in wrong:
         hint = "; spec.suspend: true lets all members go" if field == "replicas" and role[field] == 0 else ""
@@ -121,8 +124,9 @@ def _role_sizes(path: str, role: Document, unit: int) -> Iterator[str]:
         yield f"{path}.replicas: {wanted} is more than maxReplicas {most}"
     if path.lower().endswith(f".{WORKER}") and unit > 1:
         for field in _SIZES:
-            if field in given and role[field] % unit:
-                yield f"{path}.{field}: {role[field]} is no multiple of nodeUnit {unit}"
+            if field in given and (role[field] + has_master) % unit:
+                members = f"{role[field]}, and the master," if has_master else f"{role[field]}"
+                yield f"{path}.{field}: {members} is no multiple of nodeUnit {unit}"
 
 
 def _template(path: str, template: object) -> Iterator[str]:

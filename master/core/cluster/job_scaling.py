@@ -60,26 +60,28 @@ def _entry(path: str, entry: Document, sizes: tuple[int, int], given: tuple[bool
         yield f"{path}: {size} is more than maxReplicas {sizes[1]}"
 
 
-def status(told: Mapping[str, Any]) -> Document | None:
-    """`status.elasticScaling`, from the status document; the first fields as KubeDL has them."""
+def status(told: Mapping[str, Any], masters: int = 0) -> Document | None:
+    """`status.elasticScaling`, from the status document; the first fields as KubeDL has them. `masters`: members that
+    are no workers; who counts workers is told of them alone."""
     if not told:
         return None
     worker = {
         "elasticCondition": told["condition"],
         "continue": told["continue"],
-        "currentReplicas": told["current"],
-        "lastReplicas": told["last"],
+        "currentReplicas": told["current"] - masters,
+        "lastReplicas": None if told["last"] is None else told["last"] - masters,
         "message": told["message"],
         "startTime": told["began"],
         "nextEvaluation": told["next_evaluation"],
         "policy": told["policy"],
         "measured": [
-            {"replicas": each["members"], "samplesPerSecond": each["samples_per_second"], "error": each["error"],
-             "steps": each["steps"]}
+            {"replicas": each["members"] - masters, "samplesPerSecond": each["samples_per_second"],
+             "error": each["error"], "steps": each["steps"]}
             for each in told["sizes"]
         ],
         "decisions": [
-            {"time": each["time"], "replicas": each["members"], "message": each["reason"]} for each in told["decisions"]
+            {"time": each["time"], "replicas": each["members"] - masters, "message": each["reason"]}
+            for each in told["decisions"]
         ],
     }  # fmt: skip
     return {str(WORKER): {field: value for field, value in worker.items() if value is not None}}

@@ -42,11 +42,13 @@ from master.core.cluster.names import (
 )
 from master.core.cluster.parts import mapping
 from master.core.events import PodGone, PodSeen, PodsListed
-from master.core.spec import WORKER
+from master.core.spec import MASTER, WORKER
 from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 
 PS_PORT = 2222
 PORT = 3333
+MASTER_PORT = 23456
+"""Of a PyTorchJob's master. The ranks meet elsewhere, at an address of each generation's."""
 HANDED_ON = (SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS, CONTAINER, MIGRATION_DIR, CHECKPOINT_MEMORY, CHECKPOINT_PATH)
 """Annotations of an ElasticJob that hold for its pods, where the template does not say otherwise."""
 TAKEN = ("Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated")
@@ -201,13 +203,14 @@ def with_memory(pod: Document, limit: int) -> Document:
 
 def port_of(role: Role) -> int:
     """On which its members are reached, where they have an address."""
-    return PS_PORT if role == "ps" else PORT
+    return {"ps": PS_PORT, MASTER: MASTER_PORT}.get(role, PORT)
 
 
 def service_of(job: Document, role: Role, rank_index: RankIndex) -> Document:
     """One address for a rank index, whichever pod holds it: a replacement is reached where the lost one was, also by
     who has looked the name up before (docs/adr/0024)."""
-    selector = {JOB: job["metadata"]["name"], ROLE: str(role), RANK_INDEX: str(rank_index)}
+    labels = {JOB: job["metadata"]["name"], ROLE: str(role), RANK_INDEX: str(rank_index)}
+    selector = {label: value for label, value in labels.items() if role != MASTER or label != ROLE}  # or a worker spare
     port = port_of(role)
     return {
         "apiVersion": "v1",
@@ -215,7 +218,7 @@ def service_of(job: Document, role: Role, rank_index: RankIndex) -> Document:
         "metadata": {
             "name": f"{job['metadata']['name']}-{role}-{rank_index}",
             "namespace": key_of(job).partition("/")[0],
-            "labels": selector,
+            "labels": labels,
             "ownerReferences": [owned_by(job)],
         },
         "spec": {

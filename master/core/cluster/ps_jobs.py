@@ -25,7 +25,7 @@ from master.core.cluster.names import (
 )
 from master.core.cluster.parts import entries, mapping, shown, whole
 from master.core.cluster.pods import port_of
-from master.core.spec import RELAUNCHES, THROUGHPUT, WORKER, JobSpec, RoleLimits
+from master.core.spec import THROUGHPUT, WORKER, JobSpec
 from wire.ids import Role
 
 PS, CHIEF, EVALUATOR = "ps", "chief", "evaluator"
@@ -77,18 +77,12 @@ def spec_of(job: Document) -> JobSpec:
         chief=next(iter(_addresses(job, CHIEF, int(CHIEF in roles))), ""),
         has_evaluator=EVALUATOR in roles,
         tf_config_from=" and ".join(_tf_configs(job)),
-        limits=tuple(_limits(job, role) for role in ROLES if role in roles),
+        limits=tuple(elasticjob.limits(job, Role(role)) for role in ROLES if role in roles),
     )
 
 
 def _addresses(job: Document, role: str, count: int) -> tuple[str, ...]:
     return tuple(f"{job['metadata']['name']}-{role}-{index}:{port_of(Role(role))}" for index in range(count))
-
-
-def _limits(job: Document, name: str) -> RoleLimits:
-    role = roles_of(job)[name]
-    limit = whole(role.get("restartLimit"))
-    return RoleLimits(Role(name), RELAUNCHES if limit is None else limit, elasticjob.most_memory(job, role))
 
 
 def _tf_configs(job: Document) -> Iterator[str]:

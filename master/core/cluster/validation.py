@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from master.core.cluster import chaos, job_objections, owners, ps_jobs
-from master.core.cluster.elasticjob import roles_of, sizes
+from master.core.cluster import chaos, elastic_policy, job_objections, owners, ps_jobs
+from master.core.cluster.elasticjob import members
 from master.core.cluster.injection_objections import objections
 from master.core.cluster.names import CHAOS, INJECT, JOB, MEMBER, NPROC, ROLE, Document
 from master.core.cluster.parts import entries, mapping
 from master.core.cluster.pods import handed_on
-from master.core.spec import WORKER
 
 _NO_RIGHT = (
     "the trainer's container has no right to break its network (root, the capability NET_ADMIN and no hostNetwork); "
@@ -25,9 +24,13 @@ _NO_RIGHT = (
 
 def problems(job: Document, old: Document | None = None) -> list[str]:
     """Sentences that begin with the path of a field, each once; none where it can be run."""
-    said = [*job_objections.validate(job, old), *ps_jobs.objections(job), *_templates(job), *_chaos(job)]
-    if old is not None:
-        said += ps_jobs.changes(job, old)
+    said = [*elastic_policy.objections(job)]
+    meant = elastic_policy.in_our_words(job)
+    before = None if old is None else elastic_policy.in_our_words(old)
+    found = [*job_objections.validate(meant, before), *ps_jobs.objections(meant), *_templates(meant), *_chaos(meant)]
+    if before is not None:
+        found += ps_jobs.changes(meant, before)
+    said += (elastic_policy.in_their_words(each, job) for each in found)
     return list(dict.fromkeys(said))
 
 
@@ -43,7 +46,7 @@ def _chaos(job: Document) -> Iterator[str]:
     if armed and spec.get("adopts") is not None:
         yield f"{path}: the pods of another owner are all made from one template, so that nothing is armed for one"
         return
-    _least, most, _wanted = sizes(roles_of(job).get(WORKER, {}))
+    _least, most, _wanted = members(job)
     impossible = _impossible(spec)
     for each in armed:
         if wrong := chaos.wrong_for(each, most, impossible):

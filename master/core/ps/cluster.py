@@ -67,6 +67,7 @@ def seat_spec(spec: JobSpec, key: Key) -> JobSpec:
         keep_global_batch=False,
         scaling="",
         metrics_pattern="",
+        remarks=spec.remarks if key == (WORKER, 0) else (),
     )
 
 

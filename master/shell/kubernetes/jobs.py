@@ -11,7 +11,7 @@ from pathlib import Path
 
 from master.core import kinds
 from master.core.actions import Action
-from master.core.cluster import deletion, elasticjob, owners_resizing, ps_jobs, validation, vanished
+from master.core.cluster import deletion, elastic_policy, elasticjob, owners_resizing, ps_jobs, validation, vanished
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import Document
@@ -58,7 +58,7 @@ class RunningJob:
         self.key = elasticjob.key_of(job)
         self.uid = job["metadata"]["uid"]
         self._term, self._is_master = term, is_master
-        self._followed = job
+        self._followed = elastic_policy.in_our_words(job)
         """As the core was told of it last."""
         self._pods: dict[str, Document] = {}
         self._told: dict[MemberId, PodSeen] = {}
@@ -69,7 +69,7 @@ class RunningJob:
         self._has_node_rules = False
         self._record = JobRecord(api, job, term, lambda: list(self._pods.values()))
         journal = Journal(journals / f"{self.key.replace('/', '.')}.txt")
-        core = kinds.new(ps_jobs.spec_of(job), next_order=1 + attempt * ORDERS)
+        core = kinds.new(ps_jobs.spec_of(self._followed), next_order=1 + attempt * ORDERS)
         self._pump: Pump[Job, Event, Action] = Pump(CORE, core, journal)
         self._platform = KubernetesPlatform(api, self._record, policy, self._pump.put, self._lacks_pods)
         self.effects = MasterEffects(self._pump.put, self._pump.stop, sidecars, self._platform, self._record, self.key)
@@ -170,8 +170,9 @@ class RunningJob:
         if generation == self._seen or not self.has_begun or self._is_ending:
             return
         self._seen = generation
+        problems, job = validation.problems(job), self._record.job
         wrong = owners_resizing.refusal(job, self._platform.owner.document, self.state.target)
-        found = [*validation.problems(job), *ps_jobs.changes(job, self._followed), *([wrong] if wrong else [])]
+        found = [*problems, *ps_jobs.changes(job, self._followed), *([wrong] if wrong else [])]
         self._record.problems = list(dict.fromkeys(found))
         if self._record.problems:
             reason = f"The job is run as it was: {'; '.join(self._record.problems)}"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from master.core.cluster import conditions, refusals
+from master.core.cluster import conditions, elastic_policy, refusals
 from master.core.cluster.names import GROUP_VERSION, PLURAL, Document
 from master.core.cluster.pacing import Allowance
 from master.shell.kubernetes.api import MERGE_PATCH, Api, ApiError
@@ -45,10 +45,10 @@ def now() -> str:
 
 
 class JobRecord:
-    """`job` is the newest document of this ElasticJob; `pods` gives those that the watch shows."""
+    """`job` is the newest document of this ElasticJob, in our own words; `pods` gives those that the watch shows."""
 
     def __init__(self, api: Api, job: Document, term: int, pods: Callable[[], list[Document]]) -> None:
-        self.job = job
+        self.job = elastic_policy.in_our_words(job)
         self._api, self._term, self._pods = api, term, pods
         metadata = job["metadata"]
         self.namespace, self.name, self.uid = metadata["namespace"], metadata["name"], metadata["uid"]
@@ -68,7 +68,7 @@ class JobRecord:
 
     def update(self, job: Document) -> None:
         """The watch shows it in another version."""
-        self.job = job
+        self.job = elastic_policy.in_our_words(job)
 
     # -- status -----------------------------------------------------------------------------------------------------
     async def claim(self) -> dict[str, object] | None:
@@ -120,7 +120,7 @@ class JobRecord:
                 await self._read()
                 continue
             self._version = written["metadata"]["resourceVersion"]
-            self.job = written
+            self.job = elastic_policy.in_our_words(written)
             return
         raise ApiError(409, "Conflict", f"{self._path}: the status changes faster than it can be written")
 
@@ -128,7 +128,7 @@ class JobRecord:
         job = await self._api.get(self._path)
         if job["metadata"]["uid"] != self.uid:
             raise ApiError(404, "NotFound", f"{self._path} was deleted, and another one of that name is there")
-        self.job = job
+        self.job = elastic_policy.in_our_words(job)
         self._version = job["metadata"]["resourceVersion"]
         term = ((job.get("status") or {}).get("saved") or {}).get("term") or 0
         if term > self._term:

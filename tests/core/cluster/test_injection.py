@@ -174,7 +174,6 @@ def test_a_native_sidecar_starts_before_all_but_the_hooks() -> None:
     assert [each["name"] for each in new["spec"]["containers"]] == ["main"]
 
 
-# -- the trainer --------------------------------------------------------------------------------------------------
 # -- QoS ----------------------------------------------------------------------------------------------------------
 def amounts(limits: Document | None = None, requests: Document | None = None) -> Document:
     return {"limits": limits or {}, "requests": requests or {}}
@@ -231,7 +230,6 @@ def test_what_is_asked_for_the_whole_pod_is_not_exceeded_by_our_containers() -> 
     assert quality_of(new["spec"]) == "Guaranteed"
 
 
-# -- which container is the trainer -------------------------------------------------------------------------------
 # -- refused ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("pod", "said"),
@@ -278,9 +276,6 @@ def test_the_pod_written_by_hand_is_left_alone() -> None:
     with (Path(__file__).parents[3] / "examples/pod/pod.yaml").open() as file:
         pod = pod_yaml.read(file)[0]
     assert inject(pod, PLACE, POLICY).refused != ""
-
-
-# -- rungs --------------------------------------------------------------------------------------------------------
 
 
 # -- why ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from master.core.cluster.elasticjob import with_defaults
 from master.core.cluster.job_objections import validate
 from master.core.cluster.names import Document
+from master.core.cluster.validation import problems
 from tests.core.cluster.documents import job, template, with_memory, worker
 
 
@@ -168,7 +169,8 @@ json_values = st.recursive(
 FIELDS = ("replicaSpecs", "nprocPerNode", "nodeUnit", "spares", "recovery", "scaling", "adopts", "suspend", "hang",
           "exitCodes", "rules", "schedule", "worker", "PS", "template", "spec", "containers", "resources", "limits",
           "memory", "replicas", "minReplicas", "maxReplicas", "retryable", "permanent", "logPattern",
-          "times", "within", "dryRun", "elasticData", "keepGlobalBatch", "saveSignal", "metrics")  # fmt: skip
+          "times", "within", "dryRun", "elasticData", "keepGlobalBatch", "saveSignal", "metrics", "elasticPolicy",
+          "enableElastic", "pytorchReplicaSpecs", "master")  # fmt: skip
 shapes = st.recursive(
     json_values,
     lambda inner: st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5) | st.lists(inner, max_size=2),
@@ -179,7 +181,7 @@ shapes = st.recursive(
 @given(shapes)
 def test_no_shape_of_a_spec_breaks_the_check(spec: object) -> None:
     broken = {"metadata": {"name": "x"}, "spec": spec}
-    assert all(isinstance(sentence, str) for sentence in validate(broken, job()))
+    assert all(isinstance(sentence, str) for sentence in (*validate(broken, job()), *problems(broken, job())))
     if not isinstance(spec, dict):
         return
     with_defaults(broken, job())

@@ -15,7 +15,6 @@ from master.core.events import PodSeen
 from tests.core.cluster.documents import SEEN, recorded
 from wire.ids import MemberId, PodUid, RankIndex, Role
 
-# -- reading ------------------------------------------------------------------------------------------------------
 STANDINGS: list[tuple[str, str, str, int | None]] = [
     ("not_looked_at_yet", "pending", "", None),
     ("creating", "pending", "", None),
@@ -409,6 +408,3 @@ def test_a_sidecar_that_the_kubelet_does_not_start_again_is_told(name: str, end:
     seen = pods.seen(recorded(name))
     assert seen is not None
     assert seen.sidecar_ended == end
-
-
-# -- making -------------------------------------------------------------------------------------------------------

@@ -14,8 +14,6 @@ from master.core.events import PodSeen
 from tests.core.cluster.documents import job, template, worker
 from wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
 
-# -- reading ------------------------------------------------------------------------------------------------------
-
 
 def creation(member: str, rank_index: int | None = 0, **more: Any) -> CreatePod:
     role = Role(member.rpartition("-")[0])
