@@ -47,8 +47,7 @@ def remembered(state: State, member: Member, message: Remembered) -> None:
         _copy(state, world, keeping, message.step)
     else:
         _keep(state, world, message.step)
-        state.checkpoint_step = message.step  # whoever joins is given it, in a world of any size
-        standing.stir(state)
+        _finished(state, keeping, message.step)
 
 
 def _running(state: State, member: Member) -> World | None:
@@ -182,8 +181,7 @@ def _keep(state: State, world: World, step: int) -> None:
     keeping.said = {version: ranks for version, ranks in keeping.said.items() if version[0] > step}
     if step in keeping.counted:  # a save of the marked path is good for whoever joins, in a world of any size
         what, state.kept_in_memory = spreading.described(keeping, step), keeping.counted[step]
-        state.checkpoint_step = state.kept_in_memory
-        standing.stir(state)
+        _finished(state, keeping, state.kept_in_memory)
     else:
         what, state.kept_in_memory = f"the checkpoint of step {step}", step
     state.announce("CheckpointKept", f"Every rank has {what} in memory.")
@@ -191,6 +189,12 @@ def _keep(state: State, world: World, step: int) -> None:
         if (member := state.members.get(member_id)) is not None:
             again(state, member)
     status.mark(state)
+
+
+def _finished(state: State, keeping: Keeping, step: int) -> None:
+    """A world of any size can begin from it: whoever joins is given it."""
+    state.checkpoint_step = keeping.finished = step
+    standing.stir(state)
 
 
 def again(state: State, member: Member) -> None:

@@ -46,9 +46,15 @@ def holds(state: State, why: str, patience: float | None = None, *, is_last: boo
     world = state.world
     if world is None or state.stage != RUNNING:
         return False
-    if world.save is not None and (world.save.over_at is None or world.save.over_at == state.now):
-        return world.save.over_at is None
+    if is_asked(state) or is_just_over(state, world):
+        return is_asked(state)
     return _ask(state, world, why, patience, is_last)
+
+
+def is_asked(state: State) -> bool:
+    """The script has been asked to save, and what came of it is not known yet."""
+    world = state.world
+    return world is not None and world.save is not None and world.save.over_at is None
 
 
 def is_just_over(state: State, world: World) -> bool:
@@ -86,7 +92,7 @@ def _can_be_asked(state: State, world: World, member_id: MemberId) -> bool:
 def saved(state: State, member: Member, message: StateSaved) -> None:
     orders.acknowledge(state, member, message.order)
     world = state.world
-    if world is None or world.save is None or world.save.over_at is not None or message.order not in world.save.orders:
+    if world is None or world.save is None or not is_asked(state) or message.order not in world.save.orders:
         return
     if message.error:
         _not_saved(state, world, f"the state could not be saved: {message.error}", member.id)
@@ -102,13 +108,14 @@ def saved(state: State, member: Member, message: StateSaved) -> None:
 def checkpoint(state: State, member: Member, message: Saved) -> None:
     """The script has finished a save: the one that a signal asked for, where it began when that had been sent."""
     world = state.world
-    if world is None or world.save is None or world.save.over_at is not None or message.asked not in world.save.orders:
+    if world is None or world.save is None or not is_asked(state) or message.asked not in world.save.orders:
         return
     text = f"The script has saved {message.path} at step {message.step}, asked by {world.save.signal}."
     state.announce("StateSaved", text, member.id)
     for each in [m for member_id in world.places if (m := state.members.get(member_id)) is not None]:
         for order in [number for number in each.orders if number in world.save.orders]:
             orders.acknowledge(state, each, order)
+    state.checkpoint_step = message.step
     _over(state, world)
 
 

@@ -128,6 +128,7 @@ def saved(state: State, member: Member, message: Saved) -> None:
         path = message.path.rsplit("/", 1)[-1]
         state.announce("CheckpointSaved", f"{member.id} finished saving {path} at step {message.step}.", member.id)
     if state.stage == RUNNING:
-        state.checkpoint_step = message.step
+        if message.step > world.keeping.finished:  # else it has counted, and comes to storage only now
+            state.checkpoint_step = message.step
         moves.checkpoint(state, member, message)
         standing.stir(state)

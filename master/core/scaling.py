@@ -236,9 +236,10 @@ def _replaces_leaving(state: State, wanted: list[MemberId]) -> bool:
 
 
 def at_checkpoint(state: State) -> None:
-    """A checkpoint is finished: what waits for one is done now."""
+    """A checkpoint is finished: what waits for one is done now. A script that saves because it was asked to is waited
+    for: that is newer, and goes before an older one."""
     step, state.checkpoint_step = state.checkpoint_step, None
-    if step is None or state.stage != RUNNING:
+    if step is None or state.stage != RUNNING or moves.is_asked(state):
         return
     why = "; ".join(part for part in (state.resize, state.restart_wanted) if part)
     if why:

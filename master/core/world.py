@@ -107,6 +107,8 @@ class Keeping:
     lengths: dict[int, int] = field(default_factory=dict)
     """Bytes, by rank."""
     kept: int = -1
+    finished: int = -1
+    """The newest step that was a finished checkpoint because every rank had it."""
     copied: int = -1
     """The step that partners hold, or are being given."""
     waiting: int = -1

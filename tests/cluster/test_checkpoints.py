@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.cluster import OF_A_POD, until
 from tests.cluster.conftest import Make
-from tests.local.test_memory_checkpoints import in_shards, remembering
+from tests.local.scripts import in_shards, remembering
 
 
 @pytest.mark.parametrize("sharded", [False, True], ids=["replicated", "sharded"])

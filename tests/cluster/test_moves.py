@@ -17,7 +17,7 @@ from tests.cluster.masters import leader, processes_of
 from tests.cluster.reading import Document
 from tests.cluster.test_injection import stateful_set, template
 from tests.local import undisturbed
-from tests.local.test_moves import handling, migrating
+from tests.local.scripts import handling, migrating
 from tests.local.training import Step
 
 

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.local import undisturbed
-from tests.local.training import SAVE_EVERY, SCRIPT, Training, World, until
+from tests.local.scripts import handling, migrating_and_saving
+from tests.local.training import SAVE_EVERY, SCRIPT, Training, World, jobs
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Training]]:
-    home = Path(tempfile.mkdtemp(prefix="or-"))
-    started: list[Training] = []
-
     def begin(*flags: str, script: str = SCRIPT) -> Training:
         marked = ("--checkpoint-memory", "1Mi", "--checkpoint-path", str(tmp_path / "model.pt"))
         started.append(Training(tmp_path, home, *marked, *flags, script=script))
         return started[-1]
 
-    try:
+    with jobs() as (home, started):
         yield begin
-    finally:
-        for job in started:
-            job.close()
-        shutil.rmtree(home)
 
 
 def assert_undisturbed(world: World) -> None:
@@ -40,13 +32,6 @@ def assert_undisturbed(world: World) -> None:
     for steps in world.values():
         for step in steps:
             assert abs(step.loss - undisturbed.loss(step.step)) < undisturbed.SPREAD, step
-
-
-def old_file(job: Training) -> Path:
-    """The first checkpoint as it lies on storage, with what tells its version."""
-    path = job.folder / "model.pt"
-    until(path.exists, job.story)
-    return path
 
 
 def test_rank_0_crashes_and_every_rank_goes_on_from_the_newest_save(start: Callable[..., Training]) -> None:
@@ -87,6 +72,60 @@ def test_a_world_that_shrinks_goes_on_from_memory_too(start: Callable[..., Train
     assert world[0][0].loaded > 0
     job.event("CheckpointLoaded", mark, "from this member's memory")
     assert_undisturbed(world)
+
+
+def goes_on(job: Training, size: int, after: int) -> tuple[int, World]:
+    """The next world begins with the newest save that there was, and none of its steps is another one."""
+    restart, world = job.training(size, after, more=15)
+    loaded = world[0][0].loaded
+    made = max(step.step for step in job.steps() if step.restart == after)
+    assert made - loaded < SAVE_EVERY, job.told(0)
+    assert_undisturbed(world)
+    return restart, world
+
+
+def test_a_world_is_made_smaller_and_greater_at_a_save(start: Callable[..., Training]) -> None:
+    job = start("--nnodes", "3:4")
+    restart, _ = job.training(4, more=15)
+    job.outrider("scale", "train", "3")
+    restart, _ = goes_on(job, 3, restart)
+    mark = job.mark()
+    job.outrider("scale", "train", "4")
+    goes_on(job, 4, restart)
+    job.event("CheckpointReceived", mark, "worker-4 has save")
+    job.event("CheckpointLoaded", mark, "from this member's memory")
+    job.end_well()
+
+
+def test_a_handler_of_the_scripts_own_saves_to_the_marked_path(start: Callable[..., Training]) -> None:
+    """The first time to storage, as there is no file yet, and then to memory."""
+    job = start("--nnodes", "2", "--save-signal", "SIGUSR1", script=handling())
+    restart, _ = job.training(2)
+    for _ in range(2):
+        job.outrider("restart", "train", "--at-checkpoint")
+        restart, world = goes_on(job, 2, restart)
+        assert world[0][0].loaded == job.saved[-1]
+    job.outrider("stop", "train")
+    assert job.process.wait(60) == 0, job.log()
+    job.steps()
+    job.event("StateSaved", 0, f"model.pt at step {job.saved[-1]}, asked by SIGUSR1")
+    assert [len(job.saved), len(set(job.saved))] == [3, 3]
+
+
+def test_a_script_that_registers_its_state_as_well_goes_on_from_what_is_newer(
+    start: Callable[..., Training], tmp_path: Path
+) -> None:
+    job = start("--nnodes", "2", "--migration-dir", str(tmp_path / "volume"), script=migrating_and_saving())
+    restart, _ = job.training(2, more=15)
+    mark = job.mark()
+    job.outrider("restart", "train", "--at-checkpoint")
+    restart, world = goes_on(job, 2, restart)
+    job.event("StateSaved", mark, f"of step {world[0][0].loaded} was saved")
+    assert world[0][0].step == 1 + max(step.step for step in job.steps() if step.restart < restart)
+    job.event("CheckpointKept", mark, "save")
+    os.kill(world[0][0].pid, signal.SIGKILL)
+    restart, world = goes_on(job, 2, restart)
+    job.event("CheckpointLoaded", mark, f"(step {world[0][0].loaded})", "from this member's memory")
 
 
 def test_one_member_with_two_ranks(start: Callable[..., Training]) -> None:

@@ -3,64 +3,27 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from sidecar.shell.arena import copies
-from tests.local.training import SAVE_EVERY, SCRIPT, Training, members, until
+from tests.local.scripts import in_shards, remembering
+from tests.local.training import SAVE_EVERY, Training, jobs, members, until
 
 pytestmark = pytest.mark.slow
-
-LOAD = """
-    from training_hooks import checkpoint
-    found = checkpoint.load(ON_DISK)
-    if found is not None:
-        net.load_state_dict(found[0]["model"])
-        optimizer.load_state_dict(found[0]["optimizer"])
-        loaded = found[1]
-"""
-SAVE = """
-        if step % EVERY == 0:
-            state = {"model": net.state_dict(), "optimizer": optimizer.state_dict()}
-            checkpoint.save(state, step, ON_DISK)
-            checkpoint.wait()
-            trace.write(json.dumps({"saved": step}) + "\\n")
-"""
-
-
-def remembering(on_disk: str = "None", script: str = SCRIPT) -> str:
-    """The script of the other tests, with saves to memory in place of its own checkpoints."""
-    begin, end = script.index("    if path.exists():"), script.index("    about = {")
-    script = script[:begin] + LOAD + script[end:]
-    begin, end = script.index("        if rank == 0 and step % EVERY"), script.index("        obey(rank)")
-    return (script[:begin] + SAVE + script[end:]).replace("ON_DISK", on_disk)
-
-
-def in_shards(script: str) -> str:
-    """Each rank's state is its own."""
-    return script.replace("step, None)", "step, None, sharded=True)").replace("load(None)", "load(None, sharded=True)")
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Training]]:
-    home = Path(tempfile.mkdtemp(prefix="or-"))
-    started: list[Training] = []
-
     def begin(*flags: str, script: str) -> Training:
         started.append(Training(tmp_path, home, *flags, script=script))
         return started[-1]
 
-    try:
+    with jobs() as (home, started):
         yield begin
-    finally:
-        for job in started:
-            job.close()
-        shutil.rmtree(home)
 
 
 def test_after_a_crash_all_ranks_go_on_from_their_members_memory(start: Callable[..., Training]) -> None:

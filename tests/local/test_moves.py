@@ -7,78 +7,32 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.local.training import SCRIPT, Training, World, members, until
+from tests.local.scripts import handling, migrating
+from tests.local.training import SCRIPT, Training, World, jobs, members, until
 
 pytestmark = pytest.mark.slow
 
-REGISTERED = """
-    from training_hooks import migrator
-    global progress
-    progress = {"step": 0}
-    migrator.register("model", net)
-    migrator.register("optimizer", optimizer)
-    migrator.register("progress", progress)
-    migrator.listening()
-    if migrator.resume:
-        migrator.load_ckpt()
-    loaded = progress["step"]
-"""
-
-
-def migrating(script: str = SCRIPT) -> str:
-    """The script of the other tests, with the migrator in place of its own checkpoints."""
-    begin, end = script.index("    loaded, path = "), script.index("    about = {")
-    script = script[:begin] + REGISTERED + script[end:]
-    begin, end = script.index("        if rank == 0 and step % EVERY"), script.index("        obey(rank)")
-    script = script[:begin] + script[end:]
-    return script.replace("        optimizer.step()\n", "        optimizer.step()\n        progress['step'] = step\n")
-
-
-HANDLER = """
-    import signal
-    wanted = []
-    signal.signal(signal.SIGUSR1, lambda *_: wanted.append(True))
-    about = {"""
-
-
-def handling(script: str = SCRIPT) -> str:
-    """The script of the other tests, which saves when a handler of its own says so, and at no other time."""
-    periodic = "if rank == 0 and step % EVERY == 0:\n"
-    assert periodic in script
-    return script.replace("\n    about = {", HANDLER).replace(
-        periodic, "if wanted and rank == 0 and not wanted.clear():\n"
-    )
-
 
 @pytest.fixture
-def jobs(tmp_path: Path) -> Iterator[Callable[..., Training]]:
+def start(tmp_path: Path) -> Iterator[Callable[..., Training]]:
     """Starts the job once more in a folder of its own: what a job leaves for the next is on the volume alone."""
-    home = Path(tempfile.mkdtemp(prefix="or-"))
-    started: list[Training] = []
 
-    def start(*flags: str, script: str | None = None) -> Training:
+    def begin(*flags: str, script: str | None = None) -> Training:
         folder = tmp_path / str(len(started))
         folder.mkdir()
         moves = () if script else ("--migration-dir", str(tmp_path / "volume"))
-        job = Training(folder, home, *moves, *flags, script=script or migrating())
-        started.append(job)
-        return job
+        started.append(Training(folder, home, *moves, *flags, script=script or migrating()))
+        return started[-1]
 
-    try:
-        yield start
-    finally:
-        for job in reversed(started):  # of one name: the processes of a later one are not to be waited for
-            job.close()
-        shutil.rmtree(home)
+    with jobs() as (home, started):
+        yield begin
 
 
 def record(folder: Path) -> dict[str, Any]:
@@ -101,8 +55,8 @@ def last_step(world: World) -> int:
     return max(steps[-1].step for steps in world.values())
 
 
-def test_a_stopped_job_goes_on_with_the_step_after_its_last(jobs: Callable[..., Training], tmp_path: Path) -> None:
-    job = jobs("--nnodes", "2")
+def test_a_stopped_job_goes_on_with_the_step_after_its_last(start: Callable[..., Training], tmp_path: Path) -> None:
+    job = start("--nnodes", "2")
     trained(job)
     job.outrider("stop", "train")
     assert job.process.wait(60) == 0, job.log()
@@ -110,7 +64,7 @@ def test_a_stopped_job_goes_on_with_the_step_after_its_last(jobs: Callable[..., 
     saved = job.event("StateSaved", 0)
     assert record(tmp_path)["step"] == made, (saved, job.told(0))
     assert [each["what"] for each in record(tmp_path)["history"]] == ["start", "saved"]
-    again = jobs("--nnodes", "2")
+    again = start("--nnodes", "2")
     world = trained(again)
     assert {steps[0].loaded for steps in world.values()} == {made}
 
@@ -125,9 +79,9 @@ def goes_on(job: Training, before: World, after: int) -> tuple[int, World]:
 
 
 def test_no_step_is_repeated_when_a_member_has_to_go_or_a_restart_is_asked_for(
-    jobs: Callable[..., Training], tmp_path: Path
+    start: Callable[..., Training], tmp_path: Path
 ) -> None:
-    job = jobs("--nnodes", "2")
+    job = start("--nnodes", "2")
     first = trained(job)
     os.kill(parent_of(first[1][0].pid), signal.SIGTERM)
     job.event("MemberLeaving", 0, "worker-1 has to leave (SIGTERM)")
@@ -144,9 +98,9 @@ def parent_of(pid: int) -> int:
 
 
 def test_a_state_that_was_damaged_is_told_and_the_script_begins_as_without_it(
-    jobs: Callable[..., Training], tmp_path: Path
+    start: Callable[..., Training], tmp_path: Path
 ) -> None:
-    job = jobs()
+    job = start()
     trained(job)
     job.outrider("stop", "train")
     assert job.process.wait(60) == 0, job.log()
@@ -154,24 +108,22 @@ def test_a_state_that_was_damaged_is_told_and_the_script_begins_as_without_it(
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 255
     path.write_bytes(data)
-    again = jobs()
+    again = start()
     assert {steps[0].loaded for steps in trained(again).values()} == {0}
     again.event("SavedStateUnusable", 0, path.name, "damaged", "begins as without it")
 
 
 def test_a_script_that_registers_is_told_that_it_needs_a_directory(tmp_path: Path) -> None:
-    home = Path(tempfile.mkdtemp(prefix="or-"))
-    job = Training(tmp_path, home, script=migrating())
-    try:
-        assert job.process.wait(60) == 1
-        assert "planned moves need a directory that outlives the pods" in job.log()
-    finally:
-        job.close()
-        shutil.rmtree(home)
+    with jobs() as (home, started):
+        started.append(Training(tmp_path, home, script=migrating()))
+        assert started[0].process.wait(60) == 1
+        assert "planned moves need a directory that outlives the pods" in started[0].log()
 
 
-def test_a_state_that_cannot_be_written_is_told_and_the_job_ends(jobs: Callable[..., Training], tmp_path: Path) -> None:
-    job = jobs()
+def test_a_state_that_cannot_be_written_is_told_and_the_job_ends(
+    start: Callable[..., Training], tmp_path: Path
+) -> None:
+    job = start()
     trained(job)
     job.order(0, "progress['lock'] = __import__('threading').Lock()")
     until(lambda: not (job.folder / "order-0").exists())
@@ -181,8 +133,8 @@ def test_a_state_that_cannot_be_written_is_told_and_the_job_ends(jobs: Callable[
     assert "file" not in record(tmp_path)
 
 
-def test_a_script_with_a_handler_of_its_own_saves_when_it_gets_the_signal(jobs: Callable[..., Training]) -> None:
-    job = jobs("--nnodes", "2", "--save-signal", "SIGUSR1", script=handling())
+def test_a_script_with_a_handler_of_its_own_saves_when_it_gets_the_signal(start: Callable[..., Training]) -> None:
+    job = start("--nnodes", "2", "--save-signal", "SIGUSR1", script=handling())
     trained(job)
     job.outrider("restart", "train", "--at-checkpoint")
     second = trained(job, 0)
@@ -196,8 +148,8 @@ def test_a_script_with_a_handler_of_its_own_saves_when_it_gets_the_signal(jobs: 
     assert saved < job.saved[1] <= last_step(job.worlds()[1])
 
 
-def test_a_script_without_a_handler_lives_and_it_is_told(jobs: Callable[..., Training]) -> None:
-    job = jobs("--save-signal", "SIGUSR1", script=SCRIPT)
+def test_a_script_without_a_handler_lives_and_it_is_told(start: Callable[..., Training]) -> None:
+    job = start("--save-signal", "SIGUSR1", script=SCRIPT)
     trained(job)
     job.outrider("stop", "train")
     assert job.process.wait(60) == 0, job.log()

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -365,6 +367,18 @@ class Training(Traces):
             self.process.kill()
         self.process.wait(DEADLINE)
         until(lambda: not self.left(), lambda: f"{self.left()} to end")
+
+
+@contextlib.contextmanager
+def jobs() -> Iterator[tuple[Path, list[Training]]]:
+    """A home, and the jobs that a test begins in it: nothing of them stays, the newest of one name first."""
+    home, started = Path(tempfile.mkdtemp(prefix="or-")), list[Training]()
+    try:
+        yield home, started
+    finally:
+        for job in reversed(started):
+            job.close()
+        shutil.rmtree(home)
 
 
 def pids(world: World) -> list[int]:

@@ -236,3 +236,25 @@ def test_a_member_that_reconnects_is_asked_again() -> None:
     play.until(lambda: play.state.is_over, 10.0)
     assert len(play.announced("StateSaved")) == 1
     assert len({dataclasses.astuple(each.message)[0] for each in play.sent(SaveState)}) == 1
+
+
+def test_a_checkpoint_that_ends_while_the_state_is_being_saved_is_older_and_does_not_go_before_it() -> None:
+    play = moving(3, 2, saves_in=2.0)
+    play.tell(ScaleAsked(2))
+    play.run(0.5)
+    play.save("worker-0")
+    assert not play.announced("WorldResizes")
+    play.until_next(2)
+    (saved,) = play.announced("StateSaved")
+    (resized,) = reasons(play, "WorldResizes")
+    assert resized.split(" is finished")[0].rsplit(" ", 1)[-1] in saved.reason
+
+
+def test_where_the_state_cannot_be_saved_the_next_checkpoint_is_waited_for() -> None:
+    play = moving(3, 2, error="TypeError: cannot pickle")
+    play.tell(ScaleAsked(2))
+    play.run(2.0)
+    assert reasons(play, "StateNotSaved")
+    assert not play.announced("WorldResizes")
+    play.save("worker-0")
+    play.until_next(2)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from master.core.events import ScaleAsked
 from tests.core.master.play import Play, running
 from tests.core.master.test_keeping import fetches, kept, reasons
 from wire.ids import Generation
-from wire.messages import Kept, Start
+from wire.messages import Kept, Saved, Start
 
 
 def starts(play: Play) -> list[tuple[int, Generation]]:
@@ -173,3 +174,25 @@ def test_a_new_master_hears_of_the_newest_again_and_has_it_given() -> None:
     play.run(1.0)
     assert len(play.sent(Kept)) == sent
     assert len(fetches(play)) == 1
+
+
+def test_a_save_that_comes_to_storage_after_all_have_had_it_is_no_further_checkpoint() -> None:
+    play = running(3, least=2)
+    play.remember_marked(1, counted=20)
+    play.run(3.0)
+    play.tell(ScaleAsked(2))
+    play.say(play["worker-0"], Saved(play.generation, "/data/last.pt", 20))
+    play.run(1.0)
+    assert not play.announced("WorldResizes")
+    play.remember_marked(2, counted=30)
+    play.until_next(2)
+    assert "A checkpoint of step 30 is finished" in reasons(play, "WorldResizes")[0]
+
+
+def test_a_save_that_comes_to_storage_before_all_have_it_is_one() -> None:
+    play = running(3, least=2)
+    play.tell(ScaleAsked(2))
+    play.remember_marked(1, counted=20)
+    play.say(play["worker-0"], Saved(play.generation, "/data/last.pt", 20))
+    play.until_next(2)
+    assert starts(play) == [(1, Generation(1, 1))] * 2
