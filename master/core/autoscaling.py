@@ -212,12 +212,29 @@ def edited(state: State, before: JobSpec) -> None:
     spec = state.spec
     if (before.scaling, policy_of(before)) != (spec.scaling, policy_of(spec)):
         resume(state)
+    _keep_within(state)
+
+
+def _keep_within(state: State) -> None:
+    """Its user allows other sizes than the one that the job has."""
+    allowed = limits_of(state).sizes()
+    if not is_on(state) or state.is_over or not allowed or state.target in allowed:
+        return
+    size, spec = limits_of(state).within(state.target), state.spec
+    now = f"{spec.min_members} to {counted(spec.max_members, 'member')} now"
+    state.scaling.search.settled = None
+    _change(state, size, sizing.CONTINUE, f"The job may have {now}: {size} instead of {state.target}.")
 
 
 def is_own(state: State, replicas: int) -> bool:
-    """The size that the ElasticJob has is one that was written by us, or the one it had: no user has asked for it."""
+    """The size that the ElasticJob has is one that was written by us, or the one it had, or the only one that is left
+    by other limits: no user has asked for it."""
     scaling = state.scaling
-    own = is_on(state) and (replicas == scaling.seen or replicas in scaling.written)
+    allowed = limits_of(state)
+    is_forced = (
+        bool(allowed.sizes()) and state.target not in allowed.sizes() and replicas == allowed.within(state.target)
+    )
+    own = is_on(state) and (replicas == scaling.seen or replicas in scaling.written or is_forced)
     scaling.seen = replicas
     if replicas == state.target:
         scaling.written.clear()

@@ -34,6 +34,7 @@ def scale(state: State, replicas: int) -> None:
         return
     if replicas == state.target:
         state.announce("ScaleAsked", f"{counted(replicas, 'member')} are wanted already.")
+        autoscaling.scaled_by_hand(state, replicas)
         return
     state.announce("ScaleAsked", f"{counted(replicas, 'member')} are wanted instead of {state.target}.")
     state.target = replicas

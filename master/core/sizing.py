@@ -59,7 +59,8 @@ class Limits(NamedTuple):
 
     def within(self, members: int) -> int:
         """The largest size that so many members can have, and at least the least."""
-        return max((size for size in self.sizes() if size <= members), default=self.sizes()[0])
+        allowed = self.sizes()
+        return min(max(members // self.unit * self.unit, allowed[0]), allowed[-1])
 
     def nearest(self, size: float) -> int:
         allowed = self.sizes()
@@ -208,11 +209,16 @@ def decide(search: Search, size: int, limits: Limits, policy: Policy, now: float
     if rate is None or not _is_enough(search, size, policy):
         return Decision(size, CONTINUE if search.base else START, f"{counted(size, 'member')}: being measured.")
     if search.settled is not None and now >= next_evaluation(search, policy):
-        search.aside = {other: search.known.pop(other) for other in _neighbours(search.known, size)}
+        search.aside = {other: search.known.pop(other) for other in _neighbours(_allowed(search, size, limits), size)}
         search.settled, search.patience = None, 2 * max(search.patience, policy.evaluation)
     if search.settled is not None:
         return _stay(search, size, limits, policy)
     return _go_on(search, size, limits, policy, now)
+
+
+def _allowed(search: Search, size: int, limits: Limits) -> dict[int, Rate]:
+    """What is known of sizes that the job may have now: its user may have changed that, and room may be lacking."""
+    return {other: rate for other, rate in search.known.items() if other == size or other in limits.sizes()}
 
 
 def next_evaluation(search: Search, policy: Policy) -> float:
@@ -238,19 +244,21 @@ def _is_enough(search: Search, size: int, policy: Policy) -> bool:
 def _go_on(search: Search, size: int, limits: Limits, policy: Policy, now: float) -> Decision:
     if size in search.aside:
         _tried_again(search, size)
-    top = best(search.known, policy.min_gain)
-    trial = next(iter(search.aside), None) or next_trial(search.known, limits, policy.min_gain)
-    if trial is None and (top == size or abs(_clearness(search.known, top, size, policy.min_gain)) < 1):
+    known = _allowed(search, size, limits)
+    top = best(known, policy.min_gain)
+    again = next((other for other in search.aside if other in limits.sizes()), None)
+    trial = again or next_trial(known, limits, policy.min_gain)
+    if trial is None and (top == size or abs(_clearness(known, top, size, policy.min_gain)) < 1):
         search.settled, search.base = now, size
         return _stay(search, size, limits, policy)
     if now < search.changed + policy.cooldown:
-        return Decision(size, CONTINUE, f"{_sentence(search.known, size, top)}; the last change was just now.")
+        return Decision(size, CONTINUE, f"{_sentence(known, size, top)}; the last change was just now.")
     search.base, search.changed = top, now
     if trial is None:
         search.settled, search.base = now, top
-        return Decision(top, MAX_METRIC, f"{_sentence(search.known, size, top)}: back to {top}.")
+        return Decision(top, MAX_METRIC, f"{_sentence(known, size, top)}: back to {top}.")
     tried = f"{counted(trial, 'member')} {'is' if trial == 1 else 'are'} tried"
-    return Decision(trial, CONTINUE, f"{_sentence(search.known, size, top)}: {tried}.")
+    return Decision(trial, CONTINUE, f"{_sentence(known, size, top)}: {tried}.")
 
 
 def _tried_again(search: Search, size: int) -> None:

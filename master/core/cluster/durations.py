@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 _PART = r"(\d{1,12}(?:\.\d{0,9})?)(ms|h|m|s)"
@@ -10,19 +9,23 @@ _SHAPE = re.compile(f"(?:{_PART})+", re.ASCII)
 _PLAIN = re.compile(r"\d{1,12}(?:\.\d{0,9})?", re.ASCII)
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
-ALLOWED = 'seconds, or a text as "10m", "1h30m", "500ms"'
+MOST = 1000 * 365 * 86400.0
+"""Beyond it the moment when it is over has no date."""
+ALLOWED = 'seconds, or a text as "10m", "1h30m", "500ms", up to 1000 years'
 
 
 def parsed(duration: object) -> float | None:
-    """Seconds; None where it is no duration. Never negative. A number in quotes (`"90"`) is one of seconds."""
+    """Seconds; None where it is no duration. Never negative, never beyond MOST. A number in quotes (`"90"`) is one of
+    seconds."""
     if isinstance(duration, bool):
         return None
     if isinstance(duration, int | float):
-        return float(duration) if 0 <= duration < math.inf else None
+        return float(duration) if 0 <= duration <= MOST else None
     if not isinstance(duration, str):
         return None
     if _PLAIN.fullmatch(duration):
-        return float(duration)
+        return float(duration) if float(duration) <= MOST else None
     if not _SHAPE.fullmatch(duration):
         return None
-    return sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_PART, duration))
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_PART, duration))
+    return seconds if seconds <= MOST else None

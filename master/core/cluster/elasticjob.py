@@ -15,7 +15,8 @@ from master.core import memory, save_signals
 from master.core.cluster import containers, durations, elastic_policy, job_metrics, job_rules, job_scaling, quantities
 from master.core.cluster.names import Document
 from master.core.cluster.parts import mapping, whole
-from master.core.spec import MASTER, RELAUNCHES, WORKER, JobSpec, RoleLimits
+from master.core.sizing import Limits
+from master.core.spec import MASTER, RELAUNCHES, THROUGHPUT, WORKER, JobSpec, RoleLimits
 from wire.ids import JobName, Role
 
 ROLES = ("worker", "chief", "ps", "evaluator", "master")
@@ -183,8 +184,21 @@ def with_defaults(job: Document, old: Document | None = None) -> Document:
         stored = mapping(mapping(mapping(old).get("spec")).get("replicaSpecs"))
         newest_last = sorted(specs.items(), key=lambda entry: entry[0] not in stored)
         spec["replicaSpecs"] = {str(role).lower(): value for role, value in newest_last}
-        meant = roles_of(elastic_policy.in_our_words(job))
+        read = elastic_policy.in_our_words(job)
+        meant = roles_of(read)
         for name, role in spec["replicaSpecs"].items():
             if isinstance(role, dict) and role.get("replicas") is None:
                 role["replicas"] = sizes(meant[name])[2]
+        _keep_within(mapping(read.get("spec")), mapping(spec["replicaSpecs"].get(WORKER)), roles_of(mapping(old)))
     return job
+
+
+def _keep_within(spec: Document, worker: Document, before: Mapping[str, Document]) -> None:
+    """The size that a job has found by itself gives way to new limits: its user need not say another one too."""
+    found = whole(worker.get("replicas"))
+    if mapping(spec.get("scaling")).get("policy") != THROUGHPUT or found is None:
+        return
+    least, most, _wanted = sizes(roles_of({"spec": spec})[WORKER])
+    limits = Limits(least, most, max(whole(spec.get("nodeUnit")) or 1, 1))
+    if found == whole(before.get(WORKER, {}).get("replicas")) and limits.sizes():
+        worker["replicas"] = limits.within(found)

@@ -34,6 +34,22 @@ def test_a_role_that_is_applied_again_in_other_letters_is_what_the_user_says_now
     assert with_defaults(merged, stored)["spec"]["replicaSpecs"]["worker"]["replicas"] == 3
 
 
+@pytest.mark.parametrize(
+    ("policy", "edited", "replicas"),
+    [("throughput", {"maxReplicas": 4}, 4), ("throughput", {"minReplicas": 7}, 7),
+     ("throughput", {"maxReplicas": 5}, 4), ("throughput", {"maxReplicas": 2**31 - 1}, 6),
+     ("throughput", {"replicas": 8, "maxReplicas": 4}, 8), ("manual", {"maxReplicas": 4}, 6)],
+)  # fmt: skip
+def test_a_size_that_the_job_has_found_gives_way_to_new_limits_and_no_users_size_does(
+    policy: str, edited: dict[str, int], replicas: int
+) -> None:
+    sizes = {"replicas": 6, "minReplicas": 2, "maxReplicas": 8}
+    unit = 2 if edited == {"maxReplicas": 5} else 1
+    old = job({"worker": worker(**sizes)}, scaling={"policy": policy}, nodeUnit=unit)
+    new = job({"worker": worker(**sizes | edited)}, scaling={"policy": policy}, nodeUnit=unit)
+    assert with_defaults(new, old)["spec"]["replicaSpecs"]["worker"]["replicas"] == replicas
+
+
 def test_defaults_are_made_once() -> None:
     once = with_defaults(job({"Worker": worker()}))
     assert with_defaults(once, once) == once

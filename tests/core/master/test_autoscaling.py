@@ -162,3 +162,35 @@ def test_a_job_without_a_policy_is_left_alone() -> None:
     assert len(play.world) == 2
     assert play.saved is not None
     assert "scaling" not in play.saved
+
+
+@pytest.mark.parametrize(
+    ("limits", "size"),
+    [({"max_members": 2, "replicas": 2}, 2), ({"min_members": 6, "replicas": 6}, 6),
+     ({"node_unit": 3, "max_members": 6, "replicas": 3}, 3)],
+    ids=["fewer", "more", "units"],
+)  # fmt: skip
+def test_limits_that_leave_the_current_size_out_are_kept_and_are_no_users_hand(
+    limits: dict[str, int], size: int
+) -> None:
+    play = scaled(1, 8, 1, min_gain=1.0)
+    play.pace = lambda world: 0.37 * max(1, world / 4)
+    until(play, 4, 400)
+    play.until(lambda: play.state.scaling.search.settled is not None, 400)
+    assert play.state.target == 4
+    play.tell(SpecChanged(replace(play.spec, **limits)))  # type: ignore[arg-type]
+    until(play, size, 60)
+    assert not play.announced("ScalingPaused")
+    assert any(f"{size} instead of 4" in said.reason for said in play.announced("ScaleDecided"))
+    play.run(300)
+    assert limits.get("min_members", 1) <= play.state.target <= limits.get("max_members", 8)
+    assert play.state.target % limits.get("node_unit", 1) == 0
+
+
+def test_the_size_that_a_user_asks_for_is_his_even_where_the_job_has_it() -> None:
+    play = scaled(1, 4, 1)
+    until(play, 2)
+    play.tell(ScaleAsked(2))
+    play.run(200)
+    assert len(play.world) == 2
+    assert play.announced("ScalingPaused")
