@@ -190,7 +190,7 @@ def _failed(state: State, member: Member, generation: Generation, bad: list[Work
 def _failure(state: State, world: World, member: Member, rank: int, end: WorkerExit) -> Failure:
     verdict = rules.of_exit(state, world.generation, member, rank, end)
     return Failure(member.id, rank, state.now - end.age, end, errors.is_effect(end),
-                   rules.signature(state, end, verdict), verdict, state.spec.is_ps,
+                   rules.signature(state, member, end, verdict), verdict, state.spec.is_ps,
                    cluster.about_its_address(state.spec, end))  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """What the user says about faults, before any remedy of ours: `recovery.rules` and `recovery.exitCodes`.
 
-The first rule decides that names what was seen: the exit code of a rank, then the permanent codes; a condition or
+The first rule decides that names what was seen: the exit code of a rank, then the permanent codes, then the
+restartPolicy of its role; a condition or
 taint of a node (`node_rules`); a pattern that a line of a rank's output fits (`log_rules`). A rank that a signal ended
 has the code that a shell would show, 128 + the signal. An error that another rank's end brings about is nobody's rule.
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from master.core import errors, status
+from master.core import errors, restart_policies, status
 from master.core.events import NodeSeen
 from master.core.member import Member
 from master.core.spec import FAIL, RESTART, Rule
@@ -54,7 +55,8 @@ def _of_code(state: State, member: Member, rank: int, end: WorkerExit) -> Verdic
     found = _first(state, lambda rule: f"exit code {code}" if code in rule.exit_codes else "", seen, member.id)
     if not found[0] and code in state.spec.permanent_codes:
         return FAIL, f"exit code {code} is permanent (recovery.exitCodes)"
-    return found
+    why = "" if found[0] else restart_policies.why_final(state.spec, member.role, code)
+    return (FAIL, why) if why else found
 
 
 def of_line(state: State, member: Member, said: LineMatched) -> Verdict:
@@ -92,9 +94,9 @@ def patterns(state: State) -> tuple[str, ...]:
     return tuple(pattern for pattern in wanted if pattern not in state.dropped_patterns)
 
 
-def signature(state: State, end: WorkerExit, verdict: Verdict) -> str:
+def signature(state: State, member: Member, end: WorkerExit, verdict: Verdict) -> str:
     """Equal for equal errors that may be a crash loop."""
-    is_forgiven = verdict[0] == RESTART or end.code in state.spec.retryable_codes
+    is_forgiven = verdict[0] == RESTART or restart_policies.forgives(state.spec, member.role, end.code)
     return "" if is_forgiven else errors.signature(end)
 
 

@@ -57,6 +57,7 @@ class RoleLimits(NamedTuple):
     role: Role
     relaunch_limit: int
     max_memory: int | None
+    restart_policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,8 @@ class JobSpec:
     retryable_codes: tuple[int, ...] = RETRYABLE_CODES
     permanent_codes: tuple[int, ...] = ()
     rules: tuple[Rule, ...] = ()
+    restart_policy: str = ""
+    """Which ends of ranks end the job (`restart_policies`)."""
     node_check: bool = False
     """Members are measured before they may train (`checks`)."""
     exclude_stragglers: bool = False
@@ -154,7 +157,7 @@ class JobSpec:
         return MASTER if self.has_master and rank_index == 0 else self.role
 
     def limits_of(self, role: Role) -> RoleLimits:
-        own = RoleLimits(role, self.relaunch_limit, self.max_memory)
+        own = RoleLimits(role, self.relaunch_limit, self.max_memory, self.restart_policy)
         return next((each for each in self.limits if each.role == role), own)
 
     @property

@@ -18,6 +18,7 @@ POLICY, ENABLE, THEIR_ROLES, OUR_ROLES = "elasticPolicy", "enableElastic", "pyto
 SIZES = ("minReplicas", "maxReplicas")
 COUNTS = {"nProcPerNode": "nprocPerNode", "maxRestarts": "maxRestarts"}
 """Fields of `elasticPolicy` that are fields of our spec."""
+FOLLOWED = (*SIZES, *COUNTS)
 RENDEZVOUS = ("rdzvBackend", "rdzvEndpoint", "rdzvHost", "rdzvPort", "rdzvId", "rdzvConf", "standalone")
 BY_HAND = (None, "none", "manual")
 """Policies of `spec.scaling` by which nothing changes the size; the first two are what nobody has said."""
@@ -119,7 +120,7 @@ def remarks(job: Document) -> tuple[str, ...]:
             f"spec.{POLICY}.{', '.join(given)}: not needed: the master tells the ranks where to meet, so there is no "
             f"etcd to run."
         )
-    if unknown := sorted(set(map(str, policy)) - {*SIZES, *COUNTS, *RENDEZVOUS}):
+    if unknown := sorted(set(map(str, policy)) - {*FOLLOWED, *RENDEZVOUS}):
         said.append(f"spec.{POLICY}.{', '.join(unknown)}: not followed: it has no counterpart here.")
     if spec.get(ENABLE) is True and not _has_room(policy):
         said.append(

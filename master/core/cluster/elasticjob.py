@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from master.core import memory, save_signals
+from master.core import memory, restart_policies, save_signals
 from master.core.cluster import containers, durations, elastic_policy, job_metrics, job_rules, job_scaling, quantities
 from master.core.cluster.names import Document
 from master.core.cluster.parts import mapping, whole
@@ -98,6 +98,7 @@ def spec_of(job: Document) -> JobSpec:
                         ("maxRestarts", "max_restarts")):  # fmt: skip
         if (count := whole(spec.get(field))) is not None:
             asked[name] = count
+    asked["restart_policy"] = _restart_policy(worker)
     if (limit := whole(worker.get("restartLimit"))) is not None:
         asked["relaunch_limit"] = limit
     if not spec.get("adopts"):
@@ -129,7 +130,19 @@ def spec_of(job: Document) -> JobSpec:
 def limits(job: Document, name: Role) -> RoleLimits:
     role = roles_of(job)[name]
     limit = whole(role.get("restartLimit"))
-    return RoleLimits(name, RELAUNCHES if limit is None else limit, most_memory(job, role))
+    return RoleLimits(name, RELAUNCHES if limit is None else limit, most_memory(job, role), _restart_policy(role))
+
+
+def _restart_policy(role: Document) -> str:
+    policy = role.get("restartPolicy")
+    return policy if policy in restart_policies.POLICIES else ""
+
+
+def pods_restart_policy(role: Document) -> str:
+    """Of its pods: the role's own is above the template's. A trainer that has succeeded is not started again."""
+    policy = _restart_policy(role)
+    own = {restart_policies.ALWAYS: "OnFailure", restart_policies.EXIT_CODE: "Never"}.get(policy, policy)
+    return own or str(mapping(mapping(role.get("template")).get("spec")).get("restartPolicy") or "Never")
 
 
 def signal_of(text: object) -> str:

@@ -13,6 +13,7 @@ from master.core.cluster import durations, job_metrics, job_rules, job_scaling, 
 from master.core.cluster.elasticjob import DATA, HANG, NODE_CHECKS, RECOVERY, ROLES, has_master, roles_of, sizes
 from master.core.cluster.names import Document
 from master.core.cluster.parts import mapping, shown, whole
+from master.core.restart_policies import POLICIES
 from master.core.spec import MASTER, WORKER
 
 POD_NAME = 63
@@ -100,11 +101,14 @@ def _role(path: str, role: Document, spec: Document) -> Iterator[str]:
     limit = role.get("restartLimit")
     if limit is not None and (whole(limit) is None or limit < 0):
         yield f"{path}.restartLimit: {shown(limit)} must be a whole number from 0"
+    policy = role.get("restartPolicy")
+    if policy is not None and policy not in POLICIES:
+        yield f"{path}.restartPolicy: {shown(policy)} is none; it may be {', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
     most_memory = role.get("maxMemory")
     if most_memory is not None:
         yield from _memory(f"{path}.maxMemory", most_memory)
     if spec.get("adopts") is None:
-        yield from _template(f"{path}.template", role.get("template"))
+        yield from _template(f"{path}.template", role.get("template"), role.get("restartPolicy") is not None)
 
 
 def _role_sizes(path: str, role: Document, unit: int, has_master: bool) -> Iterator[str]:
@@ -129,13 +133,13 @@ def _role_sizes(path: str, role: Document, unit: int, has_master: bool) -> Itera
                 yield f"{path}.{field}: {members} is no multiple of nodeUnit {unit}"
 
 
-def _template(path: str, template: object) -> Iterator[str]:
+def _template(path: str, template: object, has_own_policy: bool) -> Iterator[str]:
     pod = mapping(mapping(template).get("spec"))
     containers = pod.get("containers")
     if not isinstance(containers, list) or not containers:
         yield f"{path}.spec.containers: there is none, and the first one is the trainer"
         return
-    policy = pod.get("restartPolicy")
+    policy = None if has_own_policy else pod.get("restartPolicy")  # the role's is above it
     if policy is not None and policy not in (*_RESTARTS, "Always"):
         yield f"{path}.spec.restartPolicy: {shown(policy)} is none; it may be {' or '.join(_RESTARTS)}"
     elif policy == "Always":

@@ -15,7 +15,7 @@ from datetime import datetime
 from master.core.actions import CreatePod
 from master.core.cluster import chaos, containers, owners_references, quantities
 from master.core.cluster.containers import brief, end_of
-from master.core.cluster.elasticjob import key_of, roles_of, sizes
+from master.core.cluster.elasticjob import key_of, pods_restart_policy, roles_of, sizes
 from master.core.cluster.names import (
     CHECKPOINT_MEMORY,
     CHECKPOINT_PATH,
@@ -103,7 +103,7 @@ def pod_of(job: Document, action: CreatePod) -> Document:
     role = roles_of(job)[action.role]
     template = mapping(role.get("template"))
     metadata, spec = deepcopy(mapping(template.get("metadata"))), deepcopy(mapping(template.get("spec")))
-    spec["restartPolicy"] = spec.get("restartPolicy") or "Never"
+    spec["restartPolicy"] = pods_restart_policy(role)
     variables = _variables(action, action.wanted or sizes(role)[2])
     for container in spec["containers"]:
         container["env"] = _with_variables(container.get("env") or [], variables)

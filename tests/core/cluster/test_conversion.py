@@ -7,6 +7,8 @@ import copy
 import pytest
 
 from master.core.cluster.conversion import converted, dlrover_run
+from master.core.cluster.elastic_policy import in_our_words
+from master.core.cluster.elasticjob import spec_of
 from master.core.cluster.names import Document
 from master.core.cluster.validation import problems
 
@@ -49,31 +51,27 @@ def dlrover(command: list[str], **spec: object) -> Document:
     }
 
 
-def test_a_job_of_kubedl_with_its_master_among_the_workers() -> None:
+def test_a_job_of_kubedl_keeps_its_master_its_policy_and_its_restarts() -> None:
     made, notes, is_changed = converted(kubedl())
     assert is_changed
     assert made["metadata"] == {"name": "resnet", "namespace": "elastic"}
-    worker = made["spec"]["replicaSpecs"]["worker"]
-    assert (worker["replicas"], worker["minReplicas"], worker["maxReplicas"]) == (2, 2, 4)
-    assert worker["template"]["spec"]["containers"] == [CONTAINER]
-    assert made["spec"]["scaling"] == {"policy": "throughput"}
-    assert made["spec"]["nprocPerNode"] == 1
+    assert made["spec"] == {
+        "enableElastic": True,
+        "elasticPolicy": {"minReplicas": 1, "maxReplicas": 3, "nProcPerNode": 1},
+        "replicaSpecs": {"master": role(1, CONTAINER, "ExitCode"), "worker": role(1, CONTAINER)},
+    }
     assert problems(made) == []
-    assert any("rdzvBackend, rdzvEndpoint: not needed" in note for note in notes)
-    assert any("ExitCode" in note for note in notes)
+    spec = spec_of(in_our_words(made))
+    assert (spec.min_members, spec.max_members, spec.has_master, spec.scaling) == (2, 4, True, "throughput")
+    assert notes == [
+        "spec.elasticPolicy.rdzvBackend, rdzvEndpoint: not needed: the master tells the ranks where to meet, so there "
+        "is no etcd to run."
+    ]
 
 
 def test_without_enable_elastic_a_job_does_not_change_its_size() -> None:
-    assert "scaling" not in converted(kubedl(enableElastic=False)).document["spec"]
-    assert "scaling" not in converted(kubeflow()).document["spec"]
-
-
-def test_templates_of_master_and_worker_that_differ_are_told() -> None:
-    document = kubedl()
-    document["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"] = [
-        {**CONTAINER, "image": "other:1", "args": []}
-    ]
-    assert any("its args, image are other than the Worker's" in note for note in converted(document).notes)
+    for document in (kubedl(enableElastic=False), kubeflow()):
+        assert spec_of(in_our_words(converted(document).document)).scaling == ""
 
 
 def test_a_job_of_kubeflow_with_its_run_policy() -> None:
@@ -84,16 +82,18 @@ def test_a_job_of_kubeflow_with_its_run_policy() -> None:
     )
     made, notes, _ = converted(document)
     spec = made["spec"]
-    assert (spec["suspend"], spec["maxRestarts"], spec["nprocPerNode"]) == (True, 5, 4)
+    assert (spec["suspend"], spec["elasticPolicy"], spec["nprocPerNode"]) == (True, {"maxRestarts": 5}, 4)
     assert problems(made) == []
-    for field in ("spec.elasticPolicy.metrics", "spec.runPolicy.backoffLimit", "spec.runPolicy.schedulingPolicy"):
+    assert any(note.startswith("spec.elasticPolicy.metrics: not followed") for note in notes)
+    for field in ("spec.runPolicy.backoffLimit", "spec.runPolicy.schedulingPolicy"):
         assert any(note.startswith(f"{field}: left out: ") for note in notes), field
 
 
 def test_a_job_whose_only_pod_is_its_master() -> None:
     document = kubeflow(pytorchReplicaSpecs={"Master": role(1, CONTAINER, "Never")}, elasticPolicy={})
-    worker = converted(document).document["spec"]["replicaSpecs"]["worker"]
-    assert (worker["replicas"], worker["template"]["spec"]["restartPolicy"]) == (1, "Never")
+    made = converted(document).document
+    assert made["spec"] == {"replicaSpecs": {"master": role(1, CONTAINER, "Never")}}
+    assert problems(made) == []
 
 
 SHELL = (

@@ -30,6 +30,8 @@ def test_a_plain_job_is_right() -> None:
          "spec.replicaSpecs.worker.replicas: 0 must be a whole number from 1; spec.suspend: true lets all members go"),
         (job({"worker": worker(replicas=2.5)}), "spec.replicaSpecs.worker.replicas: 2.5 must be a whole number from 1"),
         (job({"worker": worker(replicas=True)}), "spec.replicaSpecs.worker.replicas: True must be"),
+        (job({"worker": worker(restartPolicy="Sometimes")}),
+         "spec.replicaSpecs.worker.restartPolicy: Sometimes is none; it may be Always, ExitCode, Never or OnFailure"),
         (job({"worker": worker(restartLimit=-1)}),
          "spec.replicaSpecs.worker.restartLimit: -1 must be a whole number from 0"),
         (job({"worker": worker(), "helper": worker()}),

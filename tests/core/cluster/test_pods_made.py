@@ -9,7 +9,9 @@ import pytest
 
 from master.core.actions import CreatePod
 from master.core.cluster import pods
+from master.core.cluster.elasticjob import spec_of
 from master.core.cluster.names import Document
+from master.core.cluster.validation import problems
 from master.core.events import PodSeen
 from tests.core.cluster.documents import job, template, worker
 from wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
@@ -117,6 +119,17 @@ def test_a_trainer_that_has_succeeded_is_never_started_again(asked: str | None, 
     spec = {} if asked is None else {"restartPolicy": asked}
     found = pods.pod_of(job({"worker": {"template": template(**spec)}}), creation("worker-0"))
     assert found["spec"]["restartPolicy"] == made
+
+
+@pytest.mark.parametrize(
+    ("of_role", "made"),
+    [("Always", "OnFailure"), ("OnFailure", "OnFailure"), ("Never", "Never"), ("ExitCode", "Never")],
+)
+def test_the_restart_policy_of_a_role_is_above_its_templates(of_role: str, made: str) -> None:
+    asked = job({"worker": {"template": template(restartPolicy="Always"), "restartPolicy": of_role}})
+    assert problems(asked) == []
+    assert pods.pod_of(asked, creation("worker-0"))["spec"]["restartPolicy"] == made
+    assert spec_of(asked).restart_policy == of_role
 
 
 def test_whole_saves_can_be_turned_off() -> None:
