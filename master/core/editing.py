@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from master.core import (
     autoscaling,
+    gangs,
     generations,
     giving_up,
     membership,
@@ -89,6 +90,7 @@ def _patience(spec: JobSpec) -> tuple[float, ...]:
 
 def _suspend(state: State) -> None:
     state.suspended = True
+    gangs.forget(state)
     state.announce("JobSuspended", f"{SUSPENDED} Its members stop with all graces and go.")
 
 

@@ -172,6 +172,13 @@ class ScaleAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnTold:
+    """Of jobs that lack room, who waits behind whom; `behind` is empty where this one's turn has come."""
+
+    behind: str
+
+
+@dataclass(frozen=True, slots=True)
 class SpecChanged:
     """The user has edited the job; also said once after Began where the spec decides the size (a cluster)."""
 
@@ -242,6 +249,7 @@ Event = (
     | StatusSaved
     | ScaleAsked
     | ScalingAsked
+    | TurnTold
     | SpecChanged
     | RestartAsked
     | StopAsked

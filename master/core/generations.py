@@ -25,6 +25,8 @@ def try_form(state: State) -> None:
     """Forms the next generation if enough members are ready and nobody is worth waiting for."""
     if state.stage != GATHERING or state.suspended or not state.listed or len(state.ready) < state.spec.min_members:
         return
+    if state.waits_behind:
+        return
     if state.patient and state.coming and len(state.ready) < state.target:
         return
     if strangers.in_the_way(state):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from master.core import reducer, status
+from master.core import gangs, reducer, status
 from master.core.actions import Action
 from master.core.events import Event
 from master.core.ps import reducer as ps_reducer
@@ -49,6 +49,15 @@ def document(job: Job, now: float) -> dict[str, Any]:
 def parts(job: Job) -> Sequence[State]:
     """All that is one world: the job, or its seats."""
     return [seat.state for seat in job.seats.values()] if isinstance(job, PsState) else [job]
+
+
+def lacks_room(job: Job) -> bool:
+    """For the least members that it needs. Members of a PS job train as they come."""
+    return not isinstance(job, PsState) and gangs.lacks_room(job)
+
+
+def waits_behind(job: Job) -> str:
+    return "" if isinstance(job, PsState) else job.waits_behind
 
 
 def phase_of(job: Job) -> str:

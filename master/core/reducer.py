@@ -21,6 +21,7 @@ from master.core import (
     editing,
     ending,
     failed_pods,
+    gangs,
     generations,
     giving_up,
     handing_over,
@@ -79,6 +80,7 @@ from master.core.events import (
     Stalled,
     StatusSaved,
     StopAsked,
+    TurnTold,
     Woke,
 )
 from master.core.member import Member
@@ -310,6 +312,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     StatusSaved: _status_saved,
     ScaleAsked: lambda state, event: scaling.scale(state, event.replicas),
     ScalingAsked: lambda state, _event: autoscaling.resume(state),
+    TurnTold: gangs.told,
     SpecChanged: _edited,
     RestartAsked: lambda state, event: scaling.restart(state, event.at_checkpoint),
     StopAsked: lambda state, event: ending.stop(state, event.reason, event.hard, event.within),

@@ -272,9 +272,14 @@ def dismiss(state: State) -> None:
             member.id not in in_world
             and not member.deleting
             and not _is_taken_soon(state, member)
-            and (state.suspended or _has_to_leave(member) or (_is_beyond(state, member) and not state.spec.is_adopted))
+            and (_rests(state) or _has_to_leave(member) or (_is_beyond(state, member) and not state.spec.is_adopted))
         ):
             _dismiss(state, member)
+
+
+def _rests(state: State) -> str:
+    """Why the job wants no members for now, if so."""
+    return "it is suspended" if state.suspended else "it waits for room" if state.waits_behind else ""
 
 
 def _has_to_leave(member: Member) -> bool:
@@ -289,7 +294,7 @@ def _is_taken_soon(state: State, member: Member) -> bool:
 
 
 def _dismiss(state: State, member: Member) -> None:
-    why = "it is suspended" if state.suspended else f"the job has only {counted(state.target, 'member')} now"
+    why = _rests(state) or f"the job has only {counted(state.target, 'member')} now"
     member.leaving = member.leaving or why
     member.deleting = True
     reason = f"{member.id} is no longer part of the job: {member.leaving}."

@@ -30,7 +30,7 @@ LATE = 1.0
 
 def staff(state: State) -> None:
     """Fills the holes; O(members), and called only when a member came, went, or is in doubt."""
-    if not state.listed or state.ends or state.suspended or state.stage == "rebuilding":
+    if not state.listed or state.ends or state.suspended or state.waits_behind or state.stage == "rebuilding":
         return
     if state.deadlines.is_late(state.now - LATE):  # doubts from before a pause say nothing: first all that has arrived
         standing.note_staffing(state)

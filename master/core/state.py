@@ -246,6 +246,8 @@ class State:
     """Why the user ends the job, which waits until this master knows the world and the script's state is saved."""
     stop_by: float | None = None
     """When the platform ends its members by itself, if it does."""
+    waits_behind: str = ""
+    """An older job that lacks room as this one does: no members are made meanwhile (`gangs`)."""
     suspended: bool = False
     """The user wants no world and no members for now."""
     episode: Episode | None = None

@@ -57,6 +57,10 @@ def test_a_suspended_job_rests_and_goes_on_where_it_was(make: Make) -> None:
     job.phase("Suspended")
     until(lambda: not job.pods(), job.story)
     reached = max(step.step for step in job.steps())
-    job.patch(suspend=False)
+    conditions = {each["type"]: each["status"] for each in job.status()["conditions"]}
+    assert (conditions["Suspended"], conditions["Running"]) == ("True", "False")
+    mark = {"key": "outrider.test/admitted", "operator": "Exists"}
+    job.patch(suspend=False, replicaSpecs={"worker": {"template": {"spec": {"tolerations": [mark]}}}})
     _, new = job.training(4, after=restart)
     assert new[0][0].loaded > reached - 20
+    assert all(mark in pod["spec"]["tolerations"] for pod in job.pods().values()), "what a queue adds when it admits"

@@ -29,6 +29,7 @@ from master.core.events import (
     Stalled,
     StatusSaved,
     StopAsked,
+    TurnTold,
     Woke,
 )
 from master.core.ps import ending, lost_ps, saving, seating, status
@@ -195,6 +196,7 @@ HANDLERS: dict[type, Callable[[PsState, Any], None]] = {
     OwnerSized: _nothing,
     OwnerEnded: _nothing,
     ScalingAsked: _nothing,
+    TurnTold: _nothing,
     MemberProbed: _about_member,
     StatusSaved: saving.saved,
     ScaleAsked: lambda job, event: seating.scale(job, event.replicas),

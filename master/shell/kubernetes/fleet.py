@@ -21,7 +21,8 @@ from master.core.cluster import nodes as node_documents
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import GROUP_VERSION, JOB, MEMBER, PLURAL, Document
-from master.core.events import Event, NodeSeen
+from master.core.cluster.queueing import Queue
+from master.core.events import Event, NodeSeen, TurnTold
 from master.shell.kubernetes import adoption
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.jobs import RunningJob
@@ -38,6 +39,8 @@ WAITS = "A job of this name was deleted, and its pods are not gone yet: this one
 SLOWEST = 300.0
 ATTEMPTS = 15
 """So often a core is begun again in one process; then all jobs get another one."""
+LOOK_EVERY = 5.0
+"""Seconds between two looks at who lacks room."""
 BEGIN_AGAIN = 5.0
 """Seconds after which a job is tried again whose status could not be claimed."""
 
@@ -95,10 +98,20 @@ class Fleet:
             group.create_task(nodes.run())
             group.create_task(jobs.run())
             group.create_task(pods.run())
+            group.create_task(self._keep_order())
 
     def _node_changed(self, node: NodeSeen) -> None:
         for running in self.running.values():
             running.node_changed(node)
+
+    async def _keep_order(self) -> None:
+        """Jobs that lack room wait in order."""
+        queue = Queue()
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            begun = [running for running in self.running.values() if running.has_begun and not running.is_deleted]
+            for name, behind in queue.look([running.candidate() for running in begun], time.monotonic()):
+                self.running[name].put(TurnTold(behind))
 
     # -- jobs -------------------------------------------------------------------------------------------------------
     def _jobs_listed(self, jobs: list[Document]) -> None:

@@ -15,6 +15,7 @@ from master.core.cluster import deletion, elastic_policy, elasticjob, owners_res
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import Document
+from master.core.cluster.queueing import Candidate
 from master.core.events import Began, Event, NodeSeen, PodSeen, SpecChanged, StopAsked
 from master.core.kinds import Job
 from master.core.spec import JobSpec
@@ -94,6 +95,11 @@ class RunningJob:
     @property
     def state(self) -> Job:
         return self._pump.state
+
+    def candidate(self) -> Candidate:
+        """For the order in which jobs wait for room."""
+        created = str(self.document["metadata"].get("creationTimestamp") or "")
+        return Candidate(self.key, created, kinds.lacks_room(self.state), kinds.waits_behind(self.state))
 
     def put(self, event: Event) -> None:
         self._pump.put(event)

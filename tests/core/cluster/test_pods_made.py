@@ -86,7 +86,12 @@ def test_what_the_user_has_set_stays_and_may_be_written_with_our_variables() -> 
 def test_labels_annotations_and_scheduling_of_the_template_are_kept() -> None:
     gang = {
         "metadata": {
-            "labels": {"app": "x", "kueue.x-k8s.io/queue-name": "q", "outrider.dev/job": "wrong"},
+            "labels": {
+                "app": "x",
+                "kueue.x-k8s.io/queue-name": "q",
+                "scheduling.x-k8s.io/pod-group": "g",
+                "outrider.dev/job": "wrong",
+            },
             "annotations": {"scheduling.k8s.io/group-name": "g", "outrider.dev/script": "own.py"},
         },
         "spec": {
@@ -100,6 +105,7 @@ def test_labels_annotations_and_scheduling_of_the_template_are_kept() -> None:
     asked["metadata"]["annotations"] = {"outrider.dev/script": "train.py", "outrider.dev/per-rank": "1", "other": "x"}
     made = pods.pod_of(asked, creation("worker-0"))
     assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "q"
+    assert made["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == "g"
     assert made["metadata"]["labels"]["outrider.dev/job"] == "mnist"
     assert made["metadata"]["annotations"] == {
         "scheduling.k8s.io/group-name": "g",

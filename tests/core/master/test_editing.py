@@ -36,6 +36,17 @@ def test_a_resumed_job_makes_its_members_anew_and_that_is_no_relaunch() -> None:
     assert play.state.relaunches == 0
 
 
+def test_a_job_that_begins_suspended_makes_no_pod_until_it_is_resumed_with_what_it_says_then() -> None:
+    play = Play(job(2))
+    edit(play, suspended=True)
+    play.run(60)
+    assert not [a for a in play.actions if isinstance(a, CreatePod)]
+    assert (play.state.phase, play.state.message) == ("suspended", "The job is suspended.")
+    edit(play, suspended=True, min_members=3, max_members=3, replicas=3)
+    edit(play)
+    play.until_running(3)
+
+
 def test_a_new_size_is_a_wish_for_that_many_members() -> None:
     play = running(2, 1)
     edit(play, max_members=3, replicas=3)

@@ -1,0 +1,59 @@
+"""Whose turn it is where several jobs lack room for the least members that they need: the oldest job's.
+
+Only a job that lacks room itself ever waits, so that what fits is placed whatever else is waiting. It tries again when
+the one that it waits behind lacks nothing any more, one job at a time in their order, and now and then anyhow, since
+what is too much for the older job may be enough for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from wire.ids import JobName
+
+PATIENCE = 15.0
+"""Seconds without room, after which it is a lack: more than a scheduler takes to place what there is room for."""
+AGAIN, SLOWEST = 60.0, 900.0
+"""Seconds after which a job that waits tries again, twice as long each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    name: JobName
+    created: str
+    """RFC 3339, by which they are in order."""
+    lacks_room: bool
+    behind: str
+    """Whom it waits behind."""
+
+
+@dataclass(slots=True)
+class Queue:
+    _since: dict[JobName, float] = field(default_factory=dict)
+    _again: dict[JobName, float] = field(default_factory=dict)
+    _tries: dict[JobName, int] = field(default_factory=dict)
+
+    def look(self, candidates: Iterable[Candidate], now: float) -> list[tuple[JobName, str]]:
+        """Who is to wait behind whom from now on; behind nobody where its turn has come."""
+        jobs = sorted(candidates, key=lambda job: (job.created, job.name))
+        self._note(jobs, now)
+        lacking = [job for job in jobs if now - self._since.get(job.name, now) >= PATIENCE]
+        turns = [self._wait(job.name, lacking[0].name, now) for job in lacking[1:]]
+        ahead = {job.name for job in jobs if job.lacks_room}
+        free = [
+            job for job in jobs if job.behind and (job.behind not in ahead or now >= self._again.get(job.name, now))
+        ]
+        return turns + [(job.name, "") for job in free[:1]]
+
+    def _note(self, jobs: list[Candidate], now: float) -> None:
+        names = {job.name for job in jobs}
+        self._since = {job.name: self._since.get(job.name, now) for job in jobs if job.lacks_room}
+        self._again = {name: at for name, at in self._again.items() if name in names}
+        self._tries = {name: tries for name, tries in self._tries.items() if name in names}
+
+    def _wait(self, name: JobName, behind: JobName, now: float) -> tuple[JobName, str]:
+        tries = self._tries.get(name, 0)
+        self._tries[name] = tries + 1
+        self._again[name] = now + min(AGAIN * 2**tries, SLOWEST)
+        return name, behind
