@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import isfinite
 
-from master.core import sizing, standing, status, throughput
+from master.core import schedules, sizing, standing, status, throughput
 from master.core.actions import WriteReplicas
 from master.core.member import Member
 from master.core.own_size import PENDING, STOP, Scaling, policy_of
 from master.core.sizing import Limits, Rate
-from master.core.spec import JobSpec
+from master.core.spec import SCHEDULE, JobSpec
 from master.core.state import RUNNING, State
 from master.core.throughput import Meter
-from master.core.wording import counted, seconds
+from master.core.wording import counted, moment, seconds
 from master.core.world import World
 from wire.messages import RankProgress, Report
 
@@ -93,7 +93,12 @@ def _meter(state: State, world: World, *, of_lines: bool = False) -> Meter:
 
 def still_unmeasured(state: State) -> None:
     """A world has run for minutes, and it is not known how fast."""
-    if not is_on(state) or state.scaling.search.known or state.scaling.message == UNMEASURED:
+    if (
+        not is_on(state)
+        or state.spec.scaling == SCHEDULE
+        or state.scaling.search.known
+        or state.scaling.message == UNMEASURED
+    ):
         return
     _tell(state, sizing.START, UNMEASURED)
     state.announce("ScalingUnmeasured", UNMEASURED, warning=True)
@@ -107,6 +112,8 @@ def _decide(state: State, rate: Rate | None) -> None:
     if scaling.began is None:
         scaling.began = state.now
     sizing.measured(scaling.search, state.target, rate)
+    if state.spec.scaling == SCHEDULE:
+        return
     decision = sizing.decide(scaling.search, state.target, limits_of(state), policy_of(state.spec), state.now)
     if decision.size != state.target:
         _change(state, decision.size, decision.condition, decision.reason)
@@ -167,6 +174,7 @@ def room_due(state: State) -> None:
         return
     if scaling.room is not None:
         scaling.room = scaling.room_at = scaling.search.settled = None
+        follow_schedule(state)
         return
     lacking = sorted(m.id for m in state.members.values() if m.unschedulable)
     if world is None or not lacking or len(world.places) >= state.target:
@@ -192,13 +200,54 @@ def _find_room(state: State, running: int) -> None:
     """Who was without room, as the replacement of a member in doubt, is ready by now."""
     scaling, ready = state.scaling, sorted(state.ready)
     scaling.room = scaling.room_at = scaling.search.settled = None
+    if state.spec.scaling == SCHEDULE:
+        follow_schedule(state)
+        return
     size = limits_of(state).within(running + len(ready))
     if size != state.target:
         _change(state, size, sizing.CONTINUE, f"There is room again, since {', '.join(ready)} can train too.")
 
 
+# -- by the clock -----------------------------------------------------------------------------------------------------
+def follow_schedule(state: State) -> None:
+    """The job gets the size that its schedule says now. Asked at each change of it, and whenever something else may
+    have kept it from that: a suspension, a lack of room, an edit."""
+    spec, scaling = state.spec, state.scaling
+    if spec.scaling != SCHEDULE or not is_on(state) or state.is_over:
+        return
+    due = schedules.due(spec.schedule, spec.time_zone, state.now + state.unix_offset)
+    scaling.due_at = None if due.next_at is None else due.next_at - state.unix_offset
+    if scaling.due_at is not None:
+        state.deadlines.set(("schedule", ""), scaling.due_at)
+    if due.members is None or scaling.room is not None or not _may_change(state):
+        return
+    size, reason = limits_of(state).within(due.members), _by_the_clock(due)
+    if size != state.target:
+        _change(state, size, sizing.CONTINUE, reason)
+    else:
+        _tell(state, sizing.CONTINUE, reason)
+
+
+def look_at_schedule(state: State) -> None:
+    """A new master does, once it knows who is there."""
+    if state.spec.scaling == SCHEDULE:
+        state.deadlines.set(("schedule", ""), state.now)
+
+
+def _by_the_clock(due: schedules.Due) -> str:
+    text = f"The schedule says {counted(due.members or 0, 'member')} ({due.cron})"
+    return f"{text}, and {due.next_members} from {moment(due.next_at)} on." if due.next_at is not None else f"{text}."
+
+
+def first(state: State) -> None:
+    """The job begins."""
+    state.scaling.seen = state.spec.replicas
+    follow_schedule(state)
+
+
+# -- the next master --------------------------------------------------------------------------------------------------
 def begin(state: State) -> None:
-    """Of the next master, which finds what was written down."""
+    """It finds what was written down."""
     scaling = state.scaling
     if scaling.room_at is not None:
         state.deadlines.set(("room", ""), scaling.room_at)
@@ -210,9 +259,13 @@ def begin(state: State) -> None:
 def edited(state: State, before: JobSpec) -> None:
     """A policy that was edited begins anew."""
     spec = state.spec
-    if (before.scaling, policy_of(before)) != (spec.scaling, policy_of(spec)):
+    if _asked(before) != _asked(spec):
         resume(state)
     _keep_within(state)
+
+
+def _asked(spec: JobSpec) -> tuple[object, ...]:
+    return (spec.scaling, policy_of(spec), spec.schedule, spec.time_zone)
 
 
 def _keep_within(state: State) -> None:
@@ -259,5 +312,6 @@ def resume(state: State) -> None:
     state.deadlines.cancel(("room", ""))
     status.mark(state)
     if state.spec.scaling:
-        text = f"The job finds its own size, beginning with {counted(state.target, 'member')}."
-        state.announce("ScalingResumed", text)
+        how = "has its size by the clock" if state.spec.scaling == SCHEDULE else "finds its own size"
+        state.announce("ScalingResumed", f"The job {how}, beginning with {counted(state.target, 'member')}.")
+    follow_schedule(state)

@@ -52,6 +52,7 @@ def edited(state: State, event: SpecChanged) -> None:
     elif state.suspended and not event.suspended:
         _resume(state)
     tell_remarks(state, before.remarks)
+    autoscaling.follow_schedule(state)
     if event.has_new_template and not state.suspended:
         _use_template(state)
     watching.edited(state)

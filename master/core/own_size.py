@@ -9,7 +9,7 @@ from typing import Any
 
 from master.core import sizing
 from master.core.sizing import Policy, Rate, Search
-from master.core.spec import JobSpec
+from master.core.spec import SCHEDULE, JobSpec
 from master.core.throughput import Meter
 from master.core.wording import moment
 
@@ -34,6 +34,8 @@ class Scaling:
     """When it is asked for again."""
     no_room: int = 0
     """How often."""
+    due_at: float | None = None
+    """When the schedule says another size."""
     seen: int | None = None
     """The size that the ElasticJob had when it was read last."""
     written: set[int] = field(default_factory=set)
@@ -75,6 +77,8 @@ def _size(members: int, rate: Rate) -> dict[str, Any]:
 def _next(scaling: Scaling, spec: JobSpec) -> float | None:
     if scaling.by_hand:
         return None
+    if spec.scaling == SCHEDULE:
+        return scaling.due_at
     if scaling.room is not None:
         return scaling.room_at
     return None if scaling.search.settled is None else sizing.next_evaluation(scaling.search, policy_of(spec))
@@ -112,7 +116,7 @@ def restored(kept: Mapping[str, Any], offset: float) -> Scaling:
     )  # fmt: skip
     scaling = Scaling(
         search, _later(kept["began"], -offset), None, condition, message, last, by_hand,
-        room, _later(room_at, -offset), no_room, seen, set(written),
+        room, _later(room_at, -offset), no_room, seen=seen, written=set(written),
     )  # fmt: skip
     scaling.trail.extend((at - offset, size, why) for at, size, why in kept["trail"])
     return scaling

@@ -210,9 +210,11 @@ def _began(state: State, event: Began) -> None:
     state.is_left = event.is_left
     if handing_over.begin(state, event.term, event.spec, event.unix_time, event.saved) or event.is_left:
         rebuilding.begin(state)
+        autoscaling.look_at_schedule(state)
     else:
         text = f"Job {event.spec.name} begins; it wants {counted(event.spec.replicas, 'member')}."
         state.announce("JobBegan", text)
+        autoscaling.first(state)
         editing.tell_remarks(state, ())
         owning.begin(state)
     standing.note_staffing(state)
@@ -420,6 +422,7 @@ DEADLINES: dict[str, Callable[[State, str], None]] = {
     "owner": lambda state, _key: owning.due(state),
     "room": lambda state, _key: autoscaling.room_due(state),
     "write": lambda state, _key: autoscaling.write_again(state),
+    "schedule": lambda state, _key: autoscaling.follow_schedule(state),
     "unmeasured": lambda state, _key: metrics.due(state),
     "save": _save_again,
     "status": lambda state, _key: status.due(state),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from master.core.schedules import Entry
 from wire.ids import JobName, RankIndex, Role
 
 WORKER = Role("worker")
@@ -19,8 +20,8 @@ SIDECAR_PATIENCE = 24 * 3600
 """Seconds that the trainer of a member that we started waits for its sidecar. Nobody else gives it a place in a world:
 alone it would be a training of its own, and all of them would write one checkpoint. The pods of other controllers run
 as without us after a minute."""
-THROUGHPUT = "throughput"
-"""The policy by which a job finds its own size (`autoscaling`)."""
+THROUGHPUT, SCHEDULE = "throughput", "schedule"
+"""Policies by which a job finds its own size (`autoscaling`), or has it by the clock (`schedules`)."""
 FAIL, RESTART, REPLACE, REPLACE_NODE = "fail", "restart", "replace", "replaceNode"
 """What a rule may want done."""
 
@@ -119,6 +120,8 @@ class JobSpec:
     """Lines of rank 0's output that fit it say how the training goes (`metrics`); empty: none are looked for."""
     scaling: str = ""
     """By which policy the job finds its own size (`autoscaling`); empty: its user gives it."""
+    schedule: tuple[Entry, ...] = ()
+    time_zone: str = "UTC"
     min_gain: float = 0.5
     """What each further member has to add at the least, in what one makes: 1 is linear growth."""
     scale_cooldown: float = 30.0

@@ -16,7 +16,7 @@ from master.core.cluster import containers, durations, elastic_policy, job_metri
 from master.core.cluster.names import Document
 from master.core.cluster.parts import mapping, whole
 from master.core.sizing import Limits
-from master.core.spec import MASTER, RELAUNCHES, THROUGHPUT, WORKER, JobSpec, RoleLimits
+from master.core.spec import MASTER, RELAUNCHES, WORKER, JobSpec, RoleLimits
 from wire.ids import JobName, Role
 
 ROLES = ("worker", "chief", "ps", "evaluator", "master")
@@ -115,7 +115,7 @@ def spec_of(job: Document) -> JobSpec:
         for field, name in names.items():
             if isinstance(switches.get(field), bool):
                 asked[name] = switches[field]
-    asked |= job_scaling.asked(mapping(spec.get("scaling")))
+    asked |= job_scaling.asked(mapping(spec.get("scaling")), int(has_master(job)))
     asked["metrics_pattern"] = job_metrics.asked(spec.get("metrics"))
     asked["save_signal"] = signal_of(spec.get("saveSignal"))
     if has_master(job):
@@ -209,7 +209,7 @@ def with_defaults(job: Document, old: Document | None = None) -> Document:
 def _keep_within(spec: Document, worker: Document, before: Mapping[str, Document]) -> None:
     """The size that a job has found by itself gives way to new limits: its user need not say another one too."""
     found = whole(worker.get("replicas"))
-    if mapping(spec.get("scaling")).get("policy") != THROUGHPUT or found is None:
+    if mapping(spec.get("scaling")).get("policy") not in job_scaling.OWN or found is None:
         return
     least, most, _wanted = sizes(roles_of({"spec": spec})[WORKER])
     limits = Limits(least, most, max(whole(spec.get("nodeUnit")) or 1, 1))

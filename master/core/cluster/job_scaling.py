@@ -8,18 +8,27 @@ from typing import Any
 from master.core.cluster import durations
 from master.core.cluster.names import Document
 from master.core.cluster.parts import entries, mapping, shown, whole
-from master.core.spec import THROUGHPUT, WORKER
+from master.core.schedules import Entry, is_zone, problem
+from master.core.spec import SCHEDULE, THROUGHPUT, WORKER
 
-POLICIES = ("none", "manual", THROUGHPUT)
-"""By the first two the size is the user's."""
+OWN = (THROUGHPUT, SCHEDULE)
+"""By these the size is not the user's."""
+POLICIES = ("none", "manual", *OWN)
+MOST_ENTRIES, LONGEST_CRON = 64, 100
 _DURATIONS = {"cooldown": "scale_cooldown", "evaluation": "scale_evaluation", "roomPatience": "scale_room_patience"}
 
 
-def asked(scaling: Document) -> dict[str, Any]:
-    """Fields of a JobSpec."""
+def asked(scaling: Document, masters: int = 0) -> dict[str, Any]:
+    """Fields of a JobSpec; `masters`: members beside the workers."""
     found: dict[str, Any] = {}
-    if scaling.get("policy") == THROUGHPUT:
-        found["scaling"] = THROUGHPUT
+    if scaling.get("policy") in OWN:
+        found["scaling"] = scaling["policy"]
+    if scaling.get("policy") == SCHEDULE:
+        given_entries = (mapping(entry) for entry in entries(scaling.get("schedule")))
+        found["schedule"] = tuple(
+            Entry(str(e.get("cron")), (whole(e.get("replicas")) or 0) + masters) for e in given_entries
+        )
+        found["time_zone"] = str(scaling.get("timeZone") or "UTC")
     if _is_gain(scaling.get("minGain")):
         found["min_gain"] = float(scaling["minGain"])
     given = {name: durations.parsed(scaling.get(field)) for field, name in _DURATIONS.items()}
@@ -31,7 +40,9 @@ def objections(scaling: Document, sizes: tuple[int, int], given: tuple[bool, boo
     policy, gain = scaling.get("policy"), scaling.get("minGain")
     if policy is not None and policy not in POLICIES:
         yield f"spec.scaling.policy: {shown(policy)} is none; it may be {', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
-    if policy == THROUGHPUT and sizes[0] == sizes[1]:
+    if policy in OWN and not all(given):
+        yield f"spec.scaling.policy: {policy} needs both minReplicas and maxReplicas of {WORKER}"
+    elif policy == THROUGHPUT and sizes[0] == sizes[1]:
         yield (
             f"spec.scaling.policy: {THROUGHPUT} has nothing to find, since minReplicas and maxReplicas of {WORKER} are "
             f"both {sizes[0]}"
@@ -42,8 +53,30 @@ def objections(scaling: Document, sizes: tuple[int, int], given: tuple[bool, boo
         value = scaling.get(field)
         if value is not None and durations.parsed(value) is None:
             yield f"spec.scaling.{field}: {shown(value)} is no duration; write {durations.ALLOWED}"
-    for number, entry in enumerate(entries(scaling.get("schedule"))):
-        yield from _entry(f"spec.scaling.schedule[{number}].replicas", mapping(entry), sizes, given)
+    yield from _schedule(scaling, sizes, given)
+
+
+def _schedule(scaling: Document, sizes: tuple[int, int], given: tuple[bool, bool]) -> Iterator[str]:
+    found, zone = entries(scaling.get("schedule")), scaling.get("timeZone")
+    if scaling.get("policy") == SCHEDULE and not found:
+        yield 'spec.scaling.schedule: it is missing; write it as [{cron: "0 8 * * 1-5", replicas: 8}, ...]'
+    if found and scaling.get("policy") != SCHEDULE:
+        yield f"spec.scaling.schedule: it means nothing without policy: {SCHEDULE}"
+    if len(found) > MOST_ENTRIES:
+        yield f"spec.scaling.schedule: there are {len(found)} entries, and {MOST_ENTRIES} may be there"
+        return
+    if zone is not None and not (isinstance(zone, str) and is_zone(zone)):
+        yield f"spec.scaling.timeZone: {shown(zone)} is none; write it as Europe/Berlin, or leave it out for UTC"
+    for number, entry in enumerate(found):
+        path, cron = f"spec.scaling.schedule[{number}]", mapping(entry).get("cron")
+        wrong = (
+            problem(cron)
+            if isinstance(cron, str) and len(cron) <= LONGEST_CRON
+            else "it must be a text of 100 characters"
+        )
+        if wrong:
+            yield f'{path}.cron: {shown(cron)} is no cron expression, as "0 8 * * 1-5": {wrong}'
+        yield from _entry(f"{path}.replicas", mapping(entry), sizes, given)
 
 
 def _is_gain(value: object) -> bool:

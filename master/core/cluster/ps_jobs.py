@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from master.core.cluster import elasticjob
+from master.core.cluster import elasticjob, job_scaling
 from master.core.cluster.elasticjob import roles_of, sizes
 from master.core.cluster.names import (
     CHAOS,
@@ -25,7 +25,7 @@ from master.core.cluster.names import (
 )
 from master.core.cluster.parts import entries, mapping, shown, whole
 from master.core.cluster.pods import port_of
-from master.core.spec import THROUGHPUT, WORKER, JobSpec
+from master.core.spec import WORKER, JobSpec
 from wire.ids import Role
 
 PS, CHIEF, EVALUATOR = "ps", "chief", "evaluator"
@@ -139,8 +139,9 @@ def _fields(spec: Document) -> Iterator[str]:
             yield f"spec.{field}: {shown(spec[field])} must be 1 in a job with parameter servers: {why}"
     if (whole(spec.get("spares")) or 0) > 0:
         yield f"spec.spares: {shown(spec['spares'])} must be 0 in a job with parameter servers: no member stands by"
-    if mapping(spec.get("scaling")).get("policy") == THROUGHPUT:
-        yield f"spec.scaling.policy: {THROUGHPUT} is not for a job with parameter servers; it has the size that you say"
+    policy = mapping(spec.get("scaling")).get("policy")
+    if policy in job_scaling.OWN:
+        yield f"spec.scaling.policy: {policy} is not for a job with parameter servers; it has the size that you say"
 
 
 def changes(job: Document, old: Document) -> Iterator[str]:

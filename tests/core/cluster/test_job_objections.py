@@ -13,6 +13,15 @@ from master.core.cluster.validation import problems
 from tests.core.cluster.documents import job, template, with_memory, worker
 
 
+def scheduled(*entries: Document, **scaling: object) -> Document:
+    roles = {"worker": worker(minReplicas=1, maxReplicas=4)}
+    return job(roles, scaling={"policy": "schedule", "schedule": list(entries), **scaling})
+
+
+def test_a_schedule_is_right() -> None:
+    assert validate(scheduled({"cron": "0 8 * * MON-FRI", "replicas": 4}, timeZone="Europe/Berlin")) == []
+
+
 def test_a_plain_job_is_right() -> None:
     assert validate(job()) == []
 
@@ -109,11 +118,23 @@ def test_a_plain_job_is_right() -> None:
          "spec.recovery.rules[0].taint: ['gpu'] must be the key of a taint"),
         (job(recovery={"rules": [{"action": "reboot", "exitCodes": [3]}]}),
          "spec.recovery.rules[0].action: reboot is none; there are fail, restart, replace, replaceNode"),
-        (job({"worker": worker(maxReplicas=4)}, scaling={"schedule": [{"cron": "0 8 * * *", "replicas": 8}]}),
+        (scheduled({"cron": "0 8 * * *", "replicas": 8}),
          "spec.scaling.schedule[0].replicas: 8 is more than maxReplicas 4"),
+        (scheduled({"cron": "0 8 * *", "replicas": 2}), "spec.scaling.schedule[0].cron: 0 8 * * is no cron expression"),
+        (scheduled({"cron": "0 25 * * *", "replicas": 2}), "spec.scaling.schedule[0].cron: 0 25 * * * is no cron"),
+        (scheduled({"cron": "0 0 30 2 *", "replicas": 2}), "spec.scaling.schedule[0].cron: 0 0 30 2 * is no cron"),
+        (scheduled({"cron": "0 0 * * *", "replicas": 2}, timeZone="Mars/Base"),
+         "spec.scaling.timeZone: Mars/Base is none; write it as Europe/Berlin"),
+        (scheduled({"cron": "0 0 * * *", "replicas": 2}, timeZone="../etc/passwd"),
+         "spec.scaling.timeZone: ../etc/passwd is none"),
+        (scheduled(), "spec.scaling.schedule: it is missing"),
+        (scheduled({"cron": "0 8 * * *", "replicas": 2}, policy="throughput"),
+         "spec.scaling.schedule: it means nothing without policy: schedule"),
+        (job({"worker": worker(maxReplicas=4)}, scaling={"policy": "throughput"}),
+         "spec.scaling.policy: throughput needs both minReplicas and maxReplicas of worker"),
         (job({"worker": worker(minReplicas=1, maxReplicas=4)}, scaling={"policy": "fastest"}),
-         "spec.scaling.policy: fastest is none; it may be none, manual or throughput"),
-        (job({"worker": worker()}, scaling={"policy": "throughput"}),
+         "spec.scaling.policy: fastest is none; it may be none, manual, throughput or schedule"),
+        (job({"worker": worker(minReplicas=1, maxReplicas=1)}, scaling={"policy": "throughput"}),
          "spec.scaling.policy: throughput has nothing to find, since minReplicas and maxReplicas of worker are both 1"),
         (job(metrics={"logPattern": "loss (?P<loss>["}),
          "spec.metrics.logPattern: loss (?P<loss>[ is no regular expression: unterminated character set at"),
