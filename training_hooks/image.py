@@ -27,7 +27,7 @@ HAS_DESCRIPTOR = 8
 """Flag of a zip entry: sizes and checksum are behind its data."""
 IDENTITY, DIGITS = ".data/serialization_id", 40
 LOCAL, CRC_IN_DIRECTORY, CRC_IN_DESCRIPTOR = 30, 16, 4
-DESCRIPTOR, DIRECTORY = b"PK\x07\x08", b"PK\x01\x02"
+DESCRIPTOR, DIRECTORY, LOCAL_HEADER = b"PK\x07\x08", b"PK\x01\x02", b"PK\x03\x04"
 
 
 class Writing(io.RawIOBase):
@@ -134,6 +134,21 @@ def without_checksums():
         yield
     finally:
         serialization.set_crc32_options(True)
+
+
+def is_zip(view):
+    """What torch writes by default."""
+    return bytes(view[:4]) == LOCAL_HEADER
+
+
+def is_torn(path):
+    """Of such a file only the beginning is there, or nothing at all."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(4)
+        return not head or (head == LOCAL_HEADER and not zipfile.is_zipfile(path))
+    except OSError:
+        return False
 
 
 # -- checksums ---------------------------------------------------------------------------------------------------------

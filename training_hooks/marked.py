@@ -24,6 +24,12 @@ VARIABLE = remembering.MARKED_PATH
 STARTED_IN = os.getcwd()
 HELD = 60.0
 """Seconds for which a save keeps its place until the other members have it."""
+OTHERS = 5
+ELSEWHERE = (
+    "%d checkpoints were saved, the last of them %s, and none by torch.save to %s, the path that this job has marked "
+    "(--checkpoint-path, checkpointPath): nothing is kept in memory. A file that the script opens itself, or renames "
+    "to that path, is an ordinary one"
+)
 _mine = None
 
 
@@ -51,7 +57,8 @@ class Marked(saving.Rank):
         """Of the newest save, and its copy, None where it was an ordinary one."""
         self.sent, self.sent_at = None, 0.0
         """What is on its way to the other members, as far as this one knows."""
-        self.stamp, self.too_big = None, False
+        self.stamp, self.unfit, self.others = None, "", 0
+        """`unfit`: why no save is kept in memory any more; `others`: the saves that have gone elsewhere."""
 
     def is_it(self, f):
         """Whether this names the marked file, in whatever spelling."""
@@ -59,6 +66,12 @@ class Marked(saving.Rank):
             path = os.fspath(f)
             is_like_it = os.path.basename(path) == os.path.basename(self.path) or os.path.islink(path)
             return is_like_it and os.path.realpath(path) == self.path
+        except (TypeError, ValueError, OSError):
+            return False
+
+    def is_under(self, folder):
+        try:
+            return self.path.startswith(os.path.join(os.path.realpath(os.fspath(folder)), ""))
         except (TypeError, ValueError, OSError):
             return False
 
@@ -95,8 +108,8 @@ class Marked(saving.Rank):
         """Why it cannot be kept in memory, "" where it can."""
         if self.memory is None:
             return "there is no memory for checkpoints"
-        if self.too_big:
-            return "the state does not fit into the memory for checkpoints"
+        if self.unfit:
+            return self.unfit
         if not self.word.is_heard():
             return "there is no process group of all %d ranks, by which they could know of a save" % self.world
         folder = os.path.dirname(self.path)
@@ -111,9 +124,10 @@ class Marked(saving.Rank):
             return False
         self.stamp = now
         try:
-            return versions.read(self.path)[1] is None
+            save = versions.read(self.path)[1]
         except OSError:
             return True
+        return save is None or save[0] > self.generation  # of an earlier job of that path
 
     def _next(self):
         """Greater than whatever was given before, as far as can be seen here."""
@@ -178,8 +192,11 @@ class Marked(saving.Rank):
         with image.without_checksums():
             write(writing)
         if where > len(room) or not writing.fits():
-            self.too_big = True
+            self.unfit = "the state does not fit into the memory for checkpoints"
             self.warn(too_big(where + writing.length, copy.divided))
+            return None
+        if not image.is_zip(room[where:]):
+            self.unfit = "the state is saved in torch's old format, which has no checksums to know a file by"
             return None
         copy.head = copy.head._replace(length=image.end(room, where, writing.length))
         return copy
@@ -246,8 +263,24 @@ class Marked(saving.Rank):
         if beside.finish(lambda: stamp(self.path) == self.stamp):
             self.stamp = stamp(self.path)
         else:
-            self.warn("somebody else has put another file at %s: it stays, and counts" % self.path)
+            self.warn(_not_ours_any_more(self.path, self.named(job.copy.head)))
         return True
+
+
+def _not_ours_any_more(path, save):
+    if stamp(path) is None:
+        return "somebody else has removed %s: %s is not written there" % (path, save)
+    return "somebody else has put another file at %s: it stays, and counts" % path
+
+
+def saved(path):
+    """A checkpoint is finished, by whatever means. Where none is ever saved to the marked path itself, that is told."""
+    mine = here()
+    if mine is None or mine.rank != 0 or mine.number is not None:
+        return
+    mine.others += 1
+    if mine.others == OTHERS:
+        mine.warn(ELSEWHERE % (OTHERS, os.path.abspath(path), mine.path))
 
 
 def file_of(f):
@@ -289,19 +322,21 @@ def too_big(needed, divided):
 
 
 def wrap_files():
-    """Who copies or renames the file that was just saved gets what was saved."""
-    for module, name in ((os, "rename"), (os, "replace"), (os, "link"), (shutil, "copyfile")):
-        setattr(module, name, _settled(getattr(module, name)))
+    """Who copies or renames the file that was just saved, or a folder above it, gets what was saved; who removes the
+    folder finds nobody at work in it."""
+    for module, names in ((os, ("rename", "replace", "link")), (shutil, ("copyfile", "copytree", "rmtree"))):
+        for name in names:
+            setattr(module, name, _settled(getattr(module, name)))
 
 
 def _settled(real):
     import functools
 
     @functools.wraps(real)
-    def settled(src, *args, **kwargs):
-        mine = _mine
-        if mine is not None and mine.pid == os.getpid() and mine.is_it(src):
+    def settled(*args, **kwargs):
+        mine, src = _mine, args[0] if args else kwargs.get("src", kwargs.get("path"))
+        if mine is not None and mine.pid == os.getpid() and (mine.is_it(src) or mine.is_under(src)):
             mine.settle()
-        return real(src, *args, **kwargs)
+        return real(*args, **kwargs)
 
     return settled

@@ -128,7 +128,8 @@ def _begun_from(mine):
         of, there = versions.read(mine.path)
     except OSError:  # there is no file: torch says so
         return None
-    own = "memory" if there is not None and there <= begun else "file %s" % of
+    is_torn = there is None and image.is_torn(mine.path)
+    own = "memory" if is_torn or (there is not None and there <= begun) else "file %s" % of
     decided = mine.word.first(own)
     if decided not in (own, "memory"):
         raise CheckpointError("%s has changed while the ranks were loading it" % mine.path)
@@ -136,6 +137,8 @@ def _begun_from(mine):
         whose = "is somebody else's" if there is None else "is newer than what all members have in memory"
         mine.tell(LOADED, "%s %s, and is loaded" % (mine.path, whose), there is None)
         return None
+    if is_torn:
+        mine.warn("%s is cut short, and was not by us: save %d, which is in memory, is loaded" % (mine.path, begun[1]))
     return _whole(mine, begun, there)
 
 

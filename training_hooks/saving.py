@@ -4,13 +4,12 @@ Whatever fails there is told, and training goes on. One rank of a member copies 
 and rank 0 writes it to storage; of sharded states each rank does both.
 """
 
-import atexit
 import collections
 import os
 import sys
 import time
 
-from . import arena, remembering, storing, tensors, worker
+from . import arena, leaving, remembering, storing, tensors, worker
 from .allotting import VARIABLE, mebibytes
 from .migrator import SHARDED
 
@@ -49,7 +48,7 @@ class Rank:
         self.memory = self._memory()
         self.sealing = remembering.Newest(self._seal, "outrider-seal")
         self.storing = remembering.Newest(self.store, "outrider-store")
-        atexit.register(self.finish)
+        leaving.before(self.finish)
 
     def _memory(self):
         if self.here is None or not os.environ.get(VARIABLE):

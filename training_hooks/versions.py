@@ -12,6 +12,8 @@ from . import positions
 
 MARK = "checkpoint version"
 VERSION = 1
+MOST = 1 << 62
+"""No save of ours has such a number: those in memory have 63 bits."""
 
 
 def place(path):
@@ -63,10 +65,10 @@ def _saves(path):
             document = json.loads(source.read(1 << 16).decode())
         saves = document["saves"] if document["outrider"] == MARK and document["version"] == VERSION else []
         return [each for each in saves if _is_save(each)]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
 
 
 def _is_save(each):
     numbers = (each["generation"], each["number"])
-    return isinstance(each["of"], str) and all(isinstance(number, int) for number in numbers)
+    return isinstance(each["of"], str) and all(isinstance(number, int) and 0 <= number < MOST for number in numbers)

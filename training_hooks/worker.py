@@ -131,6 +131,7 @@ class Worker:
         step = self.page.words[page.STEPS] if step is None else step
         if not is_first:
             self.known[os.path.realpath(path)] = step
+        self._look_at_mark(path)
         message = {
             "first" if is_first else "saved": os.path.abspath(path),
             "step": step,
@@ -142,6 +143,12 @@ class Worker:
             self.together.hold(message)
         else:
             self.channel.tell("up", message)
+
+    def _look_at_mark(self, path):
+        if MARKED in os.environ:
+            from . import marked
+
+            marked.saved(path)
 
     def tell_data(self, word, sentence, warning, detail):
         """What there is to say about positions and batches (`data.Book`), and of a saved state."""

@@ -95,6 +95,7 @@ def script(tmp_path: Path, home: Path) -> Iterator[Path]:
         (["--checkpoint-memory", "much"], ["--checkpoint-memory", "'much'", "2Gi"]),
         (["--checkpoint-memory", "1000"], ["--checkpoint-memory", "from 1Mi on"]),
         (["--checkpoint-path", "ckpt/"], ["--checkpoint-path", "'ckpt/' names no file", "ckpt/last.pt"]),
+        (["--checkpoint-path=~/last.pt"], ["--checkpoint-path", "'~/last.pt' is taken as it is", "ckpt/last.pt"]),
         (["--checkpoint-path", "/tmp"], ["--checkpoint-path", "'/tmp' is a folder"]),
         (["--checkpoint-path", "last.pt"], ["--checkpoint-path", "--checkpoint-memory 2Gi"]),
         (["--no-python", "-m"], ["--no-python", "--module"]),

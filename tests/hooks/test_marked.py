@@ -402,6 +402,82 @@ def test_saves_that_come_faster_than_others_are_given_them_do_not_wait_and_none_
     assert torch.load(tmp_path / "last.pt")["step"] == 39
 
 
+def test_who_ends_by_os_exit_has_the_last_save_on_storage(make: Callable[..., Trainer], tmp_path: Path) -> None:
+    generation(
+        make("for step in (1, 2, 3):\n    torch.save(state(step, 300_000), 'last.pt')\nos._exit(0)\n"),
+    )
+    assert torch.load(tmp_path / "last.pt")["step"] == 3
+
+
+@pytest.mark.parametrize("size", [0, 1000])
+def test_a_file_that_is_cut_short_gives_way_to_what_is_in_memory(
+    make: Callable[..., Trainer], tmp_path: Path, size: int
+) -> None:
+    trainer = make("say(loaded())\nfor step in (1, 2):\n    torch.save(state(step), 'last.pt')\n")
+    generation(trainer)
+    os.truncate(tmp_path / "last.pt", size)
+    generation(trainer)
+    assert said(tmp_path) == [[None], [2]]
+    told = f"{tmp_path / 'last.pt'} is cut short, and was not by us: save 2, which is in memory, is loaded"
+    assert told in warned(trainer)
+    assert torch.load(tmp_path / "last.pt")["step"] == 2
+
+
+def test_a_script_that_never_saves_to_the_path_itself_is_told(make: Callable[..., Trainer], tmp_path: Path) -> None:
+    trainer = make(
+        "say(loaded())\nfor step in range(12):\n    torch.save(state(step), 'last.pt.tmp')\n"
+        "    os.replace('last.pt.tmp', 'last.pt')\n"
+    )
+    generation(trainer)
+    generation(trainer)
+    assert said(tmp_path) == [[None], [11]]
+    [first, second] = warned(trainer)
+    assert first == second
+    assert f"and none by torch.save to {tmp_path / 'last.pt'}, the path that this job has marked" in first
+
+
+def test_a_state_in_torchs_old_format_is_saved_as_ever(make: Callable[..., Trainer], tmp_path: Path) -> None:
+    trainer = make(
+        "for step in (1, 2, 3):\n    torch.save(state(step), 'last.pt', _use_new_zipfile_serialization=False)\n"
+        "    say(loaded())\n"
+    )
+    generation(trainer)
+    assert said(tmp_path) == [[1], [2], [3]]
+    assert torch.load(tmp_path / "last.pt")["step"] == 3
+    assert ["torch's old format" in line for line in warned(trainer)] == [True]
+
+
+def test_who_copies_renames_or_removes_the_folder_finds_what_was_saved_and_nobody_at_work(
+    make: Callable[..., Trainer], tmp_path: Path
+) -> None:
+    trainer = make(
+        "def put(step):\n    os.makedirs('sub', exist_ok=True)\n    torch.save(state(step, 300_000), 'sub/last.pt')\n"
+        "for step in range(3):\n    put(step)\nshutil.copytree('sub', 'copied')\nput(3)\nos.rename('sub', 'renamed')\n"
+        "put(4)\nput(5)\nshutil.rmtree('sub')\n"
+        "say(loaded('copied/last.pt'), loaded('renamed/last.pt'), os.path.exists('sub'))\n",
+        path="sub/last.pt",
+    )
+    generation(trainer)
+    assert said(tmp_path) == [[2, 3, False]], warned(trainer)
+    for name in ("copied", "renamed"):
+        assert sorted(os.listdir(tmp_path / name)) == [".last.pt.version.json", "last.pt"]
+
+
+def test_the_file_of_an_earlier_job_with_later_generations_is_written_over_at_once(
+    make: Callable[..., Trainer], tmp_path: Path
+) -> None:
+    """Else its generation would go before all of this job's, and what is in memory alone count for nothing."""
+    from training_hooks import versions
+
+    path = tmp_path / "last.pt"
+    torch.save(other(40), path)
+    versions.write(str(path), str(path), (9 << 32, 40))
+    trainer = make("say(loaded())\ntorch.save(state(41), 'last.pt')\nos.kill(os.getpid(), 9)\n")
+    trainer.start()
+    trainer.agent.expect("exited")
+    assert torch.load(path)["step"] == 41
+
+
 @pytest.fixture
 def full_volume(tmp_path: Path) -> Iterator[Path]:
     yield from small_volume(tmp_path)

@@ -28,6 +28,8 @@ def parsed_path(text: str) -> str:
     path = text.strip()
     if path.rpartition("/")[2] in ("", ".", "..") or len(path) > LONGEST or not path.isprintable():
         raise ValueError(f"{text!r} names no file; {PATH_MAY_BE}")
+    if path.startswith("~") or set(path) & set("*?"):
+        raise ValueError(f"{text!r} is taken as it is, and '~', '*' and '?' stand for nothing in it; {PATH_MAY_BE}")
     return path
 
 

@@ -87,3 +87,9 @@ def test_a_marked_path_without_memory_is_refused() -> None:
 @pytest.mark.parametrize("path", ["", "/data/", "..", "ckpt/.", "a\nb", "x" * 1025])
 def test_what_names_no_file_is_refused(path: str) -> None:
     assert any("checkpoint-path: " in said and "names no file" in said for said in validation.problems(marked(path)))
+
+
+@pytest.mark.parametrize("path", ["~/last.pt", "/data/*.pt", "/data/epoch-?/last.pt"])
+def test_what_only_a_shell_understands_is_refused(path: str) -> None:
+    said = validation.problems(marked(path))
+    assert any("checkpoint-path: " in each and "stand for nothing" in each for each in said)
