@@ -77,6 +77,16 @@ class PlacePod:
 
 
 @dataclass(frozen=True, slots=True)
+class HidePod:
+    """A pod that has failed, and is kept, is no more to be reached at the address of its rank index."""
+
+    member: MemberId
+    uid: PodUid
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ResizeOwner:
     """Ask the controller that makes an adopted job's pods for so many. The platform answers with OwnerSized."""
 
@@ -167,6 +177,7 @@ Action = (
     | CreatePod
     | DeletePod
     | PlacePod
+    | HidePod
     | ResizeOwner
     | FollowOwner
     | WriteReplicas

@@ -11,7 +11,7 @@ Pods of other controllers are theirs to keep.
 
 from __future__ import annotations
 
-from master.core.actions import DeletePod
+from master.core.actions import DeletePod, HidePod
 from master.core.events import PodGone, PodSeen
 from master.core.member import Member
 from master.core.state import FailedPod, State
@@ -31,7 +31,15 @@ def keep(state: State, member: Member) -> None:
     if member.uid is None or state.spec.is_adopted or state.is_over or member.id in state.failed_pods:
         return
     state.failed_pods[member.id] = FailedPod(member.uid, member.rank_index)
+    _hide(state, member.id, member.uid)
     state.deadlines.set(("failed pod", member.id), state.now + FINISHES)
+
+
+def _hide(state: State, member: MemberId, uid: PodUid) -> None:
+    """In a PS job its place has an address, where its replacement is looked for."""
+    if state.spec.is_ps:
+        reason = f"{member} has failed: it is not reached at the address of its place any more."
+        state.act(HidePod(member, uid, state.generation, reason))
 
 
 def seen(state: State, pod: PodSeen) -> None:
@@ -60,6 +68,8 @@ def remains(state: State, left: PodGone) -> None:
     member = state.members.get(left.member)
     is_here = member is not None and member.uid == left.uid
     rank_index = member.rank_index if member is not None and is_here else left.rank_index
+    if left.member not in state.failed_pods:
+        _hide(state, left.member, left.uid)
     kept = state.failed_pods.setdefault(left.member, FailedPod(left.uid, rank_index, left.reason))
     state.deadlines.cancel(("failed pod", left.member))
     if not kept.is_over:

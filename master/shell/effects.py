@@ -18,6 +18,7 @@ from master.core.actions import (
     Deliver,
     EndJob,
     FollowOwner,
+    HidePod,
     PlacePod,
     ProbeMember,
     ResizeOwner,
@@ -63,6 +64,8 @@ class MasterEffects:
                 return self.platform.delete(action)
             case PlacePod():
                 return self.platform.place(action)
+            case HidePod():
+                return self.platform.hide(action)
             case ResizeOwner():
                 return self.platform.resize_owner(action)
             case FollowOwner():

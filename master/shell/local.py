@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from master.core.actions import CreatePod, DeletePod, FollowOwner, PlacePod, ResizeOwner, WriteReplicas
+from master.core.actions import CreatePod, DeletePod, FollowOwner, HidePod, PlacePod, ResizeOwner, WriteReplicas
 from master.core.events import Event, PodGone, PodSeen, PodsListed
 from runtime.lines import LineConnection
 from runtime.unix import checked_path
@@ -51,6 +51,9 @@ class LocalPlatform:
 
     async def place(self, pod: PlacePod) -> None:
         """Nobody looks for it here: the status says which member has which rank index."""
+
+    async def hide(self, pod: HidePod) -> None:
+        """An address is a port here, and whose process has ended has none."""
 
     async def resize_owner(self, action: ResizeOwner) -> None:
         raise NotImplementedError("the members of a local job have no other owner")

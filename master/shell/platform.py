@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol
 
-from master.core.actions import CreatePod, DeletePod, FollowOwner, PlacePod, ResizeOwner, WriteReplicas
+from master.core.actions import CreatePod, DeletePod, FollowOwner, HidePod, PlacePod, ResizeOwner, WriteReplicas
 
 
 class Platform(Protocol):
@@ -19,6 +19,8 @@ class Platform(Protocol):
     async def delete(self, pod: DeletePod) -> None: ...
 
     async def place(self, pod: PlacePod) -> None: ...
+
+    async def hide(self, pod: HidePod) -> None: ...
 
     async def resize_owner(self, action: ResizeOwner) -> None: ...
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from master.core.cluster.elasticjob import has_master, roles_of, sizes
 from master.core.cluster.names import Document
-from master.core.cluster.pods import service_of
+from master.core.cluster.pods import has_addresses, service_of
 from master.core.spec import MASTER
 from wire.ids import RankIndex, Role
-
-PS = Role("ps")
 
 
 def services_of(job: Document) -> list[Document]:
@@ -21,7 +19,7 @@ def services_of(job: Document) -> list[Document]:
     roles = roles_of(job)
     if has_master(job):
         return [service_of(job, MASTER, RankIndex(0))]
-    if PS not in roles or job["spec"].get("adopts"):
+    if not has_addresses(job):
         return []
     return [service_of(job, Role(role), RankIndex(index)) for role in sorted(roles)
             for index in range(sizes(roles[role])[2])]  # fmt: skip

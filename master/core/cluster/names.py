@@ -12,8 +12,9 @@ GROUP_VERSION = f"{DOMAIN}/v1alpha1"
 KIND = "ElasticJob"
 PLURAL = "elasticjobs"
 
-JOB, ROLE, MEMBER, ID, RANK_INDEX, RELAUNCHES, INJECT, LEADER = (
-    f"{DOMAIN}/{word}" for word in ("job", "role", "member", "id", "rank-index", "relaunches", "inject", "leader")
+JOB, ROLE, MEMBER, ID, RANK_INDEX, RELAUNCHES, INJECT, LEADER, SERVES = (
+    f"{DOMAIN}/{word}"
+    for word in ("job", "role", "member", "id", "rank-index", "relaunches", "inject", "leader", "serves")
 )
 INJECTED = f"{DOMAIN}/injected"
 RUNG = f"{DOMAIN}/rung"

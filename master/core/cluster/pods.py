@@ -37,6 +37,7 @@ from master.core.cluster.names import (
     ROLE,
     SAVE_SIGNAL,
     SCRIPT,
+    SERVES,
     SIDECAR_CONTAINER,
     Document,
 )
@@ -45,7 +46,7 @@ from master.core.events import PodGone, PodSeen, PodsListed
 from master.core.spec import MASTER, WORKER
 from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 
-PS_PORT = 2222
+PS, PS_PORT = "ps", 2222
 PORT = 3333
 MASTER_PORT = 23456
 """Of a PyTorchJob's master. The ranks meet elsewhere, at an address of each generation's."""
@@ -138,6 +139,8 @@ def _labels(job: Document, action: CreatePod) -> dict[str, str]:
         RELAUNCHES: str(action.relaunches),
         INJECT: "true",
     }
+    if has_addresses(job):
+        labels[SERVES] = "true"
     return labels if action.rank_index is None else labels | {RANK_INDEX: str(action.rank_index)}
 
 
@@ -201,16 +204,24 @@ def with_memory(pod: Document, limit: int) -> Document:
     return pod
 
 
+def has_addresses(job: Document) -> bool:
+    """Its members are reached at Services: it has parameter servers."""
+    return PS in roles_of(job) and not job["spec"].get("adopts")
+
+
 def port_of(role: Role) -> int:
     """On which its members are reached, where they have an address."""
-    return {"ps": PS_PORT, MASTER: MASTER_PORT}.get(role, PORT)
+    return {PS: PS_PORT, MASTER: MASTER_PORT}.get(role, PORT)
 
 
 def service_of(job: Document, role: Role, rank_index: RankIndex) -> Document:
     """One address for a rank index, whichever pod holds it: a replacement is reached where the lost one was, also by
-    who has looked the name up before (docs/adr/0024)."""
+    who has looked the name up before (docs/adr/0024). Kubernetes 1.20 would leave one there that has failed and is
+    kept, so that each pod says by a label that it serves, until it has failed."""
     labels = {JOB: job["metadata"]["name"], ROLE: str(role), RANK_INDEX: str(rank_index)}
-    selector = {label: value for label, value in labels.items() if role != MASTER or label != ROLE}  # or a worker spare
+    selector = labels | {SERVES: "true"}
+    if role == MASTER:  # a worker that was a spare may hold its rank index
+        selector = {JOB: labels[JOB], RANK_INDEX: labels[RANK_INDEX]}
     port = port_of(role)
     return {
         "apiVersion": "v1",

@@ -6,18 +6,19 @@ wanted. Our own pods are injected here, before they are sent: no webhook needs t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from master.core.actions import CreatePod, DeletePod, FollowOwner, PlacePod, ResizeOwner, WriteReplicas
+from master.core.actions import CreatePod, DeletePod, FollowOwner, HidePod, PlacePod, ResizeOwner, WriteReplicas
 from master.core.cluster import elasticjob, injection, owners, refusals
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.containers import brief
 from master.core.cluster.injection import Policy
-from master.core.cluster.names import RANK_INDEX, RELAUNCHES, Document
+from master.core.cluster.names import RANK_INDEX, RELAUNCHES, SERVES, Document
 from master.core.events import CreateRefused, Event, PodGone
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.owner import Owner
 from master.shell.kubernetes.record import JobRecord, path_of
+from wire.ids import MemberId, PodUid
 
 
 class CannotInject(Exception):
@@ -76,12 +77,17 @@ class KubernetesPlatform:
             self._put(PodGone(pod.member, pod.uid, "it is not there any more"))
 
     async def place(self, pod: PlacePod) -> None:
-        """A pod that is gone, or another of its name, needs no label."""
-        path = f"{self._folder}/{pod_documents.name_of(self._record.job, pod.member)}"
         index = None if pod.rank_index is None else str(pod.rank_index)
+        await self._label(pod.member, pod.uid, {RANK_INDEX: index, RELAUNCHES: str(pod.relaunches)})
+
+    async def hide(self, pod: HidePod) -> None:
+        await self._label(pod.member, pod.uid, {SERVES: None})
+
+    async def _label(self, member: MemberId, uid: PodUid, labels: Mapping[str, str | None]) -> None:
+        """A pod that is gone, or another of its name, needs no label."""
+        path = f"{self._folder}/{pod_documents.name_of(self._record.job, member)}"
         try:
-            labels = {RANK_INDEX: index, RELAUNCHES: str(pod.relaunches)}
-            await self._api.patch(path, {"metadata": {"uid": pod.uid, "labels": labels}})
+            await self._api.patch(path, {"metadata": {"uid": uid, "labels": dict(labels)}})
         except ApiError as error:
             if not (error.is_absent or error.is_conflict):
                 raise

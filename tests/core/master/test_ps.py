@@ -7,7 +7,7 @@ import json
 import pytest
 
 from master.core import kinds
-from master.core.actions import CreatePod, DeletePod, Send
+from master.core.actions import CreatePod, DeletePod, HidePod, Send
 from master.core.events import Asked, ScaleAsked, StopAsked
 from tests.core.master.ps_play import PsPlay, ps_job, training
 from wire.messages import Finish, Start, Stop
@@ -81,6 +81,14 @@ def test_lost_ones_of_several_roles_are_replaced_each_by_itself() -> None:
     play.until_running()
     assert set(created(play)) == {("ps-2", 1), ("chief-1", 0), ("worker-2", 1)}
     assert stopped(play) == set()
+
+
+def test_one_that_has_failed_and_is_kept_is_not_reached_at_its_address_any_more() -> None:
+    play = training(1, 2)
+    play.fail("ps-0", 137)
+    play.until_running()
+    assert created(play) == [("ps-1", 0)]
+    assert [(a.member, a.uid) for a in play.actions if isinstance(a, HidePod)] == [("ps-0", play["ps-0"].uid)]
 
 
 def test_a_silent_worker_is_replaced_and_nobody_else_is_told_anything() -> None:
