@@ -2,7 +2,7 @@
 
 What is seen: the global step of monitored sessions (`tf.compat.v1.train.MonitoredTrainingSession`, and estimators,
 which use them); the closures that a `ClusterCoordinator` has had done; the batches of a Keras `fit`; and saves, by
-`Saver` and `Checkpoint`.
+`Saver` and `Checkpoint`. A session that saves can be asked to (`session_saves`).
 
 The global step is everybody's and lives on a parameter server, so it is fetched with a run of the script's own, ten
 times a second at most. It may go back: a session that has recovered goes on at the last checkpoint. What is not as it
@@ -12,7 +12,7 @@ was in TensorFlow 2.21 is left alone.
 import functools
 import time
 
-from . import imports
+from . import imports, session_saves
 from . import page as pages
 
 FETCH_EVERY = 0.1
@@ -55,11 +55,16 @@ def wrap_sessions(current, module):
     hooks, util = module.session_run_hook, module.basic_session_run_hooks.training_util
 
     class GlobalStep(hooks.SessionRunHook):
-        def __init__(self):
+        def __init__(self, saver):
             self.step, self.asked_at = None, 0.0
+            self.saver = saver
 
         def begin(self):
             self.step = util.get_global_step()
+            worker = current()
+            if worker is not None and self.saver is not None and worker.mover is None:
+                worker.mover = self.saver = session_saves.SessionSaver(worker, self.saver)
+                _quietly(self.saver.offer)
 
         def before_run(self, run_context):
             now = time.monotonic()
@@ -72,13 +77,16 @@ def wrap_sessions(current, module):
             worker = current()
             if worker is not None and run_values.results is not None:
                 _quietly(note, worker, int(run_values.results))
+            if worker is not None and worker.mover is self.saver is not None:
+                self.saver.look(run_context.session, self.step)
 
-    make = module._MonitoredSession.__init__
+    make, savers = module._MonitoredSession.__init__, module.basic_session_run_hooks.CheckpointSaverHook
 
     @functools.wraps(make)
     def __init__(self, session_creator, hooks, *args, **kwargs):
         if current() is not None:
-            hooks = [*(hooks or ()), GlobalStep()]
+            saver = next((each for each in hooks or () if isinstance(each, savers)), None)
+            hooks = [*(hooks or ()), GlobalStep(saver)]
         make(self, session_creator, hooks, *args, **kwargs)
 
     module._MonitoredSession.__init__ = __init__

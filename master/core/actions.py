@@ -50,6 +50,10 @@ class CreatePod:
     """Bytes that its trainer's container may use at the least; 0: what the template says. Its request grows with it."""
     avoid: tuple[str, ...] = ()
     """Nodes that it must not land on."""
+    place: RankIndex | None = None
+    """Of a parameter server's pod: the rank index that it is made for, though it may get it later."""
+    resources: str = ""
+    """What its container is to have, in words: PodSeen says it again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,8 @@ class PodSeen:
     """Terminating: its kubelet says that all of its containers have ended, and no finalizer holds it."""
     has_another_key: bool = False
     """Its sidecar was given the key of another master than this one: it can never be heard here (`strangers`)."""
+    resources: str = ""
+    """What it was made with, where that is watched (`CreatePod.resources`)."""
 
 
 @dataclass(frozen=True, slots=True)

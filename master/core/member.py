@@ -80,6 +80,8 @@ class Member:
     """Nodes that its pod was made to keep off."""
     memory_limit: int = 0
     """Bytes that its trainer's container may use; 0: no limit is known."""
+    resources: str = ""
+    """What its pod was made with; empty where nobody asks."""
     out_of_memory: bool = False
     """Its container had too little memory, and that ended it."""
     hung: bool = False
@@ -92,6 +94,8 @@ class Member:
     """Why it will not be part of another generation, if so."""
     leave_at: float | None = None
     """The moment that the least grace it was given leaves it; None: it may stay until it is replaced."""
+    stays_until_saved: bool = False
+    """A parameter server that is to be moved keeps its place until a checkpoint is finished (`ps/moving`)."""
     leaves_with_node: bool = False
     """For its node's sake alone, and that may come back."""
     deleting: bool = False

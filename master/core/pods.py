@@ -94,6 +94,7 @@ def seen(state: State, pod: PodSeen) -> None:
     if pod.grace is not None:
         _is_to_go(state, member, pod, pod.grace)
     member.memory_limit, member.out_of_memory, member.exit_code = pod.memory_limit, pod.out_of_memory, pod.exit_code
+    member.resources = pod.resources or member.resources
     bad_nodes.note_room(state, member, pod)
     is_short = pod.phase == "running" and pod.out_of_memory and not (member.is_stranger or state.is_over)
     if is_short and memory.may_have_more(state, member):

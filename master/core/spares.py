@@ -18,7 +18,7 @@ from master.core.actions import CreatePod
 from master.core.events import PodSeen
 from master.core.member import ALIVE, SILENT, Member, Placed
 from master.core.spec import MASTER
-from master.core.state import Budget, State
+from master.core.state import RUNNING, Budget, State
 from master.core.wording import counted
 from wire.ids import MemberId, RankIndex, Role
 
@@ -46,7 +46,7 @@ def staff(state: State) -> None:
     for hole in [*empty, *shaky]:
         role = state.spec.role_of(hole)
         spare = min((m for m in spares if standing.can_start(m)), key=lambda m: m.role != role, default=None)
-        if spare is not None:
+        if spare is not None and not _stays(state, holders.get(hole)):
             spares.remove(spare)
             placing.promote(state, spare, hole, holders.get(hole))
             (empty if hole in empty else shaky).remove(hole)
@@ -70,6 +70,11 @@ def staff(state: State) -> None:
     while have < wanted and _create(state, None, _why_spare(state, shaky, doubted, have), {*shaky, *doubted}):
         have += 1
     _give_up_if_hopeless(state)
+
+
+def _stays(state: State, holder: Member | None) -> bool:
+    """Its replacement is ready, and it serves until a checkpoint is finished."""
+    return holder is not None and holder.stays_until_saved and state.stage == RUNNING
 
 
 def _tell_empty(state: State, hole: RankIndex) -> None:
@@ -134,7 +139,7 @@ def _create(
 
 def _ask_for(state: State, member: Member, reason: str) -> None:
     """What makes this pod another than its template, or than the one before it, is decided now."""
-    index, member.avoid = member.rank_index, state.avoiding
+    index, member.avoid, member.resources = member.rank_index, state.avoiding, state.spec.resources
     state.act(
         CreatePod(
             member.id,
@@ -146,6 +151,7 @@ def _ask_for(state: State, member: Member, reason: str) -> None:
             relaunches=state.failures.get(placing.key(index), 0),
             memory_limit=memory.needed(state, index),
             avoid=member.avoid,
+            resources=member.resources,
         )
     )
 

@@ -150,6 +150,10 @@ class JobSpec:
     """Rank index 0 is the role master's, and has its template."""
     remarks: tuple[str, ...] = ()
     """What of the user's job is passed over, to be told once."""
+    ps_resources: tuple[str, ...] = ()
+    """What the container of each parameter server is to have, in words, by rank index."""
+    resources: str = ""
+    """The same, of the one seat that this is the job of."""
     first_index: int = 0
     """The job's rank indexes begin here: that of one seat of a PS job is a job of its own."""
     max_restarts_asked: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 
@@ -41,7 +42,7 @@ def at_place(job: PsClusterJob, member: str, place: str) -> None:
     assert job.pod(member).endswith(f"-{role}-{labels['id']}")
     assert job.command(member)[1:] == COMMAND
     ip = job.pods()[job.pod(member)]["status"]["podIP"]
-    until(lambda: ip in job.addresses()[job.pod(place)], lambda: f"{ip} at {place}: {job.addresses()}")
+    until(lambda: job.addresses()[job.pod(place)] == [ip], lambda: f"{ip} alone at {place}: {job.addresses()}")
 
 
 def test_a_lost_worker_is_replaced_at_its_place_and_nobody_waits_for_it(make_ps: MakePs) -> None:
@@ -81,9 +82,36 @@ def test_a_lost_ps_is_replaced_at_its_address_and_all_go_on_from_the_last_checkp
     assert job.keeps(before), "nobody else was replaced, and no container restarted"
 
 
+LIMITED = {"resources": {"requests": {"cpu": "50m", "memory": "500Mi"}, "limits": {"memory": "1500Mi"}}}
+
+
+def test_a_ps_gets_more_memory_when_it_runs_out_and_when_its_user_says_so(make_ps: MakePs) -> None:
+    job = begun(make_ps, 1, 1, containers={"ps": LIMITED})
+    before, saved = job.uids(), job.newest_checkpoint()
+    (job.folder / "eat-ps").touch()
+    serves, _told = job.told("ps-1")
+    for member in ("chief-0", "worker-0"):
+        assert job.steps_on(member, serves)[0].step >= saved
+    at_place(job, "ps-1", "ps-0")
+    old, new = (job.pods()[job.pod(f"ps-{number}")] for number in (0, 1))
+    assert (memory_of(old), memory_of(new)) == (("500Mi", "1500Mi"), ("1000Mi", "3000Mi"))
+    assert (old["status"]["phase"], trainer_end(old)["exitCode"]) == ("Failed", 137)
+
+    job.kubectl("annotate", "elasticjob", job.name, "outrider.dev/ps-resources=memory=4000Mi@rank-index=0")
+    moves = job.event("PsMoves", "ps-0 moves from ps-1 to a new pod now: the checkpoint of step")
+    saved = int(re.findall(r"of step (\d+)", moves["message"])[0])
+    serves, _told = job.told("ps-2")
+    for member in ("chief-0", "worker-0"):
+        assert job.steps_on(member, serves)[0].step >= saved
+    at_place(job, "ps-2", "ps-0")
+    assert memory_of(job.pods()[job.pod("ps-2")]) == ("4000Mi", "4000Mi")
+    until(lambda: job.pod("ps-1") not in job.pods(), job.story)
+    del before[job.pod("ps-0")]
+    assert before.items() <= job.uids().items(), "nobody else was replaced"
+
+
 def test_whoever_runs_out_of_memory_gets_twice_as_much_and_a_job_grows_by_a_worker(make_ps: MakePs) -> None:
-    limited = {"resources": {"requests": {"cpu": "50m", "memory": "500Mi"}, "limits": {"memory": "1500Mi"}}}
-    job = begun(make_ps, 1, 1, containers={"chief": limited, "worker": limited})
+    job = begun(make_ps, 1, 1, containers={"chief": LIMITED, "worker": LIMITED})
     for role in ("chief", "worker"):
         saved, at = job.newest_checkpoint(), time.time()
         (job.folder / f"eat-{role}").touch()

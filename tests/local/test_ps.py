@@ -66,6 +66,7 @@ def test_each_member_is_told_its_task_and_its_steps_are_seen(sessions: PsTrainin
     assert sessions.at("chief")["rung"] == "T0"
     until(lambda: sessions.status()["step"] > SAVE_EVERY and sessions.at("worker")["step"] > 0, "steps in the status")
     sessions.event("CheckpointSaved", 0, "chief-0")
+    sessions.event("StateOffered", 0, "session")
 
 
 def test_a_ps_process_that_is_killed_interrupts_the_others_which_go_on_from_the_last_checkpoint(

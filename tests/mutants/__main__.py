@@ -5,16 +5,19 @@ from __future__ import annotations
 import multiprocessing
 import sys
 
-from tests.mutants.planted import CAUGHT_AT, MUTANTS, planted
+from tests.mutants.planted import CAUGHT_AT, MUTANTS, OF_PS_JOBS, planted
 from tests.simulation.__main__ import try_seed
+from tests.simulation.ps import PsWorld
+from tests.simulation.world import World
 
 
 def caught_at(name: str, seeds: int = 1000) -> tuple[str, int | None, str]:
     """The first seed that fails with the bug and not without it, and what it says. The one that did so before first."""
+    kind = PsWorld if name in OF_PS_JOBS else World
     for seed in [CAUGHT_AT[name], *range(seeds)] if name in CAUGHT_AT else range(seeds):
         with planted(MUTANTS[name]()):
-            _, story = try_seed(seed)
-        if story and not try_seed(seed)[1]:
+            _, story = try_seed(seed, kind)
+        if story and not try_seed(seed, kind)[1]:
             return name, seed, story.splitlines()[-1]
     return name, None, ""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from master.core import (
@@ -36,6 +37,9 @@ from master.core import events as master_events
 from master.core import reducer as master
 from master.core.actions import DeletePod
 from master.core.member import Placed
+from master.core.ps import moving
+from master.core.ps import reducer as ps
+from master.core.ps.passing import let
 from sidecar.core import link, neighbourhood, supervision
 from wire.messages import Remembered
 
@@ -366,6 +370,25 @@ def keep_without_a_partner() -> list[Swap]:
     return [(keeping, "_copy", copy)]
 
 
+# -- jobs with parameter servers
+def stop_who_trains_for_a_lost_worker() -> list[Swap]:
+    """A worker whose pod is gone ends the worlds of the others, as in an all-reduce job."""
+    real = ps.HANDLERS[master_events.PodGone]
+
+    def gone(job: Any, event: Any) -> None:
+        real(job, event)
+        for seat in list(job.of("worker")):
+            if event.member.startswith("worker") and seat.runs is not None:
+                let(job, seat, partial(generations.stop, seat.state, f"{event.member} is lost."))
+
+    return [(ps.HANDLERS, master_events.PodGone, gone)]
+
+
+def forget_who_is_to_move() -> list[Swap]:
+    """A parameter server that is to have other resources keeps those that it has."""
+    return [(moving, "advance", _nothing)]
+
+
 MUTANTS: dict[str, Callable[[], list[Swap]]] = {
     plant.__name__: plant
     for plant in (
@@ -381,8 +404,11 @@ MUTANTS: dict[str, Callable[[], list[Swap]]] = {
         follow_a_dry_run, restart_for_an_old_line,
         start_without_copies, begin_from_what_some_have, wait_for_copies_for_ever, keep_what_some_have,
         keep_without_a_partner,
+        stop_who_trains_for_a_lost_worker, forget_who_is_to_move,
     )
 }  # fmt: skip
+OF_PS_JOBS = ("stop_who_trains_for_a_lost_worker", "forget_who_is_to_move")
+"""Those that the simulation of jobs with parameter servers has to catch."""
 CAUGHT_AT = {
     "double_a_rank": 0,
     "forget_an_acknowledgement": 1,
@@ -416,6 +442,8 @@ CAUGHT_AT = {
     "keep_what_some_have": 0,
     "keep_without_a_partner": 12,
     "wait_for_copies_for_ever": 673,
+    "forget_who_is_to_move": 0,
+    "stop_who_trains_for_a_lost_worker": 7,
 }
 """The first seed that caught each, when all were played last: it is tried first."""
 QUICK = ("double_a_rank", "forget_to_reap", "reuse_the_old_port")

@@ -185,6 +185,7 @@ class Pod:
         """A finalizer keeps it until then, whatever has ended in it."""
         self.finishing = False
         self.memory = Memory()
+        self.resources = ""
         self.bad = world.checking.draw()
         """What is wrong with its machine, from the start."""
         self.ran_since = 0.0
@@ -196,7 +197,7 @@ class Pod:
 
     def seen(self) -> PodSeen:
         pod = PodSeen(self.member, self.uid, self.role, self.rank_index, self.phase, self.reason, self.unschedulable,
-                      self.exit_code, self.node, memory_limit=self.memory_limit,
+                      self.exit_code, self.node, memory_limit=self.memory_limit, resources=self.resources,
                       sidecar_ended=self.sidecar_ended if self.phase == "running" else "")  # fmt: skip
         if self.deleting:
             pod = replace(pod, phase="terminating", reason="Deleted", grace=self.grace, ends_at=UNIX + self.ends_at)
@@ -378,6 +379,7 @@ class Platform:
             self.tell(master, self.pods[action.member].seen())
             return
         pod = Pod(self.world, action.member, action.role, action.rank_index)
+        pod.resources = action.resources
         pod.memory_limit = max(action.memory_limit, self.world.scenario.memory_limit)
         self.world.laws.created(master, pod, action)
         self.add(pod)

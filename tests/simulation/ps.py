@@ -3,6 +3,7 @@
 - Who was not hurt is not stopped: whatever happens to others, a member that is well is told to stop by its user alone,
   by the end of the job, or because it made no step though all parameter servers serve.
 - Nor is its pod deleted, but as one that is too many.
+- Parameter servers that are to have other resources are moved: in the end each has those that were wanted last.
 - No rank index is held twice: while a member that the master hears runs, no other one begins in its place.
 - Once faults stop, all train again: every chief and worker makes steps, every ps and evaluator runs.
 
@@ -15,6 +16,7 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from master.core.events import SpecChanged
 from master.core.ps.state import PsState, Seat
 from tests.simulation.hangs import Hangs
 from tests.simulation.scenario import Scenario
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from tests.simulation.trainer import Worker
 
 TRAINS = ("chief", "worker")
+RESIZED = 0.4
+"""Jobs whose user wants other resources for a parameter server, once or twice."""
 STUCK = 0.5
 """How many sessions do not notice that a ps was away."""
 BY_WORD = ("restart was asked for", "training is over", "The job", "the job", "is stuck", "EADDRINUSE", "fork failed")
@@ -47,6 +51,7 @@ class PsScenario(Scenario):
             workers=tuple(f"worker-{n}:3333" for n in range(most)), chief=rng.choice(("", "chief-0:3333")),
             has_evaluator=rng.random() < 0.4,
         )  # fmt: skip
+        spec = replace(spec, ps_resources=("cpu 1",) * len(spec.ps))
         return replace(drawn, spec=spec, crash_at=None, import_error=False, memory_limit=0)
 
 
@@ -87,6 +92,8 @@ class PsLaws(Unneeded):
         runs = [w.run for w in pod.trainer.workers.values()] if pod.trainer is not None else []
         if any(isinstance(run, PsRun) and (run.is_stuck or run.missed) for run in runs):
             return  # it hangs like any other, where the master cannot know why: it may not hear that a ps is cut off
+        if self.is_to_move(pod):
+            return
         is_meant = world.stop_asked or world.script_done or any(word in message.reason for word in BY_WORD)
         self._hold(is_meant, f"{member}, to whom nothing has happened, is told to stop: {message.reason}")
 
@@ -95,6 +102,7 @@ class PsLaws(Unneeded):
         if (
             pod is None
             or self.is_hurt(pod)
+            or self.is_to_move(pod)
             or master.term < world.masters.term
             or world.stop_asked
             or world.script_done
@@ -105,6 +113,11 @@ class PsLaws(Unneeded):
         is_spare = member is not None and member.rank_index is None  # whom it was to replace is back
         is_meant = is_spare or seat is None or seat.removed or master.state.is_over
         self._hold(is_meant, f"{action.member}, to whom nothing has happened, is deleted: {action.reason}")
+
+    def is_to_move(self, pod: Pod) -> bool:
+        """It may serve on until a checkpoint is finished, or its new pod not be there yet."""
+        index, wanted = _index(pod), self.world.scenario.spec.ps_resources
+        return pod.role == "ps" and (index is None or pod.resources != wanted[index])
 
     def is_hurt(self, pod: Pod) -> bool:
         troubles = ((who, peer) for who, _until, peer in self.world.troubles)
@@ -155,6 +168,19 @@ class PsWorld(World):
         super().__init__(seed, verbose)
         self._watch_faults(self.faults)
         self.time.after(0.1, self._look_at_ps)
+        wishes = random.Random(f"resources {seed}")
+        if wishes.random() < RESIZED:
+            for _ in range(wishes.choice((1, 2))):
+                self.time.at(wishes.uniform(1.0, self.scenario.chaos_seconds), self._resize, wishes)
+
+    def _resize(self, wishes: random.Random) -> None:
+        """The user edits the job: whoever is its master is told, and the next one reads it."""
+        wanted = list(self.scenario.spec.ps_resources)
+        wanted[wishes.randrange(len(wanted))] = f"cpu {wishes.randint(1, 3)}"
+        self.scenario = replace(self.scenario, spec=replace(self.scenario.spec, ps_resources=tuple(wanted)))
+        self.note("fault", 0.0, "=", f"the user wants {wanted}")
+        for master in self.masters.all:
+            master.post(SpecChanged(self.scenario.spec))
 
     def drawn(self, seed: int) -> Scenario:
         return PsScenario.of(seed)
@@ -227,8 +253,11 @@ class PsWorld(World):
         if master is None or not isinstance(master.state, PsState):
             return False
         for key, seat in master.state.seats.items():
-            living = [w for pod, w in self._living(key[0]) if w.start.rank_index == key[1] and pod.is_up]
+            there = [(pod, w) for pod, w in self._living(key[0]) if w.start.rank_index == key[1] and pod.is_up]
+            living_pods, living = [pod for pod, _w in there], [w for _pod, w in there]
             if not living or seat.removed:
+                return False
+            if key[0] == "ps" and living_pods[0].resources != self.scenario.spec.ps_resources[key[1]]:
                 return False
             if key[0] in TRAINS:
                 run = living[0].run

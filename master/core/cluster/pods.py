@@ -13,7 +13,7 @@ from copy import deepcopy
 from datetime import datetime
 
 from master.core.actions import CreatePod
-from master.core.cluster import chaos, containers, owners_references, quantities
+from master.core.cluster import chaos, containers, owners_references, ps_resources, quantities
 from master.core.cluster.containers import brief, end_of
 from master.core.cluster.elasticjob import key_of, pods_restart_policy, roles_of, sizes
 from master.core.cluster.names import (
@@ -34,6 +34,7 @@ from master.core.cluster.names import (
     PYTHONPATH,
     RANK_INDEX,
     RELAUNCHES,
+    RESOURCES,
     ROLE,
     SAVE_SIGNAL,
     SCRIPT,
@@ -113,7 +114,7 @@ def pod_of(job: Document, action: CreatePod) -> Document:
             container["env"] = _with_variables(container["env"], {"OUTRIDER_ATOMIC_SAVE": "0"})
     if action.avoid:
         _keep_off(spec, action.avoid)
-    pod = {
+    pod: Document = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -126,6 +127,9 @@ def pod_of(job: Document, action: CreatePod) -> Document:
         },
         "spec": spec,
     }
+    if action.resources and action.place is not None:
+        ps_resources.applied(pod, job, action.place)
+        pod["metadata"]["annotations"][RESOURCES] = action.resources
     pod = chaos.with_armed(pod, job, action.member)
     return with_memory(pod, action.memory_limit) if action.memory_limit else pod
 
@@ -269,6 +273,7 @@ def seen(pod: Document, public_key: str = "") -> PodSeen | None:
         has_another_key=bool(public_key) and containers.master_key(pod) not in ("", public_key),
         grace=_grace(metadata),
         ends_at=_ends_at(metadata),
+        resources=(metadata.get("annotations") or {}).get(RESOURCES) or "",
         has_controller=MEMBER in labels or owners_references.controller_of(metadata) is not None,
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from master.core.cluster import elasticjob, job_scaling
+from master.core.cluster import elasticjob, job_scaling, ps_resources
 from master.core.cluster.elasticjob import roles_of, sizes
 from master.core.cluster.names import (
     CHAOS,
@@ -77,6 +77,7 @@ def spec_of(job: Document) -> JobSpec:
         chief=next(iter(_addresses(job, CHIEF, int(CHIEF in roles))), ""),
         has_evaluator=EVALUATOR in roles,
         tf_config_from=" and ".join(_tf_configs(job)),
+        ps_resources=tuple(ps_resources.in_words(job, index) for index in range(sizes(roles[PS])[2])),
         limits=tuple(elasticjob.limits(job, Role(role)) for role in ROLES if role in roles),
     )
 
@@ -98,6 +99,7 @@ def _tf_configs(job: Document) -> Iterator[str]:
 def objections(job: Document) -> Iterator[str]:
     """Sentences that begin with the path of a field."""
     spec, roles = mapping(job.get("spec")), roles_of(job)
+    yield from ps_resources.objections(job)
     if PS not in roles:
         for role in (CHIEF, EVALUATOR):
             if role in roles:

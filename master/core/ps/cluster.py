@@ -49,10 +49,12 @@ def about_its_address(spec: JobSpec, end: WorkerExit) -> str:
 def seat_spec(spec: JobSpec, key: Key) -> JobSpec:
     """The job of one seat. Parameter servers and evaluators make no steps, or seldom, and do not hang for it."""
     role, index = key
+    resources = spec.ps_resources[index] if role == PS and index < len(spec.ps_resources) else ""
     limits = next((each._asdict() for each in spec.limits if each.role == role), {})
     return replace(
         spec,
         **limits | {"role": role, "limits": ()},
+        resources=resources,
         min_members=1,
         max_members=1,
         replicas=1,

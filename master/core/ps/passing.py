@@ -46,7 +46,7 @@ def _passed(job: PsState, seat: Seat, action: Action) -> Action | None:
             return replace(action, message=cluster.welcomed(job, seat, welcome))
         case CreatePod():
             job.members[action.member] = (seat.role, seat.index)
-            return replace(action, wanted=cluster.size(job, seat.role))
+            return replace(action, wanted=cluster.size(job, seat.role), place=seat.index)
         case SaveStatus():
             job.save_wanted = True
             job.save_due = job.save_due or seat.state.stage == COMMITTING

@@ -32,12 +32,12 @@ from master.core.events import (
     TurnTold,
     Woke,
 )
-from master.core.ps import ending, lost_ps, saving, seating, status
+from master.core.ps import ending, lost_ps, moving, saving, seating, status
 from master.core.ps.passing import tell
 from master.core.ps.state import Key, PsState, Seat
 from master.core.state import ENDED, Collection
 from wire.ids import MemberId, RankIndex, Role
-from wire.messages import Hello, Report
+from wire.messages import Hello, Report, Saved, StateSaved
 
 
 # -- the core's interface -----------------------------------------------------------------------------------------
@@ -48,6 +48,7 @@ def step(job: PsState, event: Event, now: float) -> list[Action]:
         HANDLERS[type(event)](job, event)
         if not job.is_over:
             lost_ps.advance(job)
+            moving.advance(job)
         ending.advance(job)
         saving.flush(job)
     actions, job.actions = job.actions, []
@@ -122,6 +123,10 @@ def _said(job: PsState, event: SidecarSaid) -> None:
         tell(job, job.seats[key], event)
         if isinstance(message, Report):
             lost_ps.note_report(job, job.seats[key], message)
+        if isinstance(message, Saved) and job.seats[key].trains:
+            moving.saved(job, message.step)
+        if isinstance(message, StateSaved):
+            moving.answered(job, job.seats[key], message)
 
 
 def _disconnected(job: PsState, event: SidecarDisconnected) -> None:
@@ -210,6 +215,7 @@ HANDLERS: dict[type, Callable[[PsState, Any], None]] = {
 }
 DEADLINES: dict[str, Callable[[PsState], None]] = {
     "stuck": lost_ps.look,
+    "move": moving.patience_over,
     # these two are looked at the end of the step
     "save": lambda _job: None,
     "evaluator": lambda _job: None,

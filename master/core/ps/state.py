@@ -33,6 +33,8 @@ class Seat:
     """A parameter server has run here."""
     stepped_at: float = float("-inf")
     """When its last step ended, as its own report says."""
+    saver: tuple[MemberId, Generation] | None = None
+    """Whose script saves when it is asked to, and in which run of it."""
     waits_since: float | None = None
     """It made steps, a parameter server was away, and it has made none since. From when on it could: None: it does."""
 
@@ -87,6 +89,8 @@ class PsState:
     """Parameter servers that have served and do not now."""
     ps_back_at: float = float("-inf")
     """When the last of them served again."""
+    asked_to_save: bool = False
+    """Somebody was, before the parameter server that is to move does."""
     ps_lost: str = ""
     """The last one, and why."""
     version: int = 0

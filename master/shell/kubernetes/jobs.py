@@ -11,7 +11,15 @@ from pathlib import Path
 
 from master.core import kinds
 from master.core.actions import Action
-from master.core.cluster import deletion, elastic_policy, elasticjob, owners_resizing, ps_jobs, validation, vanished
+from master.core.cluster import (
+    deletion,
+    elasticjob,
+    owners_resizing,
+    ps_jobs,
+    ps_resources,
+    validation,
+    vanished,
+)
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
 from master.core.cluster.names import Document
@@ -59,8 +67,6 @@ class RunningJob:
         self.key = elasticjob.key_of(job)
         self.uid = job["metadata"]["uid"]
         self._term, self._is_master = term, is_master
-        self._followed = elastic_policy.in_our_words(job)
-        """As the core was told of it last."""
         self._pods: dict[str, Document] = {}
         self._told: dict[MemberId, PodSeen] = {}
         self._public_key = policy.public_key
@@ -70,13 +76,13 @@ class RunningJob:
         self._has_node_rules = False
         self._record = JobRecord(api, job, term, lambda: list(self._pods.values()))
         journal = Journal(journals / f"{self.key.replace('/', '.')}.txt")
-        core = kinds.new(ps_jobs.spec_of(self._followed), next_order=1 + attempt * ORDERS)
+        core = kinds.new(ps_jobs.spec_of(self._record.accepted), next_order=1 + attempt * ORDERS)
         self._pump: Pump[Job, Event, Action] = Pump(CORE, core, journal)
         self._platform = KubernetesPlatform(api, self._record, policy, self._pump.put, self._lacks_pods)
         self.effects = MasterEffects(self._pump.put, self._pump.stop, sidecars, self._platform, self._record, self.key)
         self._belongings = Belongings(api, self._record, lambda: list(self._pods.values()), is_master)
         self._pump.drain_before_judging(sidecars.drain)
-        self._seen = job["metadata"].get("generation")
+        self._seen = ps_resources.edition(job)
         self._listed = self.has_begun = self._forgotten = self._is_ending = False
         self.is_deleted = self.has_ended = self._is_left = False
         self._known: set[str] = set()
@@ -106,7 +112,7 @@ class RunningJob:
 
     async def run(self) -> int:
         saved = await self._claim()
-        self._seen = self._record.job["metadata"].get("generation")
+        self._seen = ps_resources.edition(self._record.job)
         self._tell_spec(first=saved)
         telling = asyncio.create_task(self._record.post_events())
         if not self.is_deleted:
@@ -156,7 +162,7 @@ class RunningJob:
                 await self._record.save_again()
 
     def _tell_spec(self, first: dict[str, object] | None) -> None:
-        job = self._followed = elasticjob.with_defaults(self._record.job)
+        job = self._record.accepted = elasticjob.with_defaults(self._record.job)
         spec = ps_jobs.spec_of(job)
         self._pump.put(Began(self._term, spec, first, time.time(), self._is_left))
         self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend"))))
@@ -169,22 +175,21 @@ class RunningJob:
     # -- what the watches show --------------------------------------------------------------------------------------
     def changed(self, job: Document) -> None:
         """A status write changes the version, an edit the generation as well."""
-        before = self._record.job
         self._record.update(job)
         self._end_if_deleted()
-        generation = job["metadata"].get("generation")
-        if generation == self._seen or not self.has_begun or self._is_ending:
+        before, edition = self._record.accepted, ps_resources.edition(job)
+        if edition == self._seen or not self.has_begun or self._is_ending:
             return
-        self._seen = generation
+        self._seen = edition
         problems, job = validation.problems(job), self._record.job
         wrong = owners_resizing.refusal(job, self._platform.owner.document, self.state.target)
-        found = [*problems, *ps_jobs.changes(job, self._followed), *([wrong] if wrong else [])]
+        found = [*problems, *ps_jobs.changes(job, before), *([wrong] if wrong else [])]
         self._record.problems = list(dict.fromkeys(found))
         if self._record.problems:
             reason = f"The job is run as it was: {'; '.join(self._record.problems)}"
             self._record.add("SpecRefused", reason, "warning", None, "", {})
             return
-        job = self._followed = elasticjob.with_defaults(job)
+        job = self._record.accepted = elasticjob.with_defaults(job)
         spec = ps_jobs.spec_of(job)
         is_new = elasticjob.pod_templates(before) != elasticjob.pod_templates(job)
         self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend")), is_new))

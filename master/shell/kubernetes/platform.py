@@ -50,7 +50,7 @@ class KubernetesPlatform:
             self._put(CreateRefused(pod, refusals.sentence(error.message), is_final))
 
     async def _create(self, pod: CreatePod) -> None:
-        document = self._injected(pod_documents.pod_of(self._record.job, pod))
+        document = self._injected(pod_documents.pod_of(self._record.accepted, pod))
         name = document["metadata"]["name"]
         try:
             await self._api.create(self._folder, document)

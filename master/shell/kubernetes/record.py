@@ -45,10 +45,11 @@ def now() -> str:
 
 
 class JobRecord:
-    """`job` is the newest document of this ElasticJob, in our own words; `pods` gives those that the watch shows."""
+    """`job` is the newest document of this ElasticJob, in our own words, `accepted` the newest that could be run, from
+    which its pods are made; `pods` gives those that the watch shows."""
 
     def __init__(self, api: Api, job: Document, term: int, pods: Callable[[], list[Document]]) -> None:
-        self.job = elastic_policy.in_our_words(job)
+        self.job = self.accepted = elastic_policy.in_our_words(job)
         self._api, self._term, self._pods = api, term, pods
         metadata = job["metadata"]
         self.namespace, self.name, self.uid = metadata["namespace"], metadata["name"], metadata["uid"]

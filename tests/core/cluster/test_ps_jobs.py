@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from master.core.cluster import ps_jobs
+from master.core.actions import CreatePod
+from master.core.cluster import pods, ps_jobs
 from master.core.cluster.conditions import status_of
-from master.core.cluster.names import Document
+from master.core.cluster.names import PS_RESOURCES, Document
 from master.core.cluster.validation import problems
 from master.core.ps.cluster import seat_spec
 from master.core.spec import RoleLimits
 from tests.core.cluster.documents import job, template, worker
-from wire.ids import RankIndex, Role
+from wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 
 LIMITED = {"containers": [{"name": "main", "image": "train:1", "resources": {"limits": {"memory": "1Gi"}}}]}
 
@@ -121,3 +122,64 @@ def test_its_conditions_count_members_of_all_roles() -> None:
     assert found["Scheduled"] == ("TooFewMembers", "0 of 0 members have a node, 5 are needed")
     assert found["Running"] == ("WorldRuns", "5 members")
     assert sorted(status["replicaStatuses"]) == ["chief", "ps", "worker"]
+
+
+# -- what the container of a parameter server is to have --------------------------------------------------------------
+def sized(note: str = "", **resources: Any) -> Document:
+    document = ps_job()
+    container = {"name": "main", "image": "train:1", "resources": resources}
+    document["spec"]["replicaSpecs"]["ps"]["template"] = template(containers=[container])
+    document["metadata"]["annotations"] = {PS_RESOURCES: note} if note else {}
+    return document
+
+
+def created(document: Document, member: str, place: int, rank_index: int | None = None) -> Document:
+    words = ps_jobs.spec_of(document).ps_resources[place]
+    index = None if rank_index is None else RankIndex(rank_index)
+    asked = CreatePod(MemberId(member), Role("ps"), index, NO_GENERATION, "", place=RankIndex(place), resources=words)
+    return pods.pod_of(document, asked)
+
+
+def test_one_parameter_server_may_have_more_than_its_template_says() -> None:
+    document = sized("memory=8Gi@rank-index=1, cpu=2@rank-index=1", requests={"cpu": "500m"}, limits={"memory": "4Gi"})
+    assert ps_jobs.spec_of(document).ps_resources == (
+        "cpu 500m and at most memory 4Gi", "cpu 2, memory 8Gi and at most memory 8Gi"
+    )  # fmt: skip
+    spec = seat_spec(ps_jobs.spec_of(document), (Role("ps"), RankIndex(1)))
+    assert spec.resources == "cpu 2, memory 8Gi and at most memory 8Gi"
+    pod = created(document, "ps-2", 1)
+    assert pod["spec"]["containers"][0]["resources"] == {
+        "requests": {"cpu": "2", "memory": "8Gi"}, "limits": {"memory": "8Gi"}
+    }  # fmt: skip
+    seen = pods.seen(pod)
+    assert seen is not None
+    assert seen.resources == spec.resources
+    other = created(document, "ps-0", 0, 0)["spec"]["containers"][0]["resources"]
+    assert other == {"requests": {"cpu": "500m"}, "limits": {"memory": "4Gi"}}
+
+
+def test_who_asks_for_nothing_says_so_and_no_other_role_is_watched() -> None:
+    spec = ps_jobs.spec_of(sized())
+    assert spec.ps_resources == ("no resources of its own",) * 2
+    assert seat_spec(spec, (Role("worker"), RankIndex(0))).resources == ""
+
+
+@pytest.mark.parametrize(
+    ("note", "said"),
+    [
+        ("memory=8Gi", "memory=8Gi is not understood; write memory=AMOUNT@rank-index=N or cpu=AMOUNT@rank-index=N"),
+        ("disk=8Gi@rank-index=0", "disk=8Gi@rank-index=0 is not understood"),
+        ("cpu=2@rank-index=2", "cpu=2@rank-index=2: there are 2 parameter servers, counted from 0"),
+        ("memory=much@rank-index=0", "memory=much@rank-index=0: much is no amount above 0"),
+        ("cpu=0@rank-index=0", "cpu=0@rank-index=0: 0 is no amount above 0"),
+    ],
+)
+def test_what_is_asked_for_and_cannot_be_is_told(note: str, said: str) -> None:
+    (found,) = problems(sized(note))
+    assert found.startswith(f"metadata.annotations[outrider.dev/ps-resources]: {said}")
+
+
+def test_a_job_without_parameter_servers_has_none_to_resize() -> None:
+    document = job()
+    document["metadata"]["annotations"] = {PS_RESOURCES: "cpu=2@rank-index=0"}
+    assert problems(document) == ["metadata.annotations[outrider.dev/ps-resources]: the job has no parameter servers"]

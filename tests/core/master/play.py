@@ -118,6 +118,7 @@ class Actor:
     """It never says Stopped."""
     node: str = ""
     memory_limit: int = 0
+    resources: str = ""
     bad: str = ""
     """What is wrong with its machine: `dies` and `slow` (the matmul), `crowded` (its clock alone), `loaded` (that by
     its own container), `mute` (the all-gather), `absurd` times."""
@@ -625,7 +626,7 @@ class Play:
         phase = "pending" if actor.waits else phase
         return PodSeen(actor.id, actor.uid, actor.role, actor.rank_index, phase, exit_code=actor.failed,
                        node=actor.node, memory_limit=actor.memory_limit, has_another_key=actor.stranger,
-                       unschedulable=actor.waits)  # fmt: skip
+                       unschedulable=actor.waits, resources=actor.resources)  # fmt: skip
 
     def _create(self, action: CreatePod) -> None:
         if action.member in self.actors:
@@ -633,7 +634,7 @@ class Play:
         uid = PodUid(f"uid-{next(self._uids)}")
         actor = Actor(action.member, uid, action.rank_index, action.role, nproc=self.spec.nproc,
                       port=30000 + 100 * len(self.actors), node=self.nodes.get(action.member, ""),
-                      memory_limit=action.memory_limit or self.memory_limit,
+                      memory_limit=action.memory_limit or self.memory_limit, resources=action.resources,
                       bad=self.bad.get(action.member, ""))  # fmt: skip
         if self.room is not None and sum(not a.gone for a in self.actors.values()) >= self.room:
             actor.waits = True
