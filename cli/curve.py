@@ -65,7 +65,8 @@ def plotted(scaling: dict[str, Any], name: str, path: Path) -> None:
     members, rates = [each["members"] for each in sizes], [each["samples_per_second"] for each in sizes]
     figure, axes = pyplot.subplots(figsize=(7, 4))
     axes.errorbar(members, rates, [each["error"] for each in sizes], marker="o", capsize=3, label="measured")
-    axes.plot(members, [rates[0] / members[0] * size for size in members], "--", color="grey", label="linear")
+    if members[0]:  # an ElasticJob counts workers; a master alone is a world, too
+        axes.plot(members, [rates[0] / members[0] * size for size in members], "--", color="grey", label="linear")
     axes.axvline(scaling["current"], color="green", alpha=0.4, label="now")
     axes.set(xlabel="members", ylabel="samples/s", title=f"{name}: {scaling['condition']}", ylim=(0, None))
     axes.legend()

@@ -15,7 +15,7 @@ MOST = 120.0
 
 
 class Absent(UserError):
-    """There is no such pod."""
+    """There is no such pod, or other object."""
 
 
 class Forbidden(UserError):
@@ -41,8 +41,8 @@ def cluster() -> tuple[Any, str]:
     return client.CoreV1Api(), (context.get("context") or {}).get("namespace") or "default"
 
 
-def asked(call: Any, doing: str, name: str, namespace: str, **options: Any) -> Any:
-    """What the API server says of a pod, or where no name is given of pods. Raises UserError."""
+def asked(call: Any, doing: str, name: str, namespace: str, kind: str = "pod", **options: Any) -> Any:
+    """What the API server says of a pod (or of another kind), or where no name is given of pods. Raises UserError."""
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
 
@@ -50,16 +50,16 @@ def asked(call: Any, doing: str, name: str, namespace: str, **options: Any) -> A
     try:
         return call(**where, namespace=namespace, **options, _request_timeout=PATIENCE)
     except ApiException as error:
-        raise _refusal(error, doing, name, namespace) from None
+        raise _refusal(error, doing, name, namespace, kind) from None
     except HTTPError as error:
         raise UserError(f"the API server does not answer: {error}") from None
 
 
-def _refusal(error: Any, doing: str, name: str, namespace: str) -> UserError:
+def _refusal(error: Any, doing: str, name: str, namespace: str, kind: str) -> UserError:
     """An exec that is refused has its status in the reason alone."""
-    pod = f"{f'the pod {name!r}' if name else 'pods'} in the namespace {namespace}"
+    pod = f"{f'the {kind} {name!r}' if name else f'{kind}s'} in the namespace {namespace}"
     if error.status == 404:
-        return Absent(f"there is no pod {name!r} in the namespace {namespace}; -n names another")
+        return Absent(f"there is no {kind} {name!r} in the namespace {namespace}; -n names another")
     if error.status == 403 or "403" in str(error.reason):
         refusal = Forbidden(f"your credentials may not {doing} {pod} (403 Forbidden)")
         refusal.said = _message(error.body)

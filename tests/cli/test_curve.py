@@ -54,3 +54,11 @@ def test_a_picture_that_cannot_be_written_is_told(
     done = outrider("plot", "digits", "-o", str(tmp_path / "none" / "curve.png"))
     assert done.exit_code != 0
     assert "cannot be written" in done.stderr
+
+
+def test_a_job_of_a_cluster_needs_a_cluster_that_is_known(outrider: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere/kubeconfig")
+    for where in (["--cluster"], ["-n", "research"]):
+        done = outrider("plot", "digits", *where)
+        assert done.exit_code == 2
+        assert "no cluster is known: " in " ".join(done.stderr.split())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.cluster.cluster import OF_A_POD, SLOT, ClusterJob, Document, until
 from tests.cluster.conftest import Make
@@ -38,13 +41,21 @@ def test_pods_that_find_no_room_take_it_back_to_the_last_size(make: Make, slots:
     assert job.now()[0] == restart, "the two that train were not disturbed"
 
 
-def test_members_that_add_nothing_go_again_and_a_user_who_scales_is_obeyed(make: Make) -> None:
-    job = make(replicas=2, least=1, most=4, nprocPerNode=1, script=OF_A_POD.replace(PAUSE, "time.sleep(0.05 * world)"),
-               scaling={"policy": "throughput", "cooldown": 0})  # fmt: skip
+def test_members_that_add_nothing_go_again_and_a_user_who_scales_is_obeyed(make: Make, tmp_path: Path) -> None:
+    logs = "time.sleep(0.05 * world); print('a loss of 0.25', flush=True)"
+    job = make(replicas=2, least=1, most=4, nprocPerNode=1, script=OF_A_POD.replace(PAUSE, logs),
+               scaling={"policy": "throughput", "cooldown": 0},
+               metrics={"logPattern": "loss of (?P<loss>\\S+)"})  # fmt: skip
     job.event("ScaleDecided", "2 members make", "4 members are tried")
     found = condition(job, "ReachMaxMetric")
     assert (found["continue"], found["currentReplicas"]) == (False, 1)
     assert {each["replicas"] for each in found["measured"]} >= {1, 2, 4}
+    assert job.status()["metrics"]["loss"] == 0.25
+    picture = tmp_path / "curve.png"
+    plot = [sys.executable, "-m", "cli", "plot", job.name, "-n", job.namespace, "-o", str(picture)]
+    done = subprocess.run(plot, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG")
     restart, _ = job.training(1)
     job.kubectl("scale", "elasticjob", job.name, "--replicas=2")
     job.event("ScalingPaused", "2 members by hand")

@@ -69,11 +69,8 @@ def _schedule(scaling: Document, sizes: tuple[int, int], given: tuple[bool, bool
         yield f"spec.scaling.timeZone: {shown(zone)} is none; write it as Europe/Berlin, or leave it out for UTC"
     for number, entry in enumerate(found):
         path, cron = f"spec.scaling.schedule[{number}]", mapping(entry).get("cron")
-        wrong = (
-            problem(cron)
-            if isinstance(cron, str) and len(cron) <= LONGEST_CRON
-            else "it must be a text of 100 characters"
-        )
+        is_text = isinstance(cron, str) and len(cron) <= LONGEST_CRON
+        wrong = problem(str(cron)) if is_text else f"it must be a text of at most {LONGEST_CRON} characters"
         if wrong:
             yield f'{path}.cron: {shown(cron)} is no cron expression, as "0 8 * * 1-5": {wrong}'
         yield from _entry(f"{path}.replicas", mapping(entry), sizes, given)
@@ -118,3 +115,29 @@ def status(told: Mapping[str, Any], masters: int = 0) -> Document | None:
         ],
     }  # fmt: skip
     return {str(WORKER): {field: value for field, value in worker.items() if value is not None}}
+
+
+def told(scaling: Document) -> dict[str, Any] | None:
+    """What `status` has made `status.elasticScaling` of, workers counted alone; None where there is none."""
+    worker = mapping(scaling.get(WORKER))
+    if not worker:
+        return None
+    return {
+        "condition": worker.get("elasticCondition"),
+        "continue": worker.get("continue"),
+        "current": worker.get("currentReplicas"),
+        "last": worker.get("lastReplicas"),
+        "message": worker.get("message"),
+        "began": worker.get("startTime"),
+        "next_evaluation": worker.get("nextEvaluation"),
+        "policy": worker.get("policy"),
+        "sizes": [
+            {"members": each["replicas"], "samples_per_second": each["samplesPerSecond"], "error": each["error"],
+             "steps": each["steps"]}
+            for each in map(mapping, entries(worker.get("measured")))
+        ],
+        "decisions": [
+            {"time": each["time"], "members": each["replicas"], "reason": each["message"]}
+            for each in map(mapping, entries(worker.get("decisions")))
+        ],
+    }  # fmt: skip

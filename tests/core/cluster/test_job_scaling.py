@@ -24,3 +24,11 @@ def test_the_status_has_the_fields_and_conditions_that_kubedl_has() -> None:
 
 def test_a_job_without_a_policy_shows_nothing() -> None:
     assert job_scaling.status({}) is None
+
+
+def test_what_the_status_shows_can_be_read_back() -> None:
+    play = scaled(1, 4, 1)
+    until(play, 4)
+    found = told(play)
+    assert job_scaling.told(job_scaling.status(found) or {}) == found
+    assert job_scaling.told({}) is None

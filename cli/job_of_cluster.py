@@ -1,0 +1,25 @@
+"""What an ElasticJob's status says of its scaling, read by the user's own rights, as `kubectl get` would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cli.errors import UserError
+from cli.pod_api import asked, cluster
+from master.core.cluster import job_scaling
+from master.core.cluster.names import GROUP_VERSION, PLURAL
+from master.core.cluster.parts import mapping
+
+
+def scaling_of(name: str, namespace: str | None) -> dict[str, Any]:
+    """As the status document of a local job has it. Raises UserError."""
+    pods, default = cluster()
+    from kubernetes.client import CustomObjectsApi
+
+    group, version = GROUP_VERSION.split("/")
+    read = CustomObjectsApi(pods.api_client).get_namespaced_custom_object
+    job = asked(read, "get", name, namespace or default, "ElasticJob", group=group, version=version, plural=PLURAL)
+    found = job_scaling.told(mapping(mapping(job.get("status")).get("elasticScaling")))
+    if found is None:
+        raise UserError(f"{name} has the size that its user gives it: its spec.scaling has no policy that finds one")
+    return found
