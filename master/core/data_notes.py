@@ -22,7 +22,16 @@ def said(state: State, member: Member, message: DataSaid) -> None:
         return
     if message.word == "repeated":
         state.samples_repeated += message.samples
-    state.data_notes = [*state.data_notes, note][-SHOWN:]
+    _add(state, note)
     sentence = message.sentence[:1].upper() + message.sentence[1:]
     state.announce(kind, f"{sentence}.", member.id, warning=message.warning)
+
+
+def add(state: State, kind: str, sentence: str) -> None:
+    """What the master itself knows of them."""
+    _add(state, DataNote(str(state.generation), kind, sentence, 0))
+
+
+def _add(state: State, note: DataNote) -> None:
+    state.data_notes = [*state.data_notes, note][-SHOWN:]
     status.mark(state)

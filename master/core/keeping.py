@@ -9,10 +9,11 @@ before. Nobody waits for any of this, and within a generation a kept step never 
 
 from __future__ import annotations
 
-from master.core import orders, restoring, spreading, standing, status
+from master.core import data_notes, orders, restoring, spreading, standing, status
 from master.core.actions import Send
 from master.core.member import Member
 from master.core.state import RUNNING, State
+from master.core.wording import counted
 from master.core.world import Keeping, Place, World
 from wire.ids import Generation, MemberId, OrderId
 from wire.messages import Fetch, Fetched, Kept, Remembered
@@ -107,6 +108,7 @@ def _order(
     )
     if len(wanted) > room:
         keeping.failed = True
+        _no_room(state, holder.id, room, owner.id, len(wanted))
         return
     reason = f"{holder.id} holds a copy of step {step} of {owner.id}."
     what = (world.generation, step, made_in, wanted, True, patience, reason)
@@ -155,6 +157,18 @@ def _not_held(state: State, world: World, member: MemberId, step: int, why: str)
         what = spreading.described(keeping, step) if step in keeping.counted else f"step {step}"
         text = f"{member} could not hold a copy of {what}: {why}{kept}."
         state.announce("CheckpointNotHeld", text, member, warning=True)
+
+
+def _no_room(state: State, holder: MemberId, room: int, owner: MemberId, ranks: int) -> None:
+    """Told once a job: the worlds after this one are hardly better."""
+    sentence = (
+        f"{holder}, with {counted(room, 'local rank')}, has no room for copies of the {ranks} of {owner}: no sharded "
+        f"checkpoint is kept in memory where members have unequal numbers of local ranks, and when a member is lost "
+        f"all go on from storage"
+    )
+    if all(note.sentence != sentence for note in state.data_notes):
+        data_notes.add(state, "CheckpointNotHeld", sentence)
+        state.announce("CheckpointNotHeld", f"{sentence}.", holder, warning=True)
 
 
 def _copied(state: State, world: World) -> None:

@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from tests.core.master.play import Play, running
+from master.core import status
+from tests.core.master.play import Play, job, running
 from wire.ids import Generation
 from wire.messages import Fetch, Fetched, Kept, Start
 
@@ -21,6 +22,11 @@ def kept(play: Play) -> list[int]:
 
 def fetches(play: Play, member: str | None = None) -> list[Fetch]:
     return [each.message for each in play.sent(Fetch, member) if isinstance(each.message, Fetch)]
+
+
+def held(play: Play) -> dict[str, set[int]]:
+    """The ranks of which each member was to hold a copy."""
+    return {member: {w.rank for fetch in fetches(play, member) for w in fetch.wanted} for member in play.world}
 
 
 # -- kept ---------------------------------------------------------------------------------------------------------
@@ -72,8 +78,7 @@ def test_sharded_copies_are_kept_once_each_partner_holds_them() -> None:
     assert kept(play) == [-1, -1, -1]
     play.run(1.0)
     assert kept(play) == [20, 20, 20]
-    held = {member: [w.rank for f in fetches(play, member) for w in f.wanted] for member in play.world}
-    assert held == {"worker-0": [4, 5], "worker-1": [0, 1], "worker-2": [2, 3]}
+    assert held(play) == {"worker-0": {4, 5}, "worker-1": {0, 1}, "worker-2": {2, 3}}
     assert all(wanted.held for fetch in fetches(play) for wanted in fetch.wanted)
 
 
@@ -88,6 +93,22 @@ def test_a_partner_that_cannot_hold_a_copy_is_told_of_once_and_the_step_before_i
     assert kept(play) == [20, 20, 20]
     (said,) = reasons(play, "CheckpointNotHeld")
     assert said.startswith("worker-1 could not hold a copy of step 30: from worker-0")
+
+
+def test_members_with_unequal_numbers_of_local_ranks_keep_no_shards_and_it_is_told_once() -> None:
+    play = Play(job(3))
+    play.until(lambda: len(play.actors) == 3)
+    play["worker-1"].nproc = 2
+    play.until_running(3)
+    for step in (20, 30):
+        play.remember(step, sharded=True)
+        play.run(2.0)
+    assert kept(play) == [-1, -1, -1]
+    (said,) = reasons(play, "CheckpointNotHeld")
+    assert said.startswith("worker-2, with 1 local rank, has no room for copies of the 2 of worker-1: no sharded ")
+    (note,) = status.document(play.state, play.now)["data"]["notes"]
+    assert note["sentence"] == said.rstrip(".")
+    assert held(play) == {"worker-0": {3}, "worker-1": {0}, "worker-2": set()}
 
 
 def test_of_saves_that_are_faster_than_copies_the_newest_is_copied_next() -> None:
