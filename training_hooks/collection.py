@@ -65,7 +65,7 @@ class Collection:
         row = _known(rank)
         reading = page.read(worker.page_path(self.volume, rank.local_rank), rank.pid)
         if reading is not None:
-            row.update(step=reading.step, phase=page.PHASES[min(reading.phase, 3)])
+            row.update(step=reading.step, phase=reading.name)
         row.update(self.found.get(rank.local_rank, {}))
         return row
 

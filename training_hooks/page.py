@@ -18,15 +18,18 @@ import time
 SIZE = 4096
 INIT, STEP, CHECKPOINT, EVAL = range(4)
 PHASES = ("init", "step", "checkpoint", "eval")
-SEQUENCE, TERM, NUMBER, PID, STEPS, BASE, LAST, BEFORE, SAMPLES, PHASE, SINCE, SAVES, LONGEST, FORKED = range(1, 15)
-"""Indices of the page as an array of u64. PHASE holds two u32: phase, and the source of the steps above it."""
+SEQUENCE, TERM, NUMBER, PID, STEPS, BASE, LAST, BEFORE, SAMPLES, PHASE, SINCE, SAVES, LONGEST, FORKED, BEHIND = range(
+    1, 16
+)
+"""Indices of the page as an array of u64. PHASE holds two u32: phase, and the source of the steps above it. BEHIND: in
+the phase CHECKPOINT, 1 and the phase that it was made in once all is saved (more may come), 0 while something is."""
 WINDOW = 16
 """Where the newest window of steps (`own_time`) begins: a sequence number of its own, then eleven numbers."""
 WINDOW_NUMBERS = 11
 FROM_OPTIMIZER, FROM_BATCHES = 1, 2
 LEFTOVER = 256
 SHORTEST_PATIENCE = 2.0
-HEAD = struct.Struct("<4sI14Q")
+HEAD = struct.Struct("<4sI15Q")
 WORD = struct.Struct("<I")
 
 
@@ -59,7 +62,7 @@ class Page:
         words, now = self.words, time.monotonic_ns()
         words[SEQUENCE] |= 1
         self.map[0:8] = b"OTRP" + WORD.pack(1)
-        for index in (*range(TERM, FORKED + 1), *range(WINDOW, WINDOW + 1 + WINDOW_NUMBERS)):
+        for index in (*range(TERM, BEHIND + 1), *range(WINDOW, WINDOW + 1 + WINDOW_NUMBERS)):
             words[index] = 0
         words[TERM], words[NUMBER], words[PID] = term, number, os.getpid()
         words[SINCE] = words[FORKED] = now
@@ -79,7 +82,7 @@ class Page:
         return tuple((index, self.words[index]) for index in (STEPS, LAST, BEFORE, PHASE, SINCE))
 
     def set_phase(self, phase):
-        self.set((PHASE, phase | self.source << 32), (SINCE, time.monotonic_ns()))
+        self.set((PHASE, phase | self.source << 32), (SINCE, time.monotonic_ns()), (BEHIND, 0))
 
     def set_window(self, first, own, stolen):
         """`first` is its first step, counted from the beginning of this process; nanoseconds a step."""
@@ -109,6 +112,9 @@ class Reading:
         self.pid, self.step, self.base = fields[5], fields[6], fields[7]
         self.phase, self.source = fields[11] & 0xFFFFFFFF, fields[11] >> 32
         self.since, self.saves, self.longest = fields[12] / 1e9, fields[13], fields[14] / 1e9
+        behind = fields[16] - 1 if self.phase == CHECKPOINT and fields[16] else self.phase
+        self.name = PHASES[min(behind, 3)]
+        """What it does, in a word: who has saved goes on."""
         (length,) = WORD.unpack_from(data, LEFTOVER)
         self.leftover = os.fsdecode(data[LEFTOVER + 4 : LEFTOVER + 4 + length])
 

@@ -67,7 +67,8 @@ class Worker:
         return self.page.words[page.PHASE] & 0xFFFFFFFF
 
     def phase_name(self):
-        return page.PHASES[min(self.phase(), 3)]
+        is_saved = self.together.waits and not self._saving
+        return page.PHASES[min(self._after if is_saved else self.phase(), 3)]
 
     def stepped(self, step):
         """Called after a step when the page may not say yet that steps are being made, or a window is measured; True
@@ -97,7 +98,9 @@ class Worker:
         self.sampler.spoil()
         self._saving += 1
         now = time.monotonic_ns()
-        if self._saving == 1 and not self.together.waits:
+        if self._saving == 1 and self.together.waits:
+            self.page.set((page.BEHIND, 0))
+        elif self._saving == 1:
             self._after, self._save_began = self.phase(), now
             self.page.set_phase(page.CHECKPOINT)
         return now / 1e9
@@ -112,6 +115,7 @@ class Worker:
         if self._saving:
             return
         words, self._save_ended = self.page.words, time.monotonic_ns()
+        self.page.set((page.BEHIND, 1 + self._after))
         if finished:
             took = self._save_ended - self._save_began
             self.page.set((page.SAVES, words[page.SAVES] + 1), (page.LONGEST, max(words[page.LONGEST], took)))

@@ -18,11 +18,11 @@ from pathlib import Path
 from wire.ids import Generation
 from wire.messages import RankProgress
 
-LAYOUT = struct.Struct("<4sIQQQQQQQQQIIQQQQ")
+LAYOUT = struct.Struct("<4sIQQQQQQQQQIIQQQQQ")
 MAGIC = b"OTRP"
 VERSION = 1
 TRIES = 4
-PHASES = ("init", "step", "checkpoint", "eval")
+PHASES = ("init", STEP := "step", CHECKPOINT := "checkpoint", "eval")
 RECENT = 15
 
 
@@ -76,8 +76,10 @@ def _parsed(raw: bytes) -> Page | None:
     magic, version, _, term, number, pid, *rest = LAYOUT.unpack_from(raw)
     if magic != MAGIC or version != VERSION:
         return None
-    step, base, last, before, samples, phase, source, began, saves, longest, forked = rest
-    word = PHASES[phase] if phase < len(PHASES) else "step"
+    step, base, last, before, samples, phase, source, began, saves, longest, forked, behind = rest
+    word = PHASES[phase] if phase < len(PHASES) else STEP
+    if word == CHECKPOINT and behind:  # all is saved, and the script may save more
+        word = PHASES[behind - 1] if behind <= len(PHASES) else STEP
     generation = Generation(term, number)
     return Page(generation, pid, step, base, last, before, samples, word, source, began, saves, longest, forked)
 

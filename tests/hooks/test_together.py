@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sidecar.shell.pages import read_page
 from tests.hooks.agent import wait_until
 from tests.hooks.test_steps import Optimizer, reading
 from training_hooks import channel, page, steps
@@ -45,6 +47,30 @@ def test_files_that_are_saved_one_after_another_are_told_when_a_step_is_made_and
     count(optimizer, (), {})
     assert (told(up), reading(watched).phase) == (["/x/model.pt", "/x/optimizer.pt"], page.STEP)
     assert (reading(watched).saves, reading(watched).step) == (2, 2)
+
+
+def test_behind_a_save_the_script_does_what_it_did_before_for_all_who_ask(watched: Any, up: channel.Channel) -> None:
+    """Also while its hooks cannot say that no more is saved: something holds the GIL, or it is stopped."""
+
+    def seen() -> set[str]:
+        found = read_page(Path(watched.volume) / "progress" / "0")
+        assert found is not None
+        return {found.phase, reading(watched).name, watched.phase_name()}
+
+    save(watched, "/x/model.pt")
+    assert (seen(), reading(watched).phase) == ({"init"}, page.CHECKPOINT)
+    steps.hook(watched)(Optimizer(), (), {})
+    watched.begin_save()
+    assert seen() == {"checkpoint"}
+    watched.end_save(True, alone=False)
+    assert (seen(), reading(watched).phase) == ({"step"}, page.CHECKPOINT)
+    watched.begin_save()
+    assert seen() == {"checkpoint"}, "another file of the same checkpoint"
+    watched.end_save(False)
+    assert seen() == {"step"}
+    steps.hook(watched)(Optimizer(), (), {})
+    watched.begin_save()
+    assert seen() == {"checkpoint"}, "the next one"
 
 
 def test_where_nothing_follows_a_save_it_is_told_after_a_while(watched: Any, up: channel.Channel) -> None:

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.slow
 SIZE = 3
 LIMIT = "8"
 WITH_A_BARRIER = SCRIPT.replace(
-    "        obey(rank)\n", "        if step % EVERY:\n            obey(rank)\n        dist.barrier()\n"
+    "        obey(rank)\n", "        if step % EVERY == 0:\n            obey(rank)\n        dist.barrier()\n"
 )
-"""Not right behind a save: who holds the GIL there saves, for all that anybody can tell, and has ten minutes."""
+"""Right behind a save, when more of the same checkpoint may come."""
 SKIP = "dist.barrier = lambda *_, real=dist.barrier: setattr(dist, 'barrier', real)"
 """The next barrier is left out by this rank."""
 
