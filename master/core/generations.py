@@ -68,7 +68,8 @@ def _form(state: State, chosen: list[Member]) -> None:
     )
     state.first_world = state.first_world or world.world_size
     state.met[chosen[0].id] = (world.generation, world.port)
-    state.world, state.stage, state.patient, state.resize = world, COMMITTING, False, ""
+    state.world, state.stage, state.patient = world, COMMITTING, False
+    state.resize, state.restart_wanted = "", ""
     state.deadlines.cancel(("resize", ""))
     state.message = f"generation {world.generation} forms with {counted(len(chosen), 'member')}"
     status.save_now(

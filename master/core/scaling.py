@@ -53,6 +53,7 @@ def restart(state: State, at_checkpoint: bool) -> None:
         state.restart_wanted = "a restart was asked for"
         state.announce("RestartAsked", "A restart was asked for: it waits for the next finished checkpoint.")
         moves.holds(state, state.restart_wanted)
+        status.mark(state)
         return
     state.announce("RestartAsked", "A restart was asked for: all ranks are stopped and started anew.")
     generations.stop(state, "A restart was asked for.")
@@ -143,18 +144,19 @@ def consider(state: State) -> None:
     staying = [m for m in wanted if m in world.places]
     why = ""
     if len(wanted) > len(world.places):
-        why = f"to grow from {len(world.places)} to {counted(len(wanted), 'member')}"
+        why = f"grow from {len(world.places)} to {counted(len(wanted), 'member')}"
     elif state.spec.min_members <= len(wanted) < len(world.places) and any(
         _is_unwanted(state, m) for m in world.places
     ):
-        why = f"to go from {len(world.places)} to {counted(len(wanted), 'member')}"
+        why = f"shrink from {len(world.places)} to {counted(len(wanted), 'member')}"
     elif len(wanted) == len(world.places) and len(staying) < len(wanted):
         out = sorted(set(world.places) - set(wanted))
-        why = f"to take {', '.join(sorted(set(wanted) - set(world.places)))} in for {', '.join(out)}"
+        why = f"take {', '.join(sorted(set(wanted) - set(world.places)))} in for {', '.join(out)}"
     if why == state.resize:
         _save_first(state, world)
         return
     state.resize = why
+    status.mark(state)
     if not why:
         state.deadlines.cancel(("resize", ""))
         return
@@ -163,7 +165,7 @@ def consider(state: State) -> None:
         return
     if state.deadlines.at(("resize", "")) is None:
         state.deadlines.set(("resize", ""), state.now + state.spec.grow_patience)
-    state.announce("ResizePending", f"The world will change {why}, {_until_when(state, world)}.")
+    state.announce("ResizePending", f"The world will {why}, {_until_when(state, world)}.")
     _save_first(state, world)
 
 
@@ -171,7 +173,7 @@ def _save_first(state: State, world: World) -> None:
     """Another size waits for a checkpoint: one can be had now. A leaving member's replacement may be ready first."""
     is_new = world.save is None and bool(state.resize)
     if is_new and not any(_leaves(state, m) for m in world.places):
-        moves.holds(state, f"the world is to change {state.resize}")
+        moves.holds(state, f"the world is to {state.resize}")
 
 
 def _leaves(state: State, member_id: MemberId) -> bool:
@@ -180,8 +182,8 @@ def _leaves(state: State, member_id: MemberId) -> bool:
 
 
 def _replace(state: State, why: str) -> None:
-    ready = f"The replacement of a leaving member is ready: {why}."
-    if not moves.holds(state, f"the world is to change {why}"):
+    ready = f"The replacement of a leaving member is ready: the world is to {why}."
+    if not moves.holds(state, f"the world is to {why}"):
         generations.stop(state, ready)
 
 
@@ -242,21 +244,20 @@ def at_checkpoint(state: State) -> None:
     step, state.checkpoint_step = state.checkpoint_step, None
     if step is None or state.stage != RUNNING or moves.is_asked(state):
         return
-    why = "; ".join(part for part in (state.resize, state.restart_wanted) if part)
+    resize = f"the world is to {state.resize}" if state.resize else ""
+    why = "; ".join(part for part in (resize, state.restart_wanted) if part)
     if why:
-        _resize(state, f"A checkpoint of step {step} is finished: the world changes {why}.")
+        _resize(state, f"A checkpoint of step {step} is finished: {why}.")
 
 
 def patience_over(state: State) -> None:
     """No checkpoint came."""
     if state.stage == RUNNING and state.resize:
-        _resize(
-            state, f"No checkpoint was finished in {state.spec.grow_patience:.0f} s: the world changes {state.resize}."
-        )
+        patience = f"{state.spec.grow_patience:.0f} s"
+        _resize(state, f"No checkpoint was finished in {patience}: the world is to {state.resize} all the same.")
 
 
 def _resize(state: State, reason: str) -> None:
-    state.restart_wanted = ""
     state.announce("WorldResizes", reason)
     generations.stop(state, reason)
 

@@ -240,7 +240,7 @@ class State:
     met: dict[MemberId, tuple[Generation, int]] = field(default_factory=dict)
     """The newest generation that was to meet at a member, and at which of its ports: it serves no other."""
     resize: str = ""
-    """Why the world is to change at the next checkpoint, if so."""
+    """What the world is to do at the next checkpoint, if anything: `grow from 2 to 3 members`."""
     restart_wanted: str = ""
     stop_wanted: str = ""
     """Why the user ends the job, which waits until this master knows the world and the script's state is saved."""

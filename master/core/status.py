@@ -73,7 +73,7 @@ def document(state: State, now: float) -> dict[str, Any]:
         "restarts": max(0, state.number - 1),
         "goodput": goodput(state, now),
         "kept_in_memory": state.kept_in_memory,
-        "message": state.message,
+        "message": _message(state),
         "exit_code": state.exit_code,
         "rungs": _rungs(state),
         "faults": [_fault(state, fault) for fault in state.faults],
@@ -93,6 +93,17 @@ def document(state: State, now: float) -> dict[str, Any]:
         },
         "members": [_member(state, m) for m in sorted(_everyone(state), key=in_order)],
     }
+
+
+def _message(state: State) -> str:
+    """What a world waits for that runs goes before how it came to run."""
+    if state.stage != RUNNING:
+        return state.message
+    if state.stop_wanted:
+        return f"the script's state is saved first: the job is stopped: {state.stop_wanted}"
+    if state.resize:
+        return f"the world will {state.resize}; it waits for a finished checkpoint"
+    return f"{state.restart_wanted}; it waits for a finished checkpoint" if state.restart_wanted else state.message
 
 
 def goodput(state: State, now: float) -> float | None:

@@ -77,9 +77,9 @@ def test_a_change_for_leaving_members_says_when_it_comes_at_the_latest_and_what_
     play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
     play.say(play["worker-2"], Leaving("SIGTERM", 30.0))
     assert [a.reason for a in play.announced("ResizePending")] == [
-        "The world will change to go from 3 to 2 members, at the next finished checkpoint or in 25 s, when worker-1 "
+        "The world will shrink from 3 to 2 members, at the next finished checkpoint or in 25 s, when worker-1 "
         "has to be gone; where its replacement is ready before, with as many members as now.",
-        "The world will change to go from 3 to 1 member, at the next finished checkpoint or in 25 s, when worker-1 "
+        "The world will shrink from 3 to 1 member, at the next finished checkpoint or in 25 s, when worker-1 "
         "has to be gone; where the replacements are ready before, with as many members as now.",
     ]
     assert play.until_next(3) < 4.0, "as it was said: the replacements came before"
@@ -120,9 +120,7 @@ def test_growth_waits_for_a_checkpoint_or_its_patience_as_before() -> None:
     play.lose("worker-3")
     play.run(20)
     (pending,) = play.announced("ResizePending")
-    assert pending.reason == (
-        "The world will change to grow from 3 to 4 members, at the next finished checkpoint or in 600 s."
-    )
+    assert pending.reason == ("The world will grow from 3 to 4 members, at the next finished checkpoint or in 600 s.")
 
 
 def test_a_replacement_says_for_whom_it_is_and_whether_that_one_may_come_back() -> None:

@@ -159,7 +159,7 @@ def test_the_replacement_of_a_leaving_member_waits_for_the_state_and_no_step_is_
     play.until_next(3)
     (asked,) = play.sent(SaveState)
     assert asked.member == "worker-0"
-    assert reasons(play, "StateAsked")[0].endswith("because the world is to change to take worker-3 in for worker-1.")
+    assert reasons(play, "StateAsked")[0].endswith("because the world is to take worker-3 in for worker-1.")
     assert play["worker-0"].base == play.state.high_step, "nothing is repeated"
 
 

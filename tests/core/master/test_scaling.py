@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from master.core import status
 from master.core.actions import CreatePod
 from master.core.events import PodSeen, RestartAsked, ScaleAsked
 from tests.core.master.play import Play, job, running
@@ -184,3 +185,27 @@ def test_a_member_that_joins_late_grows_the_world() -> None:
     assert len(play.world) == 1
     play.save("worker-0")
     play.until_running(2, 2)
+
+
+def test_the_status_says_what_a_world_that_runs_waits_for_and_takes_it_back() -> None:
+    def message() -> object:
+        return status.document(play.state, play.now)["message"]
+
+    play = running(3, 2)
+    runs = message()
+    play.tell(ScaleAsked(2))
+    assert message() == "the world will shrink from 3 to 2 members; it waits for a finished checkpoint"
+    play.tell(ScaleAsked(3))
+    assert message() == runs
+    play.tell(RestartAsked(at_checkpoint=True))
+    assert message() == "a restart was asked for; it waits for a finished checkpoint"
+
+
+def test_a_restart_that_waits_for_a_checkpoint_is_made_by_any_next_generation() -> None:
+    play = running(2)
+    play.tell(RestartAsked(at_checkpoint=True))
+    play.crash("worker-1")
+    play.until_next(2)
+    play.save("worker-0")
+    play.run(1.0)
+    assert not play.announced("WorldResizes")
