@@ -29,7 +29,6 @@ NOT_WITH_PS = {
     "isolate": "members of a PS job share this machine's network",
     "migration_dir": "it is torch's",
     "checkpoint_memory": "it is torch's",
-    "metrics": "members of a PS job have no rank 0",
     "save_signal": "the chief alone saves, every few steps",
 }
 """What means nothing there, and why; what would be ignored in silence would be found out hours later."""

@@ -7,7 +7,7 @@ is decided by it. The numbers measure the job (`autoscaling`) where the hooks se
 
 from __future__ import annotations
 
-from master.core import autoscaling, status
+from master.core import autoscaling, progress, status
 from master.core.member import Member
 from master.core.metric_values import Metrics, read
 from master.core.rules import quoted
@@ -50,6 +50,8 @@ def matched(state: State, member: Member, said: LineMatched) -> None:
     found.values |= values
     found.line, found.at, found.lines = said.line, state.now - said.age, found.lines + said.count
     _complain(state, member, wrong)
+    if state.spec.is_ps and "step" in values:  # elsewhere it may begin anew with each epoch
+        progress.read_in_log(state, world, int(values["step"]), found.at)
     autoscaling.note_line(state, member, values, found.at)
 
 

@@ -70,6 +70,16 @@ def stepped(state: State, member: Member, message: Stepped) -> None:
     note_step(state, message.generation, message.step, at)
 
 
+def read_in_log(state: State, world: World, step: int, at: float) -> None:
+    """A line of a rank's output says so. It counts only where the hooks see no step."""
+    if world.made_step:
+        return
+    if step > state.high_step and not world.recovered:
+        world.recovered = True
+        _recover(state, world.lost_from, at, step)
+    note_step(state, world.generation, step, at)
+
+
 def _trains(state: State, world: World) -> None:
     """From now on its script can be asked to save by a signal: another size need not wait for its next checkpoint."""
     if not world.made_step and state.spec.save_signal:

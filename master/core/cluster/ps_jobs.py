@@ -38,7 +38,6 @@ REFUSED = {
     "keepGlobalBatch": TORCHS,
     "migrationDir": TORCHS,
     "checkpointMemory": TORCHS,
-    "metrics": "its members have no rank 0",
     "saveSignal": "the chief alone saves, every few steps",
     "adopts": "its members have addresses that we make, and so have the pods of no other controller",
 }

@@ -68,7 +68,7 @@ def seat_spec(spec: JobSpec, key: Key) -> JobSpec:
         elastic_data=False,
         keep_global_batch=False,
         scaling="",
-        metrics_pattern="",
+        metrics_pattern=spec.metrics_pattern if role in (CHIEF, WORKER) else "",
         remarks=spec.remarks if key == (WORKER, 0) else (),
     )
 

@@ -34,6 +34,8 @@ class PsPlay(Play):
     """A PS job on its stage."""
 
     job: PsState
+    blind: frozenset[str] = frozenset()
+    """Roles whose steps the hooks do not see."""
 
     def made(self, spec: JobSpec) -> kinds.Job:
         self.job = PsState()
@@ -46,7 +48,7 @@ class PsPlay(Play):
 
     def report(self, actor: Actor) -> None:
         """Parameter servers and evaluators make no steps."""
-        actor.has_pages = actor.role in (CHIEF, WORKER)
+        actor.has_pages = actor.role in (CHIEF, WORKER) and actor.role not in self.blind
         super().report(actor)
 
     def _beyond(self, actor: Actor, start: Start) -> None:

@@ -11,7 +11,7 @@ from master.core import kinds
 from master.core.actions import CreatePod, DeletePod, HidePod, Send
 from master.core.events import Asked, ScaleAsked, SpecChanged, StopAsked
 from tests.core.master.ps_play import PsPlay, ps_job, training
-from wire.messages import Finish, SaveState, Start, Stop
+from wire.messages import Finish, Group, LineMatched, SaveState, Start, Stop
 
 
 def start_of(play: PsPlay, member: str) -> Start:
@@ -316,6 +316,21 @@ def test_the_status_is_written_once_a_second_at_most_where_nobody_waits_for_it()
     play.run(20)
     saves = [a for a in play.actions if type(a).__name__ == "SaveStatus"]
     assert 1 <= len(saves) <= 10
+
+
+def test_where_no_steps_are_seen_those_that_the_output_names_count() -> None:
+    pattern = r"global_step: (?P<step>\d+)"
+    play = PsPlay(ps_job(1, 1, metrics_pattern=pattern))
+    play.blind = frozenset(("chief", "worker"))
+    play.until_running()
+    assert {a.member: a.message.patterns for a in play.sent(Start)} == {
+        "ps-0": (), "chief-0": (pattern,), "worker-0": (pattern,)
+    }  # fmt: skip
+    chief = play["chief-0"]
+    play.say(chief, LineMatched(chief.running, 0, pattern, "global_step: 126", 1, groups=(Group("step", "126"),)))
+    assert kinds.document(play.job, play.now)["step"] == 126
+    play.say(chief, LineMatched(chief.running, 0, pattern, "global_step: 100", 2, groups=(Group("step", "100"),)))
+    assert kinds.document(play.job, play.now)["step"] == 126
 
 
 # -- a parameter server of another size -------------------------------------------------------------------------------
