@@ -317,7 +317,7 @@ def patience_over(state: State, member_id: str) -> None:
             standing.refresh(state, member)
             if member.cannot_start:  # which has been told
                 return
-            text = f"{member.id} was not ready within {state.spec.start_patience:.0f} s; nobody waits for it any more."
+            text = f"{member.id} was not ready within {state.spec.ready_patience:.0f} s; nobody waits for it any more."
             state.announce("MemberSlow", text, member.id, warning=True)
             if not member.greeted:
                 state.deadlines.set(("absent", member.id), state.now + ABSENT_AFTER * state.spec.start_patience)

@@ -125,7 +125,7 @@ def _create(
     member.create_asked_at = state.now
     unchecked.note_new(state, member)
     state.members[member.id] = member
-    state.deadlines.set(("patience", member.id), state.now + state.spec.start_patience)
+    state.deadlines.set(("patience", member.id), state.now + state.spec.ready_patience)
     is_first = _count_creation(state, rank_index)
     what = f"as rank index {rank_index}" if rank_index is not None else f"as a spare: {why}"
     reason = f"{member.id} is created {what}."
@@ -241,7 +241,7 @@ def adopt(state: State, pod: PodSeen) -> Member:
         state.held.add(rank_index)
     else:
         state.spares_made += 1
-    state.deadlines.set(("patience", member.id), state.now + state.spec.start_patience)
+    state.deadlines.set(("patience", member.id), state.now + state.spec.ready_patience)
     return member
 
 

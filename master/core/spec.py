@@ -170,3 +170,9 @@ class JobSpec:
     @property
     def is_ps(self) -> bool:
         return bool(self.ps)
+
+    @property
+    def ready_patience(self) -> float:
+        """Seconds after which it is told that a member is slow to come. Six imports of TensorFlow side by side on two
+        cores took more than the minute that is enough elsewhere, and nobody waits for a member of a PS job."""
+        return self.start_patience * (3 if self.is_ps else 1)

@@ -440,3 +440,12 @@ def test_the_end_of_the_job_waits_for_no_save_whose_servers_end_too() -> None:
     play.tell(StopAsked("enough"))
     play.until(lambda: play.ended() is not None)
     assert play.sent(SaveState) == []
+
+
+def test_a_member_whose_imports_take_two_minutes_is_not_called_slow() -> None:
+    play = PsPlay(ps_job(1, 1))
+    play.creates_pods = False
+    play.run(120)
+    assert play.announced("MemberSlow") == []
+    play.run(61)
+    assert {a.member for a in play.announced("MemberSlow")} == {"ps-0", "chief-0", "worker-0"}
