@@ -157,7 +157,7 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
 )
 @flag(
     "scaling",
-    metavar="throughput[,SETTING=...]",
+    metavar="throughput|efficiency[,SETTING=...]",
     callback=scaling.scaling,
     help="The job finds its own size within --nnodes MIN:MAX, beginning with MIN, from what its steps show. Settings: "
     "min-gain=0.5 (what each further member has to add, in what one makes), cooldown=30s, evaluation=30m.",
@@ -166,8 +166,8 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     "metrics",
     metavar="PATTERN|default",
     callback=metrics.pattern,
-    help="Read epoch, step, latency, loss, accuracy from rank 0's log, by a regular expression with groups of these "
-    "names; default: lines of PyTorch's imagenet example. --scaling measures by them where it sees no steps.",
+    help="Read epoch, step, latency, loss, accuracy, noise from rank 0's log, by a regular expression with groups of "
+    "these names; default: lines of PyTorch's imagenet example. --scaling measures by them where it sees no steps.",
 )
 @flag(
     "python", metavar="PYTHON", help="The script's Python. Default: PYTHON_EXEC, an active virtual environment's, ours."

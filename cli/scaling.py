@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from master.core.cluster import durations
-from master.core.spec import THROUGHPUT
+from master.core.spec import EFFICIENCY, THROUGHPUT
 
 SETTINGS = {"min-gain": "min_gain", "cooldown": "scale_cooldown", "evaluation": "scale_evaluation"}
 """By their names in the flag those of a JobSpec."""
@@ -21,8 +21,8 @@ def scaling(_context: click.Context, _param: click.Parameter, value: str | None)
 
 def parsed(text: str) -> Scaling:
     policy, *settings = (part.strip() for part in text.split(","))
-    if policy != THROUGHPUT:
-        raise click.BadParameter(f"{policy!r} is no policy; there is {THROUGHPUT}")
+    if policy not in (THROUGHPUT, EFFICIENCY):
+        raise click.BadParameter(f"{policy!r} is no policy; there are {THROUGHPUT} and {EFFICIENCY}")
     found: Scaling = {"scaling": policy}
     for setting in settings:
         name, equals, value = (part.strip() for part in setting.partition("="))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
+from statistics import median
 
 from master.core import schedules, sizing, standing, status, throughput
 from master.core.actions import WriteReplicas
 from master.core.member import Member
 from master.core.own_size import PENDING, STOP, Scaling, policy_of
-from master.core.sizing import Limits, Rate
-from master.core.spec import SCHEDULE, JobSpec
+from master.core.sizing import Limits, Policy, Rate
+from master.core.spec import EFFICIENCY, SCHEDULE, JobSpec
 from master.core.state import RUNNING, State
 from master.core.throughput import Meter
 from master.core.wording import counted, moment, seconds
@@ -60,6 +61,8 @@ def note_report(state: State, member: Member, report: Report) -> None:
 
 def note_line(state: State, member: Member, values: Mapping[str, float], at: float) -> None:
     """Of rank 0's log: it measures the job where the hooks see no steps."""
+    if "noise" in values:
+        state.scaling.noise.append(values["noise"])
     world = _measured_world(state, member)
     if world is None or (member.report is not None and _stepping(member.report, world) is not None):
         return
@@ -109,16 +112,34 @@ def _decide(state: State, rate: Rate | None) -> None:
     if rate is None or not isfinite(rate.samples) or rate.samples <= 0:
         return
     scaling = state.scaling
+    if scaling.meter is not None and scaling.meter.batch and state.world is not None:
+        scaling.batch = scaling.meter.batch * state.world.world_size / len(state.world.places)
     if scaling.began is None:
         scaling.began = state.now
     sizing.measured(scaling.search, state.target, rate)
     if state.spec.scaling == SCHEDULE:
         return
-    decision = sizing.decide(scaling.search, state.target, limits_of(state), policy_of(state.spec), state.now)
+    policy, weighed = _policy(state)
+    decision = sizing.decide(scaling.search, state.target, limits_of(state), policy, state.now)
     if decision.size != state.target:
-        _change(state, decision.size, decision.condition, decision.reason)
+        _change(state, decision.size, decision.condition, decision.reason + weighed)
     elif scaling.room is None:
-        _tell(state, decision.condition, decision.reason)
+        _tell(state, decision.condition, decision.reason + weighed)
+
+
+def _policy(state: State) -> tuple[Policy, str]:
+    """With the gradient noise where it is known, and what is to be said of it."""
+    scaling, policy = state.scaling, policy_of(state.spec)
+    if state.spec.scaling != EFFICIENCY:
+        return policy, ""
+    if state.spec.keep_global_batch:
+        return policy, " The global batch is the same at any size, so throughput alone counts."
+    if not scaling.noise or not scaling.batch:
+        lacking = "The samples in a batch are" if scaling.noise else "The gradient noise is"
+        return policy, f" {lacking} not known, so throughput alone counts."
+    noise = median(scaling.noise)
+    told = f" Samples are weighed: the gradient noise is {noise:.4g} samples, and a member's batch {scaling.batch:.4g}."
+    return policy._replace(noise=noise, batch=scaling.batch), told
 
 
 def _tell(state: State, condition: str, message: str) -> None:

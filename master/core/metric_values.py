@@ -10,10 +10,11 @@ from typing import Any
 from master.core.wording import moment
 from wire.messages import Group
 
-NAMES = ("epoch", "step", "latency", "loss", "accuracy")
+NAMES = ("epoch", "step", "latency", "loss", "accuracy", "noise")
 """Groups that a pattern may have."""
-RANGES = {"latency": (1e-6, 1e6), "step": (0.0, 1e15), "epoch": (0.0, 1e9)}
-"""Beyond them it is something else than its name says. A latency is the seconds of a step."""
+RANGES = {"latency": (1e-6, 1e6), "step": (0.0, 1e15), "epoch": (0.0, 1e9), "noise": (1e-6, 1e15)}
+"""Beyond them it is something else than its name says. A latency is the seconds of a step, noise the gradient noise
+scale in samples."""
 ANY = (float("-inf"), float("inf"))
 
 

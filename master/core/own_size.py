@@ -14,7 +14,7 @@ from master.core.throughput import Meter
 from master.core.wording import moment
 
 STOP, PENDING = "Stop", "HasPendingPod"
-TRAIL = 16
+TRAIL, NOISES = 16, 21
 
 
 @dataclass(slots=True)
@@ -34,6 +34,10 @@ class Scaling:
     """When it is asked for again."""
     no_room: int = 0
     """How often."""
+    batch: float = 0.0
+    """Samples in a member's part of a step; 0: unknown."""
+    noise: deque[float] = field(default_factory=lambda: deque(maxlen=NOISES))
+    """What lines of the log said last of the gradient noise."""
     due_at: float | None = None
     """When the schedule says another size."""
     seen: int | None = None
@@ -100,6 +104,7 @@ def saved(scaling: Scaling, offset: float) -> dict[str, Any]:
         "room": [scaling.room, _later(scaling.room_at, offset), scaling.no_room],
         "job": [scaling.seen, *sorted(scaling.written)],
         "trail": [[at + offset, size, why] for at, size, why in scaling.trail],
+        "noise": [scaling.batch, *scaling.noise],
     }
 
 
@@ -119,6 +124,8 @@ def restored(kept: Mapping[str, Any], offset: float) -> Scaling:
         room, _later(room_at, -offset), no_room, seen=seen, written=set(written),
     )  # fmt: skip
     scaling.trail.extend((at - offset, size, why) for at, size, why in kept["trail"])
+    scaling.batch, *noise = kept.get("noise", [0.0])
+    scaling.noise.extend(noise)
     return scaling
 
 

@@ -76,6 +76,15 @@ class Policy(NamedTuple):
     """From one change of the world to the next."""
     evaluation: float = 1800.0
     """From the end of a search to the next, if nothing changes by itself."""
+    noise: float = 0.0
+    """The gradient noise scale (McCandlish et al. 2018), in samples; 0: how well larger batches learn is no matter."""
+    batch: float = 0.0
+    """Samples in a member's part of a step; 0: unknown, or the same for any number of members."""
+
+    def worth(self, size: int) -> float:
+        """Of a sample in a step of so many members: how much it teaches, 1 in one with a batch of nothing. Pollux (Qiao
+        et al. 2021) calls the same the statistical efficiency."""
+        return self.noise / (self.noise + self.batch * size) if self.noise and self.batch else 1.0
 
 
 class Decision(NamedTuple):
@@ -206,19 +215,25 @@ def _halfway(top: int, side: int, known: Mapping[int, Rate], limits: Limits) -> 
 def decide(search: Search, size: int, limits: Limits, policy: Policy, now: float) -> Decision:
     """After each window of `size`, which is the job's."""
     rate = search.known.get(size)
-    if rate is None or not _is_enough(search, size, policy):
+    if rate is None or not _is_enough(search, size, limits, policy):
         return Decision(size, CONTINUE if search.base else START, f"{counted(size, 'member')}: being measured.")
     if search.settled is not None and now >= next_evaluation(search, policy):
-        search.aside = {other: search.known.pop(other) for other in _neighbours(_allowed(search, size, limits), size)}
+        search.aside = {
+            other: search.known.pop(other) for other in _neighbours(_worth(search, size, limits, policy), size)
+        }
         search.settled, search.patience = None, 2 * max(search.patience, policy.evaluation)
     if search.settled is not None:
         return _stay(search, size, limits, policy)
     return _go_on(search, size, limits, policy, now)
 
 
-def _allowed(search: Search, size: int, limits: Limits) -> dict[int, Rate]:
+def _worth(search: Search, size: int, limits: Limits, policy: Policy) -> dict[int, Rate]:
     """What is known of sizes that the job may have now: its user may have changed that, and room may be lacking."""
-    return {other: rate for other, rate in search.known.items() if other == size or other in limits.sizes()}
+    return {
+        other: rate._replace(samples=rate.samples * policy.worth(other))
+        for other, rate in search.known.items()
+        if other == size or other in limits.sizes()
+    }
 
 
 def next_evaluation(search: Search, policy: Policy) -> float:
@@ -231,20 +246,21 @@ def _neighbours(known: Mapping[int, Rate], size: int) -> list[int]:
     return [*([min(above)] if above else []), *([max(below)] if below else [])]
 
 
-def _is_enough(search: Search, size: int, policy: Policy) -> bool:
+def _is_enough(search: Search, size: int, limits: Limits, policy: Policy) -> bool:
     """Two windows are; less where it is clear."""
     rate = search.known[size]
-    if search.base == size or search.base not in search.known:
+    known = _worth(search, size, limits, policy)
+    if search.base == size or search.base not in known:
         return rate.steps >= FIRST
     if rate.steps >= 2 * WINDOW:
         return True
-    return rate.steps >= FEWEST and abs(_clearness(search.known, search.base, size, policy.min_gain)) > CLEAR
+    return rate.steps >= FEWEST and abs(_clearness(known, search.base, size, policy.min_gain)) > CLEAR
 
 
 def _go_on(search: Search, size: int, limits: Limits, policy: Policy, now: float) -> Decision:
     if size in search.aside:
         _tried_again(search, size)
-    known = _allowed(search, size, limits)
+    known = _worth(search, size, limits, policy)
     top = best(known, policy.min_gain)
     again = next((other for other in search.aside if other in limits.sizes()), None)
     trial = again or next_trial(known, limits, policy.min_gain)
@@ -273,9 +289,10 @@ def _tried_again(search: Search, size: int) -> None:
 
 def _stay(search: Search, size: int, limits: Limits, policy: Policy) -> Decision:
     condition = MAX_REPLICAS if size == limits.sizes()[-1] else MAX_METRIC
-    others = [other for other in search.known if other != size]
+    known = _worth(search, size, limits, policy)
+    others = [other for other in known if other != size]
     near = min(others, key=lambda other: abs(log(other / size)), default=size)
-    return Decision(size, condition, f"{_sentence(search.known, near, size)}: it stays so.")
+    return Decision(size, condition, f"{_sentence(known, near, size)}: it stays so.")
 
 
 def _sentence(known: Mapping[int, Rate], size: int, top: int) -> str:

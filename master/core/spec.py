@@ -20,8 +20,9 @@ SIDECAR_PATIENCE = 24 * 3600
 """Seconds that the trainer of a member that we started waits for its sidecar. Nobody else gives it a place in a world:
 alone it would be a training of its own, and all of them would write one checkpoint. The pods of other controllers run
 as without us after a minute."""
-THROUGHPUT, SCHEDULE = "throughput", "schedule"
-"""Policies by which a job finds its own size (`autoscaling`), or has it by the clock (`schedules`)."""
+THROUGHPUT, EFFICIENCY, SCHEDULE = "throughput", "efficiency", "schedule"
+"""Policies by which a job finds its own size (`autoscaling`; by the second samples are weighed by what they teach), or
+has it by the clock (`schedules`)."""
 FAIL, RESTART, REPLACE, REPLACE_NODE = "fail", "restart", "replace", "replaceNode"
 """What a rule may want done."""
 

@@ -33,6 +33,8 @@ class Meter:
     """The first step seen."""
     before: tuple[float, float, int] | None = None
     """Step, when it ended, samples so far."""
+    batch: float = 0.0
+    """Samples that a rank's step had in the last window; 0: unknown."""
     steps: int = 0
     step_seconds: list[float] = field(default_factory=list)
     step_samples: list[float] = field(default_factory=list)
@@ -86,7 +88,8 @@ def note_line(meter: Meter, line: Mapping[str, float], ranks: int, at: float) ->
 def _window(meter: Meter, ranks: int, now: float) -> Rate:
     middle = median(meter.step_seconds)
     spread = 1.4826 * median(abs(each - middle) for each in meter.step_seconds) / middle
-    rate = ranks * (median(meter.step_samples) or 1.0) / middle
+    meter.batch = 0.0 if meter.of_lines else median(meter.step_samples)
+    rate = ranks * (meter.batch or 1.0) / middle
     error, steps = sizing.error_of(spread, len(meter.step_seconds)), meter.steps
     meter.steps, meter.step_seconds, meter.step_samples = 0, [], []
     return Rate(rate, error, steps, now)

@@ -9,9 +9,9 @@ from master.core.cluster import durations
 from master.core.cluster.names import Document
 from master.core.cluster.parts import entries, mapping, shown, whole
 from master.core.schedules import Entry, is_zone, problem
-from master.core.spec import SCHEDULE, THROUGHPUT, WORKER
+from master.core.spec import EFFICIENCY, SCHEDULE, THROUGHPUT, WORKER
 
-OWN = (THROUGHPUT, SCHEDULE)
+OWN = (THROUGHPUT, EFFICIENCY, SCHEDULE)
 """By these the size is not the user's."""
 POLICIES = ("none", "manual", *OWN)
 MOST_ENTRIES, LONGEST_CRON = 64, 100
@@ -42,9 +42,9 @@ def objections(scaling: Document, sizes: tuple[int, int], given: tuple[bool, boo
         yield f"spec.scaling.policy: {shown(policy)} is none; it may be {', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
     if policy in OWN and not all(given):
         yield f"spec.scaling.policy: {policy} needs both minReplicas and maxReplicas of {WORKER}"
-    elif policy == THROUGHPUT and sizes[0] == sizes[1]:
+    elif policy in (THROUGHPUT, EFFICIENCY) and sizes[0] == sizes[1]:
         yield (
-            f"spec.scaling.policy: {THROUGHPUT} has nothing to find, since minReplicas and maxReplicas of {WORKER} are "
+            f"spec.scaling.policy: {policy} has nothing to find, since minReplicas and maxReplicas of {WORKER} are "
             f"both {sizes[0]}"
         )
     if gain is not None and not _is_gain(gain):

@@ -133,7 +133,7 @@ def test_a_plain_job_is_right() -> None:
         (job({"worker": worker(maxReplicas=4)}, scaling={"policy": "throughput"}),
          "spec.scaling.policy: throughput needs both minReplicas and maxReplicas of worker"),
         (job({"worker": worker(minReplicas=1, maxReplicas=4)}, scaling={"policy": "fastest"}),
-         "spec.scaling.policy: fastest is none; it may be none, manual, throughput or schedule"),
+         "spec.scaling.policy: fastest is none; it may be none, manual, throughput, efficiency or schedule"),
         (job({"worker": worker(minReplicas=1, maxReplicas=1)}, scaling={"policy": "throughput"}),
          "spec.scaling.policy: throughput has nothing to find, since minReplicas and maxReplicas of worker are both 1"),
         (job(metrics={"logPattern": "loss (?P<loss>["}),

@@ -174,6 +174,8 @@ class Play:
         """Members whose pods go by force alone: their node is frozen, or something holds them."""
         self.pace: Callable[[int], float] = lambda world: STEP_SECONDS
         """Seconds of a step, by the size of the world."""
+        self.batch = 0
+        """Samples of a rank's step; 0: they are not counted."""
         self.room: int | None = None
         """Pods that find a place; None: all."""
         self.saves_status = True
@@ -411,7 +413,7 @@ class Play:
         age = max(0.0, self.now - actor.started_at - (made - actor.base) * actor.step_seconds)
         age = age if actor.step_seconds != STEP_SECONDS else 0.0
         age = age if actor.hung_at is None else self.now - actor.hung_at
-        ranks = (RankProgress(0, made, age, phase, known),) if actor.has_pages else ()
+        ranks = (RankProgress(0, made, age, phase, known, made * self.batch),) if actor.has_pages else ()
         running = actor.running != NO_GENERATION
         said = "running" if running else ("done" if actor.finished else "ready")
         links = self._links(actor) if running else ()

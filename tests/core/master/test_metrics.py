@@ -178,3 +178,40 @@ def test_where_steps_are_seen_lines_measure_nothing() -> None:
         play.run(2)
         writes(play, latency="100")
     assert play.state.scaling.search.known[1].samples == pytest.approx(10, rel=0.1), "steps take 0.1 s"
+
+
+# -- how much a sample teaches ----------------------------------------------------------------------------------------
+def weighed(noise: str, **asked: object) -> Play:
+    """Growth is linear; a member's part of a step has 32 samples."""
+    pattern = r"noise (?P<noise>\S+)"
+    spec = replace(job(8, 1), replicas=1, scaling="efficiency", min_gain=0.45, scale_cooldown=0.0, grow_patience=2.0,
+                   metrics_pattern=pattern, **asked)  # type: ignore[arg-type]  # fmt: skip
+    play = Play(spec)
+    play.batch, play.pace = 32, lambda world: 0.37
+    play.until_running(1)
+    for _ in range(3 if noise else 0):
+        writes(play, pattern=pattern, noise=noise)
+    play.until(lambda: play.state.scaling.search.settled is not None, 600)
+    return play
+
+
+@pytest.mark.parametrize(("noise", "members"), [("64", 2), ("1e9", 8), ("", 8)])
+def test_a_larger_batch_that_teaches_little_more_is_not_worth_its_members(noise: str, members: int) -> None:
+    play = weighed(noise)
+    assert play.state.target == members
+    said = "the gradient noise is 64 samples, and a member's batch 32" if noise == "64" else "samples"
+    assert said in play.state.scaling.message
+
+
+def test_without_the_noise_or_with_the_same_batch_throughput_alone_counts_and_that_is_said() -> None:
+    assert "The gradient noise is not known, so throughput alone counts." in weighed("").state.scaling.message
+    play = weighed("64", keep_global_batch=True)
+    assert play.state.target == 8
+    assert "The global batch is the same at any size" in play.state.scaling.message
+
+
+def test_the_next_master_knows_the_noise() -> None:
+    play = weighed("64")
+    later = successor(play)
+    later.run(5)
+    assert (list(later.state.scaling.noise), later.state.scaling.batch) == ([64.0] * 3, 32.0)
