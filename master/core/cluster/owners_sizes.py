@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from master.core.cluster import elasticjob, owners_annotations
+from master.core.cluster import elastic_policy, elasticjob, owners_annotations
 from master.core.cluster.names import INJECT, KIND, MAX, MIN, Document
 from master.core.cluster.owners_templates import replica_specs, templates_of
 from master.core.cluster.parts import entries, mapping, whole
@@ -54,8 +54,8 @@ def size_of(owner: Document, pod: Document | None = None) -> Size:
 def _said(kind: str, spec: Document) -> tuple[int, int, int, int | None]:
     """min, max, replicas, nproc of an owner's own fields."""
     if kind == KIND:
-        least, most, replicas = elasticjob.sizes(elasticjob.roles_of({"spec": spec}).get(WORKER, {}))
-        return least, most, replicas, whole(spec.get("nprocPerNode"))
+        meant = elastic_policy.in_our_words({"spec": spec})
+        return *elasticjob.members(meant), whole(meant["spec"].get("nprocPerNode"))
     if kind == "JobSet":
         count = sum(jobs * pods for _name, jobs, pods in replicated_jobs(spec))
         return count, count, count, None

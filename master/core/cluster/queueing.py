@@ -10,12 +10,38 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from master.core.cluster.elasticjob import pod_templates
+from master.core.cluster.names import Document
+from master.core.cluster.parts import mapping
 from wire.ids import JobName
 
 PATIENCE = 15.0
 """Seconds without room, after which it is a lack: more than a scheduler takes to place what there is room for."""
 AGAIN, SLOWEST = 60.0, 900.0
 """Seconds after which a job that waits tries again, twice as long each time."""
+
+
+ELSEWHERE = (
+    "kueue.x-k8s.io/queue-name",
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io",
+    "scheduling.k8s.io/group-name",
+    "volcano.sh/queue-name",
+)
+"""Labels and annotations of pods that somebody else places together, or in order."""
+
+
+def is_queued_elsewhere(job: Document) -> bool:
+    """Its pods wait in an order that is not ours to change: theirs is another scheduler, a queue or a pod group."""
+    for template in pod_templates(job).values():
+        metadata, spec = mapping(template.get("metadata")), mapping(template.get("spec"))
+        marks = {*mapping(metadata.get("labels")), *mapping(metadata.get("annotations"))}
+        is_others = spec.get("schedulerName") not in (None, "", "default-scheduler") or bool(
+            spec.get("schedulingGates")
+        )
+        if is_others or marks & {*ELSEWHERE}:
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)

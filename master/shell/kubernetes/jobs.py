@@ -17,6 +17,7 @@ from master.core.cluster import (
     owners_resizing,
     ps_jobs,
     ps_resources,
+    queueing,
     validation,
     vanished,
 )
@@ -105,7 +106,9 @@ class RunningJob:
     def candidate(self) -> Candidate:
         """For the order in which jobs wait for room."""
         created = str(self.document["metadata"].get("creationTimestamp") or "")
-        return Candidate(self.key, created, kinds.lacks_room(self.state), kinds.waits_behind(self.state))
+        is_ours = not queueing.is_queued_elsewhere(self.document)
+        lacks_room = is_ours and kinds.lacks_room(self.state)
+        return Candidate(self.key, created, lacks_room, kinds.waits_behind(self.state))
 
     def put(self, event: Event) -> None:
         self._pump.put(event)

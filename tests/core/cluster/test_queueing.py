@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from master.core.cluster.queueing import AGAIN, PATIENCE, Candidate, Queue
+import pytest
+
+from master.core.cluster.names import Document
+from master.core.cluster.queueing import AGAIN, PATIENCE, Candidate, Queue, is_queued_elsewhere
+from tests.core.cluster.documents import job, template
 from wire.ids import JobName
 
 OLD, YOUNG, YOUNGEST = (JobName(f"research/{name}") for name in ("old", "young", "youngest"))
@@ -54,3 +58,19 @@ def test_one_that_waits_tries_now_and_then_and_ever_more_seldom() -> None:
     assert queue.look(both, begun + PATIENCE) == [(YOUNG, OLD)]
     assert queue.look(waiting, begun + PATIENCE + 2 * AGAIN - 1) == []
     assert queue.look(waiting, begun + PATIENCE + 2 * AGAIN) == [(YOUNG, "")]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "is_theirs"),
+    [
+        ({}, {}, False),
+        ({}, {"schedulerName": "default-scheduler"}, False),
+        ({}, {"schedulerName": "volcano"}, True),
+        ({}, {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}, True),
+        ({"labels": {"kueue.x-k8s.io/queue-name": "q"}}, {}, True),
+        ({"annotations": {"scheduling.k8s.io/group-name": "g"}}, {}, True),
+    ],
+)
+def test_an_order_of_somebody_elses_is_left_alone(metadata: Document, spec: Document, is_theirs: bool) -> None:
+    asked = job({"worker": {"template": {**template(**spec), "metadata": metadata}}})
+    assert is_queued_elsewhere(asked) is is_theirs
