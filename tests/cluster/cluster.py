@@ -174,8 +174,10 @@ class ClusterJob(Pods):
         max_memory: str | None = None,
         pod: Document | None = None,
         script: str = OF_A_POD,
+        in_their_words: bool = False,
         **spec: object,
     ) -> None:
+        """`in_their_words`: as a PyTorchJob, of which one replica is the master."""
         super().__init__(namespace, name, folder, script)
         worker: Document = {
             "replicas": replicas,
@@ -196,6 +198,11 @@ class ClusterJob(Pods):
                 **spec,
             },
         }
+        if in_their_words:
+            del self.document["spec"]["replicaSpecs"]
+            worker["replicas"] = replicas - 1
+            roles = {"Master": {**worker, "replicas": 1, "restartPolicy": "ExitCode"}, "Worker": worker}
+            self.document["spec"]["pytorchReplicaSpecs"] = roles
         self.create(self.document)
 
     def patch(self, **spec: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 from tests.cluster.cluster import SLOT, until
@@ -51,8 +52,14 @@ def test_three_of_four_train_while_one_finds_no_room_and_four_when_there_is_some
 
 
 def test_a_suspended_job_rests_and_goes_on_where_it_was(make: Make) -> None:
-    job = make()
-    restart, _world = job.training(4)
+    """In the words of a PyTorchJob, with a master."""
+    job = make(in_their_words=True, elasticPolicy={"rdzvBackend": "etcd", "minReplicas": 1, "maxReplicas": 2})
+    restart, world = job.training(4)
+    assert sorted(job.pods()) == [job.pod("master-0"), job.pod("worker-0")]
+    assert next(step.member for step in world[0]) == job.pod("master-0"), "it has rank 0"
+    service = json.loads(job.kubectl("get", "service", job.pod("master-0"), "-o", "json"))
+    assert service["spec"]["ports"][0]["port"] == 23456
+    job.event("FieldPassedOver", "rdzvBackend", "not needed")
     job.patch(suspend=True)
     job.phase("Suspended")
     until(lambda: not job.pods(), job.story)
@@ -60,7 +67,8 @@ def test_a_suspended_job_rests_and_goes_on_where_it_was(make: Make) -> None:
     conditions = {each["type"]: each["status"] for each in job.status()["conditions"]}
     assert (conditions["Suspended"], conditions["Running"]) == ("True", "False")
     mark = {"key": "outrider.test/admitted", "operator": "Exists"}
-    job.patch(suspend=False, replicaSpecs={"worker": {"template": {"spec": {"tolerations": [mark]}}}})
+    admitted = {"template": {"spec": {"tolerations": [mark]}}}
+    job.patch(suspend=False, replicaSpecs={"master": admitted, "worker": admitted})
     _, new = job.training(4, after=restart)
     assert new[0][0].loaded > reached - 20
     assert all(mark in pod["spec"]["tolerations"] for pod in job.pods().values()), "what a queue adds when it admits"
