@@ -36,8 +36,8 @@ def keep(state: State, member: Member) -> None:
 
 
 def _hide(state: State, member: MemberId, uid: PodUid) -> None:
-    """In a PS job its place has an address, where its replacement is looked for."""
-    if state.spec.is_ps:
+    """In a PS job, or as a master, its place has an address, where its replacement is looked for."""
+    if state.spec.is_ps or state.spec.has_master:
         reason = f"{member} has failed: it is not reached at the address of its place any more."
         state.act(HidePod(member, uid, state.generation, reason))
 

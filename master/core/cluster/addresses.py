@@ -17,9 +17,9 @@ from wire.ids import RankIndex, Role
 def services_of(job: Document) -> list[Document]:
     """Those that the job needs at its present size."""
     roles = roles_of(job)
-    if has_master(job):
-        return [service_of(job, MASTER, RankIndex(0))]
     if not has_addresses(job):
         return []
+    if has_master(job):
+        return [service_of(job, MASTER, RankIndex(0))]
     return [service_of(job, Role(role), RankIndex(index)) for role in sorted(roles)
             for index in range(sizes(roles[role])[2])]  # fmt: skip

@@ -15,7 +15,7 @@ from datetime import datetime
 from master.core.actions import CreatePod
 from master.core.cluster import chaos, containers, owners_references, ps_resources, quantities
 from master.core.cluster.containers import brief, end_of
-from master.core.cluster.elasticjob import key_of, pods_restart_policy, roles_of, sizes
+from master.core.cluster.elasticjob import has_master, key_of, pods_restart_policy, roles_of, sizes
 from master.core.cluster.names import (
     CHECKPOINT_MEMORY,
     CHECKPOINT_PATH,
@@ -209,8 +209,8 @@ def with_memory(pod: Document, limit: int) -> Document:
 
 
 def has_addresses(job: Document) -> bool:
-    """Its members are reached at Services: it has parameter servers."""
-    return PS in roles_of(job) and not job["spec"].get("adopts")
+    """Members are reached at Services: it has parameter servers, or a master."""
+    return (PS in roles_of(job) or has_master(job)) and not job["spec"].get("adopts")
 
 
 def port_of(role: Role) -> int:
@@ -225,7 +225,7 @@ def service_of(job: Document, role: Role, rank_index: RankIndex) -> Document:
     labels = {JOB: job["metadata"]["name"], ROLE: str(role), RANK_INDEX: str(rank_index)}
     selector = labels | {SERVES: "true"}
     if role == MASTER:  # a worker that was a spare may hold its rank index
-        selector = {JOB: labels[JOB], RANK_INDEX: labels[RANK_INDEX]}
+        del selector[ROLE]
     port = port_of(role)
     return {
         "apiVersion": "v1",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from master.core.actions import CreatePod
+from master.core.actions import CreatePod, HidePod
 from master.core.events import PodSeen, ScaleAsked
 from master.core.spec import MASTER, RoleLimits
 from tests.core.master.play import Play, job
@@ -69,6 +69,7 @@ def test_a_masters_failures_have_a_limit_of_their_own() -> None:
     play = with_master(2, limits=(RoleLimits(MASTER, 0, None),))
     play.fail("worker-0")
     play.until_next(2)
+    assert [a.member for a in play.actions if isinstance(a, HidePod)] == ["worker-0"], "a pod that is kept"
     play.fail("master-0")
     play.until(lambda: play.ended() is not None)
     assert play.state.phase == "failed"
