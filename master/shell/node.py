@@ -229,7 +229,7 @@ class Node:
             return
         over = self._result.done()
         deadline = self._loop.time() + (MASTER_ENDS if over else 0.0)
-        while self._master.is_running:
+        while self._master.code is None:  # not only dying: it has to be waited for
             if self._loop.time() >= deadline:
                 self._master.send(signal.SIGKILL)
             await asyncio.sleep(0.005)

@@ -51,6 +51,7 @@ def test_the_position_goes_with_a_save_that_is_in_memory_alone(run: Callable[...
     job = run("--nnodes", "2", "--elastic-data", "--checkpoint-memory", "1Mi", "--checkpoint-path", path)
     job.hold_at(12)
     job.until_held(12, 2)
+    job.event("CheckpointKept", 0, "(step 9)")
     mark = job.mark()
     kill_rank(job, "worker-0")
     job.event("CheckpointLoaded", mark, "from this member's memory")
