@@ -1,0 +1,150 @@
+"""What a lost worker and a lost parameter server cost those who train on, and whether the model comes out the same.
+
+Jobs of 2 ps, a chief, 2 workers and an evaluator train examples/ps/click.py to its end. In every other one worker 0 is
+lost with all of its processes, then ps 0; what each process prints is kept with its moment.
+
+    python benchmarks/parameter_servers.py --repeats 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar
+
+from measure.ours import OutriderJob, outrider
+from measure.processes import load
+from measure.report import seconds, spread, table, write
+
+PROBE = str(Path(__file__).parent / "ps_probe.py")
+PATIENCE, SETTLED = 240.0, 6.0
+"""Seconds: for anything to come; of training before and between what is done to it."""
+OTHERS = ("chief-0", "worker-0", "worker-1")
+_STEP = re.compile(r"(?P<time>[\d.]+) global_step: (?P<step>\d+) ")
+_BEGAN = re.compile(r"(?P<time>[\d.]+) \w+ \d+ of {")
+_LOSS = re.compile(r"evaluated: (?P<step>\d+) loss: (?P<loss>[\d.]+)")
+
+
+T = TypeVar("T")
+
+
+class PsJob(OutriderJob):
+    def start(self) -> None:
+        command = outrider("run", "--job", self.job, *self.flags, *self.script)
+        self.started = time.time()
+        with self.log.open("ab") as log:
+            self._run = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment)
+
+    def lines(self, seat: str) -> str:
+        """Whole ones, of all processes that held it."""
+        texts = (path.read_text() for path in sorted(self.log.parent.glob(f"{seat}.*.txt")))
+        return "".join(text[: text.rfind("\n") + 1] for text in texts)
+
+    def steps(self, seat: str, after: float = 0.0) -> list[float]:
+        moments = (float(line["time"]) for line in _STEP.finditer(self.lines(seat)))
+        return sorted(moment for moment in moments if moment > after)
+
+    def began(self, seat: str, after: float) -> float | None:
+        """When its newest script did, where that is later."""
+        found = [float(line["time"]) for line in _BEGAN.finditer(self.lines(seat))]
+        return max((moment for moment in found if moment > after), default=None)
+
+    def wait(self, look: Callable[[], T | None], what: str) -> T:
+        until = time.time() + PATIENCE
+        while time.time() < until and self.is_alive():
+            if (found := look()) is not None:
+                return found
+            time.sleep(0.05)
+        raise TimeoutError(f"{what} did not come; the log: {self.log}")
+
+    def pid(self, seat: str) -> int | None:
+        role, _, index = seat.partition("-")
+        found = (m for m in self.status()["members"] if (m["role"], m["rank_index"]) == (role, int(index)))
+        return next((m["pids"]["workers"][0] for m in found if m["pids"]["workers"]), None)
+
+    def lose_seat(self, seat: str) -> tuple[float, float]:
+        """When it was lost, and when the script in its place began."""
+        at = self.lose(self.wait(lambda: self.pid(seat), f"a process of {seat}"))
+        return at, self.wait(lambda: self.began(seat, at), f"another {seat}")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    worker_before: float
+    """Steps a second of the other worker."""
+    worker_without: float
+    worker_worst: float
+    """Its longest time between two steps while the lost one was away."""
+    ps_steps: float
+    """Seconds from the beginning of the new ps's script to the first step of the last of those who train."""
+    ps_all: float
+    """The same from its loss."""
+
+
+def hurt(job: PsJob) -> Cost:
+    for seat in OTHERS:
+        job.wait(lambda seat=seat: job.steps(seat)[20:] or None, f"steps of {seat}")
+    time.sleep(SETTLED)
+    at, back = job.lose_seat("worker-0")
+    before = [moment for moment in job.steps("worker-1") if at - SETTLED < moment <= at]
+    meanwhile = [moment for moment in job.steps("worker-1") if at < moment < back]
+    gaps = [later - earlier for earlier, later in pairwise(meanwhile)]
+    job.wait(lambda: job.steps("worker-0", back) or None, "the new worker's steps")
+    time.sleep(SETTLED)
+    lost, serves = job.lose_seat("ps-0")
+    first = [job.wait(lambda seat=seat: job.steps(seat, serves)[:1] or None, f"steps of {seat}")[0] for seat in OTHERS]
+    return Cost(len(before) / SETTLED, len(meanwhile) / (back - at), max(gaps, default=back - at),
+                max(first) - serves, max(first) - lost)  # fmt: skip
+
+
+def run(steps: int, is_hurt: bool) -> tuple[float, Cost | None]:
+    """The loss of the last checkpoint, as the evaluator has seen it."""
+    with tempfile.TemporaryDirectory(prefix="ps-bench-") as name:
+        folder = Path(name)
+        script = [PROBE, name, "--model", f"{name}/model", "--steps", str(steps), "--pause", "0.02"]
+        job = PsJob(5, script, folder / "log.txt", flags=["--ps", "2", "--workers", "2", "--chief", "--evaluator"])
+        job.start()
+        try:
+            cost = hurt(job) if is_hurt else None
+            while job.is_alive():
+                time.sleep(0.5)
+            losses = {int(found["step"]): float(found["loss"]) for found in _LOSS.finditer(job.lines("evaluator-0"))}
+            assert losses, job.log.read_text()[-3000:]
+            return losses[max(losses)], cost
+        finally:
+            job.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=8000)
+    asked = parser.parse_args()
+    calm = [run(asked.steps, False)[0] for _ in range(asked.repeats)]
+    disturbed = [run(asked.steps, True) for _ in range(asked.repeats)]
+    costs = [cost for _, cost in disturbed if cost is not None]
+    share = [cost.worker_without / cost.worker_before for cost in costs]
+    rate = f"{statistics.median(share):.2f}, least {min(share):.2f}"
+    rows = [
+        ["worker lost: the other one's rate without it, of that before", rate],
+        ["worker lost: the other one's longest wait for a step", spread([cost.worker_worst for cost in costs])],
+        ["ps lost: its script begins → first step of all", spread([cost.ps_steps for cost in costs])],
+        ["ps lost: kill → first step of all", spread([cost.ps_all for cost in costs])],
+        ["last loss, nothing lost", ", ".join(f"{loss:.4f}" for loss in calm)],
+        ["last loss, worker and ps lost", ", ".join(f"{loss:.4f}" for loss, _ in disturbed)],
+    ]  # fmt: skip
+    print(table(["what", f"{asked.repeats} jobs each, load {load():.1f}"], rows))
+    print(write("parameter_servers", {"calm": calm, "disturbed": [loss for loss, _ in disturbed],
+                                      "costs": [seconds(cost.ps_steps) for cost in costs]}))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
