@@ -50,7 +50,7 @@ class PsClusterJob(Pods):
         super().__init__(namespace, name, folder, SCRIPT)
         roles: Document = {}
         for role, count in replicas.items():
-            spec = pod_spec(folder, *COMMAND, image=IMAGE, **(containers or {}).get(role, {}))
+            spec = pod_spec(folder, *COMMAND, **{"image": IMAGE, **(containers or {}).get(role, {})})
             roles[role] = {"replicas": count, "template": {"spec": spec}}
         roles["worker"]["maxReplicas"] = max_workers
         spec = {"recovery": {"silentAfter": "10s"}, "replicaSpecs": roles}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.cluster.cluster import IMAGE as WITHOUT_TENSORFLOW
 from tests.cluster.cluster import until
 from tests.cluster.conftest import MakePods
 from tests.cluster.parameter_servers import COMMAND, SAVE_EVERY, PsClusterJob
@@ -127,3 +128,14 @@ def test_whoever_runs_out_of_memory_gets_twice_as_much_and_a_job_grows_by_a_work
     trains(job, "worker-2", "worker-1", "chief-1", after=time.time())
     assert job.told("worker-2")[1].startswith("worker 1 of")
     assert job.keeps(uids)
+
+
+def test_an_image_without_tensorflow_and_a_tf_config_of_the_users_are_told(make_ps: MakePs) -> None:
+    bare = {"image": WITHOUT_TENSORFLOW}
+    own = {"env": [{"name": "TF_CONFIG", "value": '{"cluster": {}, "task": {"type": "worker", "index": 0}}'}]}
+    job = make_ps(ps=1, worker=1, containers={"ps": bare, "worker": bare | own})
+    job.event("TfConfigKept", "TF_CONFIG is set in spec.replicaSpecs.worker.template.spec.containers[0].env")
+    until(lambda: job.status().get("phase") == "Failed", job.story)
+    (failed,) = [each for each in job.status()["conditions"] if each["type"] == "Failed"]
+    assert failed["status"] == "True"
+    assert "ModuleNotFoundError: No module named 'tensorflow'" in failed["message"]
