@@ -203,13 +203,29 @@ def _until_when(state: State, world: World) -> str:
     ends = [(due, m) for m in world.places if (due := state.deadlines.at(("leave", m))) is not None]
     patience = state.deadlines.at(("resize", ""))
     due, member = min(ends, default=(state.now + state.spec.grow_patience if patience is None else patience, ""))
+    when = "at the next finished checkpoint"
+    if _is_replaced_soon(state):
+        when = "at a finished checkpoint if no replacement is on its way then,"
     if not member or (patience is not None and patience <= due):
-        return f"at the next finished checkpoint or in {state.spec.grow_patience:.0f} s"
+        return f"{when} or in {state.spec.grow_patience:.0f} s"
     replaced = "its replacement is" if len(ends) == 1 else "the replacements are"
     return (
-        f"at the next finished checkpoint or in {max(due - state.now, 0.0):.0f} s, when {member} has to be gone; where "
+        f"{when} or in {max(due - state.now, 0.0):.0f} s, when {member} has to be gone; where "
         f"{replaced} ready before, with as many members as now"
     )
+
+
+def _is_replaced_soon(state: State) -> bool:
+    """Who leaves has more time than a member takes to start, and a replacement of each is on its way: a smaller world
+    meanwhile would cost two changes instead of one."""
+    world = state.world
+    assert world is not None
+    there = [m for member_id in world.places if (m := state.members.get(member_id)) is not None]
+    going = [m for m in there if m.leaving]
+    enough = state.now + state.spec.start_patience
+    has_time = all(m.leave_at is None or m.leave_at > enough for m in going)
+    coming = state.coming.difference(world.places)
+    return 0 < len(going) <= len(coming) and has_time and not any(_is_beyond(state, m) for m in there)
 
 
 def _next_world(state: State) -> list[MemberId]:
@@ -243,6 +259,8 @@ def at_checkpoint(state: State) -> None:
     for: that is newer, and goes before an older one."""
     step, state.checkpoint_step = state.checkpoint_step, None
     if step is None or state.stage != RUNNING or moves.is_asked(state):
+        return
+    if state.resize and not state.restart_wanted and _is_replaced_soon(state):
         return
     resize = f"the world is to {state.resize}" if state.resize else ""
     why = "; ".join(part for part in (resize, state.restart_wanted) if part)

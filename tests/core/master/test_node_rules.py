@@ -208,3 +208,28 @@ def test_a_dry_run_about_a_node_is_told_once_by_each_beginning_and_by_no_second_
     after.until_running(3)
     assert not after.announced("RuleDryRun")
     assert not made(after)
+
+
+def test_a_checkpoint_before_the_replacement_is_ready_makes_no_smaller_world() -> None:
+    play = trains(by_condition("replaceNode"), least=2)
+    play.tell(UNHEALTHY)
+    (pending,) = play.announced("ResizePending")
+    assert pending.reason == (
+        "The world will shrink from 3 to 2 members, at a finished checkpoint if no replacement is on its way then, or "
+        "in 295 s, when worker-1 has to be gone; where its replacement is ready before, with as many members as now."
+    )
+    play.save("worker-0")
+    assert play.is_running(3)
+    assert not play.announced("WorldResizes")
+    play.until_next(3)
+    assert play.generation.number == 2
+
+
+def test_where_there_is_no_room_for_a_replacement_the_next_checkpoint_makes_a_smaller_world() -> None:
+    play = trains(by_condition("replaceNode"), least=2)
+    play.tell(UNHEALTHY)
+    play.until(lambda: "worker-3" in play.actors)
+    play.tell(replace(play._pod(play["worker-3"]), phase="pending", unschedulable=True))
+    play.save("worker-0")
+    (resized,) = play.announced("WorldResizes")
+    assert resized.reason.endswith("is finished: the world is to shrink from 3 to 2 members.")
