@@ -20,6 +20,7 @@ from . import arena, marked, restoring, saving
 from .saving import CheckpointError
 
 __all__ = ["CheckpointError", "load", "save", "wait"]
+MOST_STEPS = 1 << 62
 _rank = None
 
 
@@ -42,8 +43,8 @@ def save(state, step, path=None, sharded=False):
         step = operator.index(step)
     except TypeError:
         raise CheckpointError("step is a whole number, not %r" % (step,))
-    if step < 0:
-        raise CheckpointError("step is %d, and none is before 0" % step)
+    if not 0 <= step < MOST_STEPS:
+        raise CheckpointError("step is %d, and may be from 0 up to %d" % (step, MOST_STEPS - 1))
     _here().save(state, step, _path(path), _kind(sharded))
 
 

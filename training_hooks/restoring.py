@@ -21,6 +21,7 @@ class Loading:
     def __init__(self, rank, path, map_location, kind):
         self.rank, self.path, self.map_location, self.kind = rank, path, map_location, kind
         self.wrong, self.refused = "", set()
+        rank.sealing.wait()  # what this rank has saved last is one of them
         self.copies = self._copies()
         self.stored = self._stored()
         rank.loads += 1
@@ -124,6 +125,7 @@ class Loading:
             here.goes_on_at(enclosed["counted"])
             if here.data is not None:
                 here.data.take_up(enclosed["positions"], source)
+        self.rank.newest = step, None
         size = " (%s in %.2f s)" % (mebibytes(length), seconds) if length else ""
         self.rank.tell(LOADED, "rank %d loads step %d from %s%s" % (self.rank.rank, step, source, size), step=step)
         return enclosed["state"], step

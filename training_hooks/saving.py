@@ -20,6 +20,10 @@ NO_MEMORY = (
 SEAL_PATIENCE = 30.0
 """Seconds that a process which ends by an error waits for the checksums of its last save."""
 NOT_SAVED = "state not saved"
+BEHIND = (
+    "a save of step %d behind one of step %d is not kept, nor are others like it: a version is known by its step, so "
+    "each save needs a greater one than the save before"
+)
 
 Job = collections.namedtuple("Job", "copy path counted positions began")
 """A save that is in memory. `path`: where it is written to, None: nowhere."""
@@ -43,6 +47,8 @@ class Rank:
         self.local_rank = number("LOCAL_RANK", 0)
         self.generation = (self.here.generation[0] << 32 | self.here.generation[1]) if self.here else 0
         self.said, self.kind, self.loads = set(), None, 0
+        self.newest = None
+        """(the step, its copy) of the last save to memory, or of a load."""
         self.dropped, self.wanted = set(), {}
         """What was given up last because a save had taken its place ("seal", "store"); by path the step saved last."""
         self.memory = self._memory()
@@ -111,6 +117,8 @@ class Rank:
         self.here.saved(path, enclosed["counted"], began)
 
     def _remember(self, enclosed, path, kind):
+        if self.newest is not None and self._is_behind(enclosed, path):
+            return
         packed = _packed(enclosed, kind)
         about = arena.Head(
             arena.VERSION, 0, enclosed["step"], self.generation, self.rank, self.world, kind,
@@ -118,9 +126,25 @@ class Rank:
         )  # fmt: skip
         began = time.monotonic()
         copy = self._taken(packed, about, path)
+        self.newest = about.step, copy
         if copy is not None:
             self.wanted[path] = copy.head.step
             self.sealing.give(path, Job(copy, path, enclosed["counted"], (), began))
+
+    def _is_behind(self, enclosed, path):
+        """A version is its step and generation: of two states with the same ones some ranks would load the one, and
+        some the other. What is in memory already may still have to be written to a path."""
+        step, (newest, copy) = enclosed["step"], self.newest
+        if step > newest or (step == newest and copy is None):
+            return False
+        if step == newest and path is not None:
+            self.sealing.wait()
+            self.wanted[path] = step
+            self.storing.give(path, Job(copy, path, enclosed["counted"], (), time.monotonic()))
+        elif BEHIND not in self.said:
+            self.said.add(BEHIND)
+            self.tell(NOT_SAVED, BEHIND % (step, newest), step < newest)
+        return True
 
     def _taken(self, packed, about, path):
         """None where it is not kept. It waits only where saves come faster than their checksums, or those to storage

@@ -12,6 +12,8 @@ from .beside import Beside
 
 MARK = "outrider_checkpoint"
 VERSION = 1
+NAMES = ("step", "generation", "counted", "positions", "state")
+"""What each has; the first three are numbers."""
 FOLDER = re.compile(r"(\d+)-(\d+)")
 
 
@@ -63,6 +65,9 @@ def read(path, map_location="cpu", mapped=False):
         raise Unusable("%s was not written by checkpoint.save()" % path)
     if found[MARK] != VERSION:
         raise Unusable("%s has version %r, and version %d is read here" % (path, found[MARK], VERSION))
+    missing = [name for name in NAMES if name not in found]
+    if missing or not all(isinstance(found[name], int) for name in NAMES[:3]):
+        raise Unusable("%s is no whole checkpoint: it lacks %s" % (path, ", ".join(missing) or "its numbers"))
     return found
 
 

@@ -234,7 +234,7 @@ def test_what_is_misused_says_what_is_wrong_and_what_it_may_be(make: Callable[..
     errors = [line[0] for line in said(tmp_path)]
     assert errors == [
         "step is a whole number, not 1.5",
-        "step is -1, and none is before 0",
+        "step is -1, and may be from 0 up to 4611686018427387903",
         "path is the name of a file, not 7",
         "path is 'folder/', and that names no file",
         "the state cannot be pickled: RuntimeError: not me",
@@ -246,26 +246,46 @@ def test_what_is_misused_says_what_is_wrong_and_what_it_may_be(make: Callable[..
 
 
 @pytest.mark.parametrize(
-    ("bytes_there", "sentence"),
+    ("there", "sentence"),
     [
         (b"", "foreign.pt cannot be read: "),
         (b"garbage", "foreign.pt cannot be read: "),
-        (None, "foreign.pt was not written by checkpoint.save()"),
+        ({"model": 1}, "foreign.pt was not written by checkpoint.save()"),
+        ({"outrider_checkpoint": 2}, "foreign.pt has version 2, and version 1 is read here"),
+        ({"outrider_checkpoint": 1, "step": 3, "state": {}}, "it lacks generation, counted, positions"),
     ],
 )
 def test_a_file_that_is_damaged_or_foreign_is_an_error_on_all_ranks_and_nothing_begins_at_zero(
-    make: Callable[..., Trainer], tmp_path: Path, bytes_there: bytes | None, sentence: str
+    make: Callable[..., Trainer], tmp_path: Path, there: bytes | dict[str, Any], sentence: str
 ) -> None:
-    if bytes_there is None:
+    if isinstance(there, bytes):
+        (tmp_path / "foreign.pt").write_bytes(there)
+    else:
         import torch
 
-        torch.save({"model": 1}, tmp_path / "foreign.pt")
-    else:
-        (tmp_path / "foreign.pt").write_bytes(bytes_there)
+        torch.save(there, tmp_path / "foreign.pt")
     run(make("say(tried(lambda: checkpoint.load('foreign.pt')))\n"), 2)
     for rank in range(2):
         [[error]] = said(tmp_path, rank)
         assert sentence in error
+
+
+def test_a_step_is_one_state_and_saves_that_go_back_are_told_and_not_kept(
+    make: Callable[..., Trainer], tmp_path: Path
+) -> None:
+    """Else one rank would load the first of two states with the same version, and another the second."""
+    trainer = make(
+        "say(told(checkpoint.load('last.pt')))\n"
+        "if os.environ['OUTRIDER_GENERATION'] == '1.1':\n"
+        "    checkpoint.save(state(7), 7)\n    checkpoint.save(state(8), 7, path='last.pt')\n"
+        "    checkpoint.save(state(5), 5, path='last.pt')\n    say(told(checkpoint.load('last.pt')))\n"
+        "    checkpoint.wait()\n    say(torch.load('last.pt')['state']['w'][0].item())\n"
+    )
+    run(trainer, 2)
+    run(trainer, 2)
+    assert said(tmp_path) == [[None], [[7, 70]], [70.0], [[7, 70]]]
+    told = [line["sentence"] for line in trainer.agent.lines if line.get("word") == "state not saved"]
+    assert any("a save of step 5 behind one of step 7 is not kept" in sentence for sentence in told)
 
 
 def test_ranks_that_ask_for_different_things_are_told_so(make: Callable[..., Trainer], tmp_path: Path) -> None:
