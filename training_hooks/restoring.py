@@ -21,11 +21,12 @@ class Loading:
     def __init__(self, rank, path, map_location, kind):
         self.rank, self.path, self.map_location, self.kind = rank, path, map_location, kind
         self.wrong, self.refused = "", set()
-        rank.sealing.wait()  # what this rank has saved last is one of them
-        self.copies = self._copies()
-        self.stored = self._stored()
         rank.loads += 1
         self.name = "%d/%d" % (rank.generation, rank.loads)
+        rank.sealing.wait()
+        self._together("come", True, all)  # what any rank has saved last is one of the copies
+        self.copies = self._copies()
+        self.stored = self._stored()
 
     # -- what this rank can have --------------------------------------------------------------------------------------
     def _copies(self):
