@@ -36,10 +36,12 @@ def advance(job: PsState) -> None:
         job.deadlines.cancel(PATIENCE)
         job.asked_to_save = False
         _begin(job, servers)
-    elif _is_ready(moving) and not job.asked_to_save:
-        job.asked_to_save = True
-        job.deadlines.set(PATIENCE, job.now + job.spec.grow_patience)
-        _ask(job, moving)
+    elif _is_ready(moving):
+        if job.deadlines.at(PATIENCE) is None:  # its pod may not have been ready when the last one was over
+            job.deadlines.set(PATIENCE, job.now + job.spec.grow_patience)
+        if not job.asked_to_save:
+            job.asked_to_save = True
+            _ask(job, moving)
 
 
 # -- a checkpoint before it ---------------------------------------------------------------------------------------
