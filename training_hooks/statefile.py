@@ -43,7 +43,15 @@ def read(folder):
         raise Unusable("%s is no record of a saved state" % path)
     if record["version"] > VERSION:
         raise Unusable("%s is of version %d, and %d is the newest known here" % (path, record["version"], VERSION))
+    if not _is_sound(record):
+        raise Unusable("%s is no record of a saved state: its names or its step are none" % path)
     return record
+
+
+def _is_sound(record):
+    """What of it is used without another look."""
+    names, step = record.get("names", []), record.get("step", 0)
+    return isinstance(names, list) and all(isinstance(name, str) for name in names) and isinstance(step, int)
 
 
 def checked(folder, record):
@@ -114,11 +122,16 @@ def _rewrite(folder, fields, happened):
     record = dict(record, **fields)
     record.update(version=VERSION, history=(history + [happened])[-MOST_HISTORY:])
     beside = os.path.join(folder, ".%s.%d" % (RECORD, os.getpid()))
-    with open(beside, "w") as file:
-        json.dump(record, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, os.path.join(folder, RECORD))
+    try:
+        with open(beside, "w") as file:
+            json.dump(record, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, os.path.join(folder, RECORD))
+    except OSError:  # a full volume
+        if os.path.exists(beside):
+            os.remove(beside)
+        raise
 
 
 def _names(folder):

@@ -77,6 +77,9 @@ def test_a_state_that_is_not_as_it_was_written_is_not_used(
         ('{"version": 2, "file": "state-1-1.pth"}', "of version 2, and 1 is the newest known"),
         ('{"version": 1, "file": "../../etc/passwd"}', "names no file of a saved state"),
         ('{"version": 1, "file": 7}', "names no file of a saved state"),
+        ('{"version": 1, "names": 7}', "its names or its step are none"),
+        ('{"version": 1, "names": [[]]}', "its names or its step are none"),
+        ('{"version": 1, "step": "ten"}', "its names or its step are none"),
     ],
 )
 def test_a_record_that_is_none_of_ours_is_not_used(tmp_path: Path, text: str, word: str) -> None:
