@@ -75,6 +75,8 @@ class PsLaws(Unneeded):
         self.world = world
         self.hurt: dict[str, float] = {}
         """Members of whom a fault was made, and when last."""
+        self.told: set[tuple[int, str, int]] = set()
+        """Orders to stop that were looked at; they are repeated until they are done."""
 
     def sent(self, master: Master, member: str, message: Any) -> None:
         if isinstance(message, Start):
@@ -87,6 +89,10 @@ class PsLaws(Unneeded):
 
     def _stopped(self, master: Master, member: str, message: Stop | Finish) -> None:
         pod, world = self.world.platform.pods.get(member), self.world
+        order = (master.term, member, message.order)
+        if order in self.told:
+            return
+        self.told.add(order)
         if pod is None or self.is_hurt(pod) or master.term < world.masters.term or len(world.masters.all) > 1:
             return
         runs = [w.run for w in pod.trainer.workers.values()] if pod.trainer is not None else []
