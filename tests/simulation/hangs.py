@@ -51,6 +51,12 @@ def _quiet_as_told(run: Run) -> float:
     return max(0.0, run.since - run.moved_at) if now - run.since < TOLD_LATE else 0.0
 
 
+def _phases_as_told(run: Run) -> set[str]:
+    """And the one before, where its first step is not known there yet."""
+    is_news = run.since is not None and run.world.time.now - run.since < TOLD_LATE
+    return {run.phase(), "init"} if is_news else {run.phase()}
+
+
 class Hangs:
     def __init__(self, world: World) -> None:
         self.world = world
@@ -78,9 +84,10 @@ class Hangs:
             return
         spec = self.world.scenario.spec
         for run in [run for run in self.world.runs.values() if run.generation == action.generation]:
-            least = {"step": spec.hang_step or 60.0, "init": spec.hang_init, "checkpoint": spec.hang_checkpoint,
-                     "eval": spec.hang_eval}[run.phase()]  # fmt: skip
+            patience = {"step": spec.hang_step or 60.0, "init": spec.hang_init, "checkpoint": spec.hang_checkpoint,
+                        "eval": spec.hang_eval}  # fmt: skip
+            least = min(patience[phase] or 0.0 for phase in _phases_as_told(run))
             quiet = _quiet_as_told(run)
-            if quiet < (least or 0.0) - TOLD_LATE:
+            if quiet < least - TOLD_LATE:
                 self.world.broken(f"generation {run.generation} is taken for hung after {quiet:.1f} s without progress "
                                   f"in its {run.phase()}: {action.reason}")  # fmt: skip
