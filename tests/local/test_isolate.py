@@ -200,6 +200,11 @@ ARMED = ("--chaos", "cut-network@rank-index=1", "--chaos", "slow-network=300@ran
 @pytest.mark.parametrize("job", [ARMED], indirect=True, ids=["armed"])
 def test_what_is_armed_breaks_the_network_of_its_member_and_not_that_of_its_replacement(job: Isolated) -> None:
     mark = job.mark()
+
+    def replacements() -> list[str]:
+        return [each["reason"] for each in job.events(mark) if each["reason"].startswith("worker-3 is created")]
+
+    until(replacements, job.story, 2 * DEADLINE)  # who was cut off before its first word has the time of a start
     _, world = job.training(3)
     assert members(world)[0] == "worker-0"
     assert members(world)[1] not in ("worker-0", "worker-1")
