@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from master.core import kinds
-from master.core.actions import Action
+from master.core.actions import Action, CreatePod, Send
 from master.core.events import Event
 from master.core.ps.state import CHIEF, PsState, Seat
 from master.core.spec import WORKER, JobSpec
 from tests.core.master.play import Actor, Play, job
 from wire.ids import RankIndex, Role
-from wire.messages import Start
+from wire.messages import Start, Stop
 
 
 def ps_job(ps: int = 1, workers: int = 2, *, most: int = 0, chief: bool = True, evaluator: bool = False,
@@ -84,3 +84,13 @@ def training(*args: int, steps: float = 2.0, **policy: object) -> PsPlay:
     play.run(steps)
     play.actions.clear()
     return play
+
+
+def stopped(play: PsPlay) -> set[str]:
+    """Who was told to stop."""
+    return {a.member for a in play.actions if isinstance(a, Send) and isinstance(a.message, Stop)}
+
+
+def created(play: PsPlay) -> list[tuple[str, int | None]]:
+    """Member and rank index of each pod that was made."""
+    return [(a.member, a.rank_index) for a in play.actions if isinstance(a, CreatePod)]
