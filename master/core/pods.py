@@ -81,6 +81,24 @@ def seen(state: State, pod: PodSeen) -> None:
     if member is None:
         member = spares.adopt(state, pod)
     was = (member.pod_phase, member.unschedulable)
+    _take_over(state, member, pod)
+    if _has_failed_for_memory(state, member, pod):
+        return
+    if pod.reason.startswith("Restarted") and member.greeted:
+        silence.heard(state, member)
+        state.announce("PodRestarted", f"The platform has restarted a part of {member.id}: {pod.reason}.", member.id)
+    if (member.pod_phase, member.unschedulable) != was:
+        _changed(state, member, pod)
+        failed_pods.seen(state, pod)
+    standing.refresh(state, member)
+    if state.is_over:
+        if pod.phase == ENDED_WELL:
+            orders.drop_all(state, member)
+        ending.appeared(state, member)
+
+
+def _take_over(state: State, member: Member, pod: PodSeen) -> None:
+    """What the platform says of it is so."""
     member.uid, member.pod_phase, member.has_controller = pod.uid, pod.phase, pod.has_controller
     if pod.phase == ENDED_WELL:
         state.ended_well.add(member.id)
@@ -96,24 +114,18 @@ def seen(state: State, pod: PodSeen) -> None:
     member.memory_limit, member.out_of_memory, member.exit_code = pod.memory_limit, pod.out_of_memory, pod.exit_code
     member.resources = pod.resources or member.resources
     bad_nodes.note_room(state, member, pod)
-    is_short = pod.phase == "running" and pod.out_of_memory and not (member.is_stranger or state.is_over)
-    if is_short and memory.may_have_more(state, member):
-        fail(state, member, f"{member.id} ran out of memory: {pod.reason}; {memory.raised(state, member)}.", KILLED)
-        failed_pods.seen(state, pod)
-        return
-    if is_short:
+
+
+def _has_failed_for_memory(state: State, member: Member, pod: PodSeen) -> bool:
+    """It runs, and something in it was out of memory: it fails where its successor may have more."""
+    if pod.phase != "running" or not pod.out_of_memory or member.is_stranger or state.is_over:
+        return False
+    if not memory.may_have_more(state, member):
         memory.explain(state, member)
-    if pod.reason.startswith("Restarted") and member.greeted:
-        silence.heard(state, member)
-        state.announce("PodRestarted", f"The platform has restarted a part of {member.id}: {pod.reason}.", member.id)
-    if (member.pod_phase, member.unschedulable) != was:
-        _changed(state, member, pod)
-        failed_pods.seen(state, pod)
-    standing.refresh(state, member)
-    if state.is_over:
-        if pod.phase == ENDED_WELL:
-            orders.drop_all(state, member)
-        ending.appeared(state, member)
+        return False
+    fail(state, member, f"{member.id} ran out of memory: {pod.reason}; {memory.raised(state, member)}.", KILLED)
+    failed_pods.seen(state, pod)
+    return True
 
 
 def _is_next_of_its_name(state: State, pod: PodSeen) -> bool:
