@@ -9,28 +9,30 @@ import click
 from cli.errors import UserError
 from cli.yaml_files import documents_of, pod_yaml
 from master.core.cluster import validation
-from master.core.cluster.conversion import KNOWN, Converted, converted
+from master.core.cluster.conversion import KNOWN, Converted, converted, unpacked
 
 
 @click.command()
 @click.option("-f", "--filename", "file", metavar="FILE", type=click.File(encoding="utf-8"), required=True,
               help="YAML or JSON; - is the standard input.")  # fmt: skip
 def convert(file: IO[str]) -> None:
-    """Print PyTorchJobs of KubeDL and Kubeflow and ElasticJobs of DLRover as ElasticJobs of Outrider.
+    """Print PyTorchJobs and TFJobs of KubeDL and Kubeflow and ElasticJobs of DLRover as ElasticJobs of Outrider.
 
     Other documents in FILE are printed as they are. What has no counterpart is said on the standard error.
     """
-    found = [_converted(document, file.name) for document in documents_of(file)]
+    found = [_converted(document, file.name) for document in unpacked(documents_of(file))]
     if not any(each.is_changed for each in found):
         kinds = ", ".join(dict.fromkeys(str(each.document.get("kind") or "no kind") for each in found))
-        raise UserError(f"{file.name}: there is nothing to convert in it, only {kinds or 'nothing'}; known are {KNOWN}")
+        said = " ".join(note for each in found for note in each.notes) or f"known are {KNOWN}"
+        raise UserError(f"{file.name}: there is nothing to convert in it, only {kinds or 'nothing'}; {said}")
     click.echo(pod_yaml().written(each.document for each in found), nl=False)
     for each in found:
+        metadata = each.document.get("metadata") or {}
+        name = metadata.get("name") or metadata.get("generateName")
         for note in each.notes:
-            click.echo(f"outrider: {each.document['metadata']['name']}: {note}", err=True)
-        if each.is_changed:
-            for problem in validation.problems(each.document):
-                click.echo(f"outrider: {each.document['metadata']['name']}: to be mended: {problem}", err=True)
+            click.echo(f"outrider: {name}: {note}", err=True)
+        for problem in validation.problems(each.document) if each.is_changed else ():
+            click.echo(f"outrider: {name}: to be mended: {problem}", err=True)
 
 
 def _converted(document: dict[str, Any], name: str) -> Converted:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cli.errors import UserError
 from cli.tables import columns
-from cli.wording import local_time
+from cli.wording import local_time, plural
 
 BAR = 40
 """Characters."""
@@ -29,7 +29,7 @@ def shown(scaling: dict[str, Any]) -> RenderableType:
     """The measured curve, members against samples a second, and the decisions."""
     goes_on = "goes on" if scaling["continue"] else "is over for now"
     again = f"; next evaluation {local_time(scaling['next_evaluation'])}" if scaling["next_evaluation"] else ""
-    head = Text(f"{scaling['current']} members, {scaling['condition']}; the search {goes_on}{again}")
+    head = Text(f"{plural(scaling['current'], 'member')}, {scaling['condition']}; the search {goes_on}{again}")
     return Group(head, Text(scaling["message"]), _sizes(scaling), _decisions(scaling["decisions"]))
 
 

@@ -107,6 +107,13 @@ class Request:
         return self.ps.most if self.ps is not None else self.nnodes.most + self.spares
 
 
+def _check_schedule(wanted: Scaling, nnodes: Members) -> None:
+    found = wanted.get("schedule", ())
+    for entry in found if isinstance(found, tuple) else ():
+        if not nnodes.fewest <= entry.members <= nnodes.most:
+            raise UserError(f"--scaling: {entry.cron} = {entry.members} is not within --nnodes {nnodes}")
+
+
 def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, environ: Mapping[str, str]) -> Request:
     """The job that these words and flags mean, or an error that names the flag and what it may be."""
     if after_dashes:
@@ -122,6 +129,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
     _check_memory(wishes)
     if wishes.scaling and nnodes.fewest == nnodes.most:
         raise UserError(f"--scaling has nothing to find within --nnodes {nnodes}; give a range, as --nnodes 1:4")
+    _check_schedule(wishes.scaling, nnodes)
     return Request(
         job=folders.checked_name(wishes.job) if wishes.job is not None else _named_after(words, wishes.module),
         command=command,

@@ -21,6 +21,7 @@ from master.core.actions import Announce
 from master.core.member import Member
 from master.core.spec import JobSpec, Rule
 from master.core.state import State
+from master.core.wording import quoted
 from training_hooks.matching import LONGEST_LINE, Clock, Pattern
 from wire.ids import Generation, JobName, MemberId, RankIndex, Role
 from wire.messages import LineMatched
@@ -96,7 +97,7 @@ class _Trial:
             if not rule.log_pattern:
                 yield f"rule {number}: it is not about lines of a log"
                 continue
-            name = f"rule {number}: {plural(self._found[rule.log_pattern], 'line')} {core.quoted(rule.log_pattern)}"
+            name = f"rule {number}: {plural(self._found[rule.log_pattern], 'line')} {quoted(rule.log_pattern)}"
             pattern = next(each for each in self._patterns if each.text == rule.log_pattern)
             if rule.log_pattern in self._dropped:
                 name += f"; followed no more from line {self._dropped[rule.log_pattern]} on: {pattern.problem}"

@@ -157,17 +157,19 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
 )
 @flag(
     "scaling",
-    metavar="throughput|efficiency[,SETTING=...]",
+    metavar="throughput|efficiency[,SETTING=...]|schedule;CRON=N[;...]",
     callback=scaling.scaling,
     help="The job finds its own size within --nnodes MIN:MAX, beginning with MIN, from what its steps show. Settings: "
-    "min-gain=0.5 (what each further member has to add, in what one makes), cooldown=30s, evaluation=30m.",
+    "min-gain=0.5 (what each further member has to add, in what one makes), cooldown=30s, evaluation=30m. "
+    "schedule: by the clock, as 'schedule; zone=Europe/Berlin; 0 8 * * 1-5 = 2; 0 20 * * * = 8'.",
 )
 @flag(
     "metrics",
     metavar="PATTERN|default",
     callback=metrics.pattern,
-    help="Read epoch, step, latency, loss, accuracy, noise from rank 0's log, by a regular expression with groups of "
-    "these names; default: lines of PyTorch's imagenet example. --scaling measures by them where it sees no steps.",
+    help="Read epoch, step, latency, latency_ms, rate, loss, accuracy, noise from rank 0's log, by a regular "
+    "expression with groups of these names; default: lines of PyTorch's imagenet example. --scaling measures by them "
+    "where it sees no steps.",
 )
 @flag(
     "python", metavar="PYTHON", help="The script's Python. Default: PYTHON_EXEC, an active virtual environment's, ours."

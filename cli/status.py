@@ -1,4 +1,5 @@
-"""`outrider status [JOB] [--json]`: where a job stands, as a table or as the document of docs/status.md."""
+"""`outrider status [JOB] [--json]`: where a job stands, as a table or as the document of docs/status.md; of a cluster's
+job what it has measured and decided about its size."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from cli import folders
+from cli import folders, job_of_cluster
 from cli.curve import scaling_of, shown
 from cli.documents import status_of
 from cli.errors import UserError
@@ -23,9 +24,18 @@ FAULTS_SHOWN, DATA_SHOWN = 10, 5
 @click.command()
 @click.argument("job", required=False)
 @click.option("--scaling", is_flag=True, help="What a job that finds its own size has measured and decided.")
+@click.option(
+    "--cluster", is_flag=True, help="JOB is an ElasticJob of the cluster that kubectl would reach: --scaling."
+)
+@click.option("-n", "--namespace", metavar="NS", help="Its namespace; else that of kubectl's context.")
 @click.option("--json", "as_json", is_flag=True, help="The status document (docs/status.md) instead of a table.")
-def status(job: str | None, as_json: bool, scaling: bool) -> None:
+def status(job: str | None, as_json: bool, scaling: bool, cluster: bool, namespace: str | None) -> None:
     """Show where JOB stands; without JOB the only running one, else all jobs."""
+    if cluster or namespace:
+        if job is None or not scaling:
+            raise UserError("of a cluster's job it shows --scaling JOB; all else is in kubectl describe elasticjob JOB")
+        _show_scaling(job_of_cluster.scaling_of(job, namespace), as_json)
+        return
     running = folders.running_jobs()
     if job is None and len(running) != 1 and scaling:
         raise UserError(f"say which job: {', '.join(folders.jobs()) or 'there is none'}")
@@ -33,14 +43,19 @@ def status(job: str | None, as_json: bool, scaling: bool) -> None:
         _show_all(as_json)
         return
     document = status_of(running[0] if job is None else job)
-    if scaling and not as_json:
-        console().print(shown(scaling_of(document)))
-    elif scaling:
-        click.echo(json.dumps(scaling_of(document), indent=2))
+    if scaling:
+        _show_scaling(scaling_of(document), as_json)
     elif as_json:
         click.echo(json.dumps(document, indent=2))
     else:
         _show(document)
+
+
+def _show_scaling(scaling: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(scaling, indent=2))
+    else:
+        console().print(shown(scaling))
 
 
 def _show_all(as_json: bool) -> None:

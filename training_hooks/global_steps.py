@@ -2,8 +2,8 @@
 
 What is seen: the global step of monitored sessions (`tf.compat.v1.train.MonitoredTrainingSession`, and estimators,
 which use them); the closures that a `ClusterCoordinator` has had done; the batches of a Keras `fit`; and saves, by
-`Saver` and `Checkpoint`. A session that saves can be asked to (`session_saves`), and one that waits for
-the chief looks sooner than TensorFlow would.
+`Saver` and `Checkpoint`. A session that saves can be asked to (`session_saves`), and one that has lost a parameter
+server is back sooner (`session_recovery`).
 
 The global step is everybody's and lives on a parameter server, so it is fetched with a run of the script's own, ten
 times a second at most. It may go back: a session that has recovered goes on at the last checkpoint. What is not as it
@@ -13,11 +13,10 @@ was in TensorFlow 2.21 is left alone.
 import functools
 import time
 
-from . import imports, session_saves
+from . import imports, session_recovery, session_saves
 from . import page as pages
 
 FETCH_EVERY = 0.1
-LOOK_EVERY = 0.5
 SOURCE = 4
 
 
@@ -25,7 +24,8 @@ def prepare(current):
     """`current()` is this process's worker, or None. Nothing is imported for it."""
     watch = imports.when_imported
     watch("tensorflow.python.training.monitored_session", lambda module: wrap_sessions(current, module))
-    watch("tensorflow.python.training.session_manager", lambda module: look_sooner(current, module))
+    watch("tensorflow.python.training.monitored_session", lambda module: session_recovery.let_go(current, module))
+    watch("tensorflow.python.training.session_manager", lambda module: session_recovery.look_sooner(current, module))
     watch("tensorflow.python.training.saver", lambda module: wrap_saver(current, module))
     watch("tensorflow.python.checkpoint.checkpoint", lambda module: wrap_checkpoint(current, module))
     watch("tensorflow.python.distribute.coordinator.cluster_coordinator", lambda module: wrap_queue(current, module))
@@ -93,19 +93,6 @@ def wrap_sessions(current, module):
         make(self, session_creator, hooks, *args, **kwargs)
 
     module._MonitoredSession.__init__ = __init__
-
-
-def look_sooner(current, module):
-    """A worker's session waits until the chief has restored what a lost ps had: by default it looks twice a minute."""
-    make = module.SessionManager.__init__
-
-    @functools.wraps(make)
-    def __init__(self, *args, **kwargs):
-        make(self, *args, **kwargs)
-        if current() is not None and getattr(self, "_recovery_wait_secs", 0) > LOOK_EVERY:
-            self._recovery_wait_secs = LOOK_EVERY
-
-    module.SessionManager.__init__ = __init__
 
 
 # -- a coordinator's closures, and Keras ------------------------------------------------------------------------------

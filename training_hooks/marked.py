@@ -30,6 +30,9 @@ ELSEWHERE = (
     "(--checkpoint-path, checkpointPath): nothing is kept in memory. A file that the script opens itself, or renames "
     "to that path, is an ordinary one"
 )
+TOO_OFTEN = (
+    "a save had no place in memory, because the other members did not have the one before it yet: it is an ordinary one"
+)
 _mine = None
 
 
@@ -184,6 +187,7 @@ class Marked(saving.Rank):
         """None where there is no place for it, or not enough."""
         copy = self._place(number)
         if copy is None:
+            self.warn(TOO_OFTEN)
             return None
         about = {"number": number, "generation": self.generation, "counted": counted, "positions": positions}
         room = copy.room

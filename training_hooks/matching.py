@@ -23,6 +23,8 @@ from . import channel
 
 LONGEST_LINE = 1024
 LONGEST_TOLD = 300
+COLOURS = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
+"""What a terminal is told within a line (ECMA-48's control sequences): no part of the text that a pattern is about."""
 LONGEST_GROUP = 100
 MOST_CPU = 0.05
 """Seconds of CPU for one pattern and one line."""
@@ -119,7 +121,7 @@ class Lines:
         return [self._text(self.pending)] if self.pending else []
 
     def _text(self, piece):
-        return piece[:LONGEST_LINE].decode("utf-8", "replace").rstrip("\r\n")
+        return COLOURS.sub(b"", piece[:LONGEST_LINE]).decode("utf-8", "replace").rstrip("\r\n")
 
 
 class Told:

@@ -316,7 +316,9 @@ def is_own(state: State, replicas: int) -> bool:
 
 
 def scaled_by_hand(state: State, size: int) -> None:
-    """A user has given the size."""
+    """A user gives the size."""
+    if size != state.target:
+        state.scaling.last = state.target
     if not is_on(state):
         return
     text = f"Scaled to {counted(size, 'member')} by hand: the job's own scaling pauses until it is asked for anew."

@@ -43,8 +43,8 @@ def edited(state: State, event: SpecChanged) -> None:
     if event.spec.replicas != state.target and not is_own:
         wanted = counted(event.spec.replicas, "member")
         state.announce("ScaleAsked", f"{wanted} are wanted instead of {state.target}.")
-        state.target = event.spec.replicas
         autoscaling.scaled_by_hand(state, event.spec.replicas)
+        state.target = event.spec.replicas
     autoscaling.edited(state, before)
     metrics.edited(state, before)
     if event.suspended and not state.suspended:

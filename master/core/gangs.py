@@ -13,6 +13,8 @@ from master.core.state import GATHERING, State
 from master.core.wording import counted
 from wire.ids import NO_GENERATION
 
+WAITS = "waits for room behind"
+
 
 def lacks_room(state: State) -> bool:
     """None of its members has trained, some find no room, and those that have some are fewer than a world needs."""
@@ -44,7 +46,7 @@ def told(state: State, event: TurnTold) -> None:
 
 def _wait(state: State, behind: str) -> None:
     placed, least = _placed(state), state.spec.min_members
-    state.message = f"waits for room behind {behind}, which is older and lacks room too"
+    state.message = f"{WAITS} {behind}, which is older and lacks room too"
     state.waits_behind = behind
     text = f"There is room for {placed} of the {counted(least, 'member')} that a world needs"
     text += f": the job {state.message}. Its pods are given back meanwhile."

@@ -176,9 +176,10 @@ def max_restarts(state: State) -> int:
 
 
 def stop(state: State, reason: str, *, hard: bool = False) -> None:
-    """Stops the world everywhere at once. A world that nobody has been told of is only forgotten."""
+    """Stops the world everywhere at once. A world that nobody has been told of is only forgotten, and that of a job
+    that is over ends with it."""
     world = state.world
-    if world is None or state.stage == STOPPING:
+    if world is None or state.stage == STOPPING or state.is_over:
         return
     drop_fetches(state, world)
     if state.stage == COMMITTING:

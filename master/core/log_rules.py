@@ -12,6 +12,7 @@ from master.core import ending, metrics, recovery, replacing, rules, status
 from master.core.member import Member
 from master.core.spec import FAIL, RESTART
 from master.core.state import REBUILDING, RUNNING, State
+from master.core.wording import quoted
 from wire.messages import LineMatched, PatternDropped
 
 CODE = 1
@@ -52,8 +53,8 @@ def dropped(state: State, member: Member, said: PatternDropped) -> None:
     if not numbers or said.pattern in state.dropped_patterns:
         return
     state.dropped_patterns.add(said.pattern)
-    name = f"{rules.quoted(said.pattern)}, the logPattern of rule {' and '.join(numbers)} of recovery.rules"
-    on = f": {rules.quoted(said.line)}" if said.line else ""
+    name = f"{quoted(said.pattern)}, the logPattern of rule {' and '.join(numbers)} of recovery.rules"
+    on = f": {quoted(said.line)}" if said.line else ""
     state.announce("RuleDropped", f"{name}, is followed no more: on {member.id} {said.reason}{on}.", member.id,
                    warning=True)  # fmt: skip
     status.mark(state)

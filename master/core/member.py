@@ -95,7 +95,8 @@ class Member:
     leave_at: float | None = None
     """The moment that the least grace it was given leaves it; None: it may stay until it is replaced."""
     stays_until_saved: bool = False
-    """A parameter server that is to be moved keeps its place until a checkpoint is finished (`ps/moving`)."""
+    """A parameter server that is to be moved keeps its place until a checkpoint is finished (`ps/moving`), and a chief
+    that has to leave until it has saved (`ps/leaving`)."""
     leaves_with_node: bool = False
     """For its node's sake alone, and that may come back."""
     deleting: bool = False

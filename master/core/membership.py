@@ -260,8 +260,8 @@ def _runs(state: State, world: World, is_new: bool) -> None:
     status.mark(state)
     if is_new:
         behind = f"; the highest step before it is {state.high_step}" if state.high_step else ""
-        ranks = counted(world.world_size, "rank")
-        state.announce("WorldRuns", f"Generation {world.generation} runs with {members}, {ranks}{behind}.")
+        who = next(iter(world.places)) if state.spec.is_ps else f"{members}, {counted(world.world_size, 'rank')}"
+        state.announce("WorldRuns", f"Generation {world.generation} runs with {who}{behind}.")
 
 
 def start_failed(state: State, member: Member, message: StartFailed) -> None:

@@ -43,8 +43,8 @@ def raised(state: State, member: Member) -> str:
         return f"it had {quantities.written(had)}, and that is all that it may have ({most_text})"
     state.memory[index] = given
     text = f"{quantities.written(given)} instead of {quantities.written(had)}"
-    state.announce("MemoryRaised", f"Rank index {index} gets {text} of memory, request and limit, because {member.id} "
-                                   f"ran out of it.", member.id, warning=True)  # fmt: skip
+    state.announce("MemoryRaised", f"The replacement of {member.id} gets {text} of memory, and as many times its "
+                                   f"request, because {member.id} ran out of it.", member.id, warning=True)  # fmt: skip
     status.mark(state)
     return f"its replacement gets {text}"
 

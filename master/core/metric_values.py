@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
@@ -10,11 +10,20 @@ from typing import Any
 from master.core.wording import moment
 from wire.messages import Group
 
-NAMES = ("epoch", "step", "latency", "loss", "accuracy", "noise")
+NAMES = ("epoch", "step", "latency", "latency_ms", "rate", "loss", "accuracy", "noise")
 """Groups that a pattern may have."""
-RANGES = {"latency": (1e-6, 1e6), "step": (0.0, 1e15), "epoch": (0.0, 1e9), "noise": (1e-6, 1e15)}
-"""Beyond them it is something else than its name says. A latency is the seconds of a step, noise the gradient noise
-scale in samples."""
+RANGES = {
+    "latency": (1e-6, 1e6),
+    "latency_ms": (1e-3, 1e9),
+    "rate": (1e-6, 1e6),
+    "step": (0.0, 1e15),
+    "epoch": (0.0, 1e9),
+    "noise": (1e-6, 1e15),
+}
+"""Beyond them it is something else than its name says. A latency is the seconds of a step, a rate the steps a second,
+noise the gradient noise scale in samples."""
+SECONDS: dict[str, Callable[[float], float]] = {"latency_ms": lambda each: each / 1000, "rate": lambda each: 1 / each}
+"""What says the same as a latency in other words."""
 ANY = (float("-inf"), float("inf"))
 
 
@@ -26,19 +35,24 @@ class Metrics:
     at: float | None = None
     lines: int = 0
     problem: str = ""
+    told: set[str] = field(default_factory=set)
+    """Groups of which it was said that they are no numbers."""
 
 
-def read(groups: Iterable[Group]) -> tuple[dict[str, float], str]:
-    """The numbers, and a part of a sentence about those that are none."""
-    values, wrong = {}, []
+def read(groups: Iterable[Group]) -> tuple[dict[str, float], dict[str, str]]:
+    """The numbers, and the texts of those that are none."""
+    values: dict[str, float] = {}
+    wrong: dict[str, str] = {}
     for name, text in ((group.name, group.text) for group in groups):
         value = _number(text)
         least, most = RANGES.get(name, ANY)
         if value is None or not least <= value <= most:
-            wrong.append(f'{name} is "{text}"')
+            wrong[name] = text
         else:
             values[name] = value
-    return values, " and ".join(wrong)
+    for name in SECONDS.keys() & values.keys():
+        values.setdefault("latency", SECONDS[name](values[name]))
+    return values, wrong
 
 
 def _number(text: str) -> float | None:

@@ -7,13 +7,14 @@ is decided by it. The numbers measure the job (`autoscaling`) where the hooks se
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from master.core import autoscaling, progress, status
 from master.core.member import Member
 from master.core.metric_values import Metrics, read
-from master.core.rules import quoted
 from master.core.spec import JobSpec
 from master.core.state import RUNNING, State
-from master.core.wording import seconds
+from master.core.wording import quoted, seconds
 from master.core.world import Place
 from wire.messages import LineMatched, PatternDropped
 
@@ -55,16 +56,17 @@ def matched(state: State, member: Member, said: LineMatched) -> None:
     autoscaling.note_line(state, member, values, found.at)
 
 
-def _complain(state: State, member: Member, wrong: str) -> None:
-    """Once, until it is something else, or nothing: a line may come each second."""
+def _complain(state: State, member: Member, wrong: Mapping[str, str]) -> None:
+    """Once of each group: a line may come each second, and every second one be wrong. The status has the newest."""
     found = state.metrics
-    problem = wrong and f"By metrics.logPattern {wrong}, which is left out."
-    if problem == found.problem:
-        return
-    if wrong and not found.problem:
+    told = " and ".join(f'{name} is "{text}"' for name, text in wrong.items())
+    problem = told and f"By metrics.logPattern {told}, which is left out."
+    if not wrong.keys() <= found.told:
+        found.told |= wrong.keys()
         state.announce("MetricsUnusable", f"{problem} The line: {quoted(found.line)}.", member.id, warning=True)
-    found.problem = problem
-    status.mark(state)
+    if problem != found.problem:
+        found.problem = problem
+        status.mark(state)
 
 
 def dropped(state: State, member: Member, said: PatternDropped) -> None:

@@ -32,6 +32,7 @@ from master.core.actions import CloseSession
 from master.core.events import PodGone, PodSeen, PodsListed
 from master.core.member import ALIVE, ENDED_WELL, FAILED, GONE, SILENT, Member
 from master.core.state import State
+from master.core.wording import counted
 from wire.messages import Finish
 
 PAST_KEPT = 64
@@ -155,7 +156,7 @@ def _as_it_failed(state: State, pod: PodSeen) -> Member:
 
 def _changed(state: State, member: Member, pod: PodSeen) -> None:
     if pod.unschedulable:
-        text = f"{member.id} finds no room: {pod.reason or 'unschedulable'}. Nobody waits for it."
+        text = f"{member.id} finds no room: {pod.reason or 'unschedulable'}. {_who_waits(state, member)}."
         state.announce("MemberUnschedulable", text, member.id, warning=True)
         autoscaling.note_room(state, member)
     if pod.phase == "succeeded" and member.is_stranger and not state.is_over:
@@ -186,6 +187,15 @@ def _is_to_go(state: State, member: Member, pod: PodSeen, grace: float) -> None:
     giving_up.is_to_go(state, member, ends)
     if not member.deleting and not state.is_over:
         scaling.must_leave(state, member, pod.reason, max(ends - state.now, 0.0))
+
+
+def _who_waits(state: State, member: Member) -> str:
+    """In O(1): with many members, many may find no room."""
+    others = len(state.ready) + len(state.coming) - (member.id in state.ready or member.id in state.coming)
+    least = state.spec.min_members
+    if state.world is not None or others >= least:
+        return "Nobody waits for it"
+    return f"The job waits: a world needs {counted(least, 'member')}, and {others} can come"
 
 
 def _has_run_alone(state: State, member: Member) -> bool:

@@ -175,6 +175,8 @@ def _clear(state: State, running: set[Generation]) -> None:
         text = f"The members run generations {names}, not one that was agreed: all are stopped and a new one forms."
         state.announce("GenerationsDiffer", text, warning=True)
     state.message = "waiting for members"
+    if not state.number:  # no generation has ever begun
+        state.phase = "pending"
     for member_id in sorted(state.members):
         member = state.members[member_id]
         if member.running != NO_GENERATION:

@@ -25,14 +25,13 @@ from master.core.events import NodeSeen
 from master.core.member import Member
 from master.core.spec import FAIL, RESTART, Rule
 from master.core.state import State
-from master.core.wording import seconds
+from master.core.wording import quoted, seconds
 from wire.ids import Generation, MemberId
 from wire.messages import LineMatched, WorkerExit
 
 Verdict = tuple[str, str]
 """What is to be done, and which words of the user's say so; empty where none do."""
 NONE: Verdict = ("", "")
-LONGEST_SHOWN = 60
 TRIED_AGAIN = 60.0
 """Seconds in which a rule that is a dry run is told once: a line may come each second, and from each rank."""
 
@@ -106,10 +105,6 @@ def edited(state: State) -> None:
     state.tried = {rule: at for rule, at in state.tried.items() if rule in left}
     state.hits = {key: hits for key, hits in state.hits.items() if key[0] in left}
     state.holding = {key: is_met for key, is_met in state.holding.items() if key[1] in left}
-
-
-def quoted(text: str, longest: int = LONGEST_SHOWN) -> str:
-    return f'"{text}"' if len(text) <= longest else f'"{text[: longest - 3]}..."'
 
 
 # -- the first rule that fits and is due --------------------------------------------------------------------------

@@ -37,8 +37,8 @@ def scale(state: State, replicas: int) -> None:
         autoscaling.scaled_by_hand(state, replicas)
         return
     state.announce("ScaleAsked", f"{counted(replicas, 'member')} are wanted instead of {state.target}.")
-    state.target = replicas
     autoscaling.scaled_by_hand(state, replicas)
+    state.target = replicas
     standing.note_staffing(state)
     standing.note_resize(state)
     status.mark(state)
@@ -61,8 +61,8 @@ def restart(state: State, at_checkpoint: bool) -> None:
 
 def leaving(state: State, member: Member, message: Leaving) -> None:
     """Its sidecar says so, and knows of the pod's own grace alone. Of one that we delete it is our own word that comes
-    back."""
-    if not member.deleting:
+    back, and at the end of the job nobody comes in its place."""
+    if not member.deleting and not state.is_over:
         must_leave(state, member, message.reason or "it was told to go", message.grace)
 
 

@@ -53,6 +53,7 @@ def staff(state: State) -> None:
     surplus = [m for r, m in given if r not in state.indexes and _is_well(m)]
     to_come = [r for r, m in given if r in state.indexes and m.is_usable and not (m.greeted or m.is_stranger)]
     of_workers = [r for r in [*empty, *shaky, *to_come] if state.spec.role_of(r) == state.spec.role]
+    displaced = [holders[hole] for hole, _ in zip(of_workers, surplus, strict=False) if hole in to_come]
     for hole, member in zip(of_workers, surplus, strict=False):
         placing.promote(state, member, hole, holders.get(hole))
         if hole in to_come:
@@ -67,6 +68,8 @@ def staff(state: State) -> None:
             have -= 1
         elif not _create(state, hole, ""):
             _tell_empty(state, hole)
+    for member in displaced[: max(0, have - wanted)]:
+        member.leaving = f"the job has only {counted(state.target, 'member')} now"
     while have < wanted and _create(state, None, _why_spare(state, shaky, doubted, have), {*shaky, *doubted}):
         have += 1
     _give_up_if_hopeless(state)

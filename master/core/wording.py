@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+LONGEST_SHOWN = 60
+"""Characters of what a user has written."""
+
 
 def seconds(value: float) -> str:
     """A duration."""
@@ -19,3 +22,7 @@ def moment(unix_time: float) -> str:
     """RFC 3339, UTC."""
     text = datetime.fromtimestamp(unix_time, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
+
+
+def quoted(text: str, longest: int = LONGEST_SHOWN) -> str:
+    return f'"{text}"' if len(text) <= longest else f'"{text[: longest - 3]}..."'

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+from master.core.schedules import Entry
 from master.core.spec import JobSpec, Rule
 from runtime.settings import Environment, WrongSetting
 from runtime.sockets import KeyPair, key_pair_of
 from wire.ids import JobName
+
+ROWS: dict[Any, tuple[Any, ...]] = {Rule: (list, str, list, str, str, int, (int, float), bool), Entry: (str, int)}
+"""Fields of a JobSpec that are rows of these parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ def spec_of(document: dict[str, object]) -> JobSpec:
     missing = [field.name for field in dataclasses.fields(JobSpec) if _is_missing(field, document)]
     if missing:
         raise WrongSetting(f"OUTRIDER_SPEC: {', '.join(missing)} must be given")
-    made: dict[str, Any] = {name: _of_json(value) for name, value in document.items()}
+    made: dict[str, Any] = {name: _of_json(value, hints[name]) for name, value in document.items()}
     spec = JobSpec(**made)
     for name in ("hang_step", "hang_init", "hang_checkpoint", "hang_eval"):
         limit = getattr(spec, name)
@@ -78,16 +82,20 @@ def spec_of(document: dict[str, object]) -> JobSpec:
     return spec
 
 
-def _of_json(value: object) -> object:
-    """A list is a tuple here; one that begins with a list and a word is a rule."""
+def _of_json(value: object, hint: Any) -> object:
+    """A list is a tuple here; one of rows has what the rows are."""
     if not isinstance(value, list):
         return value
-    parts: tuple[Any, ...] = tuple(map(_of_json, value))
-    return Rule(*parts) if _is_rule(value) else parts
+    kind = get_args(hint)[0]
+    return tuple(kind(*map(_tuples, each)) if kind in ROWS else _tuples(each) for each in value)
 
 
-def _is_rule(value: object) -> bool:
-    kinds: tuple[Any, ...] = (list, str, list, str, str, int, (int, float), bool)
+def _tuples(value: object) -> object:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _is_row(value: object, kinds: tuple[Any, ...]) -> bool:
+    """What stands behind the first two may be left out."""
     if not isinstance(value, list) or not 2 <= len(value) <= len(kinds):
         return False
     return all(isinstance(part, kind) for part, kind in zip(value, kinds, strict=False))
@@ -101,7 +109,9 @@ def _may_be(value: object, hint: Any) -> bool:
     hint = getattr(hint, "__supertype__", hint)
     if get_origin(hint) is tuple:
         inner = get_args(hint)[0]
-        return isinstance(value, list) and all(_is_rule(v) if inner is Rule else _may_be(v, inner) for v in value)
+        return isinstance(value, list) and all(
+            _is_row(v, ROWS[inner]) if inner in ROWS else _may_be(v, inner) for v in value
+        )
     options = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if isinstance(value, bool):
         return bool in options

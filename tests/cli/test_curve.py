@@ -58,7 +58,14 @@ def test_a_picture_that_cannot_be_written_is_told(
 
 def test_a_job_of_a_cluster_needs_a_cluster_that_is_known(outrider: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nowhere/kubeconfig")
-    for where in (["--cluster"], ["-n", "research"]):
-        done = outrider("plot", "digits", *where)
+    for command in (["plot", "digits", "--cluster"], ["status", "digits", "--scaling", "-n", "research"]):
+        done = outrider(*command)
         assert done.exit_code == 2
         assert "no cluster is known: " in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("command", [("digits", "--cluster"), ("--scaling", "--cluster")])
+def test_what_status_does_not_show_of_a_cluster_s_job_is_said(outrider: Any, command: tuple[str, ...]) -> None:
+    done = outrider("status", *command)
+    assert done.exit_code == 2
+    assert "kubectl describe elasticjob JOB" in " ".join(done.stderr.split())

@@ -25,8 +25,7 @@ __import__("threading").Thread(target=eat, args=["/work/eat-" + os.environ["WORK
 MAIN = 'if __name__ == "__main__":'
 SCRIPT = (Path(__file__).parents[2] / "examples/ps/click.py").read_text().replace(MAIN, EATER + MAIN)
 SAVE_EVERY = 50
-COMMAND = ["python", "/work/train.py", "--model", "/work/model", "--steps", "1000000", "--save-every", str(SAVE_EVERY),
-           "--pause", "0.05"]  # fmt: skip
+COMMAND = ["python", "/work/train.py", "--model", "/work/model", "--save-every", str(SAVE_EVERY), "--pause", "0.05"]
 LONG = 240.0
 """Seconds for what begins with an import of TensorFlow on a busy machine, or two."""
 _LINE = re.compile(r"(?P<time>\S+)Z global_step: (?P<step>\d+) loss: (?P<loss>[\d.]+)")
@@ -45,12 +44,13 @@ class PsClusterJob(Pods):
     """An ElasticJob of ps, workers and a chief with one process each."""
 
     def __init__(self, namespace: str, name: str, folder: Path, containers: dict[str, Document] | None = None,
-                 max_workers: int = 2, **replicas: int) -> None:  # fmt: skip
+                 max_workers: int = 2, steps: int = 1_000_000, **replicas: int) -> None:  # fmt: skip
         """`containers`: by role, what its trainer's container has of its own."""
+        self.asked = [*COMMAND, "--steps", str(steps)]
         super().__init__(namespace, name, folder, SCRIPT)
         roles: Document = {}
         for role, count in replicas.items():
-            spec = pod_spec(folder, *COMMAND, **{"image": IMAGE, **(containers or {}).get(role, {})})
+            spec = pod_spec(folder, *self.asked, **{"image": IMAGE, **(containers or {}).get(role, {})})
             roles[role] = {"replicas": count, "template": {"spec": spec}}
         roles["worker"]["maxReplicas"] = max_workers
         spec = {"recovery": {"silentAfter": "10s"}, "replicaSpecs": roles}
@@ -82,6 +82,10 @@ class PsClusterJob(Pods):
         record = self.folder / "model" / "checkpoint"
         named = re.search(r'^model_checkpoint_path: ".*-(\d+)"', record.read_text() if record.exists() else "")
         return int(named.group(1)) if named else 0
+
+    def checkpoint(self, step: int) -> Path:
+        """As TensorFlow's Saver names it."""
+        return self.folder / "model" / f"model.ckpt-{step}"
 
     def is_started(self, member: str) -> bool:
         return self.trainer(member).get("started") is True

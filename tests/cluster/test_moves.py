@@ -92,7 +92,7 @@ def test_a_master_that_is_killed_before_its_job_is_deleted_is_followed_by_one_th
         os.kill(pid, signal.SIGSTOP)
     job.kubectl("delete", "elasticjob", job.name, "--wait=false")
     job.create(job.document)
-    job.event("JobWaits", "its pods are not gone yet")
+    job.event("JobStopped", "its ElasticJob was deleted")
     assert_no_step_is_repeated(job)
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tests.cluster import held_out
 from tests.cluster.cluster import IMAGE as WITHOUT_TENSORFLOW
 from tests.cluster.cluster import until
 from tests.cluster.conftest import MakePods
-from tests.cluster.parameter_servers import COMMAND, SAVE_EVERY, PsClusterJob
+from tests.cluster.parameter_servers import LONG, SAVE_EVERY, PsClusterJob
 from tests.cluster.test_memory import memory_of, trainer_end
 
 MakePs = Callable[..., PsClusterJob]
@@ -41,7 +44,7 @@ def at_place(job: PsClusterJob, member: str, place: str) -> None:
     labels = job.labels(member)
     assert [labels[name] for name in ("role", "rank-index")] == [role, index]
     assert job.pod(member).endswith(f"-{role}-{labels['id']}")
-    assert job.command(member)[1:] == COMMAND
+    assert job.command(member)[1:] == job.asked
     ip = job.pods()[job.pod(member)]["status"]["podIP"]
     until(lambda: job.addresses()[job.pod(place)] == [ip], lambda: f"{ip} alone at {place}: {job.addresses()}")
 
@@ -69,8 +72,9 @@ def test_a_lost_worker_is_replaced_at_its_place_and_nobody_waits_for_it(make_ps:
 def test_a_lost_ps_is_replaced_at_its_address_and_all_go_on_from_the_last_checkpoint(
     make_ps: MakePs, options: list[str]
 ) -> None:
-    job = begun(make_ps)
+    job = begun(make_ps, steps=held_out.STEPS)
     before, saved = job.uids(), job.newest_checkpoint()
+    early = kept(job, saved)
     job.kubectl("delete", "pod", job.pod("ps-0"), *options)
     serves, told = job.told("ps-2")
     assert told.startswith("ps 0 of")
@@ -81,6 +85,27 @@ def test_a_lost_ps_is_replaced_at_its_address_and_all_go_on_from_the_last_checkp
         job.event("Recovered", "All who train go on with ps-0")
     del before[job.pod("ps-0")]
     assert job.keeps(before), "nobody else was replaced, and no container restarted"
+    if "--force" in options:
+        has_learned_what_an_undisturbed_job_has(job, early)
+
+
+def kept(job: PsClusterJob, step: int) -> Path:
+    """A checkpoint that TensorFlow would remove when it has five newer ones."""
+    copy = job.folder / "early"
+    copy.mkdir()
+    for file in job.checkpoint(step).parent.glob(f"model.ckpt-{step}.*"):
+        shutil.copy(file, copy)
+    return copy / f"model.ckpt-{step}"
+
+
+def has_learned_what_an_undisturbed_job_has(job: PsClusterJob, early: Path) -> None:
+    """It ends, and its loss is that of undisturbed runs; that of one who lost what it learned is not."""
+    until(lambda: job.status().get("phase") == "Succeeded", job.story, LONG)
+    (last, with_half_lost), (first, _) = held_out.losses(job.checkpoint(job.newest_checkpoint()), early)
+    assert job.newest_checkpoint() >= held_out.STEPS
+    assert held_out.is_undisturbed(last), f"{last} after {held_out.UNDISTURBED} in undisturbed runs"
+    assert not held_out.is_undisturbed(with_half_lost)
+    assert not held_out.is_undisturbed(first)
 
 
 LIMITED = {"resources": {"requests": {"cpu": "50m", "memory": "500Mi"}, "limits": {"memory": "1500Mi"}}}

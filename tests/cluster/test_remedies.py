@@ -9,7 +9,7 @@ from tests.cluster.conftest import Make
 from tests.local.training import members
 
 
-def test_a_job_trains_and_succeeds_and_its_pods_with_it(make: Make) -> None:
+def test_a_job_trains_and_succeeds_and_its_pods_with_it_and_goes_when_it_may(make: Make) -> None:
     job = make()
     job.training(4)
     job.end_well()
@@ -17,6 +17,8 @@ def test_a_job_trains_and_succeeds_and_its_pods_with_it(make: Make) -> None:
     assert status["exitCode"] == 0
     until(lambda: {pod["status"]["phase"] for pod in job.pods().values()} == {"Succeeded"}, job.story)
     until(lambda: job.status()["replicaStatuses"]["worker"]["succeeded"] == 2, job.story)
+    job.patch(runPolicy={"ttlSecondsAfterFinished": 1})
+    until(lambda: not job.job() and not job.pods(), job.story)
 
 
 def test_a_job_that_a_finalizer_holds_after_its_deletion_is_stopped_and_its_pods_end_in_order(make: Make) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,6 +22,12 @@ def shown(job: ClusterJob) -> Document:
 def condition(job: ClusterJob, wanted: str) -> Document:
     return until(lambda: shown(job) if shown(job).get("elasticCondition") == wanted else None,
                  lambda: f"{wanted}: {shown(job)} {job.story()}")  # fmt: skip
+
+
+def outrider(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "cli", *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_pods_that_find_no_room_take_it_back_to_the_last_size(make: Make, slots: Callable[[int], None]) -> None:
@@ -52,9 +59,8 @@ def test_members_that_add_nothing_go_again_and_a_user_who_scales_is_obeyed(make:
     assert {each["replicas"] for each in found["measured"]} >= {1, 2, 4}
     assert job.status()["metrics"]["loss"] == 0.25
     picture = tmp_path / "curve.png"
-    plot = [sys.executable, "-m", "cli", "plot", job.name, "-n", job.namespace, "-o", str(picture)]
-    done = subprocess.run(plot, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+    outrider("plot", job.name, "-n", job.namespace, "-o", str(picture))
+    assert json.loads(outrider("status", job.name, "-n", job.namespace, "--scaling", "--json"))["current"] == 1
     assert picture.read_bytes().startswith(b"\x89PNG")
     restart, _ = job.training(1)
     job.kubectl("scale", "elasticjob", job.name, "--replicas=2")

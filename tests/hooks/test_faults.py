@@ -32,7 +32,9 @@ class Trainer:
         command = [sys.executable, "-c", "import signal\nwhile True: signal.pause()"]
         environ = {**self.environ, "OUTRIDER_HOOKS": "hooks"}
         self.process = subprocess.Popen(self.inside(*command), env=environ, start_new_session=True)
-        wait_until(lambda: b"signal.pause" in self.command_line(), "the trainer")
+        # the shell that enters the group carries the same words: its own name is not first any more once it is inside
+        ready = [sys.executable.encode(), b"-c"]
+        wait_until(lambda: self.command_line().split(b"\0")[:2] == ready, "the trainer")
 
     def command_line(self) -> bytes:
         return Path(f"/proc/{self.process.pid}/cmdline").read_bytes()

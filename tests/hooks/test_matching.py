@@ -230,6 +230,13 @@ def test_a_line_is_cut_before_it_is_searched_and_the_next_one_is_whole() -> None
     assert lines.rest() == ["half"]
 
 
+def test_colours_are_no_part_of_a_line_and_a_progress_bar_ends_one_each_time() -> None:
+    lines = Lines()
+    assert lines.add(b"\x1b[1;32mloss\x1b[0m \x1b[38;5;9m0.25\x1b[m\n") == ["loss 0.25"]
+    assert lines.add(b"\r 1/9 [12.5it/s]\r 2/9 [12.0it") == ["", " 1/9 [12.5it/s]"]
+    assert lines.rest() == [" 2/9 [12.0it"]
+
+
 def test_what_is_left_of_a_torn_line_is_not_taken_for_a_line() -> None:
     lines = Lines()
     assert lines.add(b"whole\nbegin") == ["whole"]

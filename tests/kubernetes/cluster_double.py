@@ -52,6 +52,10 @@ class Documents:
             raise ApiError(409, "Conflict", path)
         return self._stored(path, deepcopy(dict(document)))
 
+    async def delete(self, path: str, options: Mapping[str, Any] | None = None) -> Document:
+        await self._begin("delete", path)
+        return self.documents.pop(path, {})
+
     async def _begin(self, verb: str, path: str) -> None:
         self.calls.append(f"{verb} {path.rpartition('/')[2]}")
         await asyncio.sleep(0)

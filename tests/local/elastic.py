@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.lines import whole_lines
 from tests.local.training import Training, until
 
 LENGTH, BATCH, EPOCHS, SAVE_EVERY = 203, 4, 2, 3
@@ -152,7 +153,7 @@ class Run(Training):
     def lines(self) -> list[Seen]:
         found = []
         for path in sorted(self.folder.glob("trace-*.jsonl")):
-            rows = (json.loads(line) for line in path.read_text().splitlines())
+            rows = (json.loads(line) for line in whole_lines(path))
             found += [Seen(**row) for row in rows if "step" in row]
         return found
 

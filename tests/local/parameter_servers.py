@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.lines import whole_lines
 from tests.local.training import Training, until
 
 SAVE_EVERY = 50
@@ -110,8 +111,7 @@ class PsTraining(Training):
         """What processes of a role wrote, in the order of time."""
         found = []
         for path in self.folder.glob(f"rows-{role}-*.jsonl"):
-            text = path.read_text()
-            found += [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+            found += map(json.loads, whole_lines(path))
         return sorted(found, key=lambda row: float(row["time"]))
 
     def steps_of(self, role: str, after: float = 0.0) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from runtime.processes import marked
+from tests.lines import whole_lines
 
 pytestmark = pytest.mark.slow
 DEADLINE = 120.0
@@ -82,8 +83,7 @@ class Job:
         return self._lines(generation)
 
     def _lines(self, generation: str) -> list[Seen]:
-        path = self.folder / "ranks.txt"
-        rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        rows = map(json.loads, whole_lines(self.folder / "ranks.txt"))
         found = [row for row in rows if row["OUTRIDER_GENERATION"] == generation]
         return sorted(found, key=lambda row: (row["RANK"], row.get("NODE_RANK", "")))
 

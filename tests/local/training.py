@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from cli.client import Master
 from cli.errors import UserError
 from runtime.processes import is_alive, marked
+from tests.lines import whole_lines
 
 DEADLINE = 60.0
 """Seconds for anything: no test here is about durations, and the machine may be busy."""
@@ -159,12 +160,9 @@ class Traces:
     # -- what was done --------------------------------------------------------------------------------------------
     def steps(self) -> list[Step]:
         for path in sorted(self.folder.glob("trace-*.jsonl")):
-            with path.open("rb") as file:
-                file.seek(self._read.get(path, 0))
-                for line in file:
-                    if line.endswith(b"\n"):
-                        self._read[path] = self._read.get(path, 0) + len(line)
-                        self._keep(json.loads(line))
+            for line in whole_lines(path, self._read.get(path, 0)):
+                self._read[path] = self._read.get(path, 0) + len(line)
+                self._keep(json.loads(line))
         return self._steps
 
     def _keep(self, line: dict[str, Any]) -> None:
@@ -282,12 +280,7 @@ class Training(Traces):
         return next((each for each in self.status()["members"] if each["id"] == name), {})
 
     def events(self, after: int = 0) -> list[dict[str, Any]]:
-        path = self.job_folder / "events.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-        parsed = []
-        for line in lines:
-            with contextlib.suppress(ValueError):  # the last one may be half written
-                parsed.append(json.loads(line))
+        parsed = map(json.loads, whole_lines(self.job_folder / "events.jsonl"))
         return [each for each in parsed if each["seq"] > after]
 
     def mark(self) -> int:

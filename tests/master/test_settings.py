@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from master.core.schedules import Entry
 from master.core.spec import JobSpec, Rule
 from master.shell import settings
 from runtime.settings import Environment, WrongSetting
@@ -37,9 +38,13 @@ def test_a_spec_comes_through_as_it_was_given(tmp_path: Path) -> None:
     assert (found.spec, found.job, found.token) == (SPEC, "digits", "right")
 
 
-def test_rules_come_through_as_they_were_given(tmp_path: Path) -> None:
+def test_rules_and_a_schedule_come_through_as_they_were_given(tmp_path: Path) -> None:
     spec = dataclasses.replace(
-        SPEC, permanent_codes=(2, 3), rules=(Rule((13, 14), "replace"), Rule((), "fail", ("A", "True")))
+        SPEC,
+        permanent_codes=(2, 3),
+        rules=(Rule((13, 14), "replace"), Rule((), "fail", ("A", "True"))),
+        scaling="schedule",
+        schedule=(Entry("0 8 * * *", 2), Entry("0 20 * * *", 4)),
     )
     found = settings.read(environment(tmp_path, OUTRIDER_SPEC=json.dumps(dataclasses.asdict(spec))))
     assert found.spec == spec
@@ -60,6 +65,11 @@ def test_rules_come_through_as_they_were_given(tmp_path: Path) -> None:
             "OUTRIDER_SPEC",
             '{"name": "a", "min_members": 5, "max_members": 4, "replicas": 3}',
             "they must be at least 1 and in this order",
+        ),
+        (
+            "OUTRIDER_SPEC",
+            '{"name": "a", "min_members": 2, "max_members": 4, "replicas": 3, "schedule": [["0 8 * * *"]]}',
+            "schedule=[['0 8 * * *']] has the wrong type",
         ),
         (
             "OUTRIDER_SPEC",

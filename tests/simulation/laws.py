@@ -120,8 +120,11 @@ class Laws:
 
     def creation_asked(self, master: Master, action: Any) -> None:
         """A pod is made only where one is missing, or in doubt: never for a pause or a leap of the master's own, and
-        never for a job that waits for its end."""
-        self._hold(not master.state.stop_wanted, f"{action.member} is created in a job that ends: {action.reason}")
+        never for a job that ends."""
+        ends = bool(master.state.stop_wanted) or master.state.exit_code is not None
+        self._hold(not ends, f"{action.member} is created in a job that ends: {action.reason}")
+        behind = getattr(master.state, "waits_behind", "")
+        self._hold(not behind, f"{action.member} is created in a job that waits behind {behind}: {action.reason}")
         if action.member in self.world.platform.asked or self._is_history(master):
             return
         wanted = master.state.target + self.world.scenario.spec.spares

@@ -25,6 +25,7 @@ from tests.simulation.pods import Platform, Pod
 from tests.simulation.scenario import Scenario
 from tests.simulation.timeline import Timeline
 from tests.simulation.trainer import Run
+from tests.simulation.turns import Turns
 from wire.ids import Generation
 from wire.messages import Start
 
@@ -71,6 +72,7 @@ class World:
         self._lines: deque[tuple[str, float, str, object]] = deque(maxlen=KEPT)
         self.owner = Owner(self)
         self.faults = Faults(self)
+        self.turns = Turns(self)
 
     def drawn(self, seed: int) -> Scenario:
         return Scenario.of(seed)

@@ -13,21 +13,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from master.core.cluster import job_scaling, quantities
+from master.core.cluster import job_scaling, quantities, run_policy
 from master.core.cluster.elasticjob import has_master, members, roles_of, sizes
 from master.core.cluster.names import DOMAIN, GROUP_VERSION, JOB, KIND, ROLE, Document
 from master.core.cluster.parts import mapping
+from master.core.cluster.phases import (
+    CREATED,
+    FAILED,
+    OVER,
+    PENDING,
+    RESTARTING,
+    RUNNING,
+    STOPPED,
+    SUCCEEDED,
+    SUSPENDED,
+)
 from master.core.cluster.pods import name_of, seen
 from master.core.events import PodSeen
+from master.core.gangs import WAITS
 from master.core.spec import MASTER, WORKER
 from master.core.wording import counted
 from wire.ids import MemberId
 
-PENDING, RUNNING, RESTARTING = "Pending", "Running", "Restarting"
-SUSPENDED, SUCCEEDED, FAILED, STOPPED = "Suspended", "Succeeded", "Failed", "Stopped"
-CREATED = "Created"
-OVER = (SUCCEEDED, FAILED, STOPPED)
-"""Phases that no job leaves."""
 MEMBERS_SHOWN = 500
 """Of 10,000 members the status would be larger than the API server's database takes."""
 FAULTS_SHOWN = 10
@@ -224,7 +231,7 @@ def _conditions(
         RESTARTING: (phase == RESTARTING, str(why_restarting), message),
         SUSPENDED: (phase == SUSPENDED, "SuspendAsked", message),
         SUCCEEDED: (phase == SUCCEEDED, "JobSucceeded", message),
-        FAILED: (phase in (FAILED, STOPPED), f"Job{phase}", message),
+        FAILED: (phase in (FAILED, STOPPED), _why_failed(job, phase, message), message),
     }
     wanted = [("Created", True, "JobCreated", ""), _scheduled(job, phase, document, known, old)]
     for kind, (holds, reason, text) in is_true.items():
@@ -241,6 +248,11 @@ def _conditions(
         )
     created = str(job["metadata"].get("creationTimestamp") or now)
     return [_condition(*entry, old, created if entry[0] == "Created" else now) for entry in wanted]
+
+
+def _why_failed(job: Document, phase: str, message: str) -> str:
+    """Of a deadline that has passed: the reason that a Job of Kubernetes has then."""
+    return "DeadlineExceeded" if run_policy.is_exceeded(job, message) else f"Job{phase}"
 
 
 def _condition(kind: str, holds: bool, reason: str, message: str, old: Mapping[Any, Document], now: str) -> Document:
@@ -276,6 +288,9 @@ def _scheduled(
         return "Scheduled", False, "Unschedulable", f"{told}; {no_room.member}: {no_room.reason}"
     if refused := _refused(document, known):
         return "Scheduled", False, "CreateRefused", f"{told}; {refused[0][0]}: {refused[0][1]}"[:MESSAGE]
+    said = str(document.get("message") or "")
+    if not those and said.startswith(WAITS):
+        told = f"{told}; the job {said}"
     return "Scheduled", False, f"TooFew{noun.capitalize()}s", told
 
 

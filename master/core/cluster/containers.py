@@ -12,6 +12,7 @@ from datetime import datetime
 
 from master.core.cluster import quantities
 from master.core.cluster.names import CONTAINER, HOOKS_CONTAINER, MASTER_KEY, PROXIES, SIDECAR_CONTAINER, Document
+from master.core.cluster.parts import mapping
 
 OURS = (HOOKS_CONTAINER, SIDECAR_CONTAINER)
 LOOPS_AFTER = 3
@@ -142,7 +143,7 @@ def is_out_of_memory(status: Document) -> bool:
 def memory_limit(pod: Document, name: str) -> int:
     """Bytes that a container may use, as the API server has it (defaults of its namespace too); 0: no limit."""
     found: Document = next((c for c in (pod.get("spec") or {}).get("containers") or () if c.get("name") == name), {})
-    limits = (found.get("resources") or {}).get("limits") or {}
+    limits = mapping(mapping(found.get("resources")).get("limits"))
     return max(quantities.parsed(limits.get("memory")) or 0, 0)
 
 

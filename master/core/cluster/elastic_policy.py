@@ -120,7 +120,11 @@ def remarks(job: Document) -> tuple[str, ...]:
             f"spec.{POLICY}.{', '.join(given)}: not needed: the master tells the ranks where to meet, so there is no "
             f"etcd to run."
         )
-    if unknown := sorted(set(map(str, policy)) - {*FOLLOWED, *RENDEZVOUS}):
+    if policy.get("metrics") is not None:
+        said.append(
+            f"spec.{POLICY}.metrics: not followed: spec.scaling.policy: throughput has a job find its own size."
+        )
+    if unknown := sorted(set(map(str, policy)) - {*FOLLOWED, *RENDEZVOUS, "metrics"}):
         said.append(f"spec.{POLICY}.{', '.join(unknown)}: not followed: it has no counterpart here.")
     if spec.get(ENABLE) is True and not _has_room(policy):
         said.append(

@@ -209,7 +209,8 @@ def with_defaults(job: Document, old: Document | None = None) -> Document:
 def _keep_within(spec: Document, worker: Document, before: Mapping[str, Document]) -> None:
     """The size that a job has found by itself gives way to new limits: its user need not say another one too."""
     found = whole(worker.get("replicas"))
-    if mapping(spec.get("scaling")).get("policy") not in job_scaling.OWN or found is None:
+    is_own = mapping(spec.get("scaling")).get("policy") in job_scaling.OWN
+    if not (is_own or spec.get(elastic_policy.ENABLE) is True) or found is None:  # the latter may leave one size alone
         return
     least, most, _wanted = sizes(roles_of({"spec": spec})[WORKER])
     limits = Limits(least, most, max(whole(spec.get("nodeUnit")) or 1, 1))

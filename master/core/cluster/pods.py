@@ -15,7 +15,7 @@ from datetime import datetime
 from master.core.actions import CreatePod
 from master.core.cluster import chaos, containers, owners_references, ps_resources, quantities
 from master.core.cluster.containers import brief, end_of
-from master.core.cluster.elasticjob import has_master, key_of, pods_restart_policy, roles_of, sizes
+from master.core.cluster.elasticjob import has_master, key_of, members, pods_restart_policy, roles_of, sizes
 from master.core.cluster.names import (
     CHECKPOINT_MEMORY,
     CHECKPOINT_PATH,
@@ -106,7 +106,7 @@ def pod_of(job: Document, action: CreatePod) -> Document:
     template = mapping(role.get("template"))
     metadata, spec = deepcopy(mapping(template.get("metadata"))), deepcopy(mapping(template.get("spec")))
     spec["restartPolicy"] = pods_restart_policy(role)
-    variables = _variables(action, action.wanted or sizes(role)[2])
+    variables = _variables(action, action.wanted or sizes(role)[2]) | _of_a_pytorchjob(job, action)
     for container in spec["containers"]:
         container["env"] = _with_variables(container.get("env") or [], variables)
     if (mapping(job["spec"].get("recovery"))).get("atomicSave") is False:
@@ -171,6 +171,19 @@ def _variables(action: CreatePod, wanted: int) -> dict[str, str]:
     """A spare has no rank, and cannot be told one when it gets it."""
     variables = {"WORKER_TYPE": str(action.role), "WORKER_ID": _id_of(action.member), "WORKER_NUM": str(wanted)}
     return variables if action.rank_index is None else variables | {"WORKER_RANK": str(action.rank_index)}
+
+
+def _of_a_pytorchjob(job: Document, action: CreatePod) -> dict[str, str]:
+    """What the pods of one with a master are told: a shell script reads it before torchrun does (`set -u`,
+    `--nnodes=$WORLD_SIZE`). The ranks are told their own."""
+    if not has_master(job) or action.rank_index is None:
+        return {}
+    return {
+        "RANK": str(action.rank_index),
+        "WORLD_SIZE": str(action.wanted or members(job)[2]),
+        "MASTER_ADDR": f"{job['metadata']['name']}-{MASTER}-0",
+        "MASTER_PORT": str(MASTER_PORT),
+    }
 
 
 def _with_variables(env: Sequence[Document], variables: Mapping[str, str]) -> list[Document]:

@@ -37,7 +37,7 @@ def is_queued_elsewhere(job: Document) -> bool:
         metadata, spec = mapping(template.get("metadata")), mapping(template.get("spec"))
         marks = {*mapping(metadata.get("labels")), *mapping(metadata.get("annotations"))}
         is_others = spec.get("schedulerName") not in (None, "", "default-scheduler") or bool(
-            spec.get("schedulingGates")
+            spec.get("schedulingGates") or spec.get("schedulingGroup")
         )
         if is_others or marks & {*ELSEWHERE}:
             return True

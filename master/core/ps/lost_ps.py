@@ -3,8 +3,8 @@
 They are left alone: TensorFlow's sessions recover by themselves when it serves again. Whoever ends with an error of
 TensorFlow meanwhile, or soon after, ends for that, and it costs no restart. A session may also be stuck on the server
 that is gone, or wait half a minute before it looks again. So when all serve again, and one that had made steps makes
-none for some seconds, it is started again in place: it alone. The chief comes first, because the others wait for what
-it restores.
+none for some seconds, it is started again in place: it alone, and not where its script has begun anew meanwhile. The
+chief comes first, because the others wait for what it restores.
 """
 
 from __future__ import annotations
@@ -94,6 +94,8 @@ def look(job: PsState) -> None:
     for seat in waiting:
         if _goes_on(job, seat):
             seat.waits_since = None
+        elif _begins(seat):
+            seat.waits_since = float("inf")
         elif chiefs and seat not in chiefs:
             seat.waits_since = max(seat.waits_since or 0.0, job.now)
         elif seat.waits_since is not None and job.now >= seat.waits_since + _patience(seat) - 1e-6:
@@ -114,7 +116,9 @@ def _waiting(job: PsState) -> list[Seat]:
 
 
 def _all_train(job: PsState) -> None:
-    """What a lost parameter server has cost is over when everybody trains again."""
+    """What a lost parameter server has cost is over when everybody trains again; where nobody did, it cost no step."""
+    if all(seat.state.first_step is None for seat in job.of(CHIEF, WORKER)):
+        return
     for seat in job.of(PS):
         for fault in seat.state.faults:
             if fault.seconds_lost is None:
@@ -130,6 +134,11 @@ def _goes_on(job: PsState, seat: Seat) -> bool:
     if seat.state.is_over or watch is None:
         return True
     return seat.runs is not None and seat.stepped_at > max(job.ps_back_at, watch.began)
+
+
+def _begins(seat: Seat) -> bool:
+    """A script that has made no step has no session of before that could be stuck."""
+    return seat.state.watch is not None and seat.stepped_at <= seat.state.watch.began
 
 
 def _start_again(job: PsState, seat: Seat) -> None:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from master.core import giving_up, orders, scaling, standing
+from master.core import giving_up, scaling, standing
 from master.core.member import Member
+from master.core.ps import sessions
 from master.core.ps.passing import let
 from master.core.ps.state import CHIEF, PS, PsState, Seat
 from master.core.spec import WORKER
-from master.core.state import State
 from master.core.wording import seconds
-from wire.messages import SaveState, StateSaved
+from wire.messages import StateSaved
 
 PATIENCE = ("move", "")
 
@@ -27,7 +27,6 @@ def advance(job: PsState) -> None:
     """At the end of a step."""
     if job.is_over or job.suspended or not job.listed:
         return
-    _note_savers(job)
     servers = list(job.of(PS))
     for seat in servers:
         _reconsider(job, seat)
@@ -36,7 +35,7 @@ def advance(job: PsState) -> None:
         job.deadlines.cancel(PATIENCE)
         job.asked_to_save = False
         _begin(job, servers)
-    elif _is_ready(moving):
+    elif sessions.has_replacement(moving):
         if job.deadlines.at(PATIENCE) is None:  # its pod may not have been ready when the last one was over
             job.deadlines.set(PATIENCE, job.now + job.spec.grow_patience)
         if not job.asked_to_save:
@@ -45,29 +44,12 @@ def advance(job: PsState) -> None:
 
 
 # -- a checkpoint before it ---------------------------------------------------------------------------------------
-def _note_savers(job: PsState) -> None:
-    """Who saves when it is asked to. For the moves of one world it would not be asked: what it saves is on the servers,
-    and only here it is known that they still serve."""
-    for seat in job.of(CHIEF, WORKER):
-        world = seat.state.world
-        if world is not None and world.saver is not None:
-            seat.saver, world.saver = (world.saver, world.generation), None
-
-
 def _ask(job: PsState, moving: Seat) -> None:
     """Where nobody can be, the next one that is made anyway is waited for."""
     for seat in job.of(CHIEF, WORKER):
-        member = seat.runs
-        if member is not None and member.session is not None and seat.saver == (member.id, seat.state.generation):
-            reason = f"{member.id} is asked to save, because {moving.name} is to move to a new pod."
-            let(job, seat, partial(_order, seat.state, member, reason))
+        if sessions.saver(seat) is not None:
+            sessions.ask(job, seat, f"{moving.name} is to move to a new pod", job.spec.save_grace)
             return
-
-
-def _order(state: State, member: Member, reason: str) -> None:
-    generation, within = state.generation, state.spec.save_grace
-    orders.give(state, member, lambda number: SaveState(number, generation, within, reason, False), reason, generation)
-    state.announce("StateAsked", reason, member.id)
 
 
 def answered(job: PsState, seat: Seat, message: StateSaved) -> None:
@@ -90,10 +72,6 @@ def _mover(seat: Seat) -> Member | None:
     """Who is to be moved, and serves until then."""
     member = seat.runs
     return member if member is not None and member.stays_until_saved else None
-
-
-def _is_ready(seat: Seat) -> bool:
-    return any(m.rank_index is None and standing.can_start(m) for m in seat.state.members.values())
 
 
 def _fits(seat: Seat, member: Member) -> bool:
@@ -132,7 +110,7 @@ def _begin(job: PsState, servers: list[Seat]) -> None:
 def _move(job: PsState, why: str) -> None:
     for seat in job.of(PS):
         member = _mover(seat)
-        if member is not None and _is_ready(seat):
+        if member is not None and sessions.has_replacement(seat):
             member.stays_until_saved = False
             text = f"{seat.name} moves from {member.id} to a new pod now: {why}."
             let(job, seat, partial(_give_way, seat, member, text))

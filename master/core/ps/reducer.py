@@ -32,7 +32,7 @@ from master.core.events import (
     TurnTold,
     Woke,
 )
-from master.core.ps import ending, lost_ps, moving, saving, seating, status
+from master.core.ps import ending, first_steps, leaving, lost_ps, moving, saving, seating, sessions, status
 from master.core.ps.passing import tell
 from master.core.ps.state import Key, PsState, Seat
 from master.core.state import ENDED, Collection
@@ -48,7 +48,10 @@ def step(job: PsState, event: Event, now: float) -> list[Action]:
         HANDLERS[type(event)](job, event)
         if not job.is_over:
             lost_ps.advance(job)
+            sessions.note_savers(job)
             moving.advance(job)
+            leaving.advance(job)
+            first_steps.advance(job)
         ending.advance(job)
         saving.flush(job)
     actions, job.actions = job.actions, []
@@ -127,6 +130,7 @@ def _said(job: PsState, event: SidecarSaid) -> None:
             moving.saved(job, message.step)
         if isinstance(message, StateSaved):
             moving.answered(job, job.seats[key], message)
+            leaving.answered(job, job.seats[key], message)
 
 
 def _disconnected(job: PsState, event: SidecarDisconnected) -> None:
@@ -216,7 +220,9 @@ HANDLERS: dict[type, Callable[[PsState, Any], None]] = {
 DEADLINES: dict[str, Callable[[PsState], None]] = {
     "stuck": lost_ps.look,
     "move": moving.patience_over,
-    # these two are looked at the end of the step
+    "leave": leaving.overdue,
+    # these are looked at the end of the step
     "save": lambda _job: None,
     "evaluator": lambda _job: None,
+    "first": lambda _job: None,
 }

@@ -20,6 +20,16 @@ NO_JOB = JobSpec(JobName(""), 0, 0, 0)
 
 
 @dataclass(slots=True)
+class Farewell:
+    """It keeps its place until it has saved."""
+
+    member: MemberId
+    asked: bool = False
+    ends: float | None = None
+    """When nobody waits for its answer any more; None: none is awaited."""
+
+
+@dataclass(slots=True)
 class Seat:
     """One rank index of one role."""
 
@@ -35,6 +45,10 @@ class Seat:
     """When its last step ended, as its own report says."""
     saver: tuple[MemberId, Generation] | None = None
     """Whose script saves when it is asked to, and in which run of it."""
+    farewell: Farewell | None = None
+    """Of who saves and has to leave, or had to."""
+    told_first: Generation | None = None
+    """The run of it of which it was told that no first step comes."""
     waits_since: float | None = None
     """It made steps, a parameter server was away, and it has made none since. From when on it could: None: it does."""
 

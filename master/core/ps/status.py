@@ -6,6 +6,7 @@ from typing import Any
 
 from master.core import status
 from master.core.member import in_order
+from master.core.ps import first_steps
 from master.core.ps.cluster import address
 from master.core.ps.state import CHIEF, PsState, Seat
 from master.core.spec import WORKER
@@ -95,10 +96,20 @@ def message(job: PsState) -> str:
     """What a user is told in one sentence: the end, who is missing, or that all is well."""
     if job.is_over:
         return job.message
-    absent = [seat.name for seat in job.seats.values() if seat.runs is None and not _is_done(seat.state)]
+    wanted = [seat for seat in job.seats.values() if not seat.removed and not _is_done(seat.state)]
+    absent = [_newest(seat) for seat in wanted if seat.runs is None]
     if absent:
         return f"{', '.join(absent)} {'does' if len(absent) == 1 else 'do'} not run"
+    late = first_steps.late(job, job.now)
+    if late:
+        return f"all members run, but {', '.join(late)} {'has' if len(late) == 1 else 'have'} made no step yet"
     return "all members run"
+
+
+def _newest(seat: Seat) -> str:
+    """Who is to run there: the pod that a user looks for."""
+    holders = [str(member.id) for member in seat.state.members.values() if member.rank_index is not None]
+    return max(holders, key=_number, default=seat.name)
 
 
 def _is_done(state: State) -> bool:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
-from master.core.cluster import conditions, deletion, elasticjob, validation, vanished
+from master.core.cluster import deletion, elasticjob, phases, run_policy, validation, vanished
 from master.core.cluster import nodes as node_documents
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
@@ -62,6 +62,8 @@ class Fleet:
         self.sidecars: Sidecars | None = None
         self.running: dict[JobName, RunningJob] = {}
         self._over: dict[JobName, str] = {}
+        self._kept: dict[JobName, Document] = {}
+        """Those among them that are deleted some time after their end."""
         self._waiting: dict[JobName, Document] = {}
         """Those that begin when the pods of one of their name are gone, which was deleted, or when all is listed."""
         self._refused: dict[JobName, list[str]] = {}
@@ -98,20 +100,43 @@ class Fleet:
             group.create_task(nodes.run())
             group.create_task(jobs.run())
             group.create_task(pods.run())
-            group.create_task(self._keep_order())
+            group.create_task(self._look_around())
 
     def _node_changed(self, node: NodeSeen) -> None:
         for running in self.running.values():
             running.node_changed(node)
 
-    async def _keep_order(self) -> None:
-        """Jobs that lack room wait in order."""
+    async def _look_around(self) -> None:
+        """Jobs that lack room wait in order; one that has had its time ends, or is deleted."""
         queue = Queue()
         while True:
             await asyncio.sleep(LOOK_EVERY)
+            await self._look_at_times(time.time())
             begun = [running for running in self.running.values() if running.has_begun and not running.is_deleted]
             for name, behind in queue.look([running.candidate() for running in begun], time.monotonic()):
                 self.running[name].put(TurnTold(behind))
+
+    async def _look_at_times(self, unix_time: float) -> None:
+        for running in self.running.values():
+            if running.has_begun and not running.is_deleted:
+                running.look_at_time(unix_time)
+        for key, job in list(self._kept.items()):
+            expires_at = run_policy.expires_at(job)
+            if expires_at is not None and expires_at <= unix_time and self._is_master():
+                del self._kept[key]
+                await self._expire(key, job)
+
+    async def _expire(self, key: JobName, job: Document) -> None:
+        record = JobRecord(self._api, job, self._term, list)
+        record.add("JobExpired", run_policy.why_it_goes(job), "normal", None, "", {})
+        await record.post_last_events()
+        preconditions = {"preconditions": {"uid": record.uid}, "propagationPolicy": "Background"}
+        try:
+            await self._api.delete(record.path, {"apiVersion": "v1", "kind": "DeleteOptions", **preconditions})
+        except ApiError as error:
+            if not (error.is_absent or error.is_conflict):
+                log.warning("job %s could not be deleted: %s; it is tried again", key, error)
+                self._kept[key] = job
 
     # -- jobs -------------------------------------------------------------------------------------------------------
     def _jobs_listed(self, jobs: list[Document]) -> None:
@@ -152,16 +177,23 @@ class Fleet:
             self._wait(key, found, job)
         elif found is not None:
             found.changed(job)
-        elif _phase(job) in conditions.OVER:
-            self._over[key] = uid
+        elif _phase(job) in phases.OVER:
+            self._is_over(key, job)
         elif self._over.get(key) != uid:
             self._begin(key, job)
             if is_going and key in self.running:
                 self._gone(key, uid)
 
+    def _is_over(self, key: JobName, job: Document) -> None:
+        self._over[key] = job["metadata"]["uid"]
+        self._kept.pop(key, None)
+        if run_policy.expires_at(job) is not None and not elasticjob.is_deleted(job):
+            self._kept[key] = job
+
     def _gone(self, key: JobName, uid: str) -> None:
         """The ElasticJob with this uid is deleted."""
         self._over.pop(key, None)
+        self._kept.pop(key, None)
         self._refused.pop(key, None)
         if key in self._waiting and self._waiting[key]["metadata"]["uid"] == uid:
             del self._waiting[key]
@@ -239,8 +271,8 @@ class Fleet:
         elif code == CORE_FAILED:
             await self._begin_after_a_bug(key, running)
         elif self.running.get(key) is running:
-            self._over[key] = running.uid
             del self.running[key]
+            self._is_over(key, running.document)
             log.info("job %s is over", key)
 
     async def _begin_after_a_bug(self, key: JobName, running: RunningJob) -> None:

@@ -13,11 +13,13 @@ from master.core import kinds
 from master.core.actions import Action
 from master.core.cluster import (
     deletion,
+    elastic_policy,
     elasticjob,
     owners_resizing,
     ps_jobs,
     ps_resources,
     queueing,
+    run_policy,
     validation,
     vanished,
 )
@@ -113,6 +115,13 @@ class RunningJob:
     def put(self, event: Event) -> None:
         self._pump.put(event)
 
+    def look_at_time(self, unix_time: float) -> None:
+        """Its deadline may have passed."""
+        ends_at = run_policy.ends_at(self.document)
+        if ends_at is not None and ends_at <= unix_time and not self._is_ending:
+            self._is_ending = True
+            self._pump.put(StopAsked(run_policy.why_it_ends(self.document)))
+
     async def run(self) -> int:
         saved = await self._claim()
         self._seen = ps_resources.edition(self._record.job)
@@ -156,8 +165,9 @@ class RunningJob:
                 while any(map(goes, self._pods.values())) and not self._forgotten:
                     self._moved.clear()
                     await self._moved.wait()
+        leaves_none = run_policy.leaves_no_pod(self.document)
         for pod in [] if self._forgotten or self.state.spec.is_adopted else list(self._pods.values()):
-            if not pod_documents.is_over(pod):
+            if leaves_none or not pod_documents.is_over(pod):
                 with contextlib.suppress(ApiError):
                     await self._platform.remove(pod)
         if not self._forgotten:
@@ -184,7 +194,8 @@ class RunningJob:
         if edition == self._seen or not self.has_begun or self._is_ending:
             return
         self._seen = edition
-        problems, job = validation.problems(job), self._record.job
+        given = elasticjob.with_defaults(job, before)  # also of an edit that met no webhook
+        problems, job = validation.problems(given), elastic_policy.in_our_words(given)
         wrong = owners_resizing.refusal(job, self._platform.owner.document, self.state.target)
         found = [*problems, *ps_jobs.changes(job, before), *([wrong] if wrong else [])]
         self._record.problems = list(dict.fromkeys(found))

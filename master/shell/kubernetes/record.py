@@ -53,7 +53,7 @@ class JobRecord:
         self._api, self._term, self._pods = api, term, pods
         metadata = job["metadata"]
         self.namespace, self.name, self.uid = metadata["namespace"], metadata["name"], metadata["uid"]
-        self._path = path_of(self.namespace, self.name)
+        self.path = path_of(self.namespace, self.name)
         self._version: str = metadata["resourceVersion"]
         self._newest: Mapping[str, object] = {}
         self.problems: list[str] = []
@@ -78,14 +78,14 @@ class JobRecord:
             job = await self._read()
             patch = {"metadata": {"resourceVersion": self._version}, "status": {"saved": {"term": self._term}}}
             try:
-                job = await self._api.patch(f"{self._path}/status", patch, MERGE_PATCH)
+                job = await self._api.patch(f"{self.path}/status", patch, MERGE_PATCH)
             except ApiError as error:
                 if not error.is_conflict:
                     raise
                 continue
             self._version = job["metadata"]["resourceVersion"]
             return conditions.left_by(job.get("status") or {})
-        raise ApiError(409, "Conflict", f"{self._path}: the status changes faster than it can be claimed")
+        raise ApiError(409, "Conflict", f"{self.path}: the status changes faster than it can be claimed")
 
     async def save_status(self, status: Mapping[str, object]) -> None:
         self._newest = status
@@ -114,7 +114,7 @@ class JobRecord:
             document = conditions.status_of(self.job, status, self._pods(), now(), self.problems)
             body = {**self.job, "metadata": {**self.job["metadata"], "resourceVersion": self._version}}
             try:
-                written = await self._api.replace(f"{self._path}/status", {**body, "status": document})
+                written = await self._api.replace(f"{self.path}/status", {**body, "status": document})
             except ApiError as error:
                 if not error.is_conflict:
                     raise
@@ -123,17 +123,17 @@ class JobRecord:
             self._version = written["metadata"]["resourceVersion"]
             self.job = elastic_policy.in_our_words(written)
             return
-        raise ApiError(409, "Conflict", f"{self._path}: the status changes faster than it can be written")
+        raise ApiError(409, "Conflict", f"{self.path}: the status changes faster than it can be written")
 
     async def _read(self) -> Document:
-        job = await self._api.get(self._path)
+        job = await self._api.get(self.path)
         if job["metadata"]["uid"] != self.uid:
-            raise ApiError(404, "NotFound", f"{self._path} was deleted, and another one of that name is there")
+            raise ApiError(404, "NotFound", f"{self.path} was deleted, and another one of that name is there")
         self.job = elastic_policy.in_our_words(job)
         self._version = job["metadata"]["resourceVersion"]
         term = ((job.get("status") or {}).get("saved") or {}).get("term") or 0
         if term > self._term:
-            raise Superseded(self._path, term, self._term)
+            raise Superseded(self.path, term, self._term)
         return job
 
     # -- events -----------------------------------------------------------------------------------------------------

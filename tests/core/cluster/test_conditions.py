@@ -326,3 +326,11 @@ def test_pods_of_another_installation_are_why_a_job_does_not_run() -> None:
     assert status["message"] == why
     status = status_of(job(), core("running", {"worker-0": "unsupervised"}), [pod("running", "worker-0")], NOW)
     assert condition(status, "Running")["reason"] == "WorldRuns"
+
+
+def test_a_job_that_waits_behind_another_one_says_so_in_its_condition() -> None:
+    said = core(phase="pending", message="waits for room behind research/old, which is older and lacks room too")
+    scheduled = condition(status_of(job(), said, [], NOW), "Scheduled")
+    assert scheduled["message"].endswith(
+        "needed; the job waits for room behind research/old, which is older and lacks room too"
+    )

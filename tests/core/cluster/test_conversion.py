@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from master.core.cluster.conversion import converted, dlrover_run
+from master.core.cluster.conversion import APPLIED, INSTEAD, converted, launchers, unpacked
 from master.core.cluster.elastic_policy import in_our_words
 from master.core.cluster.elasticjob import spec_of
 from master.core.cluster.names import Document
@@ -77,22 +77,41 @@ def test_without_enable_elastic_a_job_does_not_change_its_size() -> None:
 def test_a_job_of_kubeflow_with_its_run_policy() -> None:
     document = kubeflow(
         elasticPolicy={"maxRestarts": 5, "metrics": [{"type": "Resource"}]},
-        runPolicy={"suspend": True, "backoffLimit": 3, "schedulingPolicy": {"queue": "q"}},
+        runPolicy={
+            "suspend": True,
+            "backoffLimit": 3,
+            "ttlSecondsAfterFinished": 60,
+            "cleanPodPolicy": "None",
+            "schedulingPolicy": {"queue": "q", "priorityClass": "high"},
+            "managedBy": "kueue",
+        },
         nprocPerNode="4",
     )
     made, notes, _ = converted(document)
     spec = made["spec"]
     assert (spec["suspend"], spec["elasticPolicy"], spec["nprocPerNode"]) == (True, {"maxRestarts": 5}, 4)
+    assert spec["runPolicy"] == {"cleanPodPolicy": "None", "ttlSecondsAfterFinished": 60}
+    assert "maxRestarts" not in spec, "the elasticPolicy says it"
+    assert {each["template"]["spec"]["priorityClassName"] for each in spec["replicaSpecs"].values()} == {"high"}
     assert problems(made) == []
     assert any(note.startswith("spec.elasticPolicy.metrics: not followed") for note in notes)
-    for field in ("spec.runPolicy.backoffLimit", "spec.runPolicy.schedulingPolicy"):
+    for field in ("spec.runPolicy.managedBy", "spec.runPolicy.schedulingPolicy.queue", "spec.runPolicy.backoffLimit"):
         assert any(note.startswith(f"{field}: left out: ") for note in notes), field
+
+
+def test_what_kubedl_has_beside_its_roles_is_its_run_policy() -> None:
+    made, notes, _ = converted(kubedl(backoffLimit=3, activeDeadlineSeconds=60, elasticPolicy={}, enableElastic=False))
+    assert made["spec"]["maxRestarts"] == 3
+    assert made["spec"]["runPolicy"] == {"activeDeadlineSeconds": 60}
+    assert any(note.startswith("spec.backoffLimit: it is spec.maxRestarts") for note in notes)
+    assert problems(made) == []
 
 
 def test_a_job_whose_only_pod_is_its_master() -> None:
     document = kubeflow(pytorchReplicaSpecs={"Master": role(1, CONTAINER, "Never")}, elasticPolicy={})
-    made = converted(document).document
+    made, notes, _ = converted(document)
     assert made["spec"] == {"replicaSpecs": {"master": role(1, CONTAINER, "Never")}}
+    assert any("Master.restartPolicy: Never: the first rank that fails ends the job" in note for note in notes)
     assert problems(made) == []
 
 
@@ -113,7 +132,7 @@ SHELL = (
     ],
     ids=["in a shell", "as words", "as a module"],
 )  # fmt: skip
-def test_the_flags_of_dlrover_run_go_into_the_spec(command: list[str]) -> None:
+def test_the_flags_of_launchers_go_into_the_spec(command: list[str]) -> None:
     made, notes, _ = converted(dlrover(command))
     spec, worker = made["spec"], made["spec"]["replicaSpecs"]["worker"]
     assert spec["nodeCheck"] == {"enabled": True, "excludeStragglers": True}
@@ -129,7 +148,7 @@ def test_the_flags_of_dlrover_run_go_into_the_spec(command: list[str]) -> None:
 
 
 def test_what_is_around_the_call_stays_as_it_is() -> None:
-    container, found = dlrover_run.rewritten({"command": ["bash", "-c", SHELL]}, "c")
+    container, found = launchers.rewritten({"command": ["bash", "-c", SHELL]}, "c")
     (text,) = container["command"][2:]
     assert text == ("cd /x && torchrun --nproc_per_node=2 \\\n  train.py --lr '0.1' --network-check | tee log")
     assert found.is_there
@@ -138,7 +157,7 @@ def test_what_is_around_the_call_stays_as_it_is() -> None:
 @pytest.mark.parametrize("text", ["pip install dlrover-runner", "cat dlrover-run.log", "./my-dlrover-run x"])
 def test_what_only_looks_like_it_is_left_alone(text: str) -> None:
     container = {"command": ["bash", "-c", text]}
-    changed, found = dlrover_run.rewritten(container, "c")
+    changed, found = launchers.rewritten(container, "c")
     assert changed == container
     assert not found.is_there
 
@@ -148,7 +167,7 @@ def test_what_is_known_only_in_the_pod_is_noted() -> None:
     assert "maxRestarts" not in made["spec"]
     assert any("--max_restarts is $MORE" in note for note in notes)
     assert any("--nnodes says $MIN" in note for note in notes)
-    assert any("$NODE_RANK is set by DLRover" in note for note in notes)
+    assert any("$NODE_RANK is not set here" in note for note in notes)
 
 
 def test_what_has_no_counterpart_is_noted_and_nothing_is_dropped_in_silence() -> None:
@@ -165,6 +184,187 @@ def test_what_has_no_counterpart_is_noted_and_nothing_is_dropped_in_silence() ->
         assert any(note.startswith(f"spec.{field}: left out: ") for note in notes), field
 
 
+def torchrun(command: list[str]) -> tuple[list[str], str]:
+    container = {"name": "pytorch", "image": "x", "command": command}
+    made, notes, _ = converted(kubeflow(pytorchReplicaSpecs={"Worker": role(2, container)}, elasticPolicy={}))
+    return made["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0]["command"], " ".join(notes)
+
+
+@pytest.mark.parametrize(
+    ("command", "becomes"),
+    [
+        (["dlrover-run", "t.py"], "torchrun t.py"),
+        (["/opt/conda/bin/dlrover-run", "--nproc_per_node", "2", "t.py"], "torchrun --nproc_per_node 2 t.py"),
+        (["python3", "-u", "-m", "dlrover.trainer.torch.elastic_run", "--nproc_per_node=2", "t.py"],
+         "torchrun --nproc_per_node=2 t.py"),
+        (["nice", "python3.10", "-m", "dlrover.trainer.torch.elastic_run", "t.py"], "nice torchrun t.py"),
+        (["dlrover-run", "-m", "pkg.train", "--nnodes=9"], "torchrun -m pkg.train --nnodes=9"),
+        (["dlrover-run", "-r", "3", "-t", "3", "t.py"], "torchrun -r 3 -t 3 t.py"),
+        (["dlrover-run", "--no-python", "--network-check", "bash", "-c", "x"], "torchrun --no-python bash -c x"),
+        (["env", "A=1", "dlrover-run", "--auto-config", "t.py"], "env A=1 torchrun t.py"),
+        (["dlrover-run", "--ucp_device_type", "cpu", "--precheck", "1", "t.py"], "torchrun t.py"),
+        (["sh", "-c", "A=1 B='x y' dlrover-run --network-check t.py"], "sh -c A=1 B='x y' torchrun t.py"),
+        (["sh", "-c", "exec dlrover-run t.py"], "sh -c exec torchrun t.py"),
+        (["sh", "-c", "/opt/bin/dlrover-run t.py"], "sh -c torchrun t.py"),
+        (["sh", "-c", "$HOME/bin/dlrover-run t.py"], "sh -c torchrun t.py"),
+        (["sh", "-c", "python -u -m dlrover.trainer.torch.elastic_run --nnodes 1 t.py"], "sh -c torchrun t.py"),
+        (["sh", "-c", "python3.11  -m \\\n dlrover.trainer.torch.elastic_run t.py"], "sh -c torchrun t.py"),
+        (["sh", "-c", "/usr/bin/python3 -m dlrover.trainer.torch.elastic_run t.py"], "sh -c torchrun t.py"),
+        (["sh", "-c", "dlrover-run --nnodes=\"$NODE_NUM\" --nproc_per_node=\"$N\" t.py"],
+         "sh -c torchrun --nproc_per_node=\"$N\" t.py"),
+        (["sh", "-c", "(dlrover-run --nnodes 1:2 t.py) && echo ok"], "sh -c (torchrun t.py) && echo ok"),
+        (["sh", "-c", "if true; then dlrover-run t.py; fi"], "sh -c if true; then torchrun t.py; fi"),
+        (["sh", "-c", "dlrover-run a.py && dlrover-run b.py"], "sh -c torchrun a.py && torchrun b.py"),
+        (["sh", "-c", "dlrover-run --nproc_per_node=$(nvidia-smi -L | wc -l) --network-check t.py"],
+         "sh -c torchrun --nproc_per_node=$(nvidia-smi -L | wc -l) t.py"),
+        (["sh", "-c", "dlrover-run --rdzv_conf 'join_timeout=600,pend_timeout=6' t.py 2>&1 | tee l"],
+         "sh -c torchrun t.py 2>&1 | tee l"),
+        (["sh", "-c", "set -e\npip install x\ndlrover-run \\\n  --max-restarts=3 \\\n  t.py \\\n  --lr 1\n"],
+         "sh -c set -e\npip install x\ntorchrun \\\n  t.py \\\n  --lr 1\n"),
+    ],
+)  # fmt: skip
+def test_dlrover_run_in_whatever_shape(command: list[str], becomes: str) -> None:
+    worker = converted(dlrover(command)).document["spec"]["replicaSpecs"]["worker"]
+    assert " ".join(worker["template"]["spec"]["containers"][0]["command"]) == becomes
+
+
+def test_a_command_may_be_cut_in_command_and_args() -> None:
+    document = dlrover(["dlrover-run"])
+    container = document["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0]
+    container["args"] = ["--network-check", "--nnodes=1:4", "--nproc_per_node=2", "t.py"]
+    made = converted(document).document["spec"]
+    found = made["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0]
+    assert found["command"] == ["torchrun"]
+    assert found["args"] == ["--nproc_per_node=2", "t.py"]
+    assert made["nodeCheck"] == {"enabled": True}
+    assert made["replicaSpecs"]["worker"]["minReplicas"] == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "becomes"),
+    [
+        (["torchrun", "--nnodes=1:3", "--node_rank=0", "t.py"], "torchrun --nnodes=1:3 --node_rank=0 t.py"),
+        (["sh", "-c", "torchrun --nproc_per_node=8 \\\n --nnodes $WORLD_SIZE --node_rank $RANK t.py $RANK"],
+         "sh -c torchrun --nproc_per_node=8 t.py $RANK"),
+        (["sh", "-c", "python -m torch.distributed.launch --use_env --master_addr=${MASTER_ADDR} t.py"],
+         "sh -c python -m torch.distributed.launch --use_env t.py"),
+        (["python", "-m", "torch.distributed.run", "--rdzv_endpoint=$(PET_RDZV_ENDPOINT)", "-m", "pkg"],
+         "python -m torch.distributed.run -m pkg"),
+        (["sh", "-c", "torchrun  --nproc_per_node=8 \\\n  t.py"], "sh -c torchrun  --nproc_per_node=8 \\\n  t.py"),
+    ],
+)  # fmt: skip
+def test_of_torchrun_only_a_rendezvous_that_nobody_knows_is_taken_away(command: list[str], becomes: str) -> None:
+    changed, notes = torchrun(command)
+    assert " ".join(changed) == becomes
+    assert ("is left out" in notes) == (changed != command)
+    assert ("$RANK is not set here" in notes) == ("t.py $RANK" in becomes)
+
+
+def test_a_variable_that_the_container_sets_itself_is_not_missed() -> None:
+    assert "is not set here" not in torchrun(["sh", "-c", "RANK=1 python t.py $RANK"])[1]
+
+
+def test_beside_a_master_pods_have_rank_and_world_size() -> None:
+    asking = role(
+        1, {"name": "pytorch", "image": "x", "command": ["sh", "-c", "echo $RANK $PET_NNODES; torchrun t.py"]}
+    )
+    notes = " ".join(converted(kubeflow(pytorchReplicaSpecs={"Master": asking, "Worker": asking})).notes)
+    assert "$RANK is not set here" not in notes
+    assert "$PET_NNODES is not set here" in notes
+
+
+def test_the_trainer_is_the_container_of_their_name() -> None:
+    job = kubeflow()
+    containers = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"] = [
+        {"name": "log", "image": "x"},
+        *containers,
+    ]
+    roles = converted(job).document["spec"]["replicaSpecs"]
+    assert roles["worker"]["template"]["metadata"]["annotations"] == {"outrider.dev/container": "pytorch"}
+    assert "metadata" not in roles["master"]["template"]
+
+
+def test_a_role_without_members_is_left_out_but_there_are_always_workers() -> None:
+    made, notes, _ = converted(
+        kubeflow(pytorchReplicaSpecs={"Master": role(1, CONTAINER), "Worker": role(0, CONTAINER)}, elasticPolicy={})
+    )
+    assert list(made["spec"]["replicaSpecs"]) == ["master"]
+    assert "spec.pytorchReplicaSpecs.Worker: left out: it has no replicas." in notes
+    job = dlrover(["python", "t.py"], distributionStrategy="ParameterServerStrategy")
+    job["spec"]["replicaSpecs"]["worker"]["replicas"] = 0
+    job["spec"]["replicaSpecs"]["ps"] = role(0, CONTAINER)
+    made, notes, _ = converted(job)
+    assert {name: each["replicas"] for name, each in made["spec"]["replicaSpecs"].items()} == {"worker": 1}
+    assert "spec.replicaSpecs.worker.replicas: 1 instead of 0: a job has at least one." in notes
+
+
+def tfjob(**roles: int) -> Document:
+    container = {"name": "tensorflow", "image": "x", "command": ["python", "t.py"]}
+    specs = {name: role(count, container, "Never") for name, count in roles.items()}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "click"},
+            "spec": {"tfReplicaSpecs": specs, "successPolicy": "AllWorkers"}}  # fmt: skip
+
+
+def test_a_tfjob_is_a_job_with_parameter_servers() -> None:
+    made, notes, _ = converted(tfjob(PS=2, Worker=3, Master=1, Eval=1))
+    sizes = {name: each["replicas"] for name, each in made["spec"]["replicaSpecs"].items()}
+    assert sizes == {"ps": 2, "worker": 3, "chief": 1, "evaluator": 1}
+    assert problems(made) == []
+    assert any(note.startswith("spec.successPolicy: left out: ") for note in notes)
+    assert list(converted(tfjob(Chief=1)).document["spec"]["replicaSpecs"]) == ["worker"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"), [({"Worker": 2}, "there is no PS"), ({"Boss": 1}, "no role Boss"), ({}, "it is missing")]
+)
+def test_a_tfjob_that_cannot_be_one_of_ours(wrong: dict[str, int], said: str) -> None:
+    with pytest.raises(ValueError, match=f"spec.tfReplicaSpecs: .*{said}"):
+        converted(tfjob(**wrong))
+
+
+def test_what_the_server_has_written_goes_and_what_the_user_has_is_named() -> None:
+    job = kubedl(cronPolicy={"schedule": "0 * * * *"}, whatever=1)
+    job["metadata"] |= {"annotations": {APPLIED: "{}", "a": "b"}, "finalizers": ["x/y"]}
+    job["spec"]["pytorchReplicaSpecs"]["Worker"]["spotReplicaSpec"] = {}
+    made, notes, _ = converted(job)
+    assert made["metadata"]["annotations"] == {"a": "b"}
+    for path in ("metadata.finalizers", "spec.cronPolicy", "spec.whatever",
+                 "spec.pytorchReplicaSpecs.Worker.spotReplicaSpec"):  # fmt: skip
+        assert any(note.startswith(f"{path}: left out: ") for note in notes), path
+    assert not any("uid" in note for note in notes)
+
+
+def test_a_name_may_be_the_servers_to_make() -> None:
+    job = kubedl()
+    job["metadata"] = {"generateName": "train-"}
+    assert converted(job).document["metadata"] == {"generateName": "train-"}
+
+
+def test_another_kind_of_job_is_left_and_it_is_said_what_to_do() -> None:
+    for group, kind in INSTEAD:
+        _made, notes, is_changed = converted({"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": "x"}})
+        assert not is_changed
+        assert notes[0].startswith(f"{kind} of {group}: left as it is: ")
+
+
+def test_the_queue_of_a_job_is_that_of_its_pods() -> None:
+    job, label = kubeflow(), "kueue.x-k8s.io/queue-name"
+    job["metadata"]["labels"] = {label: "gpus"}
+    made, notes, _ = converted(job)
+    roles = made["spec"]["replicaSpecs"].values()
+    assert [each["template"]["metadata"]["labels"] for each in roles] == [{label: "gpus"}] * 2
+    assert any(note.startswith(f"metadata.labels[{label}]: Kueue knows no ElasticJobs") for note in notes)
+
+
+def test_a_list_is_unpacked() -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "etcd"}}
+    inner = {"apiVersion": "v1", "kind": "List", "items": [kubedl()]}
+    assert list(unpacked([service, {"apiVersion": "v1", "kind": "List", "items": [inner, service]}])) == [
+        service, kubedl(), service,
+    ]  # fmt: skip
+
+
 def test_what_is_no_job_of_theirs_is_left_as_it_is() -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "etcd"}}
     assert converted(service) == (service, [], False)
@@ -174,7 +374,7 @@ def test_what_is_no_job_of_theirs_is_left_as_it_is() -> None:
     ("wrong", "said"),
     [
         (kubedl(pytorchReplicaSpecs={}), "spec.pytorchReplicaSpecs: it is missing"),
-        (kubedl(pytorchReplicaSpecs={"PS": role(1, CONTAINER)}), "spec.pytorchReplicaSpecs: there is no role ps"),
+        (kubedl(pytorchReplicaSpecs={"PS": role(1, CONTAINER)}), "spec.pytorchReplicaSpecs: there is no role PS"),
         (dlrover([], replicaSpecs={}), "spec.replicaSpecs: it is missing"),
         (dlrover([], distributionStrategy="CustomStrategy"), "spec.distributionStrategy: CustomStrategy is not known"),
         ({**kubedl(), "metadata": {}}, "metadata.name: it is missing"),

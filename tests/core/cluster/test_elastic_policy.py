@@ -67,7 +67,7 @@ def test_a_rendezvous_is_passed_over_with_a_sentence() -> None:
         "is no etcd to run.",
     )
     assert remarks(policy(metrics=[])) == (
-        "spec.elasticPolicy.metrics: not followed: it has no counterpart here.",
+        "spec.elasticPolicy.metrics: not followed: spec.scaling.policy: throughput has a job find its own size.",
     )  # fmt: skip
     assert spec_of(job()).remarks == ()
 
@@ -153,6 +153,32 @@ def test_its_pod_is_made_from_its_own_template_and_is_found_by_name() -> None:
     assert service["spec"]["ports"][0]["port"] == 23456
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
     assert "outrider.dev/role" not in service["spec"]["selector"], "who stands in for it is found there too"
+
+
+@pytest.mark.parametrize(("limits", "replicas"), [((1, 2), 2), ((1, 1), 1), ((4, 4), 4)])
+def test_a_size_that_an_elastic_job_has_found_gives_way_to_new_limits(limits: tuple[int, int], replicas: int) -> None:
+    old = with_defaults(resnet())
+    old["spec"]["replicaSpecs"]["worker"]["replicas"] = 3
+    new = deepcopy(old)
+    new["spec"]["elasticPolicy"] |= {"minReplicas": limits[0], "maxReplicas": limits[1]}
+    stored = with_defaults(new, old)
+    assert stored["spec"]["replicaSpecs"]["worker"]["replicas"] == replicas
+    assert problems(stored) == []
+
+
+def test_pods_beside_a_master_have_what_a_pytorchjob_tells_its_own() -> None:
+    def told(asked: Document, role: str, index: int | None) -> dict[str, str]:
+        rank_index = None if index is None else RankIndex(index)
+        action = CreatePod(MemberId(f"{role}-0"), Role(role), rank_index, NO_GENERATION, "", wanted=4)
+        env = pods.pod_of(asked, action)["spec"]["containers"][0]["env"]
+        names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+        return {entry["name"]: entry["value"] for entry in env if entry["name"] in names}
+
+    where = {"WORLD_SIZE": "4", "MASTER_ADDR": "mnist-master-0", "MASTER_PORT": "23456"}
+    assert told(with_master(), "master", 0) == {"RANK": "0", **where}
+    assert told(with_master(), "worker", 1) == {"RANK": "1", **where}
+    assert told(with_master(), "worker", None) == {}, "a spare has no rank yet"
+    assert told(job(), "worker", 0) == {}
 
 
 def test_kubectl_scale_counts_workers_alone() -> None:

@@ -67,6 +67,7 @@ def test_one_that_waits_tries_now_and_then_and_ever_more_seldom() -> None:
         ({}, {"schedulerName": "default-scheduler"}, False),
         ({}, {"schedulerName": "volcano"}, True),
         ({}, {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}, True),
+        ({}, {"schedulingGroup": {"podGroupName": "g"}}, True),
         ({"labels": {"kueue.x-k8s.io/queue-name": "q"}}, {}, True),
         ({"annotations": {"scheduling.k8s.io/group-name": "g"}}, {}, True),
     ],

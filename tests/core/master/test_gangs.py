@@ -6,6 +6,7 @@ from master.core.actions import CreatePod
 from master.core.events import PodSeen, SpecChanged, TurnTold
 from master.core.gangs import lacks_room
 from tests.core.master.play import Play, job, running
+from tests.core.master.test_masters import successor
 
 OLD = "research/old"
 
@@ -75,3 +76,22 @@ def test_a_job_that_is_suspended_waits_behind_nobody_when_it_is_resumed() -> Non
     play.room = 3
     play.tell(SpecChanged(play.spec))
     play.until_running(3)
+
+
+def test_who_finds_no_room_is_said_to_be_waited_for_where_no_world_can_be_without_it() -> None:
+    waits, goes_on = short(3, 3, 2), short(3, 2, 1)
+    (told,) = waits.announced("MemberUnschedulable")
+    assert told.reason.endswith(" The job waits: a world needs 3 members, and 2 can come.")
+    assert [each.reason.rpartition(". ")[2] for each in goes_on.announced("MemberUnschedulable")] == [
+        "Nobody waits for it.",
+        "The job waits: a world needs 2 members, and 1 can come.",
+    ]
+
+
+def test_a_job_that_never_ran_is_pending_for_the_next_master_too() -> None:
+    play = short()
+    play.tell(TurnTold(OLD))
+    play.until(lambda: not play.state.members)
+    after = successor(play)
+    after.until(lambda: after.state.stage == "gathering")
+    assert after.state.phase == "pending"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from master.core.events import OwnerSized, PodGone, PodSeen, ScaleAsked
+from master.core.actions import CreatePod
+from master.core.events import OwnerSized, PodGone, PodSeen, ScaleAsked, StopAsked
 from tests.core.master.adopted import adopted
 from tests.core.master.play import Play, job, running
 from wire.ids import Role
@@ -156,3 +157,31 @@ def test_a_world_of_one_member_is_said_in_the_singular() -> None:
     play = Play(job(1))
     play.until_running(1)
     assert play.state.message == "generation 1.1 runs with 1 member"
+
+
+def ends_well(play: Play) -> None:
+    """Nobody is made any more, and no other world."""
+    play.until(lambda: play.ended() is not None, 20.0)
+    assert (play.state.phase, str(play.generation)) == ("stopped", "1.1")
+    assert not any(isinstance(action, CreatePod) for action in play.actions)
+
+
+def test_members_that_are_told_to_go_while_their_job_ends_get_no_successors() -> None:
+    play = running(2)
+    play.tell(StopAsked("its ElasticJob was deleted", within=5.0))
+    for member in ("worker-0", "worker-1"):
+        play.say(play[member], Leaving("SIGTERM", 5.0))
+        delete(play, member, grace=5.0)
+    assert not play.announced("MemberLeaving")
+    ends_well(play)
+
+
+def test_the_grace_of_a_member_that_ends_behind_its_job_makes_no_new_world() -> None:
+    play = running(2)
+    play.say(play["worker-1"], Leaving("SIGTERM", 6.0))
+    before = sum(isinstance(action, CreatePod) for action in play.actions)
+    play.freeze("worker-0")
+    play.tell(StopAsked("by `outrider stop`"))
+    play.until(lambda: play.ended() is not None, 120.0)
+    assert (play.state.phase, str(play.generation)) == ("stopped", "1.1")
+    assert sum(isinstance(action, CreatePod) for action in play.actions) == before

@@ -38,7 +38,8 @@ def test_a_rank_that_ran_out_of_memory_is_replaced_by_a_pod_with_twice_as_much()
     assert made(play) == [("worker-3", 1, 1400)]
     (told,) = play.announced("MemoryRaised")
     assert told.reason == (
-        "Rank index 1 gets 1400Mi instead of 700Mi of memory, request and limit, because worker-1 ran out of it."
+        "The replacement of worker-1 gets 1400Mi instead of 700Mi of memory, and as many times its request, "
+        "because worker-1 ran out of it."
     )
     (finish,) = play.sent(Finish)
     assert (finish.member, finish.message.exit_code) == ("worker-1", 137)  # type: ignore[union-attr]

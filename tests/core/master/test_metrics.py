@@ -82,7 +82,7 @@ def test_the_newest_numbers_are_shown_and_those_of_other_lines_stay() -> None:
 @pytest.mark.parametrize(
     ("groups", "named"),
     [({"loss": "nan"}, 'loss is "nan"'), ({"latency": "0"}, 'latency is "0"'), ({"latency": "-1"}, 'latency is "-1"'),
-     ({"step": "soon"}, 'step is "soon"')],
+     ({"step": "soon"}, 'step is "soon"'), ({"rate": "0"}, 'rate is "0"'), ({"latency_ms": "1e400"}, 'is "1e400"')],
 )  # fmt: skip
 def test_a_number_that_is_none_is_left_out_and_told_once(groups: dict[str, str], named: str) -> None:
     play = running(1, metrics_pattern=PATTERN)
@@ -94,6 +94,9 @@ def test_a_number_that_is_none_is_left_out_and_told_once(groups: dict[str, str],
     assert len(play.announced("MetricsUnusable")) == 1
     writes(play, **dict.fromkeys(groups, "1"))
     assert told(play)["problem"] == ""
+    writes(play, **groups)
+    assert named in str(told(play)["problem"])
+    assert len(play.announced("MetricsUnusable")) == 1
 
 
 def test_a_pattern_that_fits_nothing_is_told_after_a_while() -> None:
@@ -139,7 +142,7 @@ def test_the_next_master_knows_them() -> None:
 
 
 # -- measuring ------------------------------------------------------------------------------------------------------
-def logs(play: Play, seconds: float, latency: str = "", until: int = 0) -> None:
+def logs(play: Play, seconds: float, latency: str = "", until: int = 0, group: str = "latency") -> None:
     """Rank 0 writes a line each so many seconds: how many steps there have been, ten a line, or how long one took."""
     for number in range(1, 200):
         if len(play.world) == until or play.state.scaling.search.settled is not None:
@@ -148,7 +151,7 @@ def logs(play: Play, seconds: float, latency: str = "", until: int = 0) -> None:
         play.run(seconds)
         first = play.world[0] if play.world else ""
         if first and play.state.stage == "running" and play[first].running == play.state.world.generation:  # type: ignore[union-attr]
-            writes(play, first, **({"latency": latency} if latency else {"step": str(10 * number)}))
+            writes(play, first, **({group: latency} if latency else {"step": str(10 * number)}))
     pytest.fail("it has decided nothing")
 
 
@@ -157,6 +160,14 @@ def test_a_job_without_steps_that_are_seen_grows_by_its_log(seconds: float, late
     play = unseen()
     logs(play, seconds, latency, until=4)
     assert len(play.world) == 4, "steps take as long in a larger world: linear growth"
+
+
+@pytest.mark.parametrize(("group", "text"), [("latency_ms", "250"), ("rate", "4.0")])
+def test_milliseconds_and_steps_a_second_say_the_same_as_a_latency(group: str, text: str) -> None:
+    play = unseen()
+    logs(play, 2.0, text, until=4, group=group)
+    assert (told(play)["latency"], told(play)[group]) == (0.25, float(text))
+    assert play.state.scaling.search.known[1].samples == pytest.approx(4.0)
 
 
 def test_where_nothing_is_measured_it_says_so_and_keeps_its_size() -> None:

@@ -9,6 +9,7 @@ import pytest
 from master.core import kinds
 from master.core.actions import DeletePod, HidePod
 from master.core.events import Asked, ScaleAsked, StopAsked
+from master.core.ps import status
 from tests.core.master.ps_play import PsPlay, created, ps_job, stopped, training
 from wire.messages import Finish, Group, LineMatched, Start
 
@@ -223,6 +224,52 @@ def test_a_worker_that_makes_no_step_once_all_ps_serve_again_is_started_again_in
     assert "All who train go on with ps-0" in play.announced("Recovered")[0].reason
 
 
+def test_a_script_that_has_begun_anew_since_the_ps_serves_is_not_taken_for_stuck() -> None:
+    play = training(1, 2)
+    play["worker-1"].hung_at = play.now
+    play.lose("ps-0")
+    play.until_running()
+    error = "tensorflow.python.framework.errors_impl.UnavailableError"
+    play.crash("worker-1", code=1, signal=None, error=error, message="no session can be made in this process")
+    play.until_running()
+    play["worker-1"].hung_at = play["worker-1"].started_at
+    play.run(20.0)
+    assert [a.member for a in play.announced("EffectOfLostPs")] == ["worker-1"]
+    assert play.announced("SessionStuck") == []
+
+
+def test_a_ps_that_is_lost_before_anybody_trained_has_cost_no_step() -> None:
+    play = PsPlay(ps_job(1, 2))
+    play.until_running()
+    for actor in play.actors.values():
+        actor.hung_at = actor.started_at
+    play.lose("ps-0")
+    play.until_running()
+    play.run(3.0)
+    assert play.announced("Recovered") == []
+
+
+def test_a_worker_that_never_connects_is_told_and_named_where_others_train() -> None:
+    play = PsPlay(ps_job(1, 2))
+    play.until_running()
+    play["worker-1"].hung_at = play["worker-1"].started_at
+    play.until(lambda: bool(play.announced("NoFirstStep")), limit=300.0)
+    (told,) = play.announced("NoFirstStep")
+    assert told.member == "worker-1"
+    assert "chief-0 and worker-0 train" in told.reason
+    assert status.message(play.job) == "all members run, but worker-1 has made no step yet"
+    play.run(60.0)
+    assert len(play.announced("NoFirstStep")) == 1
+
+
+def test_workers_of_a_coordinator_make_no_steps_and_nobody_wonders() -> None:
+    play = PsPlay(ps_job(1, 2))
+    play.blind = frozenset({"worker"})
+    play.until_running()
+    play.run(400.0)
+    assert play.announced("NoFirstStep") == []
+
+
 def test_workers_wait_for_the_chief_to_restore() -> None:
     play = training(1, 1)
     for actor in play.actors.values():
@@ -242,12 +289,14 @@ def test_a_job_gets_more_workers_and_fewer_while_the_others_train() -> None:
     assert config["cluster"]["worker"] == ["digits-worker-0:3333", "digits-worker-1:3333"]
     assert stopped(play) == set()
     play.tell(ScaleAsked(1))
+    assert status.message(play.job) == "all members run", "nobody misses who has to go"
     play.until(lambda: len(play.job.seats) == 3)
     assert stopped(play) == {"worker-1"}
     assert [a.member for a in play.actions if isinstance(a, DeletePod)] == ["worker-1"]
     play.tell(ScaleAsked(2))
+    play.until(lambda: created(play)[-1] == ("worker-2", 1))
+    assert status.message(play.job) == "worker-2 does not run", "worker-1 was another pod"
     play.until_running()
-    assert created(play)[-1] == ("worker-2", 1)
 
 
 def test_parameter_servers_know_all_workers_that_may_ever_be() -> None:

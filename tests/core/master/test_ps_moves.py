@@ -55,6 +55,24 @@ def test_a_ps_for_which_no_checkpoint_comes_is_moved_all_the_same() -> None:
     assert "no checkpoint was finished in 30 s" in play.announced("PsMoves")[0].reason
 
 
+def test_a_ps_whose_new_pod_was_lost_when_the_patience_for_a_checkpoint_was_over_is_moved_after_another_one() -> None:
+    """Seed 300."""
+    play = training(1, 1, ps_resources=("cpu 1",), grow_patience=20.0)
+    resized(play, "cpu 2")
+    play.until(lambda: play.job.asked_to_save)
+    play.room = 3
+    play.lose("ps-1")
+    play.run(25)
+    assert created(play)[-1] == ("ps-2", None)
+    assert (play.holder("ps").id, play.announced("PsMoves")) == ("ps-0", [])
+    late = play["ps-2"]
+    late.waits = False
+    play.connect(late)
+    play.report(late)
+    play.until(lambda: play.is_running() and play.holder("ps").id == "ps-2")
+    assert "no checkpoint was finished in 20 s" in play.announced("PsMoves")[0].reason
+
+
 def test_a_ps_that_has_what_is_wanted_again_stays_and_the_pod_on_its_way_goes() -> None:
     play = training(1, 1, ps_resources=("memory 4Gi",))
     play.room = 3

@@ -110,6 +110,20 @@ def test_a_job_that_is_made_as_small_as_what_is_left_of_it_keeps_what_is_left() 
     assert play.world == ["worker-0", "worker-3", "worker-2"]
 
 
+def test_a_pod_without_room_goes_when_its_place_is_anothers_in_a_smaller_job() -> None:
+    play = running(4, 2)
+    play.room = 3
+    play.lose("worker-1")
+    play.until_running(3)
+    play.until(lambda: play.state.members["worker-4"].unschedulable)
+    play.tell(ScaleAsked(3))
+    play.run(5)
+    assert play.deleted() == ["worker-4"], "nobody needs it, and no spare is wanted"
+    play.room = None
+    play.run(60)
+    assert sorted(play.state.members) == play.world == ["worker-0", "worker-2", "worker-3"]
+
+
 @pytest.mark.parametrize("replicas", [0, 1, 5, -1])
 def test_a_size_out_of_range_is_refused_with_the_range(replicas: int) -> None:
     play = running(4, 2)

@@ -79,6 +79,7 @@ def test_who_scales_by_hand_is_obeyed_until_the_schedule_is_asked_for_anew() -> 
     play.tell(ScaleAsked(1))
     play.run(300)
     assert len(play.world) == 1
+    assert play.state.scaling.last == 2
     play.tell(ScalingAsked())
     play.until(lambda: len(play.world) == 4, 60)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from master.core.cluster.conversion import dlrover_run
-from master.core.cluster.conversion.dlrover_run import Found
+from master.core.cluster.conversion import launchers, variables
+from master.core.cluster.conversion.launchers import Found
+from master.core.cluster.conversion.leaving import filled, left_out, with_trainer
 from master.core.cluster.names import Document
 from master.core.cluster.parts import entries, mapping, whole
 
@@ -19,24 +20,29 @@ NOT_NEEDED = {
     "resourceLimits": "a namespace's ResourceQuota limits what a job may use",
     "envs": "put them into the containers' env",
 }
+TAKEN = ("replicaSpecs", "distributionStrategy", "suspend")
 ROLE_NOT_NEEDED = {
     "autoScale": "spec.scaling.policy: throughput has the job find its own size",
     "restartTimeout": "no pod is waited for by a fixed time",
     "priority": "set priorityClassName in the template",
 }
+ROLE_TAKEN = ("replicas", "minReplicas", "maxReplicas", "restartCount", "template")
+ENTRIES = "dlrover.trainer.entry"
+"""Modules that run a trainer of DLRover's own, which asks DLRover's master."""
 
 
 def converted(spec: Document) -> tuple[Document, list[str]]:
     roles = mapping(spec.get("replicaSpecs"))
     if not roles:
         raise ValueError("spec.replicaSpecs: it is missing")
-    notes = [f"spec.{name}: left out: {why}." for name, why in NOT_NEEDED.items() if spec.get(name) is not None]
+    notes = left_out(spec, TAKEN, NOT_NEEDED, "spec")
     strategy = spec.get("distributionStrategy") or ALLREDUCE
     if strategy not in (ALLREDUCE, PARAMETER_SERVERS):
         raise ValueError(
             f"spec.distributionStrategy: {strategy} is not known; there are {ALLREDUCE}, {PARAMETER_SERVERS}"
         )
     made: Document = {"replicaSpecs": {}}
+    roles = filled(roles, "spec.replicaSpecs", notes, "worker")
     for name, role in roles.items():
         if str(name).lower() == "dlrover-master":
             notes.append(f"spec.replicaSpecs.{name}: left out: the master is one Deployment for all jobs.")
@@ -54,10 +60,8 @@ def _role(name: str, role: Document, path: str, notes: list[str]) -> tuple[Docum
     made: Document = {field: role[field] for field in ("replicas", "minReplicas", "maxReplicas") if role.get(field)}
     if role.get("restartCount") is not None:
         made["restartLimit"] = role["restartCount"]
-    notes += [
-        f"{path}.{field}: left out: {why}." for field, why in ROLE_NOT_NEEDED.items() if role.get(field) is not None
-    ]
-    template = deepcopy(mapping(role.get("template")))
+    notes += left_out(role, ROLE_TAKEN, ROLE_NOT_NEEDED, path)
+    template = with_trainer(deepcopy(mapping(role.get("template"))), "main")
     pod, found = template.setdefault("spec", {}), Found()
     if pod.get("restartPolicy") == "Always":
         pod["restartPolicy"] = "Never"
@@ -66,17 +70,15 @@ def _role(name: str, role: Document, path: str, notes: list[str]) -> tuple[Docum
         )
     for number, container in enumerate(entries(pod.get("containers"))):
         at = f"{path}.template.spec.containers[{number}]"
-        changed, in_it = dlrover_run.rewritten(mapping(container), at)
+        changed, in_it = launchers.rewritten(mapping(container), at)
         pod["containers"][number] = changed
         found = in_it if in_it.is_there else found
-        notes += [f"{at}: ${each} is set by DLRover; nobody sets it here." for each in _left(changed)]
+        notes += variables.unset(changed, at, variables.OF_DLROVER)
+        if ENTRIES in str([changed.get("command"), changed.get("args")]):
+            notes.append(f"{at}: {ENTRIES} asks DLRover's master, which is not there: start the script itself.")
     if found.sizes is not None:
         _sizes(made, found.sizes, path, notes)
     return {**made, "template": template}, found
-
-
-def _left(container: Document) -> list[str]:
-    return list(dlrover_run.variables([*entries(container.get("command")), *entries(container.get("args"))]))
 
 
 def _sizes(made: Document, sizes: tuple[str, str], path: str, notes: list[str]) -> None:
@@ -92,3 +94,5 @@ def _sizes(made: Document, sizes: tuple[str, str], path: str, notes: list[str]) 
             )
         made[field] = replicas if value is None else value
     made["replicas"] = min(max(replicas, made["minReplicas"]), made["maxReplicas"])
+    if made["replicas"] != replicas:
+        notes.append(f"{path}.replicas: {made['replicas']} instead of {replicas}, because of --nnodes.")

@@ -6,38 +6,28 @@ over as they are, but for what would only be told to be passed over.
 
 from __future__ import annotations
 
-from copy import deepcopy
-from typing import Any
+from collections.abc import Mapping
 
 from master.core.cluster import elastic_policy
+from master.core.cluster.conversion import launchers, running, variables
+from master.core.cluster.conversion.leaving import filled, left_out, with_trainer
 from master.core.cluster.names import Document
-from master.core.cluster.parts import mapping, whole
+from master.core.cluster.parts import entries, mapping, whole
+from master.core.spec import MASTER
 
-NO_COUNTERPART = {
-    "cleanPodPolicy": "members end with their job; failed pods are kept as keepFailedPods says",
-    "ttlSecondsAfterFinished": "an ElasticJob that is over stays until it is deleted",
-    "activeDeadlineSeconds": "a job has no deadline; that of a pod is its template's",
-    "backoffLimit": "restartLimit counts relaunches of failed pods by rank index, and maxRestarts restarts in place",
-    "schedulingPolicy": "set schedulerName, priorityClassName and the labels of your queue in the template",
-    "managedBy": "there is one controller",
-    "cacheBackend": "data is the pods' own affair",
-    "modelVersion": "a model is the script's own affair",
-    "mlflow": "a tracker is the script's own affair",
-}
-
-
-ROLE_FIELDS = ("replicas", "restartPolicy", "template")
+SPECS = elastic_policy.THEIR_ROLES
+TAKEN = (SPECS, "elasticPolicy", *running.FIELDS)
 
 
 def of_kubedl(spec: Document) -> tuple[Document, list[str]]:
-    made, notes = _converted(spec, spec)
+    made, notes = _converted(spec, (*TAKEN, "enableElastic"))
     if isinstance(spec.get("enableElastic"), bool):
         made["enableElastic"] = spec["enableElastic"]
     return made, [*notes, *(remark for remark in elastic_policy.remarks({"spec": made}))]
 
 
 def of_kubeflow(spec: Document) -> tuple[Document, list[str]]:
-    made, notes = _converted(spec, mapping(spec.get("runPolicy")))
+    made, notes = _converted(spec, (*TAKEN, "nprocPerNode"))
     given = spec.get("nprocPerNode")
     number = int(given) if isinstance(given, str) and given.isdigit() else given
     if whole(number) is not None:
@@ -50,25 +40,41 @@ def of_kubeflow(spec: Document) -> tuple[Document, list[str]]:
     return made, notes
 
 
-def _converted(spec: Document, run: Document) -> tuple[Document, list[str]]:
-    roles = {str(role).lower(): mapping(value) for role, value in mapping(spec.get("pytorchReplicaSpecs")).items()}
-    unknown = sorted(set(roles) - {"master", "worker"})
-    if not roles or unknown:
+def _converted(spec: Document, taken: tuple[str, ...]) -> tuple[Document, list[str]]:
+    notes: list[str] = []
+    given = {str(role): mapping(value) for role, value in mapping(spec.get(SPECS)).items()}
+    unknown = sorted(role for role in given if role.lower() not in ("master", "worker"))
+    if not given or unknown:
+        is_old = isinstance(spec.get("replicaSpecs"), list)
         named = f"there is no role {unknown[0]}" if unknown else "it is missing"
-        raise ValueError(f"spec.pytorchReplicaSpecs: {named}; a PyTorchJob has Master and Worker")
-    made: Document = {"replicaSpecs": {role: _role(value) for role, value in roles.items()}}
+        hint = "; write those of replicaSpecs, which is of v1alpha1, so" if is_old else ""
+        raise ValueError(f"spec.{SPECS}: {named}; a PyTorchJob has Master and Worker{hint}")
+    roles = filled(given, f"spec.{SPECS}", notes)
+    has_master = any(name.lower() == MASTER for name in roles)
+    unset = variables.OF_PYTORCHJOBS if has_master else variables.OF_WORKERS_ALONE
+    made: Document = {
+        "replicaSpecs": {
+            name.lower(): _role(role, f"spec.{SPECS}.{name}", unset, notes) for name, role in roles.items()
+        }
+    }
     policy = mapping(spec.get("elasticPolicy"))
     known = {field: value for field, value in policy.items() if field in elastic_policy.FOLLOWED}
     if known:
         made["elasticPolicy"] = known
-    where = "spec" if run is spec else "spec.runPolicy"
-    if run.get("suspend") is True:
-        made["suspend"] = True
-    notes = list(elastic_policy.remarks({"spec": {"elasticPolicy": policy}}))
-    notes += [f"{where}.{name}: left out: {why}." for name, why in NO_COUNTERPART.items() if run.get(name) is not None]
+    notes += elastic_policy.remarks({"spec": {"elasticPolicy": policy}})
+    notes += left_out(spec, taken, running.WHY, "spec")
+    notes += running.policy(spec, made)
     return made, notes
 
 
-def _role(role: Document) -> Document:
-    made: dict[str, Any] = {field: deepcopy(role[field]) for field in ROLE_FIELDS if role.get(field) is not None}
-    return {"replicas": 1, **made}
+def _role(given: Document, path: str, unset: Mapping[str, str], notes: list[str]) -> Document:
+    made = running.role(given, path, notes)
+    template = made["template"] = with_trainer(mapping(made.get("template")), "pytorch")
+    pod = mapping(template.get("spec"))
+    for number, container in enumerate(entries(pod.get("containers"))):
+        at = f"{path}.template.spec.containers[{number}]"
+        changed, found = launchers.rewritten(mapping(container), at)
+        pod["containers"][number] = changed
+        notes += found.notes
+        notes += variables.unset(changed, at, unset)
+    return made

@@ -1,5 +1,8 @@
 """`dlrover-run` in a command becomes `torchrun`, which Outrider takes over; flags of the job go into its spec.
 
+torchrun's own command stays as it is, but for flags of the rendezvous with a variable that another controller sets and
+nobody sets here: `--node_rank $RANK` would take the next flag for its value.
+
 Also inside `bash -c`: the text is changed only between `dlrover-run` and the script, so what comes before and after
 stays as it is, with its quotes and line ends.
 """
@@ -7,24 +10,43 @@ stays as it is, with its quotes and line ends.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from master.core.cluster.names import Document
 from master.core.cluster.parts import entries
 
 RUN = "dlrover-run"
 MODULE = "dlrover.trainer.torch.elastic_run"
-_RUN = re.compile(rf"(?<![\w./-])(?:{RUN}|(?P<python>python3? -m) {re.escape(MODULE)})(?![\w./-])")
-_WORD = re.compile(r"""(?:\s|\\\n)*(?P<word>(?:"(?:\\.|[^"\\])*"|'[^']*'|\\[^\n]|[^\s"'\\])+)""")
+TORCHRUN = "torchrun"
+TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch")
+_MODULES = "|".join(map(re.escape, (MODULE, *TORCH_MODULES)))
+_GAP = r"(?:\s|\\\n)+"
+_RUN = re.compile(
+    rf"(?<![\w.-])(?P<run>(?:[\w.~$@{{}}/-]*/)?(?:{RUN}|{TORCHRUN})"
+    rf"|[\w.~$@{{}}/-]*python[\d.]*(?:{_GAP}-[^\sm]\S*)*{_GAP}-m{_GAP}(?:{_MODULES}))(?![\w./-])"
+)
+_WORD = re.compile(
+    r"""(?:\s|\\\n)*(?P<word>(?:"(?:\\.|[^"\\])*"|'[^']*'|`[^`]*`|\$\((?:[^()]|\([^()]*\))*\)|\\[^\n]|[^\s"'`\\])+)"""
+)
 SWITCHES = {"network_check", "exclude_straggler", "comm_perf_test", "auto_config", "auto_tunning", "auto_tuning",
             "save_at_breakpoint", "numa_affinity", "standalone", "no_python", "m", "module", "run_path",
-            "enable_etcd_cas_delete"}  # fmt: skip
+            "use_env", "virtual_local_rank", "h", "help"}  # fmt: skip
 """Flags without a value: DLRover's, and torchrun's, on which it builds."""
+RENDEZVOUS = (
+    "rdzv_backend",
+    "rdzv_endpoint",
+    "rdzv_id",
+    "node_rank",
+    "master_addr",
+    "master_port",
+    "local_addr",
+    "standalone",
+)
+SIZES = "sizes are the job's"
 DROPPED = {
     "comm_perf_test": "the node check measures the network of each pair anyway",
-    "auto_config": "sizes are the job's",
+    "auto_config": SIZES,
     "auto_tunning": "batch sizes and workers of a DataLoader are not tuned",
     "auto_tuning": "batch sizes and workers of a DataLoader are not tuned",
     "save_at_breakpoint": "checkpoints in memory outlive the processes (docs/checkpoints.md)",
@@ -33,11 +55,9 @@ DROPPED = {
     "numa_affinity": "processes are not bound to NUMA nodes",
     "membind_policy": "processes are not bound to NUMA nodes",
     "precheck": "nodeCheck measures members before they train",
+    "ucp_device_type": "there is no universal checkpoint",
     "rdzv_conf": "the master tells the ranks where to meet; it waits as recovery.startPatience says",
-    "rdzv_backend": "the master tells the ranks where to meet",
-    "rdzv_endpoint": "the master tells the ranks where to meet",
-    "rdzv_id": "the master tells the ranks where to meet",
-    "standalone": "the master tells the ranks where to meet",
+    **dict.fromkeys(RENDEZVOUS, "the master tells the ranks where to meet"),
 }
 
 
@@ -55,21 +75,43 @@ class Found:
 def rewritten(container: Document, path: str) -> tuple[Document, Found]:
     """The container with torchrun in its command and args, and what has to go into the spec."""
     found, made = Found(), dict(container)
-    for part in ("command", "args"):
-        words = entries(container.get(part))
+    parts = {part: [str(word) for word in entries(container.get(part))] for part in ("command", "args")}
+    command, args = parts.values()
+    if args and _after_launcher(command):  # its flags may go on in args
+        changed = _words([*command, *args], f"{path}.args", found)
+        if changed != [*command, *args]:
+            begins = _after_launcher(changed)
+            made |= {"command": changed[:begins], "args": changed[begins:]}
+        return made, found
+    for part, words in parts.items():
         if words:
-            made[part] = _words([str(word) for word in words], f"{path}.{part}", found)
+            made[part] = _words(words, f"{path}.{part}", found)
     return made, found
+
+
+def _after_launcher(words: Sequence[str]) -> int:
+    """Behind it, among words that are no shell's; 0 where there is none."""
+    names = (RUN, TORCHRUN, MODULE, *TORCH_MODULES)
+    return next((at for at, word in enumerate(words, 1) if word.rpartition("/")[2] in names), 0)
 
 
 def _words(words: list[str], path: str, found: Found) -> list[str]:
     """As a list of words, or with one that a shell reads."""
     for number, word in enumerate(words):
-        if word.rpartition("/")[2] == RUN:
-            return [*words[:number], "torchrun", *_flags(words[number + 1 :], path, found)]
-        if word == MODULE and number and words[number - 1] == "-m":
-            return [*words[: number - 2], "torchrun", *_flags(words[number + 1 :], path, found)]
+        begin, name = number, word.rpartition("/")[2]
+        if number and words[number - 1] == "-m" and word in (MODULE, *TORCH_MODULES):
+            begin, name = _python(words, number), word
+        if name in (RUN, MODULE):
+            return [*words[:begin], TORCHRUN, *_flags(words[number + 1 :], path, found)]
+        if name in (TORCHRUN, *TORCH_MODULES):
+            return [*words[: number + 1], *_flags(words[number + 1 :], path, found, is_torchs=True)]
     return [_text(word, path, found) if _RUN.search(word) else word for word in words]
+
+
+def _python(words: Sequence[str], module: int) -> int:
+    """Where the interpreter stands that runs the module: before its flags (python -u -m MODULE)."""
+    flags = (at for at in range(module - 1, -1, -1) if not words[at].startswith("-"))
+    return next(flags, module - 1)
 
 
 def _text(text: str, path: str, found: Found) -> str:
@@ -83,9 +125,13 @@ def _text(text: str, path: str, found: Found) -> str:
             break
         words.append(bare)
         end = word.end()
-    kept = " ".join(["torchrun", *_flags(words, path, found)])
-    rest = text[end:]
-    return text[: match.start()] + kept + (_text(rest, path, found) if _RUN.search(rest) else rest)
+    run, rest = match["run"], text[end:]
+    is_torchs = run.endswith((TORCHRUN, *TORCH_MODULES))
+    kept = _flags(words, path, found, is_torchs)
+    said = (
+        text[match.start() : end] if kept == words and is_torchs else " ".join([run if is_torchs else TORCHRUN, *kept])
+    )
+    return text[: match.start()] + said + (_text(rest, path, found) if _RUN.search(rest) else rest)
 
 
 def _takes_next(words: Sequence[str]) -> bool:
@@ -99,9 +145,9 @@ def _name(flag: str) -> str:
     return flag.lstrip("-").partition("=")[0].replace("-", "_")
 
 
-def _flags(words: Sequence[str], path: str, found: Found) -> list[str]:
+def _flags(words: Sequence[str], path: str, found: Found, is_torchs: bool = False) -> list[str]:
     """The words that stay: flags of torchrun's, the script and its arguments."""
-    found.is_there = True
+    found.is_there = found.is_there or not is_torchs
     kept: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -113,9 +159,18 @@ def _flags(words: Sequence[str], path: str, found: Found) -> list[str]:
         if not equals and name not in SWITCHES:
             value = next(rest, "")
             given.append(value)
-        if not _moved(name, value.strip("\"'"), path, found):
+        value = value.strip("\"'")
+        if not (_is_unset(name, value, path, found) if is_torchs else _moved(name, value, path, found)):
             kept += given
     return kept
+
+
+def _is_unset(name: str, value: str, path: str, found: Found) -> bool:
+    """torchrun's flag about who meets where, whose value nobody knows here."""
+    if name not in ("nnodes", *RENDEZVOUS) or "$" not in value:
+        return False
+    found.notes.append(f"{path}: --{name} {value} is left out: {DROPPED.get(name, SIZES)}.")
+    return True
 
 
 def _moved(name: str, value: str, path: str, found: Found) -> bool:
@@ -146,11 +201,3 @@ def _number(found: Found, field_name: str, value: str, what: str) -> None:
         found.notes.append(
             f"{what} is {value or 'nothing'}, which is known only when the pod runs: set spec.{field_name}."
         )
-
-
-def variables(words: Any) -> Iterator[str]:
-    """Environment variables that DLRover sets and these words name."""
-    text = " ".join(str(word) for word in entries(words))
-    for name in ("WORKER_NUM", "NODE_NUM", "NODE_RANK", "DLROVER_MASTER_ADDR", "ELASTIC_JOB_NAME"):
-        if re.search(rf"\$\{{?{name}\b", text):
-            yield name

@@ -1,0 +1,44 @@
+"""TFJobs of Kubeflow and KubeDL: jobs with parameter servers, which have the same roles and TF_CONFIG here.
+
+Workers without parameter servers (MultiWorkerMirroredStrategy) have no counterpart: here only members of a job with
+parameter servers are told TF_CONFIG.
+"""
+
+from __future__ import annotations
+
+from master.core.cluster.conversion import running
+from master.core.cluster.conversion.leaving import filled, left_out, with_trainer
+from master.core.cluster.names import Document
+from master.core.cluster.parts import mapping
+
+ROLES = {each: each for each in ("ps", "worker", "chief", "evaluator")} | {"master": "chief", "eval": "evaluator"}
+SPECS = "tfReplicaSpecs"
+WHY = {
+    "successPolicy": "a job has succeeded when its chief has, without a chief when all workers have",
+    "enableDynamicWorker": "maxReplicas of the workers says how many there may ever be",
+}
+
+
+def converted(spec: Document) -> tuple[Document, list[str]]:
+    given = {str(role): mapping(value) for role, value in mapping(spec.get(SPECS)).items()}
+    notes: list[str] = []
+    unknown = sorted(role for role in given if role.lower() not in ROLES)
+    if not given or unknown:
+        named = f"there is no role {unknown[0]}" if unknown else "it is missing"
+        raise ValueError(f"spec.{SPECS}: {named}; a TFJob has PS, Worker, Chief and Evaluator")
+    kept = filled(given, f"spec.{SPECS}", notes)
+    has_ps = any(ROLES[name.lower()] == "ps" for name in kept)
+    if not has_ps and (len(kept) > 1 or any(role.get("replicas", 1) != 1 for role in kept.values())):
+        raise ValueError(
+            f"spec.{SPECS}: there is no PS, and only members of a job with parameter servers are told TF_CONFIG here; "
+            f"a job of MultiWorkerMirroredStrategy has no counterpart"
+        )
+    made = {}
+    for name, role in kept.items():
+        ours = running.role(role, f"spec.{SPECS}.{name}", notes)
+        ours["template"] = with_trainer(mapping(ours.get("template")), "tensorflow")
+        made[ROLES[name.lower()] if has_ps else "worker"] = ours
+    notes += left_out(spec, (SPECS, *running.FIELDS), {**running.WHY, **WHY}, "spec")
+    whole_spec: Document = {"replicaSpecs": made}
+    notes += running.policy(spec, whole_spec)
+    return whole_spec, notes
