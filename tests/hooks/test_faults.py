@@ -92,7 +92,7 @@ def test_a_load_is_there_until_it_is_undone(trainer: Trainer) -> None:
 def test_a_fault_ends_with_its_time(trainer: Trainer) -> None:
     trainer.call("start", "bad-node:0.3s")
     wait_until(lambda: trainer.says("bad-node")["ended"] == "over", "the end of its time")
-    assert trainer.running() == []
+    wait_until(lambda: trainer.running() == [], "the end of its process")
 
 
 def test_a_fault_ends_with_the_first_process_of_its_container(trainer: Trainer) -> None:
@@ -136,7 +136,7 @@ def test_the_last_rank_hangs_and_the_fault_ends_with_it(tmp_path: Path) -> None:
     try:
         wait_until(lambda: "error" not in trainer.call("start", "hang"), "a rank")
         pid = int(trainer.says("hang")["about"].split()[3])
-        assert state(pid) == "T"
+        wait_until(lambda: state(pid) == "T", "the rank to stop")
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: trainer.says("hang")["ended"] == "gone", "the end of the fault")
     finally:

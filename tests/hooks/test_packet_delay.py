@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,10 @@ import pytest
 
 import training_hooks
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may have a network to try it on")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root may have a network to try it on"),
+    pytest.mark.skipif(not shutil.which("iptables"), reason="needs iptables"),
+]
 
 DELAY = 0.15
 TRIED = """

@@ -24,6 +24,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root may give members networks of their own"),
 ]
+NEEDS_IPTABLES = pytest.mark.skipif(not shutil.which("iptables"), reason="needs iptables")
 
 
 class Isolated(Training):
@@ -171,6 +172,7 @@ def round_trip(job: Isolated, member: str) -> float:
         return time.monotonic() - began
 
 
+@NEEDS_IPTABLES
 def test_a_member_that_is_cut_off_is_replaced_and_comes_back_when_that_is_undone(job: Isolated) -> None:
     restart, world = job.training(3)
     victim, mark = members(world)[1], job.mark()
@@ -183,6 +185,7 @@ def test_a_member_that_is_cut_off_is_replaced_and_comes_back_when_that_is_undone
     job.end_well()
 
 
+@NEEDS_IPTABLES
 def test_the_network_of_one_member_is_slow_until_that_is_undone(job: Isolated) -> None:
     _, world = job.training(3)
     slow = members(world)[1]
@@ -197,6 +200,7 @@ def test_the_network_of_one_member_is_slow_until_that_is_undone(job: Isolated) -
 ARMED = ("--chaos", "cut-network@rank-index=1", "--chaos", "slow-network=300@rank-index=2")
 
 
+@NEEDS_IPTABLES
 @pytest.mark.parametrize("job", [ARMED], indirect=True, ids=["armed"])
 def test_what_is_armed_breaks_the_network_of_its_member_and_not_that_of_its_replacement(job: Isolated) -> None:
     mark = job.mark()

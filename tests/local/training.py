@@ -25,7 +25,7 @@ from cli.errors import UserError
 from runtime.processes import is_alive, marked
 from tests.lines import whole_lines
 
-DEADLINE = 60.0
+DEADLINE = 120.0
 """Seconds for anything: no test here is about durations, and the machine may be busy."""
 SAVE_EVERY = 10
 Found = TypeVar("Found")
