@@ -17,7 +17,7 @@ from typing import Any
 
 from training_hooks import HOOKS_PATH
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 Line = dict[str, Any]
 
 
@@ -141,7 +141,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def wait_until(holds: Callable[[], bool], what: str, patience: float = 30.0) -> None:
+def wait_until(holds: Callable[[], bool], what: str, patience: float = 120.0) -> None:
     """Waits for something outside that tells nobody when it happens (a foreign process's end, a file)."""
     until = time.monotonic() + patience
     pause = select.poll()

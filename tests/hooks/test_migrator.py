@@ -115,7 +115,7 @@ def test_in_an_evaluation_without_batches_it_is_saved_as_well(make: Callable[...
     trainer.start()
     trainer.agent.expect("offers")
     wait_until((tmp_path / "evaluates").exists, "the evaluation")
-    assert saved(trainer, seconds=0.3)["step"] == 3
+    assert saved(trainer, seconds=9.0)["step"] == 3
     assert content(tmp_path)["state"]["progress"] == {"step": 3}
 
 

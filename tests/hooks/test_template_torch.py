@@ -75,7 +75,7 @@ def test_a_stop_reaches_ranks_that_sit_in_a_collective_and_says_where_they_sit(m
     trainer.agent.say(do="collect", order=9, what="stacks")
     rows = trainer.agent.expect(lambda line: line.get("order") == 9)["body"]["ranks"]
     assert all("train.py" in row["stack"] for row in rows)
-    assert trainer.stop()["killed"] == 0
+    assert trainer.stop(grace=60)["killed"] == 0
     assert not any(map(is_alive, pids))
 
 

@@ -34,7 +34,7 @@ def outrider(folder: Path, *arguments: str, home: str = "") -> subprocess.Comple
         env=os.environ | {"PYTHONPATH": str(folder), "OUTRIDER_HOME": home or str(folder / "home")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 
@@ -47,7 +47,7 @@ def test_a_command_imports_none_of_the_users_modules(hostile: Path, arguments: t
 
 def test_the_users_modules_would_be_imported_otherwise(hostile: Path) -> None:
     """The folder is a trap indeed: a Python that is not started safely falls into it."""
-    result = subprocess.run([sys.executable, "-m", "cli"], cwd=hostile, capture_output=True, text=True, timeout=60)
+    result = subprocess.run([sys.executable, "-m", "cli"], cwd=hostile, capture_output=True, text=True, timeout=300)
     assert "imported the user's" in result.stdout + result.stderr
 
 
