@@ -53,7 +53,7 @@ def test_a_trainer_that_is_no_python_restarts_in_place_with_the_environment_of_e
         started = container.start(hello, number)
         line = f"a  b'c\"$d|1.{number}|0|1|29400|0\n"
         container.until(lambda line=line: line in container.stdout())
-        assert container.stop(hello, number)["killed"] == 0
+        assert container.stop(hello, number, grace=60)["killed"] == 0
         assert not is_alive(started["pids"][0])
     container.order(hello, do="finish", code=5)
     assert container.ended() == 5
@@ -94,7 +94,7 @@ def test_a_launcher_of_its_own_runs_once_per_member_and_its_ranks_end_with_it(co
     assert len(container.start(hello, 1, nproc=2)["pids"]) == 1
     kids = container.until(lambda: container.stdout().endswith("\n") and container.stdout()).split()
     assert kids.pop() == "False"
-    assert container.stop(hello, 1)["killed"] == 0
+    assert container.stop(hello, 1, grace=60)["killed"] == 0
     assert [is_alive(int(kid)) for kid in kids] == [False, False]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from tests.hooks.fixtures import free_port
 from training_hooks import page
 
 pytestmark = pytest.mark.slow
+ORDERS = itertools.count(1)
 
 PROGRAM = f"""#!/bin/sh
 echo started
@@ -69,6 +71,11 @@ def asked(container: Container, hello: dict[str, Any], what: str, order: int) ->
     return rows
 
 
+def stopped_there(rows: list[dict[str, Any]], waiting: str) -> list[dict[str, Any]] | None:
+    """The rows, once rank 0 is in its collective and rank 1 where it waits."""
+    return rows if "all_reduce" in rows[0]["stack"] and waiting in rows[1]["stack"] else None
+
+
 def test_ranks_below_a_program_are_counted_and_say_where_they_are(container: Container) -> None:
     (container.folder / "train.py").write_text(COUNTING)
     reading, writing = os.pipe()
@@ -80,11 +87,10 @@ def test_ranks_below_a_program_are_counted_and_say_where_they_are(container: Con
         shown = page.read(str(container.volume / "progress" / str(rank)))
         assert (shown.step, shown.phase, shown.generation) == (5, page.STEP, [1, 1])
         assert shown.pid not in started["pids"], "the rank is a process below the shell"
-    rows = asked(container, hello, "stacks", 1)
+    waiting = f'train.py", line {COUNTING.splitlines().index("    sys.stdin.read()") + 1}'
+    rows = container.until(lambda: stopped_there(asked(container, hello, "stacks", next(ORDERS)), waiting))
     assert [(row["rank"], row["step"], row["phase"]) for row in rows] == [(0, 5, "step"), (1, 5, "step")]
-    assert "all_reduce" in rows[0]["stack"]
-    assert f'train.py", line {COUNTING.splitlines().index("    sys.stdin.read()") + 1}' in rows[1]["stack"]
-    rows = asked(container, hello, "collectives", 2)
+    rows = asked(container, hello, "collectives", next(ORDERS))
     seqs = [row["collective"]["seq"] for row in rows]
     assert seqs[0] == seqs[1] + 1
     assert [row["collective"]["state"] == "completed" for row in rows] == [False, True]

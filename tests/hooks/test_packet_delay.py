@@ -30,18 +30,20 @@ child = os.fork()
 if child == 0:
     packet_delay.hold_back(queue, float(sys.argv[2]))
 queue.close()
-rule = ["INPUT", "-p", "udp", "-j", "NFQUEUE", "--queue-num", "77", "--queue-bypass"]
-subprocess.run(["iptables", "-w", "-A", *rule], check=True)
-end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-end.settimeout(30)
-end.bind(("127.0.0.1", 0))
-sent = {}
-for number in range(200):
-    sent[number] = time.monotonic()
-    end.sendto(str(number).encode(), end.getsockname())
-came = [(int(end.recv(20)), time.monotonic()) for _ in sent]
-os.kill(child, signal.SIGKILL)
-os.waitpid(child, 0)
+try:
+    rule = ["INPUT", "-p", "udp", "-j", "NFQUEUE", "--queue-num", "77", "--queue-bypass"]
+    subprocess.run(["iptables", "-w", "-A", *rule], check=True)
+    end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    end.settimeout(30)
+    end.bind(("127.0.0.1", 0))
+    sent = {}
+    for number in range(200):
+        sent[number] = time.monotonic()
+        end.sendto(str(number).encode(), end.getsockname())
+    came = [(int(end.recv(20)), time.monotonic()) for _ in sent]
+finally:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
 end.sendto(b"200", end.getsockname())
 print(json.dumps({"order": [number for number, _ in came], "took": min(at - sent[number] for number, at in came),
                   "after": int(end.recv(20))}))

@@ -103,7 +103,7 @@ import torch
 class Slow:
     def __reduce__(self):
         print("SAVING", flush=True)
-        import select; select.poll().poll(700)
+        import select; select.poll().poll(3000)
         return (str, ("slow",))
 torch.save({"value": Slow(), "rest": torch.ones(9)}, "ckpt.pt")
 while True:
@@ -114,7 +114,7 @@ while True:
     trainer.start()
     wait_until(lambda: "SAVING" in trainer.read(), "the save")
     assert not (tmp_path / "ckpt.pt").exists()
-    assert trainer.stop(save_grace=60)["killed"] == 0
+    assert trainer.stop(grace=60, save_grace=60)["killed"] == 0
     assert (tmp_path / "ckpt.pt").exists()
 
 
@@ -175,10 +175,10 @@ torch.save(weight, "last.pt"); torch.save(weight, "last.pt")
     trainer.announced()
     trainer.start()
     trainer.agent.expect("exited")
+    trainer.stop()
     told = [(line["path"], line["step"]) for line in trainer.agent.lines if line.get("event") == "saved"]
     here = str(tmp_path)
     assert told == [(f"{here}/step_{n}.pt", n + 1) for n in (1, 2, 3)] + [(f"{here}/last.pt", 4)]
-    trainer.stop()
     (pid,) = trainer.start(saves=[[f"{here}/last.pt", 104]])
     trainer.agent.expect("exited")
     reading = page.read(str(trainer.volume / "progress" / "0"), pid)
@@ -214,15 +214,16 @@ save_file({"weight": weight.detach()}, "model.safetensors")
 """
 
 
-def told_and_resumed(trainer: Trainer, saved: str) -> tuple[list[tuple[str, int]], tuple[int, int]]:
-    """What a first generation tells of its saves, and (base, step) of the next, which was told that `saved` is of step
+def told_and_resumed(trainer: Trainer, loaded: str) -> tuple[list[tuple[str, int]], tuple[int, int]]:
+    """What a first generation tells of its saves, and (base, step) of the next, which was told that `loaded` is of step
     104."""
     trainer.announced()
     trainer.start()
     assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
-    told = [(os.path.relpath(line["path"], trainer.folder), line["step"]) for line in trainer.agent.lines]
     trainer.stop()
-    (pid,) = trainer.start(saves=[[str(trainer.folder / saved), 104]])
+    saved = [line for line in trainer.agent.lines if line.get("event") == "saved"]
+    told = [(os.path.relpath(line["path"], trainer.folder), line["step"]) for line in saved]
+    (pid,) = trainer.start(saves=[[str(trainer.folder / loaded), 104]])
     assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
     reading = page.read(str(trainer.volume / "progress" / "0"), pid)
     assert reading is not None

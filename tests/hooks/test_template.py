@@ -325,9 +325,11 @@ def test_training_goes_on_without_a_sidecar_and_the_next_one_is_told_everything(
     trainer = make("train.py")
     trainer.announced()
     first, second = trainer.start(2)
+    away = trainer.agent.path.rename(trainer.volume / "away.sock")
     trainer.agent.hang_up()
     os.kill(first, signal.SIGKILL)
-    wait_until(lambda: not is_alive(first), "the end of the first")
+    wait_until(lambda: not Path(f"/proc/{first}").exists(), "the end of the first, and that its parent knows")
+    away.rename(trainer.agent.path)
     line = trainer.announced()
     assert (line["running"], line["workers"]) == ([1, 1], [[1, second]])
     assert trainer.agent.expect("exited")["pid"] == first

