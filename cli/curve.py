@@ -26,15 +26,21 @@ def scaling_of(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(scaling: dict[str, Any]) -> RenderableType:
-    """The measured curve, members against samples a second, and the decisions."""
+    """The measured curve, members (or `counted`) against samples a second, and the decisions."""
     goes_on = "goes on" if scaling["continue"] else "is over for now"
     again = f"; next evaluation {local_time(scaling['next_evaluation'])}" if scaling["next_evaluation"] else ""
-    head = Text(f"{plural(scaling['current'], 'member')}, {scaling['condition']}; the search {goes_on}{again}")
-    return Group(head, Text(scaling["message"]), _sizes(scaling), _decisions(scaling["decisions"]))
+    head = Text(
+        f"{plural(scaling['current'], counted(scaling)[:-1])}, {scaling['condition']}; the search {goes_on}{again}"
+    )
+    return Group(head, Text(scaling["message"]), _sizes(scaling), _decisions(scaling))
+
+
+def counted(scaling: dict[str, Any]) -> str:
+    return str(scaling.get("counted", "members"))
 
 
 def _sizes(scaling: dict[str, Any]) -> Table:
-    table = columns("members", "samples/s", "±", "steps", "")
+    table = columns(counted(scaling), "samples/s", "±", "steps", "")
     most = max((each["samples_per_second"] for each in scaling["sizes"]), default=1.0)
     for each in scaling["sizes"]:
         rate, is_current = each["samples_per_second"], each["members"] == scaling["current"]
@@ -43,9 +49,9 @@ def _sizes(scaling: dict[str, Any]) -> Table:
     return table
 
 
-def _decisions(decisions: list[dict[str, Any]]) -> Table:
-    table = columns("time", "members", "reason")
-    for each in decisions:
+def _decisions(scaling: dict[str, Any]) -> Table:
+    table = columns("time", counted(scaling), "reason")
+    for each in scaling["decisions"]:
         table.add_row(local_time(each["time"]), str(each["members"]), Text(each["reason"]))
     return table
 
@@ -65,10 +71,10 @@ def plotted(scaling: dict[str, Any], name: str, path: Path) -> None:
     members, rates = [each["members"] for each in sizes], [each["samples_per_second"] for each in sizes]
     figure, axes = pyplot.subplots(figsize=(7, 4))
     axes.errorbar(members, rates, [each["error"] for each in sizes], marker="o", capsize=3, label="measured")
-    if members[0]:  # an ElasticJob counts workers; a master alone is a world, too
+    if members[0]:  # a master alone is a world of no workers
         axes.plot(members, [rates[0] / members[0] * size for size in members], "--", color="grey", label="linear")
     axes.axvline(scaling["current"], color="green", alpha=0.4, label="now")
-    axes.set(xlabel="members", ylabel="samples/s", title=f"{name}: {scaling['condition']}", ylim=(0, None))
+    axes.set(xlabel=counted(scaling), ylabel="samples/s", title=f"{name}: {scaling['condition']}", ylim=(0, None))
     axes.legend()
     figure.tight_layout()
     try:

@@ -1,4 +1,5 @@
-"""What an ElasticJob's status says of its scaling, read by the user's own rights, as `kubectl get` would."""
+"""What an ElasticJob's status says of its scaling, read by the user's own rights, as `kubectl get` would. It counts
+workers alone: what else trains, as a master or a chief, is left out."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from master.core.cluster.parts import mapping
 
 
 def scaling_of(name: str, namespace: str | None) -> dict[str, Any]:
-    """As the status document of a local job has it. Raises UserError."""
+    """As the status document of a local job has it, and whom it counts. Raises UserError."""
     pods, default = cluster()
     from kubernetes.client import CustomObjectsApi
 
@@ -22,4 +23,4 @@ def scaling_of(name: str, namespace: str | None) -> dict[str, Any]:
     found = job_scaling.told(mapping(mapping(job.get("status")).get("elasticScaling")))
     if found is None:
         raise UserError(f"{name} has the size that its user gives it: its spec.scaling has no policy that finds one")
-    return found
+    return {"counted": "workers", **found}

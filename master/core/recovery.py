@@ -31,6 +31,7 @@ from master.core import (
 from master.core.member import Member
 from master.core.ps import cluster
 from master.core.state import COMMITTING, REBUILDING, RUNNING, STOPPING, State
+from master.core.wording import counted
 from master.core.world import Episode, Failure, Fault, World
 from wire.ids import NO_GENERATION, Generation
 from wire.messages import Exited, Stopped, TrainerExited, TrainerLost, WorkerExit
@@ -191,7 +192,16 @@ def _failure(state: State, world: World, member: Member, rank: int, end: WorkerE
     verdict = rules.of_exit(state, world.generation, member, rank, end)
     return Failure(member.id, rank, state.now - end.age, end, errors.is_effect(end),
                    rules.signature(state, member, end, verdict), verdict, state.spec.is_ps,
-                   cluster.about_its_address(state.spec, end))  # fmt: skip
+                   cluster.about_its_address(state.spec, end) or _though_done(world, end))  # fmt: skip
+
+
+def _though_done(world: World, end: WorkerExit) -> str:
+    """A rank that waits for one that has ended well fails as if that one had crashed."""
+    if not world.done or not errors.is_effect(end):
+        return ""
+    first = min(world.done, key=lambda member: world.places[member].first_rank)
+    others = f" and {counted(len(world.done) - 1, 'other')}" if len(world.done) > 1 else ""
+    return f", after {first}{others} had ended with code 0"
 
 
 def _open(state: State, world: World, member: Member, failures: list[Failure]) -> None:

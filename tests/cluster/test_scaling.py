@@ -61,6 +61,7 @@ def test_members_that_add_nothing_go_again_and_a_user_who_scales_is_obeyed(make:
     picture = tmp_path / "curve.png"
     outrider("plot", job.name, "-n", job.namespace, "-o", str(picture))
     assert json.loads(outrider("status", job.name, "-n", job.namespace, "--scaling", "--json"))["current"] == 1
+    assert "1 worker, ReachMaxMetric" in outrider("status", job.name, "-n", job.namespace, "--scaling")
     assert picture.read_bytes().startswith(b"\x89PNG")
     restart, _ = job.training(1)
     job.kubectl("scale", "elasticjob", job.name, "--replicas=2")

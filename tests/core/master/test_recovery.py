@@ -74,6 +74,15 @@ def test_broken_connections_are_effects_of_the_member_that_is_lost_a_moment_late
     assert play.world == ["worker-0", "worker-1", "worker-2", "worker-4"]
 
 
+def test_a_connection_that_was_closed_by_a_rank_that_had_ended_well_says_so() -> None:
+    """The script ends on rank 0 and goes on elsewhere: no crash is to be looked for."""
+    play = running(4)
+    play.done("worker-0")
+    play.crash("worker-2", code=1, error="torch.distributed.DistBackendError", message="Connection closed by peer")
+    (fault,) = play.state.faults
+    assert fault.reason.endswith("Connection closed by peer, after worker-0 had ended with code 0.")
+
+
 def test_the_first_rank_to_fail_is_the_cause_even_if_an_effect_is_reported_first() -> None:
     play = running(4)
     play.crash("worker-0", code=1, error="torch.distributed.DistBackendError", message="Connection closed by peer")
