@@ -1,14 +1,15 @@
 """What a lost worker and a lost parameter server cost those who train on, and whether the model comes out the same.
 
 Jobs of 2 ps, a chief, 2 workers and an evaluator train examples/ps/click.py to its end. In every other one worker 0 is
-lost with all of its processes, then ps 0; what each process prints is kept with its moment.
+lost with all of its processes, then a ps, several times; what each process prints is kept with its moment.
 
-    python benchmarks/parameter_servers.py --repeats 2
+    python benchmarks/parameter_servers.py --repeats 2 --losses 5
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import statistics
 import subprocess
@@ -65,6 +66,11 @@ class PsJob(OutriderJob):
             time.sleep(0.05)
         raise TimeoutError(f"{what} did not come; the log: {self.log}")
 
+    def told(self, kind: str) -> int:
+        """How many events of this kind there were."""
+        lines = (self.home / "jobs" / self.job / "events.jsonl").read_text().splitlines()
+        return sum(json.loads(line)["kind"] == kind for line in lines)
+
     def pid(self, seat: str) -> int | None:
         role, _, index = seat.partition("-")
         found = (m for m in self.status()["members"] if (m["role"], m["rank_index"]) == (role, int(index)))
@@ -83,13 +89,15 @@ class Cost:
     worker_without: float
     worker_worst: float
     """Its longest time between two steps while the lost one was away."""
-    ps_steps: float
-    """Seconds from the beginning of the new ps's script to the first step of the last of those who train."""
-    ps_all: float
+    ps_steps: list[float]
+    """Seconds from the beginning of the new ps's script to the first step of the last of those who train, each time."""
+    ps_all: list[float]
     """The same from its loss."""
+    stuck: int
+    """How many sessions were stuck, and started again in place."""
 
 
-def hurt(job: PsJob) -> Cost:
+def hurt(job: PsJob, losses: int) -> Cost:
     for seat in OTHERS:
         job.wait(lambda seat=seat: job.steps(seat)[20:] or None, f"steps of {seat}")
     time.sleep(SETTLED)
@@ -98,22 +106,29 @@ def hurt(job: PsJob) -> Cost:
     meanwhile = [moment for moment in job.steps("worker-1") if at < moment < back]
     gaps = [later - earlier for earlier, later in pairwise(meanwhile)]
     job.wait(lambda: job.steps("worker-0", back) or None, "the new worker's steps")
-    time.sleep(SETTLED)
-    lost, serves = job.lose_seat("ps-0")
-    first = [job.wait(lambda seat=seat: job.steps(seat, serves)[:1] or None, f"steps of {seat}")[0] for seat in OTHERS]
+    after = [lose_ps(job, f"ps-{number % 2}") for number in range(losses)]
+    stuck = job.told("SessionStuck")
     return Cost(len(before) / SETTLED, len(meanwhile) / (back - at), max(gaps, default=back - at),
-                max(first) - serves, max(first) - lost)  # fmt: skip
+                [begun for begun, _ in after], [lost for _, lost in after], stuck)  # fmt: skip
 
 
-def run(steps: int, is_hurt: bool) -> tuple[float, Cost | None]:
-    """The loss of the last checkpoint, as the evaluator has seen it."""
+def lose_ps(job: PsJob, seat: str) -> tuple[float, float]:
+    """Seconds to the first step of the last of those who train, from when its script began and from its loss."""
+    time.sleep(SETTLED)
+    lost, serves = job.lose_seat(seat)
+    first = [job.wait(lambda one=one: job.steps(one, serves)[:1] or None, f"steps of {one}")[0] for one in OTHERS]
+    return max(first) - serves, max(first) - lost
+
+
+def run(steps: int, losses: int) -> tuple[float, Cost | None]:
+    """The loss of the last checkpoint, as the evaluator has seen it. `losses`: of a ps; 0: nothing is lost."""
     with tempfile.TemporaryDirectory(prefix="ps-bench-") as name:
         folder = Path(name)
         script = [PROBE, name, "--model", f"{name}/model", "--steps", str(steps), "--pause", "0.02"]
         job = PsJob(5, script, folder / "log.txt", flags=["--ps", "2", "--workers", "2", "--chief", "--evaluator"])
         job.start()
         try:
-            cost = hurt(job) if is_hurt else None
+            cost = hurt(job, losses) if losses else None
             while job.is_alive():
                 time.sleep(0.5)
             losses = {int(found["step"]): float(found["loss"]) for found in _LOSS.finditer(job.lines("evaluator-0"))}
@@ -127,23 +142,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--steps", type=int, default=8000)
+    parser.add_argument("--losses", type=int, default=5)
     asked = parser.parse_args()
-    calm = [run(asked.steps, False)[0] for _ in range(asked.repeats)]
-    disturbed = [run(asked.steps, True) for _ in range(asked.repeats)]
+    calm = [run(asked.steps, 0)[0] for _ in range(asked.repeats)]
+    disturbed = [run(asked.steps, asked.losses) for _ in range(asked.repeats)]
     costs = [cost for _, cost in disturbed if cost is not None]
+    begun = [each for cost in costs for each in cost.ps_steps]
     share = [cost.worker_without / cost.worker_before for cost in costs]
     rate = f"{statistics.median(share):.2f}, least {min(share):.2f}"
+    longest = f"{max(begun):.1f} s, {sum(cost.stuck for cost in costs)}"
     rows = [
         ["worker lost: the other one's rate without it, of that before", rate],
         ["worker lost: the other one's longest wait for a step", spread([cost.worker_worst for cost in costs])],
-        ["ps lost: its script begins → first step of all", spread([cost.ps_steps for cost in costs])],
-        ["ps lost: kill → first step of all", spread([cost.ps_all for cost in costs])],
+        ["ps lost: its script begins → first step of all", spread(begun)],
+        ["ps lost: kill → first step of all", spread([each for cost in costs for each in cost.ps_all])],
+        ["ps lost: the longest, and how many sessions were stuck", longest],
         ["last loss, nothing lost", ", ".join(f"{loss:.4f}" for loss in calm)],
         ["last loss, worker and ps lost", ", ".join(f"{loss:.4f}" for loss, _ in disturbed)],
     ]  # fmt: skip
     print(table(["what", f"{asked.repeats} jobs each, load {load():.1f}"], rows))
     print(write("parameter_servers", {"calm": calm, "disturbed": [loss for loss, _ in disturbed],
-                                      "costs": [seconds(cost.ps_steps) for cost in costs]}))  # fmt: skip
+                                      "costs": [seconds(each) for each in begun]}))  # fmt: skip
 
 
 if __name__ == "__main__":

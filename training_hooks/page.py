@@ -16,8 +16,8 @@ import struct
 import time
 
 SIZE = 4096
-INIT, STEP, CHECKPOINT, EVAL = range(4)
-PHASES = ("init", "step", "checkpoint", "eval")
+INIT, STEP, CHECKPOINT, EVAL, STUCK = range(5)
+PHASES = ("init", "step", "checkpoint", "eval", "stuck")
 SEQUENCE, TERM, NUMBER, PID, STEPS, BASE, LAST, BEFORE, SAMPLES, PHASE, SINCE, SAVES, LONGEST, FORKED, BEHIND = range(
     1, 16
 )
@@ -113,7 +113,7 @@ class Reading:
         self.phase, self.source = fields[11] & 0xFFFFFFFF, fields[11] >> 32
         self.since, self.saves, self.longest = fields[12] / 1e9, fields[13], fields[14] / 1e9
         behind = fields[16] - 1 if self.phase == CHECKPOINT and fields[16] else self.phase
-        self.name = PHASES[min(behind, 3)]
+        self.name = PHASES[min(behind, STUCK)]
         """What it does, in a word: who has saved goes on."""
         (length,) = WORD.unpack_from(data, LEFTOVER)
         self.leftover = os.fsdecode(data[LEFTOVER + 4 : LEFTOVER + 4 + length])

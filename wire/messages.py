@@ -61,7 +61,7 @@ class RankProgress:
     step_age: float
     """Seconds since the last step ended, or since the process started where none did."""
     phase: str
-    """init, step, checkpoint or eval."""
+    """init, step, checkpoint, eval, or stuck: it cannot go on by itself."""
     step_seconds: float = 0.0
     """Median duration of the recent steps; 0 where there were fewer than two."""
     samples: int = 0

@@ -22,7 +22,7 @@ LAYOUT = struct.Struct("<4sIQQQQQQQQQIIQQQQQ")
 MAGIC = b"OTRP"
 VERSION = 1
 TRIES = 4
-PHASES = ("init", STEP := "step", CHECKPOINT := "checkpoint", "eval")
+PHASES = ("init", STEP := "step", CHECKPOINT := "checkpoint", "eval", "stuck")
 RECENT = 15
 
 

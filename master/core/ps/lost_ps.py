@@ -3,8 +3,9 @@
 They are left alone: TensorFlow's sessions recover by themselves when it serves again. Whoever ends with an error of
 TensorFlow meanwhile, or soon after, ends for that, and it costs no restart. A session may also be stuck on the server
 that is gone, or wait half a minute before it looks again. So when all serve again, and one that had made steps makes
-none for some seconds, it is started again in place: it alone, and not where its script has begun anew meanwhile. The
-chief comes first, because the others wait for what it restores.
+none for some seconds, or its hooks see that it cannot (`training_hooks/session_recovery.py`), it is started again in
+place: it alone, and not where its script has begun anew meanwhile. The chief comes first, because the others wait for
+what it restores.
 """
 
 from __future__ import annotations
@@ -45,9 +46,14 @@ def advance(job: PsState) -> None:
 
 def note_report(job: PsState, seat: Seat, report: Report) -> None:
     """A report is a second late; what it says of its last step is not."""
+    if report.generation != seat.state.generation:
+        return
     for rank in report.ranks:
-        if rank.phase != "init" and report.generation == seat.state.generation:
+        if rank.phase != "init":
             seat.stepped_at = max(seat.stepped_at, job.now - rank.step_age)
+    seat.is_stuck = any(rank.phase == "stuck" for rank in report.ranks)
+    if seat.is_stuck and seat.waits_since is not None:
+        look(job)
 
 
 def _note(job: PsState) -> None:
@@ -96,10 +102,12 @@ def look(job: PsState) -> None:
             seat.waits_since = None
         elif _begins(seat):
             seat.waits_since = float("inf")
+        elif seat.is_stuck:
+            _start_again(job, seat, "the session that lost one still holds its process")
         elif chiefs and seat not in chiefs:
             seat.waits_since = max(seat.waits_since or 0.0, job.now)
         elif seat.waits_since is not None and job.now >= seat.waits_since + _patience(seat) - 1e-6:
-            _start_again(job, seat)
+            _start_again(job, seat, "its session is stuck")
     if _waiting(job):
         job.deadlines.set(("stuck", ""), job.now + LOOK_AGAIN)
     else:
@@ -141,13 +149,13 @@ def _begins(seat: Seat) -> bool:
     return seat.state.watch is not None and seat.stepped_at <= seat.state.watch.began
 
 
-def _start_again(job: PsState, seat: Seat) -> None:
+def _start_again(job: PsState, seat: Seat, why: str) -> None:
     if seat.runs is None:
         return  # it is on its way already
-    seat.waits_since = float("inf")
+    seat.waits_since, seat.is_stuck = float("inf"), False
     since = seconds(job.now - job.ps_back_at)
     reason = (
-        f"{seat.name} has made no step for {since} though all parameter servers serve again: its session is stuck, "
-        f"and it is started again in place."
+        f"{seat.name} has made no step for {since} though all parameter servers serve again: {why}, and it is "
+        f"started again in place."
     )
     let(job, seat, partial(recovery.begin, seat.state, "SessionStuck", reason, seat.runs, free=True))
