@@ -136,7 +136,7 @@ def test_a_ps_gets_more_memory_when_it_runs_out_and_when_its_user_says_so(make_p
     assert before.items() <= job.uids().items(), "nobody else was replaced"
 
 
-def test_whoever_runs_out_of_memory_gets_twice_as_much_and_a_job_grows_by_a_worker(make_ps: MakePs) -> None:
+def test_whoever_runs_out_of_memory_gets_twice_as_much_and_a_worker_comes_and_goes(make_ps: MakePs) -> None:
     job = begun(make_ps, 1, 1, containers={"chief": LIMITED, "worker": LIMITED})
     for role in ("chief", "worker"):
         saved, at = job.newest_checkpoint(), time.time()
@@ -153,6 +153,10 @@ def test_whoever_runs_out_of_memory_gets_twice_as_much_and_a_job_grows_by_a_work
     trains(job, "worker-2", "worker-1", "chief-1", after=time.time())
     assert job.told("worker-2")[1].startswith("worker 1 of")
     assert job.keeps(uids)
+    job.kubectl("scale", "elasticjob", job.name, "--replicas=1")
+    until(lambda: job.pod("worker-2") not in job.pods(), job.story)
+    trains(job, "worker-1", "chief-1", after=time.time())
+    assert job.keeps(uids), "nobody else was disturbed"
 
 
 def test_an_image_without_tensorflow_and_a_tf_config_of_the_users_are_told(make_ps: MakePs) -> None:
