@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,3 +39,15 @@ def watched(tmp_path: Path) -> Iterator[Any]:
     made.page.source = page.FROM_OPTIMIZER
     yield made
     made.channel.close()
+
+
+@pytest.fixture
+def full_volume(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for 64 KiB."""
+    place = tmp_path / "full"
+    place.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True)
+    if mount.returncode:
+        pytest.skip(f"no file system can be mounted here: {mount.stderr.decode()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)

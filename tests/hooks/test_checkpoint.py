@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,27 +12,21 @@ import pytest
 
 from tests.hooks.agent import Trainer
 from tests.hooks.fixtures import free_port
+from tests.hooks.memories import SAY, damage, generation, said, trainers
 from training_hooks import arena
 
 pytestmark = pytest.mark.slow
 
-MEMORY = 8 << 20
-BEGIN = """
-import json, os, sys, torch
-import torch.distributed as dist
+BEGIN = (
+    SAY
+    + """
 from training_hooks import checkpoint
-torch.set_num_threads(1)
-RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 if WORLD > 1:
     dist.init_process_group("gloo")
 
 def state(step, rank=0):
     shared = torch.full((1000,), float(step * 10 + rank))
     return {"w": shared, "view": shared[10:20], "step": step, "none": None}
-
-def say(*words):
-    with open("said-%d" % RANK, "a") as file:
-        file.write(json.dumps(words) + "\\n")
 
 def told(found):
     if found is None:
@@ -50,35 +42,12 @@ def tried(call):
     except checkpoint.CheckpointError as error:
         return str(error)
 """
-
-
-def said(folder: Path, rank: int = 0) -> list[Any]:
-    return [json.loads(line) for line in (folder / f"said-{rank}").read_text().splitlines()]
+)
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
-    made: list[Trainer] = []
-
-    def trainer(text: str, memory: int = MEMORY, **options: Any) -> Trainer:
-        (tmp_path / "train.py").write_text(BEGIN + text)
-        if memory:
-            options["OUTRIDER_CHECKPOINT_MEMORY"] = str(memory)
-        made.append(Trainer(tmp_path, "train.py", **options))
-        made[-1].announced()
-        return made[-1]
-
-    yield trainer
-    for each in made:
-        each.close()
-
-
-def run(trainer: Trainer, nproc: int = 1, code: int = 0) -> None:
-    """One generation, from its start to the end of its ranks."""
-    trainer.start(nproc, free_port())
-    for _ in range(nproc):
-        assert trainer.agent.expect("exited")["code"] == code, trainer.read()
-    trainer.stop()
+    yield from trainers(tmp_path, BEGIN)
 
 
 def test_the_next_generation_loads_what_the_last_one_saved(make: Callable[..., Trainer], tmp_path: Path) -> None:
@@ -101,8 +70,8 @@ def test_the_next_generation_loads_what_the_last_one_saved(make: Callable[..., T
 
 def test_all_local_ranks_load_the_copy_of_the_first(make: Callable[..., Trainer], tmp_path: Path) -> None:
     trainer = make("say(told(checkpoint.load()))\ncheckpoint.save(state(7, RANK), step=7)\n")
-    run(trainer, 2)
-    run(trainer, 2)
+    generation(trainer, 2)
+    generation(trainer, 2)
     assert said(tmp_path, 0) == said(tmp_path, 1) == [[None], [[7, 70]]]
 
 
@@ -114,7 +83,7 @@ def test_sharded_each_rank_loads_its_own_and_only_in_a_world_of_that_size(
         "if WORLD == 2:\n    checkpoint.save(state(7, RANK), step=7, sharded=True)\n"
     )
     for nproc in (2, 2, 1):
-        run(trainer, nproc)
+        generation(trainer, nproc)
     assert said(tmp_path, 0) == [[None], [[7, 70]], [None]]
     assert said(tmp_path, 1) == [[None], [[7, 71]]]
 
@@ -126,25 +95,12 @@ def test_a_copy_that_is_damaged_is_told_and_the_older_one_loaded_on_all_ranks(
         "say(told(checkpoint.load()))\n"
         "for step in (1, 2):\n    checkpoint.save(state(step), step)\n    checkpoint.wait()\n"
     )
-    run(trainer, 2)
+    generation(trainer, 2)
     damage(trainer, 2)
-    run(trainer, 2)
+    generation(trainer, 2)
     assert said(tmp_path, 0) == said(tmp_path, 1) == [[None], [[1, 10]]]
     warning = trainer.agent.expect(lambda line: line.get("word") == "state not saved")
     assert warning["sentence"] == "the copy of step 2 in memory is damaged: its checksum is wrong"
-
-
-def damage(trainer: Trainer, step: int) -> None:
-    """A byte in the middle of that step's payload."""
-    fd = os.open(trainer.volume / arena.NAME, os.O_RDWR)
-    try:
-        divided = arena.division(fd)
-        assert divided is not None
-        [(slot, head)] = [each for each in arena.copies(fd, divided, range(divided.slots)) if each[1].step == step]
-        at = arena.place(divided, slot) + arena.PAGE + head.length // 2
-        os.pwrite(fd, bytes([os.pread(fd, 1, at)[0] ^ 1]), at)
-    finally:
-        os.close(fd)
 
 
 @pytest.mark.parametrize("page", [b"foreign", arena.FIRST.pack(b"ORCA", 99, 0, 1, 2, 8192)])
@@ -152,12 +108,12 @@ def test_memory_that_cannot_be_used_is_told_and_a_save_begins_it_anew(
     make: Callable[..., Trainer], tmp_path: Path, page: bytes
 ) -> None:
     trainer = make("say(told(checkpoint.load()))\ncheckpoint.save(state(1), 1)\n")
-    run(trainer)
+    generation(trainer)
     fd = os.open(trainer.volume / arena.NAME, os.O_RDWR)
     os.pwrite(fd, page, 0)
     os.close(fd)
-    run(trainer)
-    run(trainer)
+    generation(trainer)
+    generation(trainer)
     assert said(tmp_path) == [[None], [None], [[1, 10]]]
     assert "begin it anew" in trainer.agent.expect(lambda line: line.get("word") == "state not saved")["sentence"]
 
@@ -169,14 +125,14 @@ def test_storage_has_what_was_saved_and_the_newer_of_both_wins(make: Callable[..
         "checkpoint.save(state(2), 2)\ncheckpoint.wait()\n"
         "enclosed = torch.load('last.pt')\nsay(enclosed['step'], enclosed['state']['w'][0].item())\n"
     )
-    run(trainer, 2)
+    generation(trainer, 2)
     saved = trainer.agent.expect("saved")
     assert saved["path"] == str(tmp_path / "last.pt")
     (trainer.volume / arena.NAME).rename(trainer.volume / "away")
     other = make((tmp_path / "train.py").read_text().removeprefix(BEGIN))
-    run(other, 2)
+    generation(other, 2)
     (other.volume / arena.NAME).write_bytes((trainer.volume / "away").read_bytes())
-    run(other, 2)
+    generation(other, 2)
     assert said(tmp_path, 1) == [[None], [1, 10.0], [[1, 10]], [1, 10.0], [[2, 20]], [1, 10.0]]
 
 
@@ -188,8 +144,8 @@ def test_without_memory_a_path_is_saved_to_as_ever_and_no_path_is_an_error(
         "checkpoint.save(state(4, RANK), 4, path='last.pt')\n",
         memory=0,
     )
-    run(trainer, 2)
-    run(trainer, 2)
+    generation(trainer, 2)
+    generation(trainer, 2)
     (_, error), (found, _) = said(tmp_path, 1)
     assert found == [4, 40]
     for way in ("--checkpoint-memory 2Gi", "checkpointMemory of the ElasticJob", "outrider.dev/checkpoint-memory"):
@@ -203,10 +159,10 @@ def test_sharded_storage_counts_when_all_its_files_are_there(make: Callable[...,
         "    checkpoint.save(state(step, RANK), step, path='last.pt', sharded=True)\n    dist.barrier()\n",
         memory=0,
     )
-    run(trainer, 2)
+    generation(trainer, 2)
     newest = sorted((tmp_path / "last.pt.shards").iterdir())[-1]
     (newest / "1-of-2").unlink()
-    run(trainer, 2)
+    generation(trainer, 2)
     assert said(tmp_path, 0) == [[None], [[2, 20]]]
     assert said(tmp_path, 1) == [[None], [[2, 21]]]
 
@@ -230,7 +186,7 @@ for call in (
 
 
 def test_what_is_misused_says_what_is_wrong_and_what_it_may_be(make: Callable[..., Trainer], tmp_path: Path) -> None:
-    run(make(WRONG))
+    generation(make(WRONG))
     errors = [line[0] for line in said(tmp_path)]
     assert errors == [
         "step is a whole number, not 1.5",
@@ -264,7 +220,7 @@ def test_a_file_that_is_damaged_or_foreign_is_an_error_on_all_ranks_and_nothing_
         import torch
 
         torch.save(there, tmp_path / "foreign.pt")
-    run(make("say(tried(lambda: checkpoint.load('foreign.pt')))\n"), 2)
+    generation(make("say(tried(lambda: checkpoint.load('foreign.pt')))\n"), 2)
     for rank in range(2):
         [[error]] = said(tmp_path, rank)
         assert sentence in error
@@ -281,15 +237,15 @@ def test_a_step_is_one_state_and_saves_that_go_back_are_told_and_not_kept(
         "    checkpoint.save(state(5), 5, path='last.pt')\n    say(told(checkpoint.load('last.pt')))\n"
         "    checkpoint.wait()\n    say(torch.load('last.pt')['state']['w'][0].item())\n"
     )
-    run(trainer, 2)
-    run(trainer, 2)
+    generation(trainer, 2)
+    generation(trainer, 2)
     assert said(tmp_path) == [[None], [[7, 70]], [70.0], [[7, 70]]]
     told = [line["sentence"] for line in trainer.agent.lines if line.get("word") == "state not saved"]
     assert any("a save of step 5 behind one of step 7 is not kept" in sentence for sentence in told)
 
 
 def test_ranks_that_ask_for_different_things_are_told_so(make: Callable[..., Trainer], tmp_path: Path) -> None:
-    run(make("say(tried(lambda: checkpoint.load('%d.pt' % RANK)))\n"), 2)
+    generation(make("say(tried(lambda: checkpoint.load('%d.pt' % RANK)))\n"), 2)
     for rank in range(2):
         [[error]] = said(tmp_path, rank)
         assert re.fullmatch(r"the ranks ask for different things: rank 0 for .*/0.pt, rank 1 for .*/1.pt", error)
@@ -299,26 +255,10 @@ def test_storage_that_cannot_be_written_is_told_and_training_goes_on(
     make: Callable[..., Trainer], tmp_path: Path
 ) -> None:
     trainer = make("checkpoint.save(state(1), 1, path='/dev/full/last.pt')\ncheckpoint.wait()\nsay('goes on')\n")
-    run(trainer)
+    generation(trainer)
     assert said(tmp_path) == [["goes on"]]
     warning = trainer.agent.expect(lambda line: line.get("word") == "state not saved")
     assert "step 1 could not be written to /dev/full/last.pt: NotADirectoryError" in warning["sentence"]
-
-
-def small_volume(tmp_path: Path) -> Iterator[Path]:
-    """A file system with room for 64 KiB."""
-    place = tmp_path / "full"
-    place.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True)
-    if mount.returncode:
-        pytest.skip(f"no file system can be mounted here: {mount.stderr.decode()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-@pytest.fixture
-def full_volume(tmp_path: Path) -> Iterator[Path]:
-    yield from small_volume(tmp_path)
 
 
 def test_a_full_volume_is_told_and_what_was_there_stays(
@@ -329,7 +269,7 @@ def test_a_full_volume_is_told_and_what_was_there_stays(
         "checkpoint.save({'w': torch.ones(100_000)}, 2, path='full/last.pt')\ncheckpoint.wait()\n"
         "say(torch.load('full/last.pt')['step'], os.listdir('full'), checkpoint.load('full/last.pt')[1])\n"
     )
-    run(trainer)
+    generation(trainer)
     assert said(tmp_path) == [[1, ["last.pt"], 2]]
     warning = trainer.agent.expect(lambda line: line.get("word") == "state not saved")
     assert f"step 2 could not be written to {full_volume / 'last.pt'}: " in warning["sentence"]
@@ -340,8 +280,8 @@ def test_saves_that_come_at_once_leave_the_last(make: Callable[..., Trainer], tm
         "say(told(checkpoint.load('last.pt')))\n"
         "for step in range(200):\n    checkpoint.save(state(step), step, path='last.pt')\n"
     )
-    run(trainer)
-    run(trainer)
+    generation(trainer)
+    generation(trainer)
     assert said(tmp_path) == [[None], [[199, 1990]]]
 
 
@@ -355,7 +295,7 @@ def test_what_is_saved_to_a_path_is_there_however_many_saves_to_memory_follow(
         "checkpoint.wait()\n"
         "say(torch.load('last.pt')['step'], checkpoint.load()[1], os.path.exists('best.pt'))\n"
     )
-    run(trainer)
+    generation(trainer)
     [[on_storage, in_memory, best]] = said(tmp_path)
     warnings = [line["sentence"] for line in trainer.agent.lines if line.get("word") == "state not saved"]
     assert in_memory == 59 or any("step 59 is not saved" in each for each in warnings)
