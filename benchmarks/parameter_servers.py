@@ -68,7 +68,8 @@ class PsJob(OutriderJob):
 
     def told(self, kind: str) -> int:
         """How many events of this kind there were."""
-        lines = (self.home / "jobs" / self.job / "events.jsonl").read_text().splitlines()
+        text = (self.home / "jobs" / self.job / "events.jsonl").read_text()
+        lines = text[: text.rfind("\n") + 1].splitlines()
         return sum(json.loads(line)["kind"] == kind for line in lines)
 
     def pid(self, seat: str) -> int | None:
@@ -141,7 +142,7 @@ def run(steps: int, losses: int) -> tuple[float, Cost | None]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=8000)
+    parser.add_argument("--steps", type=int, default=16000)
     parser.add_argument("--losses", type=int, default=5)
     asked = parser.parse_args()
     calm = [run(asked.steps, 0)[0] for _ in range(asked.repeats)]

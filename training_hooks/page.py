@@ -16,8 +16,8 @@ import struct
 import time
 
 SIZE = 4096
-INIT, STEP, CHECKPOINT, EVAL, STUCK = range(5)
-PHASES = ("init", "step", "checkpoint", "eval", "stuck")
+INIT, STEP, CHECKPOINT, EVAL = range(4)
+PHASES = ("init", "step", "checkpoint", "eval")
 SEQUENCE, TERM, NUMBER, PID, STEPS, BASE, LAST, BEFORE, SAMPLES, PHASE, SINCE, SAVES, LONGEST, FORKED, BEHIND = range(
     1, 16
 )
@@ -26,6 +26,8 @@ the phase CHECKPOINT, 1 and the phase that it was made in once all is saved (mor
 WINDOW = 16
 """Where the newest window of steps (`own_time`) begins: a sequence number of its own, then eleven numbers."""
 WINDOW_NUMBERS = 11
+STUCK = WINDOW + 1 + WINDOW_NUMBERS
+"""1 while the process cannot make its next step by itself (`session_recovery`). Written by itself."""
 FROM_OPTIMIZER, FROM_BATCHES = 1, 2
 LEFTOVER = 256
 SHORTEST_PATIENCE = 2.0
@@ -62,7 +64,7 @@ class Page:
         words, now = self.words, time.monotonic_ns()
         words[SEQUENCE] |= 1
         self.map[0:8] = b"OTRP" + WORD.pack(1)
-        for index in (*range(TERM, BEHIND + 1), *range(WINDOW, WINDOW + 1 + WINDOW_NUMBERS)):
+        for index in (*range(TERM, BEHIND + 1), *range(WINDOW, STUCK + 1)):
             words[index] = 0
         words[TERM], words[NUMBER], words[PID] = term, number, os.getpid()
         words[SINCE] = words[FORKED] = now
@@ -113,7 +115,7 @@ class Reading:
         self.phase, self.source = fields[11] & 0xFFFFFFFF, fields[11] >> 32
         self.since, self.saves, self.longest = fields[12] / 1e9, fields[13], fields[14] / 1e9
         behind = fields[16] - 1 if self.phase == CHECKPOINT and fields[16] else self.phase
-        self.name = PHASES[min(behind, STUCK)]
+        self.name = PHASES[min(behind, 3)]
         """What it does, in a word: who has saved goes on."""
         (length,) = WORD.unpack_from(data, LEFTOVER)
         self.leftover = os.fsdecode(data[LEFTOVER + 4 : LEFTOVER + 4 + length])

@@ -68,7 +68,7 @@ class Worker:
 
     def phase_name(self):
         is_saved = self.together.waits and not self._saving
-        return page.PHASES[min(self._after if is_saved else self.phase(), page.STUCK)]
+        return page.PHASES[min(self._after if is_saved else self.phase(), 3)]
 
     def stepped(self, step):
         """Called after a step when the page may not say yet that steps are being made, or a window is measured; True
@@ -92,12 +92,6 @@ class Worker:
         if self.phase() == page.STEP:
             self.phase_changed()
             self.page.set_phase(page.EVAL)
-
-    def stuck(self, is_so):
-        """It cannot make its next step by itself, or it can again."""
-        before, after = (page.STEP, page.STUCK) if is_so else (page.STUCK, page.STEP)
-        if self.phase() == before:
-            self.page.set_phase(after)
 
     def begin_save(self):
         """The moment, for `saved`."""

@@ -61,10 +61,12 @@ class RankProgress:
     step_age: float
     """Seconds since the last step ended, or since the process started where none did."""
     phase: str
-    """init, step, checkpoint, eval, or stuck: it cannot go on by itself."""
+    """init, step, checkpoint or eval."""
     step_seconds: float = 0.0
     """Median duration of the recent steps; 0 where there were fewer than two."""
     samples: int = 0
+    is_stuck: bool = False
+    """Its hooks see that it cannot make its next step by itself (`training_hooks/session_recovery.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,12 @@ from pathlib import Path
 from wire.ids import Generation
 from wire.messages import RankProgress
 
-LAYOUT = struct.Struct("<4sIQQQQQQQQQIIQQQQQ")
+LAYOUT = struct.Struct("<4sIQQQQQQQQQIIQQQQQ96xQ")
+"""Between the last two lies the window of steps (`windows`)."""
 MAGIC = b"OTRP"
 VERSION = 1
 TRIES = 4
-PHASES = ("init", STEP := "step", CHECKPOINT := "checkpoint", "eval", "stuck")
+PHASES = ("init", STEP := "step", CHECKPOINT := "checkpoint", "eval")
 RECENT = 15
 
 
@@ -43,6 +44,7 @@ class Page:
     saves: int
     longest_save: int
     forked_at: int
+    is_stuck: bool
 
 
 def whole(path: Path, length: int, at: int = 8) -> bytes | None:
@@ -76,12 +78,14 @@ def _parsed(raw: bytes) -> Page | None:
     magic, version, _, term, number, pid, *rest = LAYOUT.unpack_from(raw)
     if magic != MAGIC or version != VERSION:
         return None
-    step, base, last, before, samples, phase, source, began, saves, longest, forked, behind = rest
+    step, base, last, before, samples, phase, source, began, saves, longest, forked, behind, stuck = rest
     word = PHASES[phase] if phase < len(PHASES) else STEP
     if word == CHECKPOINT and behind:  # all is saved, and the script may save more
         word = PHASES[behind - 1] if behind <= len(PHASES) else STEP
     generation = Generation(term, number)
-    return Page(generation, pid, step, base, last, before, samples, word, source, began, saves, longest, forked)
+    return Page(
+        generation, pid, step, base, last, before, samples, word, source, began, saves, longest, forked, bool(stuck)
+    )
 
 
 @dataclass(slots=True)
@@ -115,6 +119,7 @@ class PageReader:
             phase=page.phase,
             step_seconds=self._step_seconds(local_rank, page),
             samples=page.samples,
+            is_stuck=page.is_stuck,
         )
 
     def _local_ranks(self) -> list[int]:

@@ -7,12 +7,15 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sidecar.shell.pages import read_page
 from tests.hooks.agent import wait_until
 from tests.hooks.fixtures import free_port
 from training_hooks import page, session_recovery
@@ -72,68 +75,119 @@ def test_another_session_is_made_while_the_close_of_the_one_before_still_waits()
 
 
 @contextmanager
-def listening() -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
+def listening(port: int = 0) -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", port)) as server:
         yield server.getsockname()[1]
 
 
+class Session:
+    """Its close waits until it is told to end."""
+
+    def __init__(self) -> None:
+        self.may_end = threading.Event()
+        vars(self)["close"] = self.close  # as `let_go` leaves it
+
+    def close(self) -> None:
+        self.may_end.wait()
+
+
 @pytest.fixture
-def closing(watched: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A rank that makes steps, and a session of it whose close waits until `may_end` is set."""
+def lose(watched: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Another session of this rank has lost a server, and is closed."""
     monkeypatch.setattr(session_recovery, "CLOSE_WITHIN", 0.01)
     monkeypatch.setattr(session_recovery, "PROBE_EVERY", 0.01)
     monkeypatch.setattr(session_recovery, "STUCK_AFTER", 0.05)
-    watched.page.set_phase(page.STEP)
+    sessions: list[Session] = []
 
-    class Session:
-        may_end = threading.Event()
+    def lost() -> Session:
+        sessions.append(Session())
+        session_recovery._close(sessions[-1], watched)
+        return sessions[-1]
 
-        def close(self) -> None:
-            self.may_end.wait()
+    yield lost
+    for session in sessions:
+        session.may_end.set()
+    wait_until(lambda: not watching(), "the end of who watches")
 
-    made = Session()
-    made.close = made.close  # type: ignore[method-assign]  # as `let_go` leaves it
-    yield made
-    made.may_end.set()
+
+def watching() -> bool:
+    return "outrider-watch" in [thread.name for thread in threading.enumerate()]
+
+
+def is_stuck(watched: Any) -> bool:
+    """As a sidecar reads it."""
+    found = read_page(Path(watched.volume) / "progress" / "0")
+    assert found is not None
+    return found.is_stuck
+
+
+def config(*servers: int, chief: int = 0) -> str:
+    cluster = {"ps": [f"localhost:{port}" for port in servers]}
+    return json.dumps({"cluster": cluster | ({"chief": [f"127.0.0.1:{chief}"]} if chief else {})})
 
 
 def test_a_close_that_waits_though_all_servers_listen_is_told_until_it_ends(
-    watched: Any, closing: Any, monkeypatch: pytest.MonkeyPatch
+    watched: Any, lose: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with listening() as one, listening() as two:
-        servers = [f"127.0.0.1:{one}", f"localhost:{two}"]
-        monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"ps": servers}}))
-        session_recovery._close(closing, watched)
-        wait_until(lambda: watched.phase() == page.STUCK, "that it is stuck")
-        assert watched.phase_name() == "stuck"
-        closing.may_end.set()
-        wait_until(lambda: watched.phase() == page.STEP, "that it can go on")
+        monkeypatch.setenv("TF_CONFIG", config(one, chief=two))
+        session = lose()
+        wait_until(lambda: is_stuck(watched), "that it is stuck")
+        session.may_end.set()
+        wait_until(lambda: not is_stuck(watched), "that it can go on")
 
 
-def test_a_close_that_waits_for_a_server_that_is_not_there_is_not_stuck() -> None:
-    over = threading.Event()
+@pytest.mark.parametrize("lacks", ["ps", "chief"])
+def test_a_close_that_waits_for_a_server_that_is_away_is_not_stuck_until_that_is_back(
+    watched: Any, lose: Any, monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
+    away, looks = free_port(), []
+    listen = session_recovery._all_listen
+
+    def all_listen(servers: list[Any]) -> Any:
+        looks.append(listen(servers))
+        return looks[-1]
+
+    monkeypatch.setattr(session_recovery, "_all_listen", all_listen)
     with listening() as one:
-        threading.Timer(0.5, over.set).start()
-        assert not session_recovery._outlasts(over, [("127.0.0.1", one), ("127.0.0.1", free_port())])
+        monkeypatch.setenv("TF_CONFIG", config(one, away) if lacks == "ps" else config(one, chief=away))
+        lose()
+        wait_until(lambda: len(looks) >= 20, "many looks")
+        assert not is_stuck(watched)
+        with listening(away):
+            wait_until(lambda: is_stuck(watched), "that it is stuck")
+        wait_until(lambda: not is_stuck(watched), "that it is away again")
 
 
-def test_a_step_says_that_it_goes_on(watched: Any) -> None:
-    watched.page.set_phase(page.STEP)
-    watched.stuck(True)
-    assert watched.phase() == page.STUCK
-    watched.stepped(1)
-    assert watched.phase() == page.STEP
-    watched.stuck(False)
-    assert watched.phase() == page.STEP
+def test_who_makes_steps_beside_the_close_is_not_stuck(
+    watched: Any, lose: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with listening() as one:
+        monkeypatch.setenv("TF_CONFIG", config(one))
+        lose()
+        wait_until(lambda: is_stuck(watched), "that it is stuck")
+        watched.page.set((page.LAST, time.monotonic_ns()))
+        wait_until(lambda: not is_stuck(watched), "that it trains")
 
 
-@pytest.mark.parametrize("config", [None, "{}", "not json", '{"cluster": {"ps": ["nonsense"]}}'])
+def test_only_the_newest_close_is_told(watched: Any, lose: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with listening() as one:
+        monkeypatch.setenv("TF_CONFIG", config(one))
+        older, newer = lose(), lose()
+        wait_until(lambda: is_stuck(watched), "that it is stuck")
+        older.may_end.set()
+        newer.may_end.set()
+        wait_until(lambda: not watching(), "the end of both")
+        assert not is_stuck(watched)
+
+
+@pytest.mark.parametrize("text", [None, "{}", "not json", '{"cluster": {"ps": ["nonsense"]}}', '{"cluster": 3}'])
 def test_without_known_addresses_nothing_is_told(
-    watched: Any, closing: Any, monkeypatch: pytest.MonkeyPatch, config: str | None
+    watched: Any, lose: Any, monkeypatch: pytest.MonkeyPatch, text: str | None
 ) -> None:
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    if config is not None:
-        monkeypatch.setenv("TF_CONFIG", config)
-    over = threading.Event()
-    session_recovery._watch(watched, over)
-    assert watched.phase() == page.STEP
+    if text is not None:
+        monkeypatch.setenv("TF_CONFIG", text)
+    lose()
+    wait_until(lambda: not watching(), "the end of who watches")
+    assert not is_stuck(watched)

@@ -51,9 +51,9 @@ def note_report(job: PsState, seat: Seat, report: Report) -> None:
     for rank in report.ranks:
         if rank.phase != "init":
             seat.stepped_at = max(seat.stepped_at, job.now - rank.step_age)
-    seat.is_stuck = any(rank.phase == "stuck" for rank in report.ranks)
-    if seat.is_stuck and seat.waits_since is not None:
-        look(job)
+    if any(rank.is_stuck for rank in report.ranks) and not job.ps_away and not job.is_over:
+        why = "though all servers can be reached again, the session that has lost one still holds its process"
+        _start_again(job, seat, f"{seat.name} can make no other session: {why}")
 
 
 def _note(job: PsState) -> None:
@@ -102,12 +102,12 @@ def look(job: PsState) -> None:
             seat.waits_since = None
         elif _begins(seat):
             seat.waits_since = float("inf")
-        elif seat.is_stuck:
-            _start_again(job, seat, "the session that lost one still holds its process")
         elif chiefs and seat not in chiefs:
             seat.waits_since = max(seat.waits_since or 0.0, job.now)
         elif seat.waits_since is not None and job.now >= seat.waits_since + _patience(seat) - 1e-6:
-            _start_again(job, seat, "its session is stuck")
+            since = seconds(job.now - job.ps_back_at)
+            makes_none = f"{seat.name} has made no step for {since} though all parameter servers serve again"
+            _start_again(job, seat, f"{makes_none}: its session is stuck")
     if _waiting(job):
         job.deadlines.set(("stuck", ""), job.now + LOOK_AGAIN)
     else:
@@ -152,10 +152,7 @@ def _begins(seat: Seat) -> bool:
 def _start_again(job: PsState, seat: Seat, why: str) -> None:
     if seat.runs is None:
         return  # it is on its way already
-    seat.waits_since, seat.is_stuck = float("inf"), False
-    since = seconds(job.now - job.ps_back_at)
-    reason = (
-        f"{seat.name} has made no step for {since} though all parameter servers serve again: {why}, and it is "
-        f"started again in place."
-    )
+    seat.waits_since = float("inf")
+    job.deadlines.set(("stuck", ""), job.now + LOOK_AGAIN)
+    reason = f"{why}, and it is started again in place."
     let(job, seat, partial(recovery.begin, seat.state, "SessionStuck", reason, seat.runs, free=True))

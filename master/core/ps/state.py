@@ -49,8 +49,6 @@ class Seat:
     """Of who saves and has to leave, or had to."""
     told_first: Generation | None = None
     """The run of it of which it was told that no first step comes."""
-    is_stuck: bool = False
-    """Its hooks say that it cannot go on by itself."""
     waits_since: float | None = None
     """It made steps, a parameter server was away, and it has made none since. From when on it could: None: it does."""
 

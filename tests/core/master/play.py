@@ -129,6 +129,7 @@ class Actor:
     hung_at: float | None = None
     """Its rank makes no step from then on, until it begins again."""
     phase: str = ""
+    is_stuck: bool = False
     """What its page says, where that is not what its steps say."""
     answers: Answers | None = None
     """What its rank says when it is asked where it is."""
@@ -413,7 +414,9 @@ class Play:
         age = max(0.0, self.now - actor.started_at - (made - actor.base) * actor.step_seconds)
         age = age if actor.step_seconds != STEP_SECONDS else 0.0
         age = age if actor.hung_at is None else self.now - actor.hung_at
-        ranks = (RankProgress(0, made, age, phase, known, made * self.batch),) if actor.has_pages else ()
+        ranks = (
+            (RankProgress(0, made, age, phase, known, made * self.batch, actor.is_stuck),) if actor.has_pages else ()
+        )
         running = actor.running != NO_GENERATION
         said = "running" if running else ("done" if actor.finished else "ready")
         links = self._links(actor) if running else ()

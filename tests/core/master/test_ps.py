@@ -224,22 +224,35 @@ def test_a_worker_that_makes_no_step_once_all_ps_serve_again_is_started_again_in
     assert "All who train go on with ps-0" in play.announced("Recovered")[0].reason
 
 
-def test_a_worker_whose_hooks_say_that_it_is_stuck_waits_neither_for_long_nor_for_the_chief() -> None:
+def test_a_worker_whose_hooks_see_that_it_is_stuck_waits_neither_for_long_nor_for_the_chief() -> None:
     play = training(1, 2)
     for actor in play.actors.values():
         actor.hung_at = play.now
-    play["worker-0"].phase = "stuck"
-    play.run(3.0)
-    assert play.announced("SessionStuck") == [], "all parameter servers are there"
     play.lose("ps-0")
+    play["worker-0"].is_stuck = True
+    play.run(0.5)
+    assert play.announced("SessionStuck") == [], "a parameter server is away"
     play.until_running()
     took = play.until(lambda: bool(play.announced("SessionStuck")))
     (told,) = play.announced("SessionStuck")
     assert (told.member, took <= 1.0) == ("worker-0", True), "with its next report"
-    assert "the session that lost one still holds its process" in told.reason
-    play["worker-0"].phase = ""
+    assert "the session that has lost one still holds its process" in told.reason
+    play["worker-0"].is_stuck = False
     play.until_running()
     assert stopped(play) == {"worker-0"}
+
+
+def test_a_session_that_lost_its_server_when_no_member_was_lost_is_started_again_too() -> None:
+    """Or when another master was in charge."""
+    play = training(1, 2)
+    play["worker-1"].hung_at, play["worker-1"].is_stuck = play.now, True
+    play.until(lambda: bool(play.announced("SessionStuck")))
+    play["worker-1"].is_stuck = False
+    play.until_running()
+    play.run(30.0)
+    assert [a.member for a in play.announced("SessionStuck")] == ["worker-1"]
+    assert stopped(play) == {"worker-1"}
+    assert play.job.restarts.used == 0
 
 
 def test_a_script_that_has_begun_anew_since_the_ps_serves_is_not_taken_for_stuck() -> None:
