@@ -130,6 +130,11 @@ class Pods(Traces):
 
         return until(found, lambda: f"Event {kind} {words}: {self.story()}")
 
+    def resized_behind(self) -> int:
+        """The step of the checkpoint behind which the world changed."""
+        message = self.event("WorldResizes", "A checkpoint of step", "is finished: ")["message"]
+        return int(message.split("of step ")[1].split()[0])
+
     def rendezvous(self, pod: str) -> list[dict[str, str]]:
         """The lines with which the generations began in this pod's sidecar."""
         log = self.kubectl("logs", pod, "-c", "outrider-sidecar")
@@ -193,7 +198,7 @@ class ClusterJob(Pods):
             "metadata": {"name": name},
             "spec": {
                 "nprocPerNode": 2,
-                "recovery": {"silentAfter": "10s"},
+                "recovery": {"silentAfter": "15s"},
                 "replicaSpecs": {"worker": worker},
                 **spec,
             },

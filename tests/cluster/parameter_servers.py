@@ -25,7 +25,7 @@ __import__("threading").Thread(target=eat, args=["/work/eat-" + os.environ["WORK
 MAIN = 'if __name__ == "__main__":'
 SCRIPT = (Path(__file__).parents[2] / "examples/ps/click.py").read_text().replace(MAIN, EATER + MAIN)
 SAVE_EVERY = 50
-COMMAND = ["python", "/work/train.py", "--model", "/work/model", "--save-every", str(SAVE_EVERY), "--pause", "0.05"]
+COMMAND = ["python", "/work/train.py", "--model", "/work/model", "--save-every", str(SAVE_EVERY)]
 LONG = 240.0
 """Seconds for what begins with an import of TensorFlow on a busy machine, or two."""
 _LINE = re.compile(r"(?P<time>\S+)Z global_step: (?P<step>\d+) loss: (?P<loss>[\d.]+)")
@@ -43,17 +43,17 @@ class Step:
 class PsClusterJob(Pods):
     """An ElasticJob of ps, workers and a chief with one process each."""
 
-    def __init__(self, namespace: str, name: str, folder: Path, containers: dict[str, Document] | None = None,
-                 max_workers: int = 2, steps: int = 1_000_000, **replicas: int) -> None:  # fmt: skip
+    def __init__(self, namespace: str, name: str, folder: Path, containers: dict[str, Document] | None = None, *,
+                 max_workers: int = 2, steps: int = 10**6, pause: float = 0.05, **replicas: int) -> None:  # fmt: skip
         """`containers`: by role, what its trainer's container has of its own."""
-        self.asked = [*COMMAND, "--steps", str(steps)]
+        self.asked = [*COMMAND, "--steps", str(steps), "--pause", str(pause)]
         super().__init__(namespace, name, folder, SCRIPT)
         roles: Document = {}
         for role, count in replicas.items():
             spec = pod_spec(folder, *self.asked, **{"image": IMAGE, **(containers or {}).get(role, {})})
             roles[role] = {"replicas": count, "template": {"spec": spec}}
         roles["worker"]["maxReplicas"] = max_workers
-        spec = {"recovery": {"silentAfter": "10s"}, "replicaSpecs": roles}
+        spec = {"recovery": {"silentAfter": "15s"}, "replicaSpecs": roles}
         metadata = {"name": name}
         document = {"apiVersion": "outrider.dev/v1alpha1", "kind": "ElasticJob", "metadata": metadata, "spec": spec}
         self.create(document)

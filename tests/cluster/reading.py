@@ -7,6 +7,7 @@ two cores can do.
 from __future__ import annotations
 
 import json
+import time
 from functools import cache
 from typing import Any
 
@@ -34,7 +35,14 @@ def _api() -> client.ApiClient:
 def _read(path: str, query: list[tuple[str, str]]) -> Document:
     api = _api()
     request = api.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
-    found = api.call_api(*request, _request_timeout=DEADLINE)
+    for pause in (1.0, 3.0, 0.0):
+        try:
+            found = api.call_api(*request, _request_timeout=DEADLINE)
+            break
+        except client.ApiException as error:
+            if not pause or (error.status != 429 and 0 < (error.status or 0) < 500):
+                raise
+            time.sleep(pause)
     body = found.read()
     assert found.status == 200, f"GET {path}: {found.status} {body!r}"
     document: Document = json.loads(body)

@@ -30,7 +30,10 @@ def collect() -> set[Request]:
     selector = "app.kubernetes.io/component=master"
     for pod in listed("pods", SYSTEM, labels=selector):
         path = f"/api/v1/namespaces/{SYSTEM}/pods/{pod['metadata']['name']}:8080/proxy/metrics"
-        done = subprocess.run(["kubectl", "get", "--raw", path], capture_output=True, text=True, timeout=30)
+        try:
+            done = subprocess.run(["kubectl", "get", "--raw", path], capture_output=True, text=True, timeout=30)
+        except subprocess.TimeoutExpired:
+            continue
         if done.returncode == 0:  # one that has just begun, or ends, has nothing to tell
             found |= requests_in(done.stdout)
     return found

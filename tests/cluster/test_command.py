@@ -24,7 +24,7 @@ def test_a_torchrun_inside_bash_trains_to_its_end_in_a_world_of_four_pods_and_tw
     spec = pod_spec(job.folder, "bash", "-c", COMMAND, workingDir="/work")
     worker = {"replicas": 4, "minReplicas": 3, "template": {"spec": spec}}
     document = {"apiVersion": "outrider.dev/v1alpha1", "kind": "ElasticJob", "metadata": {"name": job.name}}
-    job.create({**document, "spec": {"replicaSpecs": {"worker": worker}}})
+    job.create({**document, "spec": {"recovery": {"silentAfter": "20s"}, "replicaSpecs": {"worker": worker}}})
 
     until(lambda: job.status().get("phase") == "Succeeded", job.story, seconds=180)  # eight ranks and one machine
     assert [member["rung"] for member in job.status()["members"]] == ["T0"] * 4

@@ -57,7 +57,7 @@ def isolated(job: ClusterJob, pod: str) -> bool:
 def test_a_pod_that_is_cut_off_stops_its_ranks_and_is_replaced_while_the_others_train_on(
     make: Make, cut: Callable[[ClusterJob, str], Callable[[], None]]
 ) -> None:
-    job = make(replicas=3, least=2, recovery={"silentAfter": SILENT_AFTER, "replaceAfter": "20s"})
+    job = make(replicas=3, least=2, recovery={"silentAfter": SILENT_AFTER, "replaceAfter": "40s"})
     restart, _ = job.training(6)
     victim = job.pod("worker-1")
     assert len(ranks(job, victim)) == 2

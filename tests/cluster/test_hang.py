@@ -61,13 +61,21 @@ def test_the_ranks_of_a_job_s_pods_say_where_they_are_and_which_has_not_come(mak
     job.training(4)
     first, second = job.pod("worker-0"), job.pod("worker-1")
 
-    told = asked(job, "stacks", "--pods-of", job.name).stdout
-    found = re.findall(r"^rank (\d) \((\S+), pid \d+\), step ", told, re.MULTILINE)
-    assert found == [("0", first), ("1", first), ("2", second), ("3", second)], told
-    assert told.count("train.py") >= 4, told
-    rows = answered(job, "collectives", "--pods-of", job.name)
-    assert {pod: [row["rank"] for row in ranks] for pod, ranks in rows.items()} == {first: [0, 1], second: [2, 3]}
-    assert all(row["collective"]["op"].startswith("gloo:") for ranks in rows.values() for row in ranks), rows
+    row, ranks = r"^rank (\d) \((\S+), pid \d+\), step ", [("0", first), ("1", first), ("2", second), ("3", second)]
+
+    def stacks_of_all() -> bool:  # a rank without a turn in time has none
+        told = asked(job, "stacks", "--pods-of", job.name).stdout
+        return re.findall(row, told, re.MULTILINE) == ranks and told.count("train.py") >= 4
+
+    until(stacks_of_all, job.story)
+
+    def collectives_of_all() -> bool:
+        rows = answered(job, "collectives", "--pods-of", job.name)
+        ops = [(row.get("collective") or {}).get("op", "") for ranks in rows.values() for row in ranks]
+        found = {pod: [row["rank"] for row in ranks] for pod, ranks in rows.items()}
+        return found == {first: [0, 1], second: [2, 3]} and all(op.startswith("gloo:") for op in ops)
+
+    until(collectives_of_all, job.story)
     assert [row["rank"] for row in answered(job, "stacks", "--pod", second)[second]] == [2, 3]
 
     job.kubectl("annotate", "pod", second, "outrider.dev/chaos=allowed")

@@ -82,12 +82,12 @@ def test_a_master_that_is_killed_before_its_job_is_deleted_is_followed_by_one_th
     make: Make, frozen: list[int]
 ) -> None:
     """The first one does nothing for the job any more: all that the next one knows of it are its pods."""
-    frozen += processes_of(leader())
-    if not frozen:
-        pytest.skip("the nodes of this cluster are other machines, whose processes cannot be stopped from here")
     job = make(script=migrating(OF_A_POD), migrationDir="/work/moves", pod={"terminationGracePeriodSeconds": 40})
     until(lambda: len(job.steps()) > 40, job.story)
     job.event("StateOffered", "model, optimizer, progress")
+    frozen += processes_of(leader())
+    if not frozen:
+        pytest.skip("the nodes of this cluster are other machines, whose processes cannot be stopped from here")
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)
     job.kubectl("delete", "elasticjob", job.name, "--wait=false")
@@ -144,7 +144,7 @@ def test_a_pod_of_a_script_with_a_handler_of_its_own_is_deleted_and_what_it_then
     assert {member["rung"] for member in job.status()["members"]} == {rung}
     job.kubectl("delete", "pod", job.pod("worker-1"), "--wait=false")
     again = until(lambda: [step for step in job.steps() if step.loaded], job.story)
-    (saved,) = job.saved
+    saved = job.saved[-1]  # the second, where the replacement took long and it was asked once more
     assert {step.loaded for step in again} == {saved}, job.story()
     assert job.pod("worker-1") not in {step.member for step in again}
     job.event("StateSaved", f"model.pt at step {saved}, asked by SIGUSR1")

@@ -137,6 +137,7 @@ def test_an_image_that_cannot_be_pulled_is_told_and_the_others_train_until_it_ca
     image = template["spec"]["containers"][0]["image"]
     template["spec"]["containers"][0]["image"] = NO_IMAGE
     job.patch(replicaSpecs={"worker": {"template": template}})
+    until(lambda: job.status().get("observedGeneration") == job.job()["metadata"]["generation"], job.story)
     job.kubectl("delete", "pod", job.pod("worker-1"), "--grace-period=0", "--force")
     job.event("MemberCannotStart", "worker-2", NO_IMAGE, "of trainer", "cannot be pulled: ")
     smaller, world = job.training(2, after=restart)

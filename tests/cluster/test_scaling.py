@@ -20,8 +20,8 @@ def shown(job: ClusterJob) -> Document:
 
 
 def condition(job: ClusterJob, wanted: str) -> Document:
-    return until(lambda: shown(job) if shown(job).get("elasticCondition") == wanted else None,
-                 lambda: f"{wanted}: {shown(job)} {job.story()}")  # fmt: skip
+    return until(lambda: now if (now := shown(job)).get("elasticCondition") == wanted else None,
+                 lambda: f"{wanted}: {shown(job)} {job.story()}", 240.0)  # fmt: skip
 
 
 def outrider(*arguments: str) -> str:

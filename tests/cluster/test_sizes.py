@@ -15,7 +15,7 @@ def test_scale_down_and_up_lose_no_step(make: Make) -> None:
     restart, _ = job.training(6)
     job.kubectl("scale", "elasticjob", job.name, "--replicas=2")
     smaller, four = job.training(4, after=restart)
-    assert four[0][0].loaded == max(step.step for step in job.worlds()[restart][0])
+    assert four[0][0].loaded >= job.resized_behind(), "the world changed behind a checkpoint"
     until(lambda: len(job.pods()) == 2, job.story)
     job.kubectl("scale", "elasticjob", job.name, "--replicas=3")
     job.training(6, after=smaller)

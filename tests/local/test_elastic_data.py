@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -31,9 +30,7 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 
 
 def kill_member(job: Run, member: str) -> None:
-    for pid in job.tree(member):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    job.signal_tree(member, signal.SIGKILL)
 
 
 def kill_rank(job: Run, member: str) -> None:

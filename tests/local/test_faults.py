@@ -175,7 +175,7 @@ def test_a_rank_that_is_killed_in_its_save_leaves_the_last_checkpoint_whole(job:
     saving = job.folder / "saving"
     try:
         restart, _ = job.training(SIZE)
-        until(saving.exists, job.story)
+        until(lambda: saving.exists() and saving.read_text(), job.story)
         kill(int(saving.read_text()))
     finally:
         (job.folder / "slow").unlink()

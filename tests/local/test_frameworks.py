@@ -5,7 +5,6 @@ Those that are not installed are left out; what is done for them is tested witho
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import signal
@@ -62,9 +61,7 @@ def test_in_a_smaller_world_and_a_larger_one_a_framework_sees_every_sample(begin
     job = begin("sizes", "--nnodes", "2:3")
     job.hold_at(8)
     job.until_held(8, 3)
-    for pid in job.tree("worker-2"):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    job.signal_tree("worker-2", signal.SIGKILL)
     job.hold_at(11)
     job.until_held(11, 2)
     until(lambda: job.member("worker-3").get("state") in ("spare", "ready"), job.story)

@@ -59,7 +59,7 @@ class Job:
         self.environment = dict(os.environ, OUTRIDER_HOME=str(home), PATH=path, VIRTUAL_ENV=str(here.parent))
         with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
             self.process = subprocess.Popen(
-                [*OUTRIDER, "run", "--job", "launched", *arguments],
+                [*OUTRIDER, "run", "--job", "launched", "--silent-after", "10", *arguments],
                 cwd=folder,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,

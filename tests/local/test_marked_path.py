@@ -84,7 +84,7 @@ def goes_on(job: Training, size: int, after: int) -> tuple[int, World]:
     restart, world = job.training(size, after, more=15)
     loaded = world[0][0].loaded
     made = max(step.step for step in job.steps() if step.restart == after)
-    assert made - loaded < SAVE_EVERY, job.told(0)
+    assert made - loaded <= SAVE_EVERY, job.told(0)
     assert_undisturbed(world)
     return restart, world
 
@@ -98,18 +98,20 @@ def test_a_world_is_made_smaller_and_greater_at_a_save(start: Callable[..., Trai
     job.outrider("scale", "train", "4")
     goes_on(job, 4, restart)
     job.event("CheckpointReceived", mark, "worker-4 has save")
-    job.event("CheckpointLoaded", mark, "from this member's memory")
+    job.event("CheckpointLoaded", mark)  # from memory, or a file that is newer
     job.end_well()
 
 
 def test_a_handler_of_the_scripts_own_saves_to_the_marked_path(start: Callable[..., Training]) -> None:
     """The first time to storage, as there is no file yet, and then to memory."""
     job = start("--nnodes", "2", "--save-signal", "SIGUSR1", script=handling())
+    job.most_lost = 1 << 60  # it saves when it is asked to, and trains on until it is stopped
     restart, _ = job.training(2)
     for _ in range(2):
         job.outrider("restart", "train", "--at-checkpoint")
-        restart, world = goes_on(job, 2, restart)
+        restart, world = job.training(2, restart, more=15)
         assert world[0][0].loaded == job.saved[-1]
+        assert_undisturbed(world)
     job.outrider("stop", "train")
     assert job.process.wait(60) == 0, job.log()
     job.steps()

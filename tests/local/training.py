@@ -144,6 +144,8 @@ class Traces:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.most_lost = 2 * SAVE_EVERY
+        """Steps that a new world may lie behind the one before."""
         self.saved: list[int] = []
         self._read: dict[Path, int] = {}
         self._steps: list[Step] = []
@@ -221,7 +223,7 @@ class Traces:
             reached = max(step.step for step in before if step.rank == 0)
             whole = {step for step in (0, *self.saved) if step <= reached}
             assert firsts[0].loaded >= max(whole) or firsts[0].loaded in whole
-            assert firsts[0].loaded > reached - 2 * SAVE_EVERY, "more was lost than the last save"
+            assert firsts[0].loaded > reached - self.most_lost, "more was lost than the last save"
             self._check_losses(before, world)
 
     def _check_losses(self, before: list[Step], world: World) -> None:
@@ -253,7 +255,7 @@ class Training(Traces):
         """Processes of old generations that may be there: frozen ones."""
         self._log = (folder / "out.log").open("ab")
         self.process = subprocess.Popen(
-            [*self.cli("run"), "--job", job, *flags, str(self.script), str(folder)],
+            [*self.cli("run"), "--job", job, "--silent-after", "6", *flags, str(self.script), str(folder)],
             cwd=folder, env=self.environment, stdout=self._log, stderr=self._log, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -327,13 +329,18 @@ class Training(Traces):
         return marked("OUTRIDER_DIR", str(self.job_folder / "members" / member))
 
     def signal_tree(self, member: str, number: signal.Signals) -> set[int]:
-        """Until nothing new is found: what is forked meanwhile is hit too."""
+        """Until nothing new is found: what is forked meanwhile is hit too. The node stands still, so that it learns of
+        all ends at once: those that lie apart are several."""
         reached: set[int] = set()
-        while fresh := set(self.tree(member)) - reached:
-            for pid in fresh:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-            reached |= fresh
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            while fresh := set(self.tree(member)) - reached:
+                for pid in fresh:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, number)
+                reached |= fresh
+        finally:
+            self.process.send_signal(signal.SIGCONT)
         return reached
 
     # -- the end --------------------------------------------------------------------------------------------------
