@@ -42,7 +42,7 @@ def test_a_rank_that_runs_out_of_memory_is_replaced_by_a_pod_with_twice_as_much(
     old = failed(job, "worker-1")
     assert memory_of(old) == ("350Mi", "700Mi")
     assert trainer_end(old)["exitCode"] == 137
-    job.event("MemoryRaised", "Rank index 1 gets 1400Mi instead of 700Mi")
+    job.event("MemoryRaised", "The replacement of worker-1 gets 1400Mi instead of 700Mi")
     job.event("MemberFailed", "worker-1", "out of memory")
     until(lambda: job.status().get("memory") == {"1": "1400Mi"}, job.story)
     shown = {m["id"]: m["memory"] for m in job.status()["members"]}
