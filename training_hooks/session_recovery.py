@@ -29,7 +29,7 @@ LOOK_EVERY = 0.5
 CLOSE_WITHIN = 1.0
 """Seconds. Where all servers are there it takes some milliseconds."""
 PROBE_EVERY = 0.25
-STUCK_AFTER = 2.0
+STUCK_AFTER = 1.5
 """Seconds in which all servers have listened. TensorFlow tries to connect once a second: a close that nothing held up
 was over 0.2 to 0.9 s after the last of them listened (17 of them, load 5)."""
 
