@@ -235,7 +235,7 @@ def test_a_step_is_one_state_and_saves_that_go_back_are_told_and_not_kept(
         "if os.environ['OUTRIDER_GENERATION'] == '1.1':\n"
         "    checkpoint.save(state(7), 7)\n    checkpoint.save(state(8), 7, path='last.pt')\n"
         "    checkpoint.save(state(5), 5, path='last.pt')\n    say(told(checkpoint.load('last.pt')))\n"
-        "    checkpoint.wait()\n    say(torch.load('last.pt')['state']['w'][0].item())\n"
+        "    checkpoint.wait()\n    dist.barrier()\n    say(torch.load('last.pt')['state']['w'][0].item())\n"
     )
     generation(trainer, 2)
     generation(trainer, 2)
