@@ -27,7 +27,7 @@ WINDOW = 16
 """Where the newest window of steps (`own_time`) begins: a sequence number of its own, then eleven numbers."""
 WINDOW_NUMBERS = 11
 STUCK = WINDOW + 1 + WINDOW_NUMBERS
-"""1 while the process cannot make its next step by itself (`session_recovery`). One word, written without the sequence."""
+"""1 while the process cannot make its next step by itself (`session_recovery`). Written without the sequence."""
 FROM_OPTIMIZER, FROM_BATCHES = 1, 2
 LEFTOVER = 256
 SHORTEST_PATIENCE = 2.0
