@@ -8,9 +8,10 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 FIRST_SEED ?= 0
 SEEDS ?= 10000
+MARKED ?= cluster and not exhaustive
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check format sim bench cluster-test clean
+.PHONY: help venv demo check test exhaustive test-all format sim bench cluster-test clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -27,18 +28,26 @@ venv: $(INSTALLED)  ## .venv with everything that the targets here need
 demo: $(INSTALLED)  ## train on real digits with 4 members, kill a process and a member meanwhile, see it end well
 	@$(BIN)/python -P examples/digits/demo.py
 
-PURE := tests/core tests/simulation tests/mutants tests/wire  # nothing but computing: side by side
+PURE := tests/core tests/wire  # nothing but computing in one thread: side by side, seconds
+PLAYED := tests/simulation tests/mutants  # the cores played against each other: side by side, minutes
 
-test: $(INSTALLED)  ## every test that needs no cluster (about 30 minutes on 2 cores)
-	@$(BIN)/python -m pytest -m 'not cluster' -n 2 $(PURE)
-	@$(BIN)/python -m pytest -m 'not cluster' $(PURE:%=--ignore=%)
-
-check: $(INSTALLED)  ## format, lint, types, import contracts, fast tests (about two minutes)
+check: $(INSTALLED)  ## format, lint, types, import contracts, tests of the cores: a minute and a half, before every commit
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest -m 'not slow and not cluster'
+	@$(BIN)/python -m pytest -m 'not slow and not exhaustive' -n 2 $(PURE)
+
+test: $(INSTALLED)  ## the tests that need no cluster, but for the exhaustive ones (about 30 minutes on 2 cores)
+	@$(BIN)/python -m pytest -m 'not cluster and not exhaustive' -n 2 $(PURE) $(PLAYED)
+	@$(BIN)/python -m pytest -m 'not cluster and not exhaustive' $(PURE:%=--ignore=%) $(PLAYED:%=--ignore=%)
+
+exhaustive: $(INSTALLED)  ## further cases, that `make test` leaves out; ARGS="--budget 8" starts none after 8 minutes
+	@$(BIN)/python -m pytest -m 'exhaustive and not cluster' $(ARGS)
+
+test-all: test exhaustive  ## everything; the cluster tests too, where KUBECONFIG names a cluster
+	@if test -n "$$KUBECONFIG"; then $(MAKE) cluster-test MARKED=cluster; \
+	else echo "KUBECONFIG names no cluster: the cluster tests were not run"; fi
 
 format: $(INSTALLED)  ## let ruff write the format
 	@$(BIN)/ruff check --quiet --fix-only . && $(BIN)/ruff format .
@@ -52,7 +61,7 @@ bench: $(INSTALLED)  ## recovery times of torchrun and Outrider, side by side, i
 
 cluster-test: $(INSTALLED)  ## tests on the cluster that KUBECONFIG names; ARGS="-k preempted"
 	@test -n "$$KUBECONFIG" || { echo "KUBECONFIG must name a cluster whose nodes have the images (tests/cluster)"; exit 1; }
-	@$(BIN)/python -m pytest -m cluster $(if $(filter tests/%,$(ARGS)),,tests/cluster) $(ARGS)
+	@$(BIN)/python -m pytest -m '$(MARKED)' $(if $(filter tests/%,$(ARGS)),,tests/cluster) $(ARGS)
 
 clean:  ## remove what the targets made
 	@rm -rf .venv build dist *.egg-info demo-out benchmarks/out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 
 import hypothesis
 import pytest
@@ -11,11 +12,26 @@ import pytest
 hypothesis.settings.register_profile("busy", deadline=None)  # a busy machine makes any example slow
 hypothesis.settings.load_profile("busy")
 
+BEGAN = pytest.StashKey[float]()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite", action="store_true", help="write the golden transcripts anew instead of comparing with them"
     )
+    parser.addoption(
+        "--budget", type=float, metavar="MINUTES", help="start no test after so many minutes: it is skipped"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[BEGAN] = time.monotonic()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    budget = item.config.getoption("--budget")
+    if budget is not None and time.monotonic() - item.config.stash[BEGAN] > 60 * budget:
+        pytest.skip(f"the {budget:g} minutes of --budget are over")
 
 
 @pytest.hookimpl(tryfirst=True)

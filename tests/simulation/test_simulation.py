@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from tests.simulation.__main__ import try_seed
 from tests.simulation.ps import PsWorld
 
 
-@pytest.mark.parametrize("first", range(0, 200, 10))
+def _by_ten(first: int, further: int, end: int) -> list[ParameterSet]:
+    """Ten seeds a test; those from `further` on are exhaustive."""
+    return [
+        pytest.param(each, marks=pytest.mark.exhaustive if each >= further else ()) for each in range(first, end, 10)
+    ]
+
+
+@pytest.mark.parametrize("first", _by_ten(0, 100, 400))
 def test_no_law_is_broken_and_training_goes_on_whatever_goes_wrong(first: int) -> None:
     for seed in range(first, first + 10):
         _, story = try_seed(seed)
         assert not story, f"seed {seed}:\n{story}"
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize("first", _by_ten(0, 20, 80))
 def test_no_law_of_ps_jobs_is_broken_and_all_train_again(first: int) -> None:
     for seed in range(first, first + 10):
         _, story = try_seed(seed, PsWorld)
