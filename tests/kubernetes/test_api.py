@@ -54,6 +54,16 @@ async def test_a_server_that_is_not_there_is_an_error() -> None:
     await api.close()
 
 
+@pytest.mark.parametrize(
+    "path", ["api/v1/pods", "/api/v1/pods/a?x=", "/api/v1/../pods", "/api/v1/a%2Fb", "/a b", "/é", ""]
+)
+async def test_what_is_no_path_of_the_api_is_never_sent(path: str) -> None:
+    async with unwell() as (server, api):
+        with pytest.raises(ApiError, match="is no path of the API: it is not sent"):
+            await api.get(path)
+        assert server.asked == []
+
+
 async def test_every_try_is_counted_by_what_it_was_and_what_came_of_it() -> None:
     async with unwell(refuses(503), says(POD), refuses(409)) as (_, api):
         await api.get("/api/v1/namespaces/n/pods/a")

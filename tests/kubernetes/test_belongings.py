@@ -178,9 +178,44 @@ async def test_an_owner_that_has_the_size_is_left_as_it_is() -> None:
 
 
 async def test_another_owner_of_the_name_is_not_this_jobs() -> None:
-    async with owned(job("StatefulSet"), says(owner(3, uid="another"))) as (_, of_job, events):
-        await of_job.resize(resize(3))
-        assert (events, of_job.document) == ([], None)
+    async with owned(job("StatefulSet"), says(owner(2, uid="another"))) as (server, of_job, events):
+        with pytest.raises(CannotResize, match=r"StatefulSet train \(uid another\) does not own this ElasticJob"):
+            await of_job.resize(resize(3))
+        assert (server.asked, events, of_job.document) == ([("GET", STATEFUL_SET)], [], None)
+
+
+async def test_an_elastic_job_that_nobody_owns_changes_nobodys_size_and_does_not_learn_it() -> None:
+    theirs = job("StatefulSet")
+    del theirs["metadata"]["ownerReferences"]
+    async with owned(theirs, says(owner(2))) as (server, of_job, events):
+        with pytest.raises(CannotResize, match="does not own this ElasticJob"):
+            await of_job.resize(resize(3))
+        assert ([method for method, _ in server.asked], events) == (["GET"], [])
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("apiVersion", "apps/v1%2Fnamespaces%2Fvictim%2Fstatefulsets%2Fdb?x="),
+        ("apiVersion", "apps/v1/namespaces/victim"),
+        ("apiVersion", "apps/../v1"),
+        ("apiVersion", "apps/v1?x="),
+        ("apiVersion", "apps/v01"),
+        ("name", "../../victim/statefulsets/db"),
+        ("name", "..%2F..%2Fvictim%2Fstatefulsets%2Fdb"),
+        ("name", ".."),
+        ("name", "db?fieldManager=x"),
+        ("name", "db#"),
+        ("kind", "StatefulSet/../victim"),
+    ],
+)
+async def test_no_text_of_adopts_leads_out_of_the_jobs_namespace(field: str, text: str) -> None:
+    hostile = job("StatefulSet")
+    hostile["spec"]["adopts"][field] = text
+    async with owned(hostile, says(owner(2)), says(owner(3))) as (server, of_job, _):
+        with pytest.raises(CannotResize):
+            await of_job.resize(resize(3))
+        assert server.asked == []
 
 
 async def test_what_cannot_be_resized_and_what_is_refused_is_an_error() -> None:

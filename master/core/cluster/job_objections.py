@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from master.core import save_signals
-from master.core.cluster import durations, job_metrics, job_rules, job_scaling, quantities
+from master.core.cluster import durations, job_metrics, job_rules, job_scaling, paths, quantities
 from master.core.cluster.elasticjob import DATA, HANG, NODE_CHECKS, RECOVERY, ROLES, has_master, roles_of, sizes
 from master.core.cluster.names import Document
 from master.core.cluster.parts import mapping, shown, whole
@@ -23,6 +23,12 @@ _COUNTS = {"nprocPerNode": 1, "nodeUnit": 1, "spares": 0, "maxRestarts": 0, "kee
 _SIZES = ("replicas", "minReplicas", "maxReplicas")
 _RESTARTS = ("OnFailure", "Never")
 _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_OWNER = {
+    "apiVersion": (re.compile(f"({paths.DNS.pattern}/)?{paths.VERSION.pattern}"), "apps/v1"),
+    "kind": (paths.KIND, "StatefulSet"),
+    "name": (paths.DNS, "train"),
+}
+"""What a field of spec.adopts may be, with an example."""
 
 
 def validate(job: Document, old: Document | None = None) -> list[str]:
@@ -61,9 +67,11 @@ def _name(job: Document) -> Iterator[str]:
 
 def _adoption(spec: Document) -> Iterator[str]:
     adopts = mapping(spec.get("adopts"))
-    for field in ("apiVersion", "kind", "name"):
+    for field, (grammar, example) in _OWNER.items():
         if not adopts.get(field) or not isinstance(adopts[field], str):
             yield f"spec.adopts.{field}: it is missing; apiVersion, kind and name say whose pods these are"
+        elif not grammar.fullmatch(adopts[field]):
+            yield f"spec.adopts.{field}: {shown(adopts[field])} is none; it may be as {example}"
     for role, value in mapping(spec.get("replicaSpecs")).items():
         if mapping(value).get("template") is not None:
             yield (

@@ -13,7 +13,7 @@ from master.core.cluster.elasticjob import sizes
 from master.core.cluster.names import Document
 from master.core.cluster.owners_sizes import members_by_role, size_of
 from master.core.cluster.owners_templates import replica_specs
-from master.core.cluster.parts import mapping, whole
+from master.core.cluster.parts import entries, mapping, whole
 from master.core.spec import WORKER
 
 BY_REPLICAS = ("StatefulSet", "Deployment", "ReplicaSet")
@@ -21,6 +21,25 @@ BY_REPLICAS = ("StatefulSet", "Deployment", "ReplicaSet")
 
 class CannotResize(Exception):
     """The sentence says why."""
+
+
+def owns(owner: Document, job: Document) -> bool:
+    """It is the very object that the ElasticJob belongs to, and none of its name only."""
+    uid = mapping(owner.get("metadata")).get("uid")
+    references = entries(mapping(job.get("metadata")).get("ownerReferences"))
+    return bool(uid) and uid in [mapping(each).get("uid") for each in references]
+
+
+def owning_uid(job: Document, owner: Document) -> str:
+    """The owner's uid. Raises CannotResize where the ElasticJob does not belong to it: a right to write ElasticJobs is
+    none to change what others have made."""
+    if not owns(owner, job):
+        metadata = mapping(owner.get("metadata"))
+        raise CannotResize(
+            f"{owner.get('kind')} {metadata.get('name')} (uid {metadata.get('uid')}) does not own this ElasticJob "
+            f"(metadata.ownerReferences), so that its size is not changed"
+        )
+    return str(owner["metadata"]["uid"])
 
 
 def replicas_of(owner: Document) -> int:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from master.core.cluster import addresses, disruption
+from master.core.cluster import addresses, disruption, paths
 from master.core.cluster.names import Document
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.record import JobRecord
@@ -137,9 +137,8 @@ class Belongings:
         return False
 
     def _path(self, plural: str, document: Document) -> str:
-        version, name = document["apiVersion"], document["metadata"]["name"]
-        prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        return f"{prefix}/namespaces/{self._record.namespace}/{plural}/{name}"
+        folder = paths.folder(document["apiVersion"], plural, self._record.namespace)
+        return paths.named(folder, document["metadata"]["name"])
 
     def _tell(self, kind: str, reason: str) -> None:
         """Once."""

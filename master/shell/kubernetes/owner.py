@@ -18,8 +18,8 @@ from master.core.cluster import owners_ends, owners_resizing
 from master.core.cluster.names import Document
 from master.core.cluster.parts import mapping
 from master.core.events import Event, OwnerSized
+from master.shell.kubernetes import ownership
 from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.ownership import NAME, PLURALS
 from master.shell.kubernetes.record import JobRecord, path_of
 
 LEAST_APART = 1.0
@@ -43,7 +43,7 @@ class Owner:
     ) -> None:
         self._api, self._record, self._put = api, record, put
         self._lacks_pods, self._every = lacks_pods, every
-        self._path = _path_of(record.job)
+        self._path = ownership.path_of(mapping(record.job["spec"].get("adopts")), record.namespace)
         self._news = asyncio.Event()
         self._news.set()
         self._asking = asyncio.Lock()
@@ -89,8 +89,9 @@ class Owner:
             raise owners_resizing.CannotResize(f"{adopts['kind']} {adopts['name']} has no size that we can read")
         async with self._asking:
             owner = await self._read(self._path)
+            uid = owners_resizing.owning_uid(self._record.job, owner)
             if owners_resizing.replicas_of(owner) != action.replicas:
-                patch = owners_resizing.patch_of(owner, action.replicas)
+                patch = {"metadata": {"uid": uid}, **owners_resizing.patch_of(owner, action.replicas)}
                 owner = {"kind": owner["kind"], **await self._api.patch(self._path, patch)}
             self._seen(owner)
 
@@ -104,19 +105,9 @@ class Owner:
 
     def _seen(self, owner: Document) -> None:
         """Not another one of its name."""
-        uids = {mapping(each).get("uid") for each in self._record.job["metadata"].get("ownerReferences") or ()}
-        if not uids or owner["metadata"]["uid"] in uids:
+        if owners_resizing.owns(owner, self._record.job):
             self.document = owner
             self._put(OwnerSized(owners_resizing.replicas_of(owner)))
             end = owners_ends.end_of(owner)
             if end is not None:
                 self._put(end)
-
-
-def _path_of(job: Document) -> str | None:
-    adopts = mapping(job["spec"].get("adopts"))
-    group, _, version = str(adopts.get("apiVersion")).rpartition("/")
-    plural, name = PLURALS.get((group, str(adopts.get("kind")))), str(adopts.get("name"))
-    if plural is None or not NAME.fullmatch(name):
-        return None
-    return f"/apis/{group}/{version}/namespaces/{job['metadata']['namespace']}/{plural}/{name}"

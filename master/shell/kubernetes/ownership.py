@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
 
-from master.core.cluster import owners
+from master.core.cluster import owners, paths
 from master.core.cluster.names import Document
 from master.shell.kubernetes.api import Api
 
@@ -16,8 +15,15 @@ PLURALS = {
     ("jobset.x-k8s.io", "JobSet"): "jobsets",
 }
 """Owners whose size we can read. Pods of any other count by themselves."""
-NAME = re.compile(r"[a-z0-9][-a-z0-9.]*")
-"""Nothing else is asked for: a reference is the user's to write, and what it names goes into a path."""
+
+
+def path_of(reference: Document, namespace: str) -> str | None:
+    """Of what a user has written, with apiVersion, kind and name; None where it is none of these kinds, or no name."""
+    group, _, version = str(reference.get("apiVersion")).rpartition("/")
+    plural, name = PLURALS.get((group, str(reference.get("kind")))), str(reference.get("name"))
+    if plural is None or not paths.VERSION.fullmatch(version) or not paths.DNS.fullmatch(name):
+        return None
+    return paths.named(paths.folder(f"{group}/{version}", plural, namespace), name)
 
 
 async def owners_of(api: Api, pod: Document, namespace: str) -> AsyncIterator[Document]:
@@ -27,9 +33,8 @@ async def owners_of(api: Api, pod: Document, namespace: str) -> AsyncIterator[Do
         reference = owners.controller_of(found["metadata"])
         if reference is None:
             return
-        group, _, version = str(reference["apiVersion"]).rpartition("/")
-        plural = PLURALS.get((group, reference["kind"]))
-        if plural is None or not NAME.fullmatch(str(reference["name"])):
+        path = path_of(reference, namespace)
+        if path is None:
             return
-        found = await api.get(f"/apis/{group}/{version}/namespaces/{namespace}/{plural}/{reference['name']}")
+        found = await api.get(path)
         yield found

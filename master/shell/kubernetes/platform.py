@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from master.core.actions import CreatePod, DeletePod, FollowOwner, HidePod, PlacePod, ResizeOwner, WriteReplicas
-from master.core.cluster import elasticjob, injection, owners, refusals
+from master.core.cluster import elasticjob, injection, owners, paths, refusals
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.containers import brief
 from master.core.cluster.injection import Policy
@@ -35,7 +35,10 @@ class KubernetesPlatform:
 
     @property
     def _folder(self) -> str:
-        return f"/api/v1/namespaces/{self._record.namespace}/pods"
+        return paths.folder("v1", "pods", self._record.namespace)
+
+    def _path(self, name: str) -> str:
+        return paths.named(self._folder, name)
 
     async def create(self, pod: CreatePod) -> None:
         """What stands until somebody changes something is no failure of the request: it is told as what it is."""
@@ -57,7 +60,7 @@ class KubernetesPlatform:
         except ApiError as error:
             if not error.is_conflict:
                 raise
-            there = await self._api.get(f"{self._folder}/{name}")
+            there = await self._api.get(self._path(name))
             if not _belongs_to(there, self._record.uid):
                 raise ApiError(409, "AlreadyExists", f"a pod {name} is there, and it is not this job's") from error
 
@@ -70,7 +73,7 @@ class KubernetesPlatform:
         }
         name = pod_documents.name_of(self._record.job, pod.member)
         try:
-            await self._api.delete(f"{self._folder}/{name}", options)
+            await self._api.delete(self._path(name), options)
         except ApiError as error:
             if not (error.is_absent or error.is_conflict):  # a conflict: the name is another pod's by now
                 raise
@@ -85,7 +88,7 @@ class KubernetesPlatform:
 
     async def _label(self, member: MemberId, uid: PodUid, labels: Mapping[str, str | None]) -> None:
         """A pod that is gone, or another of its name, needs no label."""
-        path = f"{self._folder}/{pod_documents.name_of(self._record.job, member)}"
+        path = self._path(pod_documents.name_of(self._record.job, member))
         try:
             await self._api.patch(path, {"metadata": {"uid": uid, "labels": dict(labels)}})
         except ApiError as error:
@@ -106,11 +109,11 @@ class KubernetesPlatform:
         """The ElasticJob's status says so."""
 
     async def read(self, pod: Document) -> Document:
-        return await self._api.get(f"{self._folder}/{pod['metadata']['name']}")
+        return await self._api.get(self._path(pod["metadata"]["name"]))
 
     async def remove(self, pod: Document) -> None:
         """With the pod's own grace."""
-        await self._api.delete(f"{self._folder}/{pod['metadata']['name']}")
+        await self._api.delete(self._path(pod["metadata"]["name"]))
 
     def _injected(self, pod: Document) -> Document:
         try:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from master.core.cluster import conditions, elastic_policy, refusals
+from master.core.cluster import conditions, elastic_policy, paths, refusals
 from master.core.cluster.names import GROUP_VERSION, PLURAL, Document
 from master.core.cluster.pacing import Allowance
 from master.shell.kubernetes.api import MERGE_PATCH, Api, ApiError
@@ -36,7 +36,8 @@ class Superseded(Exception):
 
 
 def path_of(namespace: str, name: str = "") -> str:
-    return f"/apis/{GROUP_VERSION}/namespaces/{namespace}/{PLURAL}" + (f"/{name}" if name else "")
+    folder = paths.folder(GROUP_VERSION, PLURAL, namespace)
+    return paths.named(folder, name) if name else folder
 
 
 def now() -> str:
@@ -169,7 +170,7 @@ class JobRecord:
         if self._takes_no_more:
             return
         try:
-            await self._api.create(f"/api/v1/namespaces/{self.namespace}/events", event)
+            await self._api.create(paths.folder("v1", "events", self.namespace), event)
             self._not_taken = ""
         except ApiError as error:
             if error.is_conflict:

@@ -154,6 +154,12 @@ def test_a_plain_job_is_right() -> None:
          "spec.replicaSpecs.worker.template: a job that adopts the pods of another owner makes none itself"),
         (job({"worker": {"replicas": 1}}, adopts={"kind": "Job", "name": "x"}),
          "spec.adopts.apiVersion: it is missing"),
+        (job({"worker": {"replicas": 1}}, adopts={"apiVersion": "apps/v1?x=", "kind": "StatefulSet", "name": "x"}),
+         "spec.adopts.apiVersion: apps/v1?x= is none; it may be as apps/v1"),
+        (job({"worker": {"replicas": 1}}, adopts={"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "../x"}),
+         "spec.adopts.name: ../x is none; it may be as train"),
+        (job({"worker": {"replicas": 1}}, adopts={"apiVersion": "apps/v1", "kind": "statefulsets", "name": "x"}),
+         "spec.adopts.kind: statefulsets is none; it may be as StatefulSet"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_the_path_of_the_field(wrong: Document, said: str) -> None:
