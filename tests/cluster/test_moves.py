@@ -69,7 +69,7 @@ def test_a_job_that_is_deleted_while_it_trains_and_applied_again_repeats_no_step
 
 
 def test_a_master_that_goes_when_its_job_has_been_deleted_loses_no_step(make: Make) -> None:
-    job = make(script=migrating(OF_A_POD), migrationDir="/work/moves", pod={"terminationGracePeriodSeconds": 30})
+    job = make(script=migrating(OF_A_POD), migrationDir="/work/moves", pod={"terminationGracePeriodSeconds": 40})
     until(lambda: len(job.steps()) > 40, job.story)
     job.event("StateOffered", "model, optimizer, progress")
     job.kubectl("delete", "elasticjob", job.name, "--wait=false")

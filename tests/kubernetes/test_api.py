@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import logging
+import socket
 
+import aiohttp
 import pytest
+from aiohttp import web
 
 from master.core.cluster.names import Document
 from master.core.cluster.requests import Request
 from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.waiting import until_it_answers
 from master.shell.kubernetes.watching import Watch
-from tests.kubernetes.unwell_server import api_at, hang, raw, refuses, says, streams, unwell
+from tests.kubernetes.unwell_server import Answer, api_at, hang, raw, refuses, says, streams, unwell
 
 POD = {"metadata": {"name": "a", "resourceVersion": "5"}}
 
@@ -138,3 +144,63 @@ async def test_a_long_list_comes_in_pages() -> None:
     async with unwell(says(listing("a", version=9, token="more")), says(listing("b", version=9))) as (server, api):
         assert await watched(api, 1) == [["a", "b"]]
         assert server.queries[1]["continue"] == "more"
+
+
+def falls_silent(*changes: Document) -> Answer:
+    """A watch that shows these, and then nothing: what is between has forgotten the connection."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for change in changes:
+            await response.write(json.dumps(change).encode() + b"\n")
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    return answer
+
+
+async def test_a_watch_that_falls_silent_is_given_up() -> None:
+    answers = [says(listing("a", version=10)), falls_silent(change("ADDED", "b", 11)), says(listing("c", version=20))]
+    async with unwell(*answers, silence=0.1) as (_, api):
+        assert await watched(api, 3) == [["a"], ("ADDED", "b"), ["c"]]
+
+
+async def test_connections_are_kept_alive_by_the_kernel() -> None:
+    async with unwell(falls_silent(POD)) as (_, api):
+        response = await api._send("GET", "/api/v1/pods/a", {}, None, None, aiohttp.ClientTimeout(total=10.0))
+        assert response.connection is not None
+        assert response.connection.transport is not None
+        there = response.connection.transport.get_extra_info("socket")
+        assert there.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        idle, every, times = (
+            there.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        assert idle + every * times <= 90
+        response.close()
+
+
+# -- the beginning ------------------------------------------------------------------------------------------------
+async def test_what_a_replica_begins_with_is_waited_for_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    pauses = list[float]()
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    log = logging.getLogger("service")
+    async with unwell(*[refuses(503)] * 5, says(POD)) as (_, api):
+        found = await until_it_answers(lambda: api.get("/api/v1/pods/a"), "the key", log, pause)
+    assert found == POD
+    assert pauses == [1.0]
+    said = [record.getMessage() for record in caplog.records if record.name == "service"]
+    assert [sentence.partition(": ")[0] for sentence in said] == [
+        "the key waits for the API server",
+        "the key goes on",
+    ]
+
+
+async def test_what_is_refused_is_not_waited_for() -> None:
+    async with unwell(refuses(403, "Forbidden", "no such right")) as (_, api):
+        with pytest.raises(ApiError, match="no such right"):
+            await until_it_answers(lambda: api.get("/api/v1/pods/a"), "the key", logging.getLogger("service"))

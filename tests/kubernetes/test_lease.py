@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from typing import cast
 
-from master.shell.kubernetes.api import Api
+import pytest
+
+from master.core.cluster.leases import HELD
+from master.shell.kubernetes import lease as lease_of
+from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.lease import Lease
 from tests.kubernetes.cluster_double import Documents
 
@@ -54,3 +60,52 @@ def test_who_does_not_hold_the_lease_lifts_nothing() -> None:
         return await lease(cluster, "c").acquire()
 
     assert asyncio.run(run()) == 3
+
+
+async def test_it_is_held_for_some_time_after_a_renewal_was_sent() -> None:
+    now = [100.0]
+    held = Lease(cast(Api, Documents()), "outrider-master", "outrider-system", "a", lambda: now[0])
+    await held.acquire()
+    now[0] += HELD - 0.01
+    assert held.is_held
+    now[0] += 0.02
+    assert not held.is_held
+
+
+def test_its_clock_goes_on_in_a_machine_that_was_suspended() -> None:
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert before <= lease_of.since_boot() <= time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+async def test_an_api_server_that_does_not_answer_is_asked_again_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is dead: the next try has one of its own."""
+    monkeypatch.setattr(lease_of, "ANSWER_WITHIN", 0.05)
+    assert HELD >= 2 * 5.0, "for two tries"
+    cluster, first = Documents(), [True]
+
+    class Deaf(Documents):
+        async def get(self, path: str) -> dict[str, object]:
+            if first and first.pop():
+                await asyncio.Event().wait()
+            return await cluster.get(path)
+
+        create = cluster.create
+
+    held = Lease(cast(Api, Deaf()), "outrider-master", "outrider-system", "a")
+    assert await held._try() is None
+    assert await held._try() == 1
+
+
+async def test_an_outage_is_said_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Documents()
+    cluster.refusals = [ApiError(0, "", "the API server was not reached")] * 20
+    held = lease(cluster, "a")
+    with caplog.at_level(logging.WARNING, "lease"):
+        while cluster.refusals:
+            assert await held._try() is None
+        assert await held._try() == 1
+    said = [record.getMessage() for record in caplog.records]
+    assert [sentence.partition(":")[0] for sentence in said] == [
+        "the Lease was not taken or renewed",
+        "the Lease is taken or renewed again",
+    ]

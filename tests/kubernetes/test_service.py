@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from master.shell.kubernetes import secret_keys, service
-from master.shell.kubernetes.api import Api
+from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.health import Health
 from master.shell.kubernetes.lease import Lease
 from master.shell.kubernetes.settings import Settings
 from runtime.sockets import new_key_pair
 from tests.kubernetes.cluster_double import Documents
+from tests.kubernetes.unwell_server import api_at, refuses, says, unwell
 
 NAMESPACE = "outrider-system"
 CURVE = f"/api/v1/namespaces/{NAMESPACE}/secrets/{secret_keys.CURVE}"
@@ -63,3 +67,45 @@ async def test_a_master_that_goes_leaves_its_keys_in_their_secrets() -> None:
             await leading
         assert (CURVE in documents.documents) == holds, "whoever took the Lease from it decides"
         documents.documents.pop(CURVE, None)
+
+
+async def test_a_replica_that_begins_while_the_api_server_is_away_waits_for_it() -> None:
+    waits = asyncio.Event()
+
+    class Heard(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "waits for the API server" in record.getMessage():
+                waits.set()
+
+    heard, api = Heard(), api_at("http://127.0.0.1:1")
+    logging.getLogger("service").addHandler(heard)
+    mine = Lease(api, "outrider-master", NAMESPACE, "a")
+    serving = asyncio.ensure_future(service._serve(api, settings("a"), mine, Health(api), lambda _code: None))
+    waiting = asyncio.ensure_future(waits.wait())
+    try:
+        done, _ = await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        assert serving not in done, serving.exception()
+    finally:
+        logging.getLogger("service").removeHandler(heard)
+        for task in (serving, waiting):
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, ApiError):
+            await serving
+        await api.close()
+
+
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+LEADERS = {"items": [{"metadata": {"name": "b"}}]}
+
+
+async def test_nobody_leads_beside_one_whose_label_could_not_be_taken_away() -> None:
+    async with unwell(says(LEADERS), refuses(403, "Forbidden", "a policy says no")) as (server, api):
+        with pytest.raises(ApiError, match="a policy says no"):
+            await service.lead(api, settings("a"))
+    assert ("PATCH", f"{PODS}/a") not in server.asked
+
+
+async def test_a_leader_that_is_gone_needs_no_label_taken_away() -> None:
+    async with unwell(says(LEADERS), refuses(404, "NotFound"), says({})) as (server, api):
+        await service.lead(api, settings("a"))
+    assert server.asked[-1] == ("PATCH", f"{PODS}/a")

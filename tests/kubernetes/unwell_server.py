@@ -70,12 +70,14 @@ def hang() -> Answer:
     return answer
 
 
-def api_at(host: str, seconds: float = 10.0) -> Api:
-    return Api(kubernetes_client.ApiClient(kubernetes_client.Configuration(host=host)), seconds)
+def api_at(host: str, seconds: float = 10.0, silence: float = 10.0) -> Api:
+    return Api(kubernetes_client.ApiClient(kubernetes_client.Configuration(host=host)), seconds, silence)
 
 
 @asynccontextmanager
-async def unwell(*answers: Answer, seconds: float = 10.0) -> AsyncIterator[tuple[UnwellServer, Api]]:
+async def unwell(
+    *answers: Answer, seconds: float = 10.0, silence: float = 10.0
+) -> AsyncIterator[tuple[UnwellServer, Api]]:
     server = UnwellServer(*answers)
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", server.handle)

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 from master.core.cluster.names import Document
 
-DURATION = 6.0
-"""Seconds without a renewal after which another one may take the Lease."""
+DURATION = 15.0
+"""Seconds without a renewal after which another one may take the Lease; this and `HELD` are those of client-go."""
+HELD = 10.0
+"""Seconds for which the holder counts on a renewal: the rest is for clocks that run at different speeds."""
 
 
 @dataclass(frozen=True, slots=True)

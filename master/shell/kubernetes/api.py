@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
@@ -18,12 +19,17 @@ from typing import Any
 import aiohttp
 from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config
+from kubernetes.aio.client.rest import RESTClientObject
 
 from master.core.cluster.names import Document
 from master.core.cluster.requests import Request, request_of
 
 SECONDS = 10.0
 CONNECT_SECONDS = 5.0
+SILENCE = 90.0
+"""Seconds without a byte after which a watch is dead: the API server sends a bookmark each minute, if nothing else."""
+KEEP_ALIVE = {socket.TCP_KEEPIDLE: 20, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
+"""Seconds of idleness before the kernel asks whether the other end is there, between two questions, and how many."""
 TRIES = 4
 PAUSE = 0.2
 """Seconds before the second try; each further pause is twice as long."""
@@ -54,12 +60,31 @@ class ApiError(Exception):
         return self.status in (0, 429) or self.status >= 500
 
 
+class _KeptAlive(RESTClientObject):
+    """Dead connections are found by the kernel too, also those that wait in the pool."""
+
+    def _create_connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(limit=self.maxsize, ssl=self.ssl_context, socket_factory=_kept_alive)
+
+
+def _kept_alive(address: tuple[Any, ...]) -> socket.socket:
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEP_ALIVE.items():
+        made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
+
+
 class Api:
     """One connection pool. Paths are those of the HTTP API, as `/api/v1/namespaces/default/pods`."""
 
-    def __init__(self, api_client: kubernetes_client.ApiClient, seconds: float = SECONDS) -> None:
-        """`seconds`: what one call may take."""
-        self._client, self._seconds = api_client, seconds
+    def __init__(
+        self, api_client: kubernetes_client.ApiClient, seconds: float = SECONDS, silence: float = SILENCE
+    ) -> None:
+        """`seconds`: what one call may take. `silence`: how long a watch may say nothing."""
+        self._client, self._seconds, self._silence = api_client, seconds, silence
+        api_client.rest_client = _KeptAlive(api_client.configuration)
         self.requests: Counter[tuple[Request, int]] = Counter()
         """Every one that was sent, tries included, by what it was and the status of its answer (0: there was none)."""
 
@@ -94,10 +119,11 @@ class Api:
     async def watch(
         self, path: str, resource_version: str, seconds: int, **query: str
     ) -> AsyncGenerator[Document, None]:
-        """The changes after this version, until the server ends the stream, at the latest after `seconds`."""
+        """The changes after this version, until the server ends the stream, at the latest after `seconds`. ApiError
+        where it says nothing for long: what is between may have forgotten the connection."""
         query |= {"watch": "1", "resourceVersion": resource_version, "timeoutSeconds": str(seconds)}
         query |= {"allowWatchBookmarks": "true"}
-        timeout = aiohttp.ClientTimeout(total=seconds + SECONDS, sock_connect=CONNECT_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=seconds + SECONDS, sock_connect=CONNECT_SECONDS, sock_read=self._silence)
         response = await self._send("GET", path, query, None, None, timeout)
         try:
             async for line in response.content:

@@ -23,6 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from master.core.cluster.names import Document
 from master.shell.kubernetes.api import ApiError
+from master.shell.kubernetes.waiting import Outage
 
 SECRET = "outrider-webhook-tls"
 SERVICE = "outrider-webhook"
@@ -257,14 +258,16 @@ async def keep(
     A caBundle that someone took away (a second `kubectl apply`, say) is back at the next look.
     """
     served: Certificates | None = None
+    outage = Outage(log)
     while True:
         try:
             held = await ensure(api, namespace, clock(), served)
             await publish(api, held.ca)
         except (ApiError, TimeoutError) as error:
-            log.warning("the webhook's certificates could not be looked after: %s", error or "no answer in time")
+            outage.told(f"the webhook's certificates could not be looked after: {error or 'no answer in time'}")
             await pause(AGAIN)
             continue
+        outage.over("the webhook's certificates are looked after again")
         if held != served:
             serve(held)
             served = held

@@ -1,7 +1,8 @@
 """Holds the Lease by which one replica is the master; what is to be written is decided in `master.core.cluster.leases`.
 
 A holder counts its time from before the write was sent, so that it stops before anyone else may begin; a process that
-was frozen finds its time over at its first look, before it does anything (`is_held`).
+was frozen finds its time over at its first look, before it does anything (`is_held`). Its clock goes on while the
+machine is suspended.
 """
 
 from __future__ import annotations
@@ -12,24 +13,33 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from master.core.cluster.leases import DURATION, decide
+from master.core.cluster.leases import HELD, decide
 from master.core.cluster.names import Document
 from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.waiting import Outage
 
 RENEW_EVERY = 2.0
 LOOK_EVERY = 1.0
+ANSWER_WITHIN = 5.0
+"""Seconds that one look has: a connection that is dead is given up in time for another try."""
 
 log = logging.getLogger("lease")
+
+
+def since_boot() -> float:
+    """Seconds, those included in which the machine was suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Lease:
     """`me` must be another text in every process, a restarted container too: it takes a term of its own."""
 
-    def __init__(self, api: Api, name: str, namespace: str, me: str, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, api: Api, name: str, namespace: str, me: str, clock: Callable[[], float] = since_boot):
         self._api, self._name, self._namespace, self._me, self._clock = api, name, namespace, me, clock
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._seen: tuple[str, float] = ("", 0.0)
         self._held_until = 0.0
+        self._outage = Outage(log)
 
     @property
     def is_held(self) -> bool:
@@ -54,7 +64,7 @@ class Lease:
             await asyncio.sleep(RENEW_EVERY)
             if self.is_held:
                 await self._try()
-        log.error("the Lease could not be renewed in %g s: this replica is no longer the master", DURATION)
+        log.error("the Lease could not be renewed in %g s: this replica is no longer the master", HELD)
 
     async def lift(self, term: int) -> None:
         """The next holder's term is to be higher than this one, which a job knows: somebody has deleted the Lease, and
@@ -78,7 +88,7 @@ class Lease:
     async def _try(self) -> int | None:
         began = self._clock()
         try:
-            async with asyncio.timeout(DURATION):
+            async with asyncio.timeout(ANSWER_WITHIN):
                 claim = decide(*await self._read(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
                 if claim is None:
                     return None
@@ -87,10 +97,11 @@ class Lease:
                 else:
                     written = await self._api.create(self._folder, claim.document)
         except (ApiError, TimeoutError) as error:
-            log.warning("the Lease was not taken or renewed: %s", error or "the API server did not answer in time")
+            self._outage.told(f"the Lease was not taken or renewed: {error or 'the API server did not answer in time'}")
             return None
+        self._outage.over("the Lease is taken or renewed again")
         self._seen = (written["metadata"]["resourceVersion"], began)
-        self._held_until = began + DURATION
+        self._held_until = began + HELD
         return claim.term
 
     async def _read(self) -> tuple[Document | None, str, str, str, float]:

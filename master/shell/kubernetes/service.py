@@ -1,4 +1,5 @@
-"""Puts a replica together: the webhook at once, the masters of all jobs once the Lease is held.
+"""Puts a replica together: the webhook at once, the masters of all jobs once the Lease is held. Where the API server is
+away, it waits.
 
 Losing the Lease ends the process, whatever it was doing: another one may hold it by now, and the container's restart is
 a standby with nothing in its head. SIGTERM gives the Lease back, so that the other replica begins at once; no training
@@ -27,6 +28,7 @@ from master.shell.kubernetes.fleet import Fleet
 from master.shell.kubernetes.health import Health
 from master.shell.kubernetes.lease import Lease
 from master.shell.kubernetes.settings import Settings
+from master.shell.kubernetes.waiting import until_it_answers
 from master.shell.sidecars import Sidecars
 from runtime import logs
 from runtime.settings import Environment, WrongSetting
@@ -84,44 +86,65 @@ def _report(task: asyncio.Task[None], end: Callable[[int], None]) -> None:
 
 
 async def _serve(api: Api, settings: Settings, lease: Lease, health: Health, end: Callable[[int], None]) -> None:
-    keys = await secret_keys.curve(api, settings.namespace, lease.has_another_holder)
+    keys = await until_it_answers(
+        lambda: secret_keys.curve(api, settings.namespace, lease.has_another_holder), "the sidecars' key", log
+    )
     policy = Policy(
         image=settings.image,
         pull_policy=settings.pull_policy,
         endpoint=settings.endpoint,
         public_key=keys.public,
-        native_sidecar=await has_native_sidecars(api),
+        native_sidecar=await until_it_answers(lambda: has_native_sidecars(api), "the version of the cluster", log),
     )
     async with admission.serving(api, settings, policy):
         health.is_ready = True
         term = await _acquire(api, settings, lease, keys)
-        ticket_key = await secret_keys.tickets(api, settings.namespace)
         fleet = Fleet(api, term, policy, settings.journals, lease, end)
-        health.fleet = fleet
-        fleet.sidecars = Sidecars(keys, ClusterDoor(api, ticket_key, fleet.inbox), fleet.refused)
+        leading = asyncio.ensure_future(_lead(api, settings, lease, keys, fleet, health))
+        keeping = asyncio.ensure_future(lease.keep())
         try:
-            fleet.sidecars.bind(f"tcp://*:{settings.sidecars_port}")
-            await lead(api, settings)
-            watching = asyncio.ensure_future(fleet.run())
-            keeping = asyncio.ensure_future(lease.keep())
-            async with _secrets_kept(api, settings, lease, keys, ticket_key):
-                done, _ = await asyncio.wait({watching, keeping}, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
+            done, _ = await asyncio.wait({leading, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
             end(LEASE_LOST)
         finally:
-            fleet.sidecars.close()
+            keeping.cancel()
+            leading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await leading
+
+
+async def _lead(api: Api, settings: Settings, lease: Lease, keys: KeyPair, fleet: Fleet, health: Health) -> None:
+    ticket_key = await until_it_answers(
+        lambda: secret_keys.tickets(api, settings.namespace), "the key of the tickets", log
+    )
+    fleet.sidecars = Sidecars(keys, ClusterDoor(api, ticket_key, fleet.inbox), fleet.refused)
+    health.fleet = fleet
+    try:
+        fleet.sidecars.bind(f"tcp://*:{settings.sidecars_port}")
+        async with _secrets_kept(api, settings, lease, keys, ticket_key):
+            await until_it_answers(lambda: lead(api, settings), "the label of the leader", log)
+            await fleet.run()
+    finally:
+        fleet.sidecars.close()
 
 
 async def _acquire(api: Api, settings: Settings, lease: Lease, keys: KeyPair) -> int:
     """The term, when it is this replica's turn. KeyReplaced where its key is not the one that the pods were given."""
+    while True:
+        term = await _acquire_once(api, settings, lease, keys)
+        if lease.is_held:  # the API server may have been away since
+            return term
+
+
+async def _acquire_once(api: Api, settings: Settings, lease: Lease, keys: KeyPair) -> int:
     acquiring = asyncio.ensure_future(lease.acquire())
     watching = asyncio.ensure_future(secret_keys.watch(api, settings.namespace, keys))
     try:
         done, _ = await asyncio.wait({acquiring, watching}, return_when=asyncio.FIRST_COMPLETED)
         for task in done - {acquiring}:
             task.result()
-        await secret_keys.check(api, settings.namespace, keys)
+        await until_it_answers(lambda: secret_keys.check(api, settings.namespace, keys), "the sidecars' key", log)
         return acquiring.result()
     finally:
         acquiring.cancel()
@@ -146,12 +169,16 @@ async def _secrets_kept(
 
 
 async def lead(api: Api, settings: Settings) -> None:
-    """The Service of the sidecars selects the leader's label: it is taken off every other pod and put on ours."""
+    """The Service of the sidecars selects the leader's label: it is taken off every other pod and put on ours. ApiError
+    where it cannot be taken off one that is still there: half of the sidecars would find that one."""
     folder = f"/api/v1/namespaces/{settings.namespace}/pods"
     for pod in (await api.get(folder, labelSelector=f"{LEADER}=true"))["items"]:
         if pod["metadata"]["name"] != settings.pod:
-            with contextlib.suppress(ApiError):
+            try:
                 await api.patch(f"{folder}/{pod['metadata']['name']}", {"metadata": {"labels": {LEADER: None}}})
+            except ApiError as error:
+                if not error.is_absent:
+                    raise
     try:
         await api.patch(f"{folder}/{settings.pod}", {"metadata": {"labels": {LEADER: "true"}}})
     except ApiError as error:
