@@ -71,6 +71,22 @@ def is_alive(pid: int) -> bool:
     return stat.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
 
 
+def ancestors() -> frozenset[int]:
+    """Pids of the caller's parent, its parent, and so on, as far as this pid namespace shows them."""
+    found, pid = set[int](), os.getppid()
+    while pid > 0 and pid not in found:
+        found.add(pid)
+        pid = _parent(pid)
+    return frozenset(found)
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int((PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
+
+
 def _pids() -> list[int]:
     return [int(entry.name) for entry in os.scandir(PROC) if entry.name.isdigit()]
 

@@ -19,6 +19,14 @@ FINISH_PATIENCE = 90.0
 TERMINATED = 143
 
 
+def sigterm_received(state: State, grace: float, now: float) -> list[Action]:
+    """An ordinary sidecar gets SIGTERM when its whole pod has to go. A native one gets it when the last container has
+    ended or an init container has failed: nobody is left whose departure could be told (docs/adr/0026)."""
+    if state.me is None or not state.me.is_native:
+        return termination_asked(state, "SIGTERM", grace, now)
+    return exit_now(state, "SIGTERM: nothing else of this pod runs any more, or its sidecar alone is started anew")
+
+
 def termination_asked(state: State, reason: str, grace: float, now: float) -> list[Action]:
     """Holds the end back for as long as it may be, and tells the master."""
     if state.ending is None:

@@ -45,6 +45,8 @@ class Began:
     memory_port: int = 0
     """Where this sidecar gives copies of checkpoints to others, and what they must know."""
     memory_key: str = ""
+    is_native: bool = False
+    """A native sidecar: the platform ends it after the trainer's container, never with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +272,15 @@ class CopiesFetched:
 
 
 @dataclass(frozen=True, slots=True)
+class SigtermReceived:
+    """The platform ends the sidecar's own container; `grace`: the pod's seconds from SIGTERM to SIGKILL."""
+
+    grace: float
+
+
+@dataclass(frozen=True, slots=True)
 class TerminationAsked:
-    """SIGTERM, preStop or an eviction notice reached this member."""
+    """The trainer's container was told to end; its hooks hold that back and say so."""
 
     reason: str
     grace: float
@@ -328,6 +337,7 @@ Event = (
     | StateWritten
     | CheckpointRemembered
     | CopiesFetched
+    | SigtermReceived
     | TerminationAsked
     | LifelineLost
     | ActionFailed

@@ -63,6 +63,7 @@ from sidecar.core.events import (
     PatternMet,
     PeerProbed,
     PortFound,
+    SigtermReceived,
     Stalled,
     StateOfferMade,
     StateWritten,
@@ -123,6 +124,8 @@ def step(state: State, event: Event, now: float) -> list[Action]:
             return trainer.ended(state, pid, now)
         case TerminationAsked(reason, grace):
             return ending.termination_asked(state, reason, grace, now)
+        case SigtermReceived(grace):
+            return ending.sigterm_received(state, grace, now)
         case LifelineLost():
             return ending.lifeline_lost(state)
         case ActionFailed(action, error):

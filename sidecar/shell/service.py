@@ -28,8 +28,8 @@ from sidecar.core.events import (
     HookConnected,
     LifelineLost,
     NeighbourLeft,
+    SigtermReceived,
     Stalled,
-    TerminationAsked,
     TrainerEnded,
     Woke,
 )
@@ -55,7 +55,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 WRONG_SETTING = 2
 """Exit code where the start was stopped by what the environment says: starting again would not help."""
 OVER = "sidecar-is-over"
-"""In its folder: it has meant to end, whatever the code, and `outrider-sidecar` starts no other."""
+"""In its folder, its exit code inside: it has meant to end, and `outrider-sidecar` starts no other."""
 
 log = logging.getLogger("sidecar")
 
@@ -83,9 +83,6 @@ def main() -> int:
     except SocketPathTooLong as error:
         log.error("%s", error)
         return WRONG_SETTING
-    if code != CORE_FAILED:
-        with contextlib.suppress(OSError):
-            (settings.folder / OVER).touch()
     return code
 
 
@@ -127,7 +124,9 @@ async def serve(settings: Settings) -> int:
     await askers.listen()
     health = await _serve_health(settings, pump)
     try:
-        return await pump.run(effects)
+        code = await pump.run(effects)
+        _note_end(settings.folder, code)
+        return code
     finally:
         if health is not None:
             await health.stop()
@@ -137,6 +136,14 @@ async def serve(settings: Settings) -> int:
         checkpoints.close()
         trainers.close()
         master.close()
+
+
+def _note_end(folder: Path, code: int) -> None:
+    """While SIGTERM is still listened to: one that comes later can end this process with 143, and the container's code
+    is the one that is written here."""
+    if code != CORE_FAILED:
+        with contextlib.suppress(OSError):
+            (folder / OVER).write_text(f"{code}\n")
 
 
 def _began(settings: Settings, probe_port: int, restarted: bool, checkpoints: Checkpoints) -> Began:
@@ -156,6 +163,7 @@ def _began(settings: Settings, probe_port: int, restarted: bool, checkpoints: Ch
         machine=_machine(),
         memory_port=checkpoints.port,
         memory_key=checkpoints.key,
+        is_native=settings.is_native,
     )
 
 
@@ -167,9 +175,9 @@ def _machine() -> str:
 
 
 def _listen_to_the_platform(settings: Settings, pump: Pump[State, Event, Action]) -> None:
-    """SIGTERM is the notice that this member goes; Ctrl-C is meant for the command, which says what is to be done."""
+    """The core knows what SIGTERM means; Ctrl-C is meant for the command, which says what is to be done."""
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, lambda: pump.put(TerminationAsked("SIGTERM", settings.grace)))
+    loop.add_signal_handler(signal.SIGTERM, lambda: pump.put(SigtermReceived(settings.grace)))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if settings.lifeline is not None:
         watch_lifeline(settings.lifeline, lambda: pump.put(LifelineLost()))

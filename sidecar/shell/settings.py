@@ -33,6 +33,8 @@ class Settings:
     """Seconds between SIGTERM and SIGKILL of this member."""
     ends_as_trainer: bool
     """With the trainer's exit code: a listing of pods shows the end of one container, and it may be this one."""
+    is_native: bool
+    """A native sidecar: SIGTERM comes after the trainer's end (docs/adr/0026)."""
     http_port: int | None
     token_file: Path
 
@@ -64,6 +66,7 @@ def read(environment: Environment) -> Settings:
         lifeline=environment.optional_integer("OUTRIDER_LIFELINE_FD", low=3, high=1 << 20),
         grace=environment.seconds("OUTRIDER_GRACE", 30.0),
         ends_as_trainer=environment.choice("OUTRIDER_ENDS_AS", ("well", "trainer"), "well") == "trainer",
+        is_native=environment.choice("OUTRIDER_SIDECAR", ("container", "native"), "container") == "native",
         http_port=environment.optional_integer("OUTRIDER_HTTP_PORT", low=1, high=65535),
         token_file=Path(environment.text("OUTRIDER_TOKEN_FILE", what="a file")),
     )

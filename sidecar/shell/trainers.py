@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from runtime.processes import is_alive, marked, send_signal, sweep
+from runtime.processes import ancestors, is_alive, marked, send_signal, sweep
 from wire.ids import PodUid
 
 MARKER = "OUTRIDER_POD_UID"
@@ -59,7 +59,8 @@ class Trainers:
             self._forget(pid)
 
     def sweep_all(self) -> list[int]:
-        return sweep(MARKER, self._uid, seconds=SWEEP_SECONDS)
+        """All of the member but this process and those that wait for it: the shell of its container is marked too."""
+        return sweep(MARKER, self._uid, spare=ancestors(), seconds=SWEEP_SECONDS)
 
     def sweep_trainer(self, pid: int) -> list[int]:
         """Kills the trainer and what it started; the pids that were signalled."""

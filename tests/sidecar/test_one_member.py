@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import struct
 import time
 from pathlib import Path
@@ -164,3 +165,21 @@ async def test_a_member_says_whether_it_reaches_another() -> None:
         os.kill(sidecar.pid, 0)
         master.send(Probe(OrderId(2), hello.member, "127.0.0.1", 9, seconds=0.1))
         assert not (await master.hears(Probed)).reachable
+
+
+async def test_sigterm_is_a_departure_for_an_ordinary_sidecar() -> None:
+    async with member() as (master, sidecar):
+        await master.hears(Hello)
+        os.kill(sidecar.pid, signal.SIGTERM)
+        assert (await master.hears(Leaving)).reason == "SIGTERM"
+
+
+async def test_sigterm_is_the_end_of_a_native_sidecar_and_nothing_more() -> None:
+    async with member(OUTRIDER_SIDECAR="native") as (master, sidecar):
+        hook = await sidecar.hook()
+        hook.say(template())
+        await master.hears(Ready)
+        os.kill(sidecar.pid, signal.SIGTERM)
+        code, log = await sidecar.ends()
+        assert (code, (sidecar.folder / OVER).read_text()) == (0, "0\n")
+        assert "Leaving" not in log

@@ -6,7 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from pathlib import Path
+
+import pytest
 
 from sidecar.shell.service import OVER
 
@@ -14,7 +17,7 @@ ENTRY = Path(__file__).resolve().parents[2] / "sidecar" / "outrider-sidecar"
 DEADLINE = 20.0
 
 
-def start(folder: Path, python: str) -> subprocess.Popen[str]:
+def start(folder: Path, python: str, **more: str) -> subprocess.Popen[str]:
     """`python` is a shell script; it finds how often it was started before in $n."""
     (folder / "bin").mkdir()
     program = folder / "bin" / "python"
@@ -23,7 +26,7 @@ def start(folder: Path, python: str) -> subprocess.Popen[str]:
     program.chmod(0o755)
     return subprocess.Popen(
         [str(ENTRY)],
-        env={"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "OUTRIDER_DIR": str(folder)},
+        env={"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "OUTRIDER_DIR": str(folder), **more},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -77,3 +80,50 @@ def test_sigterm_reaches_the_sidecar_which_ends_when_it_has_done_its_work(tmp_pa
     (tmp_path / "may-end").write_text("now")
     rest, _ = process.communicate(timeout=DEADLINE)
     assert (process.returncode, rest) == (0, "done\n")
+
+
+LATE = """import signal, sys
+open(sys.argv[1], "w").write("0\\n")
+print("over", flush=True)
+signal.pause()
+"""
+
+
+def test_sigterm_on_its_way_out_does_not_change_how_it_meant_to_end(tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text(LATE)
+    process = start(tmp_path, f"exec {sys.executable} {tmp_path / 'late.py'} {tmp_path / OVER}")
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)][1] == "over\n"
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(("kind", "code"), [("native", 0), ("container", 143)])
+def test_sigterm_before_it_listens_ends_a_native_one_well(tmp_path: Path, kind: str, code: int) -> None:
+    """Its pod has failed in an init container, or is over: its own code would be read as another failure."""
+    process = start(tmp_path, "exec sleep 1000", OUTRIDER_SIDECAR=kind)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("started 0")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=DEADLINE)
+    assert process.returncode == code
+
+
+SWEEP = """import sys
+from sidecar.shell.trainers import Trainers
+print(Trainers(sys.argv[1], print).sweep_all(), flush=True)
+"""
+
+
+def test_a_sweep_of_the_member_spares_the_shell_that_waits_for_its_sidecar(tmp_path: Path) -> None:
+    mark = uuid.uuid4().hex
+    (tmp_path / "sweep.py").write_text(SWEEP)
+    process = start(
+        tmp_path,
+        f"{sys.executable} {tmp_path / 'sweep.py'} {mark}",
+        OUTRIDER_POD_UID=mark,
+        PYTHONPATH=str(ENTRY.parents[1]),
+    )
+    out, _ = process.communicate(timeout=DEADLINE)
+    assert (process.returncode, out.splitlines()[1:]) == (0, ["[]"])

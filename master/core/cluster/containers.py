@@ -78,6 +78,12 @@ def status_of(pod: Document, name: str) -> Document:
     return next((status for status in statuses(pod) if status.get("name") == name), {})
 
 
+def is_init(pod: Document, name: str) -> bool:
+    """One of those that end before the others start, or a native sidecar."""
+    init = (pod.get("status") or {}).get("initContainerStatuses") or ()
+    return any(status.get("name") == name for status in init)
+
+
 def statuses(pod: Document) -> Iterator[Document]:
     """The init containers' first, in the order of the pod."""
     status = pod.get("status") or {}

@@ -134,6 +134,8 @@ def _variables(spec: Document, place: Place, policy: Policy) -> Iterator[Documen
     if place.nproc is not None:
         yield variable("OUTRIDER_NPROC", place.nproc)
     yield variable("OUTRIDER_GRACE", DEFAULT_GRACE if grace is None else grace)
+    if policy.native_sidecar:
+        yield variable("OUTRIDER_SIDECAR", "native")
     if spec.get("restartPolicy") == "Never" and not policy.native_sidecar:  # nobody would start it again for its code
         yield variable("OUTRIDER_ENDS_AS", "trainer")
     yield variable("OUTRIDER_MASTER", policy.endpoint)

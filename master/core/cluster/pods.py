@@ -357,11 +357,13 @@ def _starts_again(pod: Document, trainer: Document, end: containers.End) -> bool
 
 
 def _without_trainer(pod: Document, phase: str) -> tuple[str, str, int | None]:
-    """It is over before the trainer began: an init container failed, or nothing is said."""
-    for status in containers.statuses(pod):
-        end = end_of(status)
-        if phase == "Failed" and end is not None and end.code != 0:
-            return "failed", f"the container {status['name']} {end.sentence}", end.code
+    """It is over before the trainer began: an init container failed, or nothing is said. Ours end with the pod, and are
+    to blame where nobody else is."""
+    ends = [(status, end) for status in containers.statuses(pod) if (end := end_of(status)) is not None and end.code]
+    ends.sort(key=lambda each: each[0]["name"] in containers.OURS)
+    for status, end in ends if phase == "Failed" else []:
+        what = "init container" if containers.is_init(pod, status["name"]) else "container"
+        return "failed", f"the {what} {status['name']} {end.sentence}", end.code
     return phase.lower(), _said(mapping(pod.get("status"))), 0 if phase == "Succeeded" else None
 
 

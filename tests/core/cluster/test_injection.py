@@ -166,6 +166,12 @@ def test_a_sidecar_that_nobody_starts_again_ends_with_the_trainers_code() -> Non
     assert "OUTRIDER_ENDS_AS" not in values(sidecar(injected(always)))
 
 
+def test_a_native_sidecar_knows_that_it_is_one() -> None:
+    """By that it knows what SIGTERM means (docs/adr/0026)."""
+    assert values(sidecar(injected(pod_of(), policy=NATIVE)))["OUTRIDER_SIDECAR"] == "native"
+    assert "OUTRIDER_SIDECAR" not in values(sidecar(injected(pod_of())))
+
+
 def test_a_native_sidecar_starts_before_all_but_the_hooks() -> None:
     pod = pod_of(initContainers=[{"name": "fetch", "image": "fetch:1"}])
     new = injected(pod, PLACE, NATIVE)

@@ -28,7 +28,7 @@ STANDINGS: list[tuple[str, str, str, int | None]] = [
     ("image_name", "pending", "InvalidImageName in main: Failed to apply default image tag ...", None),
     ("config_error", "pending", 'CreateContainerConfigError in main: configmap "none" not found', None),
     ("init_loop", "pending", "the container outrider-hooks ended with exit code 7; that was time 5", None),
-    ("init_failed", "failed", "the container outrider-hooks ended", 7),
+    ("init_failed", "failed", "the init container outrider-hooks ended", 7),
     ("running", "running", "", None),
     ("trainer_just_failed_on_failure", "running",
      "RestartedTrainer: its container ended with exit code 1; that was time 2", None),

@@ -1,0 +1,97 @@
+"""What becomes of a pod that ends, is ended or has to go, played from what clusters showed (docs/adr/0026)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.cluster.recordings import Recording
+
+NATIVE = "v1.36"
+DEPARTURES = ("MemberLeaving", "MemberGone", "MemberDismissed")
+
+
+def play(name: str, *deleted: str, version: str = NATIVE) -> Recording:
+    return Recording(version, name, deleted).play()
+
+
+def test_a_trainer_that_is_killed_fails_within_restart_limit_and_its_pod_stays() -> None:
+    job = play("trainer-sigkill")
+    assert job.said("MemberFailed")[0].startswith(
+        "The pod of worker-1 failed with exit code 137: the trainer's container ended."
+    )
+    assert job.said("PlaceEmpty") == [
+        "Rank index 1 stays empty: its pods have failed as often as restartLimit (0) allows."
+    ]
+    assert (job.made, job.removed(), job.said(*DEPARTURES)) == (["worker-0", "worker-1"], [], [])
+
+
+def test_an_init_container_that_fails_ends_the_job_after_restart_limit() -> None:
+    job = play("init-container-fails")
+    why = "failed with exit code 3: the init container download ended."
+    assert job.said("MemberFailed") == [f"The pod of worker-{n} {why}" for n in range(3)]
+    assert "as often as restartLimit (2) allows" in job.said("PlaceEmpty")[0]
+    assert why in job.said("JobFailed")[0]
+    assert (job.removed(), job.said(*DEPARTURES)) == ([], [])
+
+
+def test_a_container_that_is_out_of_memory_as_a_whole_gets_more_each_time() -> None:
+    """Template and ranks die at once, as the kernel has it where a kubelet sets memory.oom.group."""
+    job = play("trainer-oomkilled-with-its-template")
+    assert [job.made_with(f"worker-{n}").memory_limit for n in (1, 2, 3)] == [0, 400 << 20, 800 << 20]
+    assert [text.split(":", 1)[0] for text in job.said("MemberFailed")] == [
+        f"The pod of worker-{n} failed with exit code 137" for n in (1, 2, 3)
+    ]
+    assert all("(OOMKilled); its replacement gets" in text for text in job.said("MemberFailed"))
+    assert job.said(*DEPARTURES) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "member", "why"),
+    [
+        ("pod-deleted-grace-30", "deleted-worker-1", "it was deleted with 30 s of grace"),
+        ("pod-evicted", "evicted-worker-1", "EvictionByEvictionAPI"),
+        ("node-drained", "drained-worker-1", "EvictionByEvictionAPI"),
+    ],
+)
+def test_a_pod_that_has_to_go_is_replaced_while_it_trains_and_that_costs_nothing(
+    name: str, member: str, why: str
+) -> None:
+    job = play(name, member)
+    assert len(job.said("MemberLeaving")) == 1
+    assert why in job.said("MemberLeaving")[0]
+    assert job.said("MemberFailed", "MemberLost", "MemberLeft", "PlaceEmpty") == []
+    assert len(job.said("WorldRuns")) == 2
+    assert job.members[member].code == 0
+
+
+@pytest.mark.parametrize("name", ["job-succeeds", "job-succeeds-under-load"])
+def test_a_job_that_is_done_has_succeeded_and_its_sidecars_too(name: str) -> None:
+    job = play(name)
+    assert job.kinds()[-1] == "JobSucceeded"
+    assert {member.code for member in job.members.values()} == {0}
+    assert job.said(*DEPARTURES, "MemberFailed") == []
+
+
+def test_a_trainer_that_its_kubelet_starts_again_goes_on_in_its_pod() -> None:
+    job = play("trainer-sigkill-onfailure")
+    assert job.said("PodRestarted")[0].startswith("The platform has restarted a part of worker-1: RestartedTrainer")
+    assert (job.made, len(job.said("WorldRuns")), job.said(*DEPARTURES, "MemberFailed")) == (
+        ["worker-0", "worker-1"],
+        2,
+        [],
+    )
+
+
+def test_exit_codes_that_a_rule_replaces_for_are_counted() -> None:
+    job = play("trainer-exit-1-replaced")
+    assert len(job.said("MemberFailed")) == 2
+    assert job.said("PlaceEmpty") == [
+        "Rank index 1 stays empty: its pods have failed as often as restartLimit (1) allows."
+    ]
+    assert job.said(*DEPARTURES) == []
+
+
+def test_what_an_ordinary_sidecar_would_make_of_these_signals_is_a_departure() -> None:
+    """Nothing that a sidecar sees tells the two apart, so that it must know which it is."""
+    job = Recording(NATIVE, "trainer-sigkill", is_native=False).play()
+    assert "worker-1 has to leave (SIGTERM)" in job.said("MemberLeaving")[0]
