@@ -58,6 +58,8 @@ class Member:
     pod_phase: str = ""
     """Empty until the platform shows the pod."""
     pod_reason: str = ""
+    refusal: str = ""
+    """Why its last Hello was refused, which was told."""
     unschedulable: bool = False
     cannot_start: bool = False
     """Its pod waits for something that does not come by itself, or may not be made: nobody waits for it."""

@@ -31,6 +31,11 @@ from wire.messages import (
 REPORT_EVERY = 1.0
 CONFIRM_WITHIN = 5.0
 """Seconds in which a restarted sidecar finds the worker processes again: template and launcher reconnect within 2 s."""
+TICKET_EVERY = 1800.0
+"""Seconds after which a member is welcomed once more: with each Welcome it has a ticket that is good for twice as long
+(`cluster.tickets`), so that the next master knows it without a question to the API server."""
+NEWER_AGAIN = 5.0
+"""Seconds after which a sidecar of a newer version asks again: this master is about to be replaced, or was put back."""
 READY_OVERDUE = 15.0
 """Seconds after Stopped for which the others wait for a member's Ready."""
 
@@ -44,7 +49,7 @@ def greet(state: State, session: str, hello: Hello) -> None:
         state.act(Send(session, hello.member, Refused(sentence, retry_after), state.generation, sentence))
         state.act(CloseSession(session, sentence, state.generation))
         if hello.member not in state.past and (retry_after < 0 or retry_after >= 2):  # who has gone may speak once more
-            state.announce("HelloRefused", sentence, hello.member, warning=True)
+            _tell_refusal(state, hello.member, sentence)
         return
     member = state.members[hello.member]
     _bind(state, session, member, hello)
@@ -58,14 +63,17 @@ def greet(state: State, session: str, hello: Hello) -> None:
     standing.refresh(state, member)
 
 
+def _tell_refusal(state: State, member_id: MemberId, sentence: str) -> None:
+    """Once, however often it asks."""
+    member = state.members.get(member_id)
+    if member is None or member.refusal != sentence:
+        state.announce("HelloRefused", sentence, member_id, warning=True)
+    if member is not None:
+        member.refusal = sentence
+
+
 def _why_refused(state: State, hello: Hello) -> tuple[str, float] | None:
     name = state.spec.name
-    if hello.version > PROTOCOL_VERSION:
-        return (
-            f"{hello.member} speaks version {hello.version} of the protocol and this master only versions up to "
-            f"{PROTOCOL_VERSION}; use the same version of outrider for both.",
-            -1.0,
-        )
     if hello.job != name:
         return (f"{hello.member} belongs to job {hello.job!r}, and this is the master of job {name!r}.", -1.0)
     if hello.member in state.past:
@@ -81,6 +89,12 @@ def _why_refused(state: State, hello: Hello) -> tuple[str, float] | None:
             f"{hello.member} is already the pod with uid {member.uid}, and this connection says its uid is "
             f"{hello.uid}; only one of them can be {hello.member}.",
             -1.0,
+        )
+    if hello.version > PROTOCOL_VERSION:
+        return (
+            f"{hello.member} speaks version {hello.version} of the protocol and this master only versions up to "
+            f"{PROTOCOL_VERSION}: it goes on as it is, and is asked again; use the same version of outrider for both.",
+            NEWER_AGAIN,
         )
     return None
 
@@ -103,7 +117,7 @@ def _bind(state: State, session: str, member: Member, hello: Hello) -> None:
         state.sessions.pop(member.session, None)
         state.act(CloseSession(member.session, f"{member.id} has a newer connection.", state.generation))
     first = not member.greeted
-    member.session, member.greeted, member.ready = session, True, None
+    member.session, member.greeted, member.ready, member.refusal = session, True, None, ""
     state.sessions[session] = member.id
     member.address, member.probe_port, member.machine = hello.address, hello.probe_port, hello.machine
     member.memory_port, member.memory_key = hello.memory_port, hello.memory_key
@@ -133,7 +147,15 @@ def welcome(state: State, member: Member, reason: str) -> None:
         save_grace=spec.save_grace,
     )
     state.act(Send(member.session, member.id, message, state.generation, reason))
+    state.deadlines.set(("ticket", member.id), state.now + TICKET_EVERY)
     keeping.again(state, member)
+
+
+def renew_ticket(state: State, member_id: str) -> None:
+    """While its link lives; a new one brings a new ticket."""
+    member = state.members.get(MemberId(member_id))
+    if member is not None and not state.is_over:
+        welcome(state, member, f"{member.id} is given a new ticket.")
 
 
 def _neighbours(state: State, member: Member) -> tuple[Neighbour, ...]:

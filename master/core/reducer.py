@@ -407,6 +407,7 @@ DEADLINES: dict[str, Callable[[State, str], None]] = {
     "no room": _keep_off_no_more,
     "confirm": membership.unconfirmed,
     "unready": membership.unready,
+    "ticket": membership.renew_ticket,
     "start": recovery.start_overdue,
     "stop": generations.give_up_waiting,
     "hold": recovery.end_hold,

@@ -38,11 +38,11 @@ OnRefused = Callable[[Hello | None, MemberId | None, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A member of a job: where its messages go, and the ticket that its Welcome brings, so that it need not prove again
-    who it is."""
+    """A member of a job: where its messages go, and the ticket that each Welcome brings: it need not prove again who it
+    is."""
 
     put: Callable[[Event], None]
-    ticket: str = ""
+    ticket: Callable[[], str] = str
 
 
 class ForGood(str):
@@ -110,7 +110,7 @@ class Sidecars:
         if connection is None:
             raise Unreachable(f"session {session} is closed")
         if isinstance(message, Welcome):
-            message = replace(message, ticket=self._admitted[connection].ticket)
+            message = replace(message, ticket=self._admitted[connection].ticket())
         self._router.send(connection, encode(message))
 
     def close_session(self, session: str) -> None:

@@ -70,7 +70,7 @@ async def test_a_good_token_is_asked_about_once_and_its_ticket_not_at_all() -> N
     admitted, times = await asked(HELLO, says({"status": review()}))
     assert isinstance(admitted, Admitted)
     assert times == 1
-    again = replace(HELLO, token="", ticket=admitted.ticket)
+    again = replace(HELLO, token="", ticket=admitted.ticket())
     assert tickets.is_good(KEY, again, time.time())
     admitted, times = await asked(again)
     assert isinstance(admitted, Admitted)

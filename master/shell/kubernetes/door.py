@@ -42,7 +42,7 @@ class ClusterDoor:
         elif isinstance(put, ForGood):
             decide(put)
         elif hello.ticket and tickets.is_good(self._key, hello, time.time()):
-            decide(Admitted(put, tickets.issue(self._key, hello, time.time())))
+            decide(self._admitted(hello, put))
         else:
             task = asyncio.ensure_future(self._ask(hello, put, decide))
             self._tasks.add(task)
@@ -61,7 +61,10 @@ class ClusterDoor:
             decide(f"the API server could not say whose token {hello.member[:80]!r} has: {error}")
             return
         why_not = why_refused(answer.get("status") or {}, hello)
-        decide(why_not or Admitted(put, tickets.issue(self._key, hello, time.time())))
+        decide(why_not or self._admitted(hello, put))
+
+    def _admitted(self, hello: Hello, put: Callable[[Event], None]) -> Admitted:
+        return Admitted(put, lambda: tickets.issue(self._key, hello, time.time()))
 
 
 def why_refused(status: Document, hello: Hello) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from master.core import membership
 from master.core.cluster import tickets
 from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 from wire.messages import Hello
@@ -18,6 +19,10 @@ GOOD = replace(HELLO, ticket=tickets.issue(KEY, HELLO, NOW))
 def test_a_ticket_is_good_for_its_member_until_it_expires() -> None:
     assert tickets.is_good(KEY, GOOD, NOW + 3599)
     assert not tickets.is_good(KEY, GOOD, NOW + 3602)
+
+
+def test_a_member_that_is_linked_has_a_ticket_for_another_half_of_its_time_at_any_moment() -> None:
+    assert 2 * membership.TICKET_EVERY <= tickets.SECONDS
 
 
 @pytest.mark.parametrize(

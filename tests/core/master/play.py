@@ -44,6 +44,7 @@ from runtime.journal import line
 from tests.core.master.ranks import Answers, body, waits
 from wire.ids import NO_GENERATION, Generation, JobName, MemberId, PodUid, RankIndex, Role
 from wire.messages import (
+    PROTOCOL_VERSION,
     Acknowledged,
     Answer,
     Ask,
@@ -134,6 +135,7 @@ class Actor:
     answers: Answers | None = None
     """What its rank says when it is asked where it is."""
     has_pages: bool = True
+    version: int = PROTOCOL_VERSION
     saves_in: float | None = None
     """Seconds in which its script saves its state when it is asked to, as rank 0; None: it never offered that."""
     offers: bool = False
@@ -386,8 +388,9 @@ class Play:
             return
         actor.session = f"{self.master}-{next(self._sessions)}"
         hello = Hello(self.spec.name, actor.id, actor.uid, actor.role, actor.rank_index, "token", probe_port=9000,
-                      running=actor.running, highest=actor.highest if highest is None else highest,
-                      finished=actor.finished, isolated=actor.isolated,
+                      version=actor.version, running=actor.running,
+                      highest=actor.highest if highest is None else highest, finished=actor.finished,
+                      isolated=actor.isolated,
                       machine=self.machines.get(actor.id, ""), offers=actor.offers)  # fmt: skip
         self.tell(SidecarSaid(actor.session, hello))
         if actor.running == NO_GENERATION and not actor.finished:

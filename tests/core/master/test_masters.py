@@ -11,7 +11,7 @@ from master.core.events import Asked, PodSeen, ScaleAsked, StopAsked
 from master.core.status import document
 from tests.core.master.play import Play, running
 from wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
-from wire.messages import Finish, Started, Stop
+from wire.messages import PROTOCOL_VERSION, Finish, Refused, Started, Stop
 
 
 def successor(play: Play, *, saved: dict[str, object] | None = None, away: float = 1.0,
@@ -29,6 +29,21 @@ def test_a_new_master_adopts_what_runs_and_stops_nothing() -> None:
     assert after.generation == Generation(1, 1)
     assert not after.sent(Stop)
     assert not after.state.faults
+
+
+@pytest.mark.parametrize("newer", [(0,), (0, 1), (0, 1, 2, 3)], ids=["one", "half", "all"])
+def test_a_rollback_over_a_wire_version_stops_no_job(newer: tuple[int, ...]) -> None:
+    """The sidecars of some pods are newer than the masters are again."""
+    play = running(4)
+    for number in newer:
+        play[f"worker-{number}"].version = PROTOCOL_VERSION + 1
+    after = successor(play)
+    after.run(600)
+    assert not after.sent(Stop)
+    assert not after.deleted()
+    assert after.announced("GenerationAdopted")
+    assert all(send.message.retry_after > 0 for send in after.sent(Refused))  # type: ignore[attr-defined]
+    assert {after[f"worker-{number}"].running for number in range(4)} == {Generation(1, 1)}
 
 
 @pytest.mark.parametrize("ahead", [-3600.0, 3600.0])

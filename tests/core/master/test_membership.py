@@ -8,9 +8,10 @@ import pytest
 
 from master.core.actions import CloseSession, CreatePod, Send
 from master.core.events import ActionFailed, PodSeen, PodsListed, SidecarSaid
+from master.core.membership import TICKET_EVERY
 from tests.core.master.play import START_SECONDS, Play, job, running
 from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
-from wire.messages import Hello, Leaving, Refused, Report, Start, StartFailed, Stop, Welcome
+from wire.messages import PROTOCOL_VERSION, Hello, Leaving, Refused, Report, Start, StartFailed, Stop, Welcome
 
 WORKER = Role("worker")
 
@@ -70,7 +71,6 @@ def _come(play: Play, number: int) -> None:
     ("change", "sentence"),
     [
         ({"job": JobName("letters")}, "belongs to job 'letters'"),
-        ({"version": 2}, "speaks version 2"),
         ({"uid": PodUid("another")}, "only one of them can be worker-1"),
     ],
 )
@@ -83,6 +83,28 @@ def test_a_hello_that_cannot_be_right_is_refused_with_the_reason(change: dict[st
     assert sentence in refused[0].reason
     assert [a.session for a in actions if isinstance(a, CloseSession)] == ["stranger"]
     assert play.state.members[MemberId("worker-1")].session == before, "the real one is not disturbed"
+
+
+def test_a_sidecar_of_a_newer_version_is_asked_again_for_as_long_as_it_takes_and_told_of_once() -> None:
+    """While masters are rolled forward: pods are made with the new version already."""
+    play = running(2)
+    newer = hello(play, "worker-1", version=PROTOCOL_VERSION + 1)
+    for session in ("first", "second", "third"):
+        (send, *_) = [a for a in play.tell(SidecarSaid(session, newer)) if isinstance(a, Send)]
+        assert isinstance(send.message, Refused)
+        assert "speaks version 2" in send.message.reason
+        assert send.message.retry_after > 0
+    assert len(play.announced("HelloRefused")) == 1
+    assert not play.deleted()
+    play.connect(play["worker-1"])
+    assert play.state.members[MemberId("worker-1")].session, "its masters are of its version again"
+
+
+def test_a_member_is_welcomed_again_in_the_middle_of_its_tickets_life_for_as_long_as_it_is_linked() -> None:
+    play = running(2)
+    welcomes = len(play.sent(Welcome, "worker-1"))
+    for renewed in (1, 2):
+        play.until(lambda: len(play.sent(Welcome, "worker-1")) == welcomes + renewed, TICKET_EVERY + 1.0)  # noqa: B023
 
 
 def test_a_member_that_the_platform_has_not_shown_is_asked_to_come_again_soon() -> None:

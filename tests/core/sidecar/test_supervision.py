@@ -319,6 +319,18 @@ def test_a_refusal_that_was_on_its_way_when_the_link_broke_wants_no_hello_withou
     assert next_deadline(play.state) is None
 
 
+def test_a_member_whose_version_is_newer_than_the_masters_keeps_its_ranks_and_asks_on() -> None:
+    play = Play()
+    running(play)
+    again = Refused("worker-0 speaks version 2 of the protocol and this master only versions up to 1", retry_after=5.0)
+    for _ in range(10):
+        actions = play.said(again)
+        assert none(actions, FinishTrainer)
+        assert none(actions, StopWorkers)
+        assert only(play.pass_time(5.1), Hello)
+    assert play.state.generation == FIRST
+
+
 def test_a_member_that_is_refused_for_good_ends_what_runs_and_itself() -> None:
     play = Play()
     running(play)
