@@ -81,9 +81,9 @@ def seen(state: State, pod: PodSeen) -> None:
         return
     if member is None:
         member = spares.adopt(state, pod)
-    was = (member.pod_phase, member.unschedulable)
+    was, is_news = (member.pod_phase, member.unschedulable), bool(pod.reason) or not member.out_of_memory
     _take_over(state, member, pod)
-    if _has_failed_for_memory(state, member, pod):
+    if _has_failed_for_memory(state, member, pod, is_news):
         return
     if pod.reason.startswith("Restarted") and member.greeted:
         silence.heard(state, member)
@@ -117,14 +117,16 @@ def _take_over(state: State, member: Member, pod: PodSeen) -> None:
     bad_nodes.note_room(state, member, pod)
 
 
-def _has_failed_for_memory(state: State, member: Member, pod: PodSeen) -> bool:
-    """It runs, and something in it was out of memory: it fails where its successor may have more."""
+def _has_failed_for_memory(state: State, member: Member, pod: PodSeen, is_news: bool) -> bool:
+    """It runs, and its container was out of memory: it fails where its successor may have more."""
     if pod.phase != "running" or not pod.out_of_memory or member.is_stranger or state.is_over:
         return False
     if not memory.may_have_more(state, member):
-        memory.explain(state, member)
+        if is_news:
+            memory.explain(state, member)
         return False
-    fail(state, member, f"{member.id} ran out of memory: {pod.reason}; {memory.raised(state, member)}.", KILLED)
+    how = pod.reason or "its container ended for that and was started again"
+    fail(state, member, f"{member.id} ran out of memory: {how}; {memory.raised(state, member)}.", KILLED)
     failed_pods.seen(state, pod)
     return True
 

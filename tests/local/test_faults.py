@@ -10,6 +10,7 @@ import shutil
 import signal
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,6 +103,38 @@ def test_a_template_that_is_killed_is_made_anew_and_its_member_stays(job: Traini
     _, new = job.training(SIZE, after=restart)
     assert members(new) == members(world)
     assert job.template(victim) != old
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A group of cgroup v2, where this machine lets us make one."""
+    places = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines() if " cgroup2 " in line]
+    group = Path(places[0] if places else "/nowhere", f"outrider-{uuid.uuid4().hex[:8]}")
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no group of cgroup v2 can be made: {error}")
+    yield group
+    (group / "cgroup.kill").write_text("1")
+    until(lambda: not (group / "cgroup.procs").read_text())
+    group.rmdir()
+
+
+def test_a_container_of_which_the_kernel_ends_all_at_once_is_one_restart(job: Training, group: Path) -> None:
+    """As cgroup v2 ends it where a kubelet sets memory.oom.group: ranks and template in one moment (docs/adr/0032)."""
+    restart, world = job.training(SIZE)
+    mark = job.mark()
+    victim = members(world)[1]
+    old, sidecar = job.template(victim), job.sidecar(victim)
+    held = [old, *(pid for rank, pid in enumerate(pids(world)) if members(world)[rank] == victim)]
+    for pid in held:
+        (group / "cgroup.procs").write_text(str(pid))
+    (group / "cgroup.kill").write_text("1")
+    job.event("TrainerLost", mark, victim, f"pid {old}")
+    again, new = job.training(SIZE, after=restart)
+    assert (again, members(new)) == (restart + 1, members(world))
+    assert job.sidecar(victim) == sidecar
+    assert not any(map(is_alive, held))
 
 
 def test_a_sidecar_that_is_killed_comes_back_and_training_does_not_notice(job: Training) -> None:

@@ -141,9 +141,10 @@ def loops(status: Document) -> bool:
 
 
 def is_out_of_memory(status: Document) -> bool:
-    """The kernel ended it for want of memory, and it does not run again yet."""
-    end = end_of(status)
-    return end is not None and end.cause == "OOMKilled" and end.code != 0
+    """The kernel ended it for want of memory the last time, whether or not it runs again: a kubelet that starts it at
+    once may never show the moment in between."""
+    ended = (status.get("state") or {}).get("terminated") or (status.get("lastState") or {}).get("terminated") or {}
+    return ended.get("reason") == "OOMKilled" and ended.get("exitCode") != 0
 
 
 def memory_limit(pod: Document, name: str) -> int:

@@ -96,6 +96,7 @@ class Recording:
             if pod:
                 self.members.setdefault(pod, Member(pod, [])).lines.append(line)
         self.now, self.actions, self.made = 0.0, list[orders.Action](), list[str]()
+        self.made_at: dict[str, float] = {}
         self._order, self._queue = count(), list[tuple[float, int, Callable[[], None]]]()
         self.state = State()
         self._tell(seen.Began(1, elasticjob.spec_of(elasticjob.with_defaults(self.job)), None, 1_700_000_000.0))
@@ -161,6 +162,7 @@ class Recording:
             case orders.CreatePod(member=made, rank_index=rank_index):
                 name = pods.name_of(self.job, made)
                 self.made.append(made)
+                self.made_at[made] = self.now
                 if name in self.members:
                     self._appears(self.members[name], rank_index)
             case orders.ProbeMember(member=asked):

@@ -94,6 +94,16 @@ def test_a_container_that_the_kernel_ended_for_its_memory_is_told_with_its_limit
     assert found == {"out_of_memory": 20 * 2**20, "out_of_memory_loop": 20 * 2**20}
 
 
+def test_one_that_was_started_again_before_anybody_looked_has_been_out_of_memory_too() -> None:
+    pod = recorded("out_of_memory_loop")
+    trainer = next(each for each in pod["status"]["containerStatuses"] if each["name"] == "main")
+    assert "waiting" in trainer["state"]
+    trainer["state"] = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+    seen = pods.seen(pod)
+    assert seen is not None
+    assert (seen.phase, seen.out_of_memory) == ("running", True)
+
+
 def test_a_failed_pod_lingers_while_something_in_it_runs_or_will_again() -> None:
     seen = {path.stem: pods.seen(recorded(path.stem)) for path in SEEN.glob("*.json")}
     lingering = {name for name, pod in seen.items() if pod is not None and pod.lingers}

@@ -42,6 +42,9 @@ def test_a_container_that_is_out_of_memory_as_a_whole_gets_more_each_time() -> N
         f"The pod of worker-{n} failed with exit code 137" for n in (1, 2, 3)
     ]
     assert all("(OOMKilled); its replacement gets" in text for text in job.said("MemberFailed"))
+    ended = next(line["at"] for line in job.members["oomg-worker-1"].lines if line.get("exit") == 137)
+    assert job.made_at["worker-2"] - ended < 1.0, "the status that says so came 0.73 s after the end"
+    assert job.state.restarts.used == 0
     assert job.said(*DEPARTURES) == []
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import pytest
+
 from master.core.actions import CreatePod
 from master.core.events import PodSeen
 from tests.core.master.play import Actor, Play, job, running
 from tests.core.master.test_masters import successor
-from wire.ids import MemberId, PodUid, RankIndex, Role
-from wire.messages import Finish, Stop
+from wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
+from wire.messages import Exited, Finish, Stop, TrainerLost, WorkerExit
 
 MIB = 2**20
 
@@ -165,6 +169,67 @@ def test_a_container_that_the_platform_starts_again_after_it_is_replaced_too_and
     play.until_next(3)
     assert made(play) == [("worker-3", 1, 1400)]
     assert play.deleted() == ["worker-1"]
+
+
+RANK_KILLED, TRAINER_LOST, POD_FAILED, POD_RESTARTED, POD_RUNS_AGAIN = "rank", "trainer", "failed", "restarted", "again"
+
+
+def happens(play: Play, what: str, before: Generation) -> None:
+    """One of the things that show that the kernel has ended worker-1's container as a whole."""
+    actor = play["worker-1"]
+    actor.running, actor.has_trainer = NO_GENERATION, False
+    pod = PodSeen(
+        actor.id, actor.uid, Role("worker"), RankIndex(1), "running", memory_limit=700 * MIB, out_of_memory=True
+    )
+    if what == RANK_KILLED:
+        play.say(actor, Exited(before, (WorkerExit(0, 5, None, 9),), 0))
+    elif what == TRAINER_LOST:
+        play.say(actor, TrainerLost("the template (pid 7) ended, and its worker processes with it", before))
+    elif what == POD_FAILED:
+        play.fail("worker-1", 137, "the trainer's container ended (OOMKilled)", out_of_memory=True)
+    elif what == POD_RESTARTED:
+        reason = "RestartedTrainer: its container ended (OOMKilled) with exit code 137; that was the first time"
+        play.tell(dataclasses.replace(pod, reason=reason))
+    else:
+        play.tell(pod)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        (TRAINER_LOST, POD_FAILED),
+        (POD_FAILED, TRAINER_LOST),
+        (RANK_KILLED, TRAINER_LOST, POD_FAILED),
+        (TRAINER_LOST, POD_RESTARTED, POD_RUNS_AGAIN),
+        (TRAINER_LOST, POD_RUNS_AGAIN),
+        (POD_RUNS_AGAIN, POD_RUNS_AGAIN),
+    ],
+)
+def test_a_container_that_ends_as_a_whole_doubles_once_in_whatever_order_that_is_seen(order: tuple[str, ...]) -> None:
+    """memory.oom.group of cgroup v2 ends ranks and template in one moment (docs/adr/0032)."""
+    play = limited()
+    before = play.generation
+    for what in order:
+        happens(play, what, before)
+        play.run(0.05)
+    play.until_next(3)
+    assert made(play) == [("worker-3", 1, 1400)]
+    assert len(play.announced("MemoryRaised")) == 1
+    assert "its replacement gets 1400Mi instead of 700Mi" in play.state.faults[-1].reason
+    assert play.state.restarts.used == 0
+    play.until(lambda: play.state.faults[-1].seconds_lost is not None)
+
+
+def test_one_that_may_have_no_more_is_told_once_for_each_end() -> None:
+    pod = Actor(MemberId("train-0"), PodUid("u0"), RankIndex(0), memory_limit=700 * MIB)
+    play = Play(job(1, is_adopted=True), actors={"train-0": pod})
+    play.until_running(1)
+    again = PodSeen(
+        pod.id, pod.uid, Role("worker"), RankIndex(0), "running", memory_limit=700 * MIB, out_of_memory=True
+    )
+    for _ in range(3):
+        play.tell(again)
+    assert len(play.announced("OutOfMemory")) == 1
 
 
 def test_without_a_limit_the_ranks_begin_again_in_place_and_it_is_said_why() -> None:
