@@ -530,6 +530,8 @@ class Welcome:
     """This and the next two: as in Stop, for a member that is cut off and stops by itself."""
     handler_grace: float = 10.0
     save_grace: float = 60.0
+    hands_off: bool = False
+    """The job is only observed: this member does nothing to its worker processes that nobody has ordered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -539,6 +541,8 @@ class Refused:
 
     reason: str
     retry_after: float = 2.0
+    hands_off: bool = False
+    """The job is switched off: as in Welcome, until a master serves this member again."""
 
 
 @dataclass(frozen=True, slots=True)

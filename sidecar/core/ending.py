@@ -46,22 +46,23 @@ def leave(state: State, now: float) -> list[Action]:
     """The grace is nearly over and no word has come."""
     assert state.ending is not None
     state.ending.leave_at = None
-    return _end_trainer(state, TERMINATED, state.ending.reason, now)
+    return end_trainer(state, TERMINATED, state.ending.reason, now)
 
 
 def finish(state: State, order: Finish, now: float) -> list[Action]:
     acknowledged = telling.say(state, Acknowledged(order.order), order.reason)
     if state.ending is not None and state.ending.exit_code is not None:
         return acknowledged
-    return [*acknowledged, *_end_trainer(state, order.exit_code, order.reason, now, order.last_words)]
+    return [*acknowledged, *end_trainer(state, order.exit_code, order.reason, now, order.last_words)]
 
 
 def refused_for_good(state: State, reason: str, now: float) -> list[Action]:
     """The master will never serve this member: it ends, with what runs in it."""
-    return _end_trainer(state, 1, reason, now)
+    return end_trainer(state, 1, reason, now)
 
 
-def _end_trainer(state: State, exit_code: int, reason: str, now: float, last_words: str = "") -> list[Action]:
+def end_trainer(state: State, exit_code: int, reason: str, now: float, last_words: str = "") -> list[Action]:
+    """Orders the trainer to end with this code; the sidecar ends after it."""
     ending = state.ending or Ending(reason)
     ending.last_words = last_words
     ending.reason, ending.exit_code, ending.leave_at = reason, exit_code, None

@@ -25,7 +25,7 @@ PROBE_SECONDS = 0.4
 
 def due(state: State) -> float | None:
     """When to look around; None where there is nothing to stop, or nobody to look for."""
-    return state.neighbourhood.look_at if _is_watched(state) else None
+    return state.neighbourhood.look_at if _is_watched(state) and not state.hands_off else None
 
 
 def _is_watched(state: State) -> bool:

@@ -8,7 +8,7 @@ A member that reaches no neighbour either is another matter: `isolation.py`.
 
 from __future__ import annotations
 
-from sidecar.core import checkpoints, data_notes, ending, log_lines, moves, neighbourhood, telling
+from sidecar.core import checkpoints, data_notes, ending, hands_off, log_lines, moves, neighbourhood, telling
 from sidecar.core.actions import Action, Announce
 from sidecar.core.state import State
 from wire.messages import Refused, Welcome
@@ -59,8 +59,9 @@ def welcomed(state: State, welcome: Welcome, now: float) -> list[Action]:
     link.graces = (welcome.stop_grace, welcome.handler_grace, welcome.save_grace)
     if welcome.neighbours:
         neighbourhood.told(state, welcome.neighbours, now)
+    told = hands_off.told(state, welcome.hands_off, "the master only observes this job")
     again = [*moves.again(state), *log_lines.again(state, now), *data_notes.again(state), *checkpoints.again(state)]
-    return [*telling.everything(state, now), *again]
+    return [*told, *telling.everything(state, now), *again]
 
 
 def refused(state: State, refusal: Refused, now: float) -> list[Action]:
@@ -69,6 +70,8 @@ def refused(state: State, refusal: Refused, now: float) -> list[Action]:
     text = f"the master does not serve this member: {refusal.reason}"
     lines: list[Action] = [] if link.refusal == text else [Announce("Refused", text, severity="warning")]
     link.refusal, link.refusals = text, link.refusals + 1
+    if refusal.hands_off:
+        lines += hands_off.told(state, True, refusal.reason)
     if refusal.retry_after < 0:
         link.hello_at = None
         return [*lines, *ending.refused_for_good(state, refusal.reason, now)]

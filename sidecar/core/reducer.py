@@ -15,6 +15,7 @@ from sidecar.core import (
     checkpoints,
     data_notes,
     ending,
+    hands_off,
     isolation,
     link,
     links,
@@ -105,6 +106,11 @@ def step(state: State, event: Event, now: float) -> list[Action]:
     """Changes the state by one event and returns what is to be done about it."""
     if state.over:
         return []
+    actions = _taken(state, event, now)
+    return [*actions, *hands_off.look(state, now)]
+
+
+def _taken(state: State, event: Event, now: float) -> list[Action]:
     match event:
         case Began():
             return _began(state, event, now)
@@ -323,14 +329,15 @@ def _deadlines(state: State) -> list[Deadline]:
         (state.unsure_until, _sure),
         (state.port_at, _port_again),
         (isolation.due(state), isolation.look),
-        (work.start_by if work else None, supervision.start_took_too_long),
+        (work.start_by if work and not state.hands_off else None, supervision.start_took_too_long),
         (work.doubt_until if work else None, supervision.doubt_ended),
         (work.poll_at if work else None, _poll),
-        (stopping.give_up_at if stopping else None, lambda s, _now: supervision.stop_took_too_long(s)),
+        (stopping.give_up_at if stopping and not state.hands_off else None,
+         lambda s, _now: supervision.stop_took_too_long(s)),
         (check.give_up_at if check else None, checking.took_too_long),
         (end.leave_at if end else None, ending.leave),
         (end.give_up_at if end else None, lambda s, _now: ending.give_up(s, "the trainer did not end in time")),
-    ]
+    ]  # fmt: skip
     return [(moment, act) for moment, act in found if moment is not None]
 
 

@@ -238,6 +238,8 @@ class State:
     stopped: Generation = NO_GENERATION
     """The last generation of which everything is gone here: it cannot be started again."""
     neighbourhood: Neighbourhood = field(default_factory=Neighbourhood)
+    hands_off: bool = False
+    """The job is switched off, or only observed: worker processes are left alone (`hands_off.py`)."""
     isolated: str = ""
     """Why this member has stopped its newest generation by itself."""
     stopped_step: int = 0
