@@ -26,6 +26,7 @@ from wire.ids import JobName, MemberId
 from wire.messages import FromMaster, FromSidecar, Hello, Refused, Welcome
 
 RETRY_AFTER = 2.0
+SERVED_AGAIN = "its master serves this job again: who are you?"
 NAMELESS = "this connection has not said yet which member it is"
 SESSIONS_WITH_COMPLAINTS = 1000
 """Beyond so many, connections that were complained about are forgotten, and may be complained about again."""
@@ -47,6 +48,12 @@ class Admitted:
 
 class ForGood(str):
     """The reason why a Hello is refused, and why asking again will not help: its member ends."""
+
+    __slots__ = ()
+
+
+class HandsOff(str):
+    """The reason why a job's members are served by nobody for now: they leave what runs in them alone."""
 
     __slots__ = ()
 
@@ -91,6 +98,8 @@ class Sidecars:
         self._names: dict[str, tuple[JobName, MemberId]] = {}
         self._newest: dict[tuple[JobName, MemberId], int] = {}
         self._closed: set[str] = set()
+        self._away: dict[str, JobName] = {}
+        """Connections of members that were told to leave alone what runs in them."""
         self._reminded: set[str] = set()
         self._complained: dict[str, None] = {}
         self._counter = 0
@@ -120,6 +129,23 @@ class Sidecars:
             del self._sessions[connection], self._members[connection], self._admitted[connection]
             self._closed.add(connection)
             self._give_up_name(connection)
+
+    def turn_away(self, job: JobName, reason: HandsOff) -> None:
+        """No member of this job is served any more, and each is told why, until it is invited."""
+        for connection, (of, _member) in list(self._names.items()):
+            if of == job and connection in self._sessions:
+                self.close_session(self._sessions[connection])
+                self._leave_alone(connection, job, reason)
+
+    def invite(self, job: JobName) -> None:
+        """Its members say Hello again at once."""
+        for connection in [connection for connection, of in self._away.items() if of == job]:
+            del self._away[connection]
+            self._answer(connection, Refused(SERVED_AGAIN, 0.0))
+
+    def _leave_alone(self, connection: str, job: JobName, reason: HandsOff) -> None:
+        self._away[connection] = job
+        self._answer(connection, Refused(reason, RETRY_AFTER, hands_off=True))
 
     def close(self) -> None:
         """What was said last is given a moment to leave."""
@@ -153,7 +179,9 @@ class Sidecars:
         if self._asked.get(connection) is not hello:
             return  # the connection has ended meanwhile, or has said Hello again
         del self._asked[connection]
-        if isinstance(verdict, str):
+        if isinstance(verdict, HandsOff):
+            self._leave_alone(connection, hello.job, verdict)
+        elif isinstance(verdict, str):
             self._refuse(connection, None, verdict, hello)
         else:
             self._bind_session(connection, hello, verdict)
@@ -166,6 +194,7 @@ class Sidecars:
             return
         self._names[connection], self._newest[name] = name, int(connection)
         self._admitted[connection] = admitted
+        self._away.pop(connection, None)
         session = self._sessions.get(connection)
         if session is None:
             self._counter += 1
@@ -181,6 +210,7 @@ class Sidecars:
             del self._newest[name]
 
     def _ended(self, connection: str) -> None:
+        self._away.pop(connection, None)
         self._give_up_name(connection)
         self._closed.discard(connection)
         self._reminded.discard(connection)

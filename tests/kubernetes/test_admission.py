@@ -126,3 +126,21 @@ async def test_a_pod_of_nobody_is_a_job_of_its_own_and_one_that_cannot_be_named_
         )
     assert new is None
     assert "cannot be a job's name" in warnings[0]
+
+
+@pytest.mark.parametrize("mode", ["off", "observe"])
+async def test_while_nothing_is_supervised_a_pod_is_made_as_without_us_and_says_why(mode: str) -> None:
+    async with unwell(says(JOB), says(JOBSET), refuses(404)) as (server, api):
+        new, (warning,) = await injected(api, POD, "research", POLICY, 30.0, mode)
+    assert new is None
+    assert f"is made as it is: the master's OUTRIDER_MODE is {mode}" in warning
+    assert ("would be supervised" in warning) == (mode == "observe")
+    assert server.asked[-1][1].startswith("/apis/outrider.dev/v1alpha1/namespaces/research/elasticjobs/")
+
+
+@pytest.mark.parametrize("answer", [says({}), refuses(403), refuses(500)])
+async def test_but_a_pod_of_a_job_that_has_begun_here_or_may_have_waits_for_the_others(answer: Answer) -> None:
+    async with unwell(says(JOB), says(JOBSET), answer) as (_server, api):
+        new, warnings = await injected(api, POD, "research", POLICY, 30.0, "off")
+    assert new is not None
+    assert warnings == []

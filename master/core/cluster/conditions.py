@@ -93,6 +93,14 @@ def status_of(
     return {field: value for field, value in status.items() if value is not None}
 
 
+def unsupervised(status: Mapping[str, Any], reason: str, message: str, now: str) -> Document:
+    """The status as it is, but for the condition Supervised, which is False: nobody of ours looks after the job."""
+    conditions = list(status.get("conditions") or ())
+    old = {c.get("type"): c for c in conditions}
+    wanted = _condition("Supervised", False, reason, message[:MESSAGE], old, now)
+    return {**status, "conditions": [*(c for c in conditions if c.get("type") != "Supervised"), wanted]}
+
+
 def _packed(saved: Mapping[str, Any]) -> Document:
     """One line of what is for the next master alone: `kubectl describe` shows each field of an object on a line."""
     return {"term": saved["term"], "state": json.dumps(saved, separators=(",", ":"))}
@@ -246,6 +254,8 @@ def _conditions(
         wanted.append(
             ("Valid", not problems, "SpecRefused" if problems else "SpecTaken", "; ".join(problems)[:MESSAGE])
         )
+    if "Supervised" in old:
+        wanted.append(("Supervised", True, "Supervised", ""))
     created = str(job["metadata"].get("creationTimestamp") or now)
     return [_condition(*entry, old, created if entry[0] == "Created" else now) for entry in wanted]
 

@@ -7,19 +7,22 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 
-from master.core.cluster import elasticjob, injection, owners, validation
+from master.core.cluster import elasticjob, injection, modes, owners, validation
 from master.core.cluster.injection import Policy
+from master.core.cluster.modes import OBSERVE, SUPERVISE
 from master.core.cluster.names import INJECT, Document
 from master.core.cluster.parts import mapping
 from master.shell.kubernetes import certificates
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.certificates import Certificates
 from master.shell.kubernetes.ownership import owners_of
+from master.shell.kubernetes.record import path_of
 from master.shell.kubernetes.settings import Settings
 from master.shell.webhook import HttpsServer, Mutation, Webhook
 
 SELECTED = {INJECT: "enabled"}
 """The API server asks only about pods that a selector of ours has chosen, by their own label or their namespace's."""
+BEGUN_SECONDS = 1.0
 OWNERS_SECONDS = 2.0
 """Half of what the webhook has to decide."""
 
@@ -31,7 +34,7 @@ async def serving(api: Api, settings: Settings, policy: Policy) -> AsyncIterator
     """It answers, with a certificate that the API server trusts, when this is entered."""
 
     async def mutate(pod: Document, namespace: str, _request: Document) -> Mutation:
-        return await injected(api, pod, namespace, policy)
+        return await injected(api, pod, namespace, policy, mode=settings.mode)
 
     server = HttpsServer(Webhook(mutate, elasticjob.with_defaults, validation.problems).application())
     certified = asyncio.Event()
@@ -53,9 +56,10 @@ async def serving(api: Api, settings: Settings, policy: Policy) -> AsyncIterator
 
 
 async def injected(
-    api: Api, pod: Document, namespace: str, policy: Policy, patience: float = OWNERS_SECONDS
+    api: Api, pod: Document, namespace: str, policy: Policy, patience: float = OWNERS_SECONDS, mode: str = SUPERVISE
 ) -> Mutation:
-    """The pod with a sidecar, or why it has none. `patience`: seconds for what the API server is asked."""
+    """The pod with a sidecar, or why it has none. `patience`: seconds for what the API server is asked; `mode`: the
+    master's, of all jobs."""
     if not owners.is_asked_for(mapping(mapping(pod.get("metadata")).get("labels")), SELECTED):
         return None, []
     try:
@@ -69,7 +73,27 @@ async def injected(
     found = injection.inject(pod, place, policy)
     if found.refused:
         return None, [f"outrider: {found.refused}"]
+    meant = modes.of_pod(mode, pod)
+    if (
+        meant.word != SUPERVISE
+        and found.changed
+        and not await _has_begun(api, namespace, place.job, min(patience, BEGUN_SECONDS))
+    ):
+        would = "would be supervised, and is made as it is" if meant.word == OBSERVE else "is made as it is"
+        log.info("a pod of the job %s in %s %s: %s", place.job, namespace, would, meant.why)
+        return None, [f"outrider: the pod {would}: {meant.why}"]
     return (found.pod if found.changed else None), [f"outrider: {warning}" for warning in found.warnings]
+
+
+async def _has_begun(api: Api, namespace: str, job: str, patience: float) -> bool:
+    """A pod of a job that we look after joins its world when supervision is on again; alone it would be a second one.
+    Not knowing counts as yes."""
+    try:
+        async with asyncio.timeout(patience):
+            await api.get(path_of(namespace, job))
+    except (ApiError, TimeoutError) as error:
+        return not (isinstance(error, ApiError) and error.is_absent)
+    return True
 
 
 async def _owners(api: Api, pod: Document, namespace: str, patience: float) -> list[Document]:

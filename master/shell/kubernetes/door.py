@@ -16,7 +16,7 @@ from master.core.cluster import tickets
 from master.core.cluster.names import AUDIENCE, Document
 from master.core.events import Event
 from master.shell.kubernetes.api import Api, ApiError
-from master.shell.sidecars import Admitted, Decide, ForGood
+from master.shell.sidecars import Admitted, Decide, ForGood, HandsOff
 from wire.messages import Hello
 
 AT_ONCE = 20
@@ -25,8 +25,9 @@ REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 POD_UID = "authentication.kubernetes.io/pod-uid"
 ACCOUNT = "system:serviceaccount:"
 
-Inbox = Callable[[Hello], Callable[[Event], None] | ForGood | None]
-"""Where the events of the job that it names go; why nowhere, if that job is over; None where there is none (yet)."""
+Inbox = Callable[[Hello], Callable[[Event], None] | ForGood | HandsOff | None]
+"""Where the events of the job that it names go; why nowhere, if that job is over or switched off; None where there is
+none (yet)."""
 
 
 class ClusterDoor:
@@ -39,7 +40,7 @@ class ClusterDoor:
         put = self._inbox(hello)
         if put is None:
             decide(f"this master has no job {hello.job[:120]!r} (yet)")
-        elif isinstance(put, ForGood):
+        elif isinstance(put, ForGood | HandsOff):
             decide(put)
         elif hello.ticket and tickets.is_good(self._key, hello, time.time()):
             decide(self._admitted(hello, put))

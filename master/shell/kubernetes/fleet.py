@@ -14,13 +14,16 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 
-from master.core.cluster import deletion, elasticjob, phases, run_policy, validation, vanished
+from master.core.cluster import deletion, elasticjob, modes, phases, run_policy, validation, vanished
 from master.core.cluster import nodes as node_documents
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
+from master.core.cluster.modes import OFF, SUPERVISE, Mode
 from master.core.cluster.names import GROUP_VERSION, JOB, MEMBER, PLURAL, Document
+from master.core.cluster.parts import mapping
 from master.core.cluster.queueing import Queue
 from master.core.events import Event, NodeSeen, TurnTold
 from master.shell.kubernetes import adoption
@@ -30,11 +33,12 @@ from master.shell.kubernetes.lease import Lease
 from master.shell.kubernetes.nodes import Nodes
 from master.shell.kubernetes.record import JobRecord, Superseded
 from master.shell.kubernetes.watching import Watch
-from master.shell.sidecars import ForGood, Sidecars
+from master.shell.sidecars import ForGood, HandsOff, Sidecars
 from runtime.pump import CORE_FAILED
 from wire.ids import JobName, MemberId
 from wire.messages import Hello
 
+NAMESPACES = "/api/v1/namespaces"
 WAITS = "A job of this name was deleted, and its pods are not gone yet: this one begins when they are."
 SLOWEST = 300.0
 ATTEMPTS = 15
@@ -56,7 +60,9 @@ class Fleet:
         journals: Path,
         lease: Lease,
         end: Callable[[int], None],
+        setting: str = SUPERVISE,
     ) -> None:
+        """`setting`: one of `modes.MODES`, for all jobs."""
         self._api, self._term, self._policy, self._journals = api, term, policy, journals
         self._lease, self._end = lease, end
         self.sidecars: Sidecars | None = None
@@ -69,6 +75,13 @@ class Fleet:
         self._refused: dict[JobName, list[str]] = {}
         self._pods: dict[JobName, dict[str, Document]] = {}
         self._pods_listed = self._jobs_were_listed = self._begins = False
+        self._setting = setting
+        self._off: dict[JobName, tuple[Document, Mode]] = {}
+        """Those that are switched off, and by whom."""
+        self._orders: dict[JobName, int] = {}
+        """Of jobs that were left alone: the first number that no order has."""
+        self._namespaces: dict[str, Document] = {}
+        """What is annotated on them."""
         self._nodes = Nodes(self._node_changed)
         self._jobs: set[JobName] = set()
         """Every ElasticJob that there is, also those that are over."""
@@ -77,11 +90,17 @@ class Fleet:
     def _is_master(self) -> bool:
         return self._lease.is_held
 
-    def inbox(self, hello: Hello) -> Callable[[Event], None] | ForGood | None:
+    def inbox(self, hello: Hello) -> Callable[[Event], None] | ForGood | HandsOff | None:
         found = self.running.get(hello.job)
+        if self._setting == OFF or hello.job in self._off or (found is not None and found.is_left_alone):
+            return HandsOff(f"job {hello.job[:120]!r} is {self._why_alone(hello.job)}")
         if found is None and hello.job in self._over:
             return ForGood(f"job {hello.job!r} is over")
         return found.put if found is not None and found.has_begun and found.serves(hello.uid) else None
+
+    def _why_alone(self, key: JobName) -> str:
+        mode = self._off[key][1] if key in self._off else Mode(OFF, f"the master's {modes.SETTING} is {OFF}")
+        return f"switched off: {mode.why}" if self._setting == OFF or key in self._off else "about to be served anew"
 
     def refused(self, hello: Hello | None, member: MemberId | None, reason: str) -> None:
         """Told to the users of the job that was named, in the log where there is none."""
@@ -98,9 +117,37 @@ class Fleet:
         nodes = Watch(self._api, "/api/v1/nodes", self._nodes.listed, self._nodes.shown, node_documents.trimmed)
         async with asyncio.TaskGroup() as group:
             group.create_task(nodes.run())
+            group.create_task(self._watch_namespaces())
             group.create_task(jobs.run())
             group.create_task(pods.run())
             group.create_task(self._look_around())
+
+    async def _watch_namespaces(self) -> None:
+        """Where that is allowed: what is annotated on them counts nowhere else."""
+        try:
+            await self._api.get(NAMESPACES, limit="1")
+        except ApiError as error:
+            if error.status == 403:
+                log.info("namespaces may not be read here: annotations of theirs are not followed")
+                return
+        await Watch(self._api, NAMESPACES, self._namespaces_listed, self._namespace_changed, modes.trimmed).run()
+
+    def _namespaces_listed(self, namespaces: list[Document]) -> None:
+        there = {namespace["metadata"]["name"] for namespace in namespaces}
+        for name in [name for name in self._namespaces if name not in there]:
+            self._namespace_changed("DELETED", {"metadata": {"name": name}})
+        for namespace in namespaces:
+            self._namespace_changed("MODIFIED", namespace)
+
+    def _namespace_changed(self, kind: str, namespace: Document) -> None:
+        """Most say nothing of ours."""
+        name = namespace["metadata"]["name"]
+        before = self._namespaces.pop(name, {})
+        if kind != "DELETED" and modes.says_something(namespace):
+            self._namespaces[name] = mapping(namespace["metadata"]["annotations"])
+        if self._namespaces.get(name, {}) != before:
+            for key in [key for key in (*self.running, *self._off) if key.partition("/")[0] == name]:
+                self._look_at_mode(key)
 
     def _node_changed(self, node: NodeSeen) -> None:
         for running in self.running.values():
@@ -111,7 +158,8 @@ class Fleet:
         queue = Queue()
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            await self._look_at_times(time.time())
+            if self._setting == SUPERVISE:
+                await self._look_at_times(time.time())
             begun = [running for running in self.running.values() if running.has_begun and not running.is_deleted]
             for name, behind in queue.look([running.candidate() for running in begun], time.monotonic()):
                 self.running[name].put(TurnTold(behind))
@@ -143,6 +191,8 @@ class Fleet:
         self._jobs = there = {elasticjob.key_of(job) for job in jobs}
         for key in [key for key in self._waiting if key not in there]:
             del self._waiting[key]
+        for key in [key for key in self._off if key not in there]:
+            del self._off[key]
         for key in [key for key in self.running if key not in there]:
             self._gone(key, self.running[key].uid)
         for job in jobs:
@@ -158,7 +208,7 @@ class Fleet:
         waiting, self._waiting = self._waiting, {}
         for key, pods in self._pods.items():
             left = deletion.left_by(key, list(pods.values()), waiting.get(key), time.time())
-            if left is not None and key not in self._over:
+            if left is not None and key not in self._over and self._mode(key, left).word != OFF:
                 self._start(key, left)
                 self.running[key].deleted()
         for job in waiting.values():
@@ -177,6 +227,7 @@ class Fleet:
             self._wait(key, found, job)
         elif found is not None:
             found.changed(job)
+            self._follow_mode(key, found, job)
         elif _phase(job) in phases.OVER:
             self._is_over(key, job)
         elif self._over.get(key) != uid:
@@ -192,9 +243,8 @@ class Fleet:
 
     def _gone(self, key: JobName, uid: str) -> None:
         """The ElasticJob with this uid is deleted."""
-        self._over.pop(key, None)
-        self._kept.pop(key, None)
-        self._refused.pop(key, None)
+        for known in (self._over, self._kept, self._refused, self._off, self._orders):
+            known.pop(key, None)
         if key in self._waiting and self._waiting[key]["metadata"]["uid"] == uid:
             del self._waiting[key]
         found = self.running.get(key)
@@ -215,6 +265,11 @@ class Fleet:
         self._gone(key, before.uid)
 
     def _begin(self, key: JobName, job: Document, attempt: int = 0) -> None:
+        mode = self._mode(key, job)
+        if mode.word == OFF:
+            self._leave_off(key, job, mode)
+            return
+        self._off.pop(key, None)
         wrong = validation.problems(job)
         if wrong:
             self._refuse(key, job, wrong)
@@ -225,7 +280,7 @@ class Fleet:
         assert self.sidecars is not None
         running = RunningJob(
             self._api, job, self._term, self._policy, self.sidecars, self._journals, self._is_master, attempt,
-            self._nodes.of,
+            self._nodes.of, self._mode(key, job), self._orders.get(key, 1), partial(self.sidecars.invite, key),
         )  # fmt: skip
         self.running[key] = running
         if self._pods_listed:
@@ -257,6 +312,9 @@ class Fleet:
             self._end(1)
             return
         except ApiError as error:
+            if running.is_left_alone:
+                self._was_left_alone(key, running)
+                return
             if running.is_deleted:
                 self._forget(key, running)
                 return
@@ -266,7 +324,9 @@ class Fleet:
                 del self.running[key]
                 self._begin(key, running.document)
             return
-        if running.is_deleted:
+        if running.is_left_alone:
+            self._was_left_alone(key, running)
+        elif running.is_deleted:
             self._forget(key, running)
         elif code == CORE_FAILED:
             await self._begin_after_a_bug(key, running)
@@ -310,6 +370,56 @@ class Fleet:
         if not task.cancelled() and task.exception() is not None:
             log.error("what was done for a job has failed: %r", task.exception(), exc_info=task.exception())
 
+    # -- who is supervised, and how -----------------------------------------------------------------------------------
+    def _mode(self, key: JobName, job: Document) -> Mode:
+        namespace = self._namespaces.get(key.partition("/")[0])
+        return modes.mode_of(self._setting, job, self._pods.get(key, {}).values(), namespace)
+
+    def _follow_mode(self, key: JobName, running: RunningJob, job: Document) -> None:
+        """Another mode is another beginning, from the status and the members' Hellos, as a new master's is."""
+        mode = self._mode(key, job)
+        if mode.word == running.mode.word or running.is_left_alone or running.is_deleted:
+            return
+        assert self.sidecars is not None
+        log.warning("job %s: its mode is %s now%s", key, mode.word, f": {mode.why}" if mode.why else "")
+        if mode.word == OFF:
+            self._off[key] = job, mode
+        running.leave_alone()
+        self.sidecars.turn_away(key, HandsOff(f"job {key!r} is {self._why_alone(key)}"))
+
+    def _was_left_alone(self, key: JobName, running: RunningJob) -> None:
+        if self.running.get(key) is not running:
+            return
+        self._orders[key] = running.next_order
+        if running.is_deleted:
+            self._forget(key, running)
+            return
+        del self.running[key]
+        self._off.pop(key, None)  # so that it is told now, after the last status of what ran
+        self._job_changed("MODIFIED", running.document)
+
+    def _leave_off(self, key: JobName, job: Document, mode: Mode) -> None:
+        before = self._off.get(key)
+        self._off[key] = job, mode
+        if before is None or before[1] != mode or before[0]["metadata"]["uid"] != job["metadata"]["uid"]:
+            self._spawn(self._tell_off(JobRecord(self._api, job, self._term, list), mode))
+
+    async def _tell_off(self, record: JobRecord, mode: Mode) -> None:
+        text = (
+            f"Outrider leaves this job alone: {mode.why}. What runs goes on, and nothing that happens to it is mended."
+        )
+        record.add(modes.SWITCHED_OFF, text, "warning", None, "", {})
+        with contextlib.suppress(Superseded):
+            await record.save_unsupervised(modes.SWITCHED_OFF, text)
+        await record.post_last_events()
+
+    def _look_at_mode(self, key: JobName) -> None:
+        """A pod of another owner's, or the namespace, may say another."""
+        if (found := self.running.get(key)) is not None:
+            self._follow_mode(key, found, found.document)
+        elif key in self._off:
+            self._job_changed("MODIFIED", self._off[key][0])
+
     # -- pods -------------------------------------------------------------------------------------------------------
     def _list_pods(self, pods: list[Document]) -> None:
         self._pods = {}
@@ -340,6 +450,8 @@ class Fleet:
         else:
             self._pods.setdefault(key, {})[name] = pod
         running = self.running.get(key)
+        if modes.says_something(pod) or key in self._off or (running is not None and running.mode.why):
+            self._look_at_mode(key)
         if running is not None and running.has(pod):
             running.pod_changed(kind, pod)
         elif kind == "ADDED":
@@ -348,7 +460,13 @@ class Fleet:
     def _adopt_if_needed(self, key: JobName, pod: Document) -> None:
         """The pod of a job for which there is no ElasticJob, and which is no ElasticJob's own."""
         is_ours = MEMBER in pod["metadata"]["labels"]
-        if is_ours or key in self._jobs or pod["metadata"].get("deletionTimestamp") or pod_documents.is_over(pod):
+        if (
+            self._setting == OFF
+            or is_ours
+            or key in self._jobs
+            or pod["metadata"].get("deletionTimestamp")
+            or pod_documents.is_over(pod)
+        ):
             return
         self._spawn(self._adopt(pod))
 

@@ -25,6 +25,7 @@ from master.core.cluster import (
 )
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
+from master.core.cluster.modes import SUPERVISE, Mode
 from master.core.cluster.names import Document
 from master.core.cluster.queueing import Candidate
 from master.core.events import Began, Event, NodeSeen, PodSeen, SpecChanged, StopAsked
@@ -63,13 +64,19 @@ class RunningJob:
         is_master: Callable[[], bool],
         attempt: int = 0,
         node_of: Callable[[str], NodeSeen | None] = lambda _name: None,
+        mode: Mode = Mode(SUPERVISE, ""),  # noqa: B008  a value
+        first_order: int = 1,
+        begun: Callable[[], None] = lambda: None,
     ) -> None:
-        """`attempt`: how often this process has begun the job before; orders get other numbers each time. `node_of`:
-        what is known of a node."""
+        """`attempt`: how often this process has begun the job before; orders get other numbers each time, at least from
+        `first_order` on. `node_of`: what is known of a node. `begun`: told when its sidecars can be served."""
         self.attempt = attempt
         self.key = elasticjob.key_of(job)
         self.uid = job["metadata"]["uid"]
         self._term, self._is_master = term, is_master
+        self.mode, self._begun = mode, begun
+        self.is_left_alone = False
+        """It is supervised in this way no more: it ends here, and everything of it goes on."""
         self._pods: dict[str, Document] = {}
         self._told: dict[MemberId, PodSeen] = {}
         self._public_key = policy.public_key
@@ -79,7 +86,7 @@ class RunningJob:
         self._has_node_rules = False
         self._record = JobRecord(api, job, term, lambda: list(self._pods.values()))
         journal = Journal(journals / f"{self.key.replace('/', '.')}.txt")
-        core = kinds.new(ps_jobs.spec_of(self._record.accepted), next_order=1 + attempt * ORDERS)
+        core = kinds.new(ps_jobs.spec_of(self._record.accepted), next_order=max(first_order, 1 + attempt * ORDERS))
         self._pump: Pump[Job, Event, Action] = Pump(CORE, core, journal)
         self._platform = KubernetesPlatform(api, self._record, policy, self._pump.put, self._lacks_pods)
         self.effects = MasterEffects(self._pump.put, self._pump.stop, sidecars, self._platform, self._record, self.key)
@@ -104,6 +111,11 @@ class RunningJob:
     @property
     def state(self) -> Job:
         return self._pump.state
+
+    @property
+    def next_order(self) -> int:
+        """The first number that no order has."""
+        return max(part.next_order for part in (self.state, *kinds.parts(self.state)))
 
     def candidate(self) -> Candidate:
         """For the order in which jobs wait for room."""
@@ -184,11 +196,14 @@ class RunningJob:
         self._end_if_deleted()
         if self._listed:
             self._put_list()
+        self._begun()
 
     # -- what the watches show --------------------------------------------------------------------------------------
     def changed(self, job: Document) -> None:
         """A status write changes the version, an edit the generation as well."""
         self._record.update(job)
+        if self.is_left_alone:
+            return
         self._end_if_deleted()
         before, edition = self._record.accepted, ps_resources.edition(job)
         if edition == self._seen or not self.has_begun or self._is_ending:
@@ -347,6 +362,11 @@ class RunningJob:
     @property
     def _is_adopted(self) -> bool:
         return bool(self.document["spec"].get("adopts"))
+
+    def leave_alone(self) -> None:
+        """Nothing more is done here, and nothing is undone."""
+        self.is_left_alone = True
+        self.forget()
 
     def forget(self) -> None:
         """What is left of it is not this master's any more."""

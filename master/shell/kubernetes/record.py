@@ -100,6 +100,21 @@ class JobRecord:
         async with self._writing:
             await self._write(self._newest)
 
+    async def save_unsupervised(self, reason: str, message: str) -> None:
+        """The condition Supervised is False; the rest of the status stays as it was left."""
+        for _ in range(CLAIMS):
+            job = await self._read()
+            status = conditions.unsupervised(job.get("status") or {}, reason, message, now())
+            if status == job.get("status"):
+                return
+            try:
+                await self._api.replace(f"{self.path}/status", {**job, "status": status})
+            except ApiError as error:
+                if not error.is_conflict:
+                    raise
+                continue
+            return
+
     async def _write(self, status: Mapping[str, object]) -> None:
         try:
             await self._write_what_is_there(status)

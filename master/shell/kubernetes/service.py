@@ -99,7 +99,7 @@ async def _serve(api: Api, settings: Settings, lease: Lease, health: Health, end
     async with admission.serving(api, settings, policy):
         health.is_ready = True
         term = await _acquire(api, settings, lease, keys)
-        fleet = Fleet(api, term, policy, settings.journals, lease, end)
+        fleet = Fleet(api, term, policy, settings.journals, lease, end, settings.mode)
         leading = asyncio.ensure_future(_lead(api, settings, lease, keys, fleet, health))
         keeping = asyncio.ensure_future(lease.keep())
         try:

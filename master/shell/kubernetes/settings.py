@@ -6,6 +6,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from master.core.cluster.modes import MODES, SETTING, SUPERVISE
 from runtime.settings import Environment
 
 SIDECARS_PORT, WEBHOOK_PORT, HTTP_PORT = 7070, 8443, 8080
@@ -27,6 +28,8 @@ class Settings:
     webhook_port: int
     http_port: int
     log: str
+    mode: str = SUPERVISE
+    """One of `modes.MODES`, for all jobs."""
 
 
 def read(environment: Environment) -> Settings:
@@ -46,4 +49,5 @@ def read(environment: Environment) -> Settings:
         webhook_port=environment.integer("OUTRIDER_WEBHOOK_PORT", WEBHOOK_PORT, low=1, high=65535),
         http_port=environment.integer("OUTRIDER_HTTP_PORT", HTTP_PORT, low=1, high=65535),
         log=environment.choice("OUTRIDER_LOG", ("json", "text"), "json"),
+        mode=environment.choice(SETTING, MODES, SUPERVISE),
     )

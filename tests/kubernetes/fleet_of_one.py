@@ -1,0 +1,181 @@
+"""A Fleet with one ElasticJob of two workers, real sockets to its members, and an API server of documents."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from master.core.cluster import tickets
+from master.core.cluster.injection import Policy
+from master.core.cluster.names import Document
+from master.shell.kubernetes.api import Api
+from master.shell.kubernetes.door import ClusterDoor
+from master.shell.kubernetes.fleet import Fleet
+from master.shell.kubernetes.lease import Lease
+from master.shell.sidecars import Sidecars
+from runtime.sockets import KeyPair, new_key_pair
+from tests.core.cluster.documents import worker
+from tests.kubernetes.cluster_double import Documents
+from tests.master.peer import Peer, peers
+from wire.codec import encode
+from wire.ids import NO_GENERATION, Generation, JobName, MemberId, PodUid, RankIndex, Role
+from wire.messages import FromMaster, Hello, Ready, Start, Started, Welcome
+
+PATH = "/apis/outrider.dev/v1alpha1/namespaces/n/elasticjobs/train"
+KEY = b"k" * 32
+SECONDS = 20.0
+Message = TypeVar("Message", bound=FromMaster)
+
+
+class Merging(Documents):
+    """Whose merge patches are RFC 7386, and whose `…/status` is a part of its document."""
+
+    async def patch(self, path: str, patch: Any, content_type: str = "application/merge-patch+json") -> Document:
+        path = path.removesuffix("/status")
+        await self._begin("patch", path)
+        patch["metadata"].pop("resourceVersion", None)
+        return self._stored(path, _merged(self.documents[path], patch))
+
+    async def replace(self, path: str, document: Mapping[str, Any]) -> Document:
+        return await super().replace(path.removesuffix("/status"), document)
+
+    def of_kind(self, kind: str) -> list[Document]:
+        return [document for document in self.documents.values() if document.get("kind") == kind]
+
+
+def _merged(into: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(into) if isinstance(into, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            found.pop(name, None)
+        else:
+            found[name] = _merged(found.get(name), value)
+    return found
+
+
+class Member:
+    """A pod's sidecar, played by a test."""
+
+    def __init__(self, number: int, peer: Peer) -> None:
+        self.peer, self.id, self.uid = peer, MemberId(f"worker-{number}"), PodUid(f"pod-{number}")
+        self.number = number
+        self.heard: list[FromMaster] = []
+
+    def hello(self, running: Generation = NO_GENERATION) -> None:
+        said = Hello(
+            JobName("n/train"), self.id, self.uid, Role("worker"), RankIndex(self.number), "", running=running,
+            highest=running, group_rank=self.number, address="10.0.0.1",
+        )  # fmt: skip
+        ticket = tickets.issue(KEY, said, time.time())
+        self.say(Hello(**{**{name: getattr(said, name) for name in Hello.__slots__}, "ticket": ticket}))
+
+    def say(self, message: Any) -> None:
+        self.peer.say(encode(message))
+
+    async def until(self, kind: type[Message]) -> Message:
+        """Its next message of this kind; what came before it is in `heard`."""
+        while True:
+            message = await self.peer.hear()
+            self.heard.append(message)
+            if isinstance(message, kind):
+                return message
+
+    async def begins(self) -> Generation:
+        """As far as a Start."""
+        self.hello()
+        await self.until(Welcome)
+        self.say(Ready(20000 + self.number, 1, "T0", "because"))
+        return await self.starts()
+
+    async def starts(self) -> Generation:
+        order = await self.until(Start)
+        self.say(Started(order.order, order.generation, (100 + self.number,)))
+        return order.generation
+
+
+class World:
+    def __init__(self, fleet: Fleet, documents: Merging, members: list[Member]) -> None:
+        self.fleet, self.documents, self.members = fleet, documents, members
+
+    @property
+    def job(self) -> Document:
+        return self.documents.documents[PATH]
+
+    def annotate(self, **notes: str | None) -> None:
+        """As `kubectl annotate` does, and the watch shows it."""
+        meant = {f"outrider.dev/{name}": value for name, value in notes.items()}
+        self.documents._stored(PATH, _merged(self.job, {"metadata": {"annotations": meant}}))
+        self.show()
+
+    def show(self) -> None:
+        self.fleet._job_changed("MODIFIED", self.job)
+
+    def condition(self, kind: str) -> Document:
+        found = [c for c in (self.job.get("status") or {}).get("conditions") or () if c["type"] == kind]
+        return found[0] if found else {}
+
+    def events(self, reason: str) -> list[str]:
+        return [event["message"] for event in self.documents.of_kind("Event") if event["reason"] == reason]
+
+    async def until(self, claim: Callable[[], object]) -> None:
+        async with asyncio.timeout(SECONDS):
+            while not claim():
+                await asyncio.sleep(0.005)
+
+    async def pods(self) -> None:
+        """The master makes both; the kubelet's word that they run."""
+        await self.until(lambda: len(self.documents.of_kind("Pod")) >= len(self.members))
+        for member in self.members:
+            path = f"/api/v1/namespaces/n/pods/train-{member.id}"
+            pod = self.documents.documents[path]
+            pod["metadata"] |= {"uid": member.uid, "resourceVersion": "1"}
+            pod["status"] = {"phase": "Running", "podIP": "10.0.0.1"}
+            self.fleet._pod_changed("ADDED", pod)
+
+
+@asynccontextmanager
+async def one_job(tmp_path: Path, setting: str = "supervise", **notes: str) -> AsyncIterator[World]:
+    documents, keys = Merging(), new_key_pair()
+    lease = Lease(cast(Api, documents), "outrider-master", "outrider-system", "a")
+    await lease.acquire()
+    policy = Policy("outrider:1", "Never", "tcp://m:7070", keys.public, False)
+    fleet = Fleet(cast(Api, documents), 1, policy, tmp_path, lease, lambda _code: None, setting)
+    fleet.sidecars = Sidecars(keys, ClusterDoor(cast(Api, documents), KEY, fleet.inbox), fleet.refused)
+    endpoint = fleet.sidecars.bind("tcp://127.0.0.1:*")
+    documents.documents[PATH] = _job(notes)
+    with _members(endpoint, keys) as members:
+        fleet._jobs_listed([documents.documents[PATH]])
+        fleet._list_pods([])
+        try:
+            yield World(fleet, documents, members)
+        finally:
+            for task in list(fleet._tasks):
+                task.cancel()
+            await asyncio.gather(*fleet._tasks, return_exceptions=True)
+            fleet.sidecars.close()
+
+
+def _job(notes: Mapping[str, str]) -> Document:
+    return {
+        "apiVersion": "outrider.dev/v1alpha1", "kind": "ElasticJob",
+        "metadata": {"name": "train", "namespace": "n", "uid": "u", "resourceVersion": "1", "generation": 1,
+                     "annotations": {f"outrider.dev/{name}": value for name, value in notes.items()}},
+        "spec": {"replicaSpecs": {"worker": worker(replicas=2)}},
+    }  # fmt: skip
+
+
+class _members:
+    def __init__(self, endpoint: str, keys: KeyPair) -> None:
+        self._peers = peers(endpoint, keys, 2)
+
+    def __enter__(self) -> list[Member]:
+        return [Member(number, peer) for number, peer in enumerate(self._peers.__enter__())]
+
+    def __exit__(self, *error: Any) -> None:
+        self._peers.__exit__(*error)
