@@ -168,7 +168,7 @@ def asked(annotation: str) -> tuple[Armed, ...]:
 def asked_of(job: Document) -> tuple[Armed, ...]:
     """Nothing where it cannot be meant, which `validation` says."""
     try:
-        return asked(str((job["metadata"].get("annotations") or {}).get(CHAOS) or ""))
+        return asked(str(mapping(job["metadata"].get("annotations")).get(CHAOS) or ""))
     except ValueError:
         return ()
 

@@ -16,7 +16,7 @@ from typing import Any
 from master.core.cluster import job_scaling, quantities, run_policy
 from master.core.cluster.elasticjob import has_master, members, roles_of, sizes
 from master.core.cluster.names import DOMAIN, GROUP_VERSION, JOB, KIND, ROLE, Document
-from master.core.cluster.parts import mapping
+from master.core.cluster.parts import entries, mapping
 from master.core.cluster.phases import (
     CREATED,
     FAILED,
@@ -99,6 +99,25 @@ def unsupervised(status: Mapping[str, Any], reason: str, message: str, now: str)
     old = {c.get("type"): c for c in conditions}
     wanted = _condition("Supervised", False, reason, message[:MESSAGE], old, now)
     return {**status, "conditions": [*(c for c in conditions if c.get("type") != "Supervised"), wanted]}
+
+
+def refused(job: Document, problems: Sequence[str], now: str) -> Document:
+    """The merge patch for the status of a job that is not run, whatever its document is: nothing of its spec is read.
+    What an earlier master has written is kept, for the next one that can run it."""
+    metadata, old = mapping(job.get("metadata")), mapping(job.get("status"))
+    message = "; ".join(problems)[:MESSAGE]
+    kept = {each.get("type"): each for each in map(mapping, entries(old.get("conditions"))) if each.get("type")}
+    created = str(metadata.get("creationTimestamp") or now)
+    kept.setdefault("Created", _condition("Created", True, "JobCreated", "", {}, created))
+    kept["Valid"] = _condition("Valid", False, "SpecRefused", message, kept, now)
+    generation = metadata.get("generation")
+    status: Document = {
+        "phase": str(old.get("phase") or PENDING),
+        "conditions": list(kept.values()),
+        "message": f"the spec cannot be run: {message}"[:MESSAGE],
+        "observedGeneration": generation if isinstance(generation, int) else 0,
+    }
+    return {"metadata": {"uid": metadata.get("uid")}, "status": status}
 
 
 def _packed(saved: Mapping[str, Any]) -> Document:

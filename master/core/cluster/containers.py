@@ -12,7 +12,7 @@ from datetime import datetime
 
 from master.core.cluster import quantities
 from master.core.cluster.names import CONTAINER, HOOKS_CONTAINER, MASTER_KEY, PROXIES, SIDECAR_CONTAINER, Document
-from master.core.cluster.parts import mapping
+from master.core.cluster.parts import entries, mapping
 
 OURS = (HOOKS_CONTAINER, SIDECAR_CONTAINER)
 LOOPS_AFTER = 3
@@ -52,9 +52,9 @@ class End:
 
 def trainer_name(pod: Document) -> str:
     """The container that the annotation names, else the first that is not ours and no mesh's."""
-    listed = (pod.get("spec") or {}).get("containers") or ()
+    listed = entries(mapping(pod.get("spec")).get("containers"))
     names = [c.get("name", "") for c in listed if isinstance(c, dict)]  # of a template that nobody has looked at yet
-    wanted = ((pod.get("metadata") or {}).get("annotations") or {}).get(CONTAINER)
+    wanted = mapping(mapping(pod.get("metadata")).get("annotations")).get(CONTAINER)
     users = [name for name in names if name not in OURS]
     first = next((name for name in users if name not in PROXIES), users[0] if users else "")
     return str(wanted) if wanted in names else first

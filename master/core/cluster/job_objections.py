@@ -20,6 +20,8 @@ POD_NAME = 63
 """Characters: a pod's name is its host name too."""
 ID_DIGITS = 5
 _COUNTS = {"nprocPerNode": 1, "nodeUnit": 1, "spares": 0, "maxRestarts": 0, "keepFailedPods": 0}
+_MOST = {"nprocPerNode": 1024, "spares": 512}
+"""As the definition of ElasticJob says."""
 _SIZES = ("replicas", "minReplicas", "maxReplicas")
 _RESTARTS = ("OnFailure", "Never")
 _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -193,6 +195,8 @@ def _counts(spec: Document) -> Iterator[str]:
         value = spec.get(field)
         if value is not None and (whole(value) is None or value < least):
             yield f"spec.{field}: {shown(value)} must be a whole number from {least}"
+        elif value is not None and value > _MOST.get(field, value):
+            yield f"spec.{field}: {shown(value)} must be at most {_MOST[field]}"
 
 
 def _switches(spec: Document) -> Iterator[str]:

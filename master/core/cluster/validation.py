@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from master.core.cluster import chaos, elastic_policy, job_objections, modes, owners, ps_jobs, run_policy
+from master.core.cluster import chaos, elastic_policy, job_objections, modes, owners, ps_jobs, run_policy, shapes
 from master.core.cluster.elasticjob import members
 from master.core.cluster.injection_objections import objections
 from master.core.cluster.names import CHAOS, INJECT, JOB, MEMBER, NPROC, ROLE, Document
@@ -24,6 +24,8 @@ _NO_RIGHT = (
 
 def problems(job: Document, old: Document | None = None) -> list[str]:
     """Sentences that begin with the path of a field, each once; none where it can be run."""
+    if malformed := shapes.malformed(job):
+        return malformed
     said = [*elastic_policy.objections(job), *run_policy.objections(job), *modes.problems(job)]
     meant = elastic_policy.in_our_words(job)
     before = None if old is None else elastic_policy.in_our_words(old)

@@ -8,7 +8,6 @@ answer is then 409, which the caller takes for what it is. Anything else is the 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import socket
 from collections import Counter
@@ -21,6 +20,7 @@ from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config
 from kubernetes.aio.client.rest import RESTClientObject
 
+from master.core.cluster import nesting
 from master.core.cluster.names import Document
 from master.core.cluster.requests import Request, request_of
 
@@ -128,7 +128,7 @@ class Api:
         try:
             async for line in response.content:
                 if line.strip():
-                    yield json.loads(line)
+                    yield nesting.read(line)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise ApiError(0, "", f"the watch of {path} broke: {_said(error)}") from error
         finally:
@@ -156,7 +156,7 @@ class Api:
         response = await self._send(method, path, query, body, content_type, timeout)
         async with response:
             try:
-                found = json.loads(await response.read())
+                found = nesting.read(await response.read())
             except (aiohttp.ClientError, TimeoutError, ValueError) as error:
                 raise ApiError(0, "", f"{method} {path}: the answer broke off: {_said(error)}") from error
         if not isinstance(found, dict):
@@ -197,7 +197,7 @@ class Api:
 async def _refusal(method: str, path: str, response: aiohttp.ClientResponse) -> ApiError:
     async with response:
         try:
-            status = json.loads(await response.read())
+            status = nesting.read(await response.read())
         except (aiohttp.ClientError, TimeoutError, ValueError):
             status = {}
     known = status if isinstance(status, dict) else {}

@@ -5,6 +5,9 @@ to the job that it belongs to; one whose job is not there yet waits here until i
 uid, so that it is not begun again. One that is deleted runs on until its pods are gone too, and what its script saves
 is saved; a job of its name that is applied meanwhile begins then. Nothing begins before jobs and pods have been listed
 once: a master that ended in the middle of that leaves pods alone, and their job is ended first.
+
+No callback here raises, whatever a document holds: each is fenced by itself (`fencing`), and what is wrong with an
+ElasticJob stands in its condition Valid.
 """
 
 from __future__ import annotations
@@ -17,21 +20,32 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 
-from master.core.cluster import deletion, elasticjob, modes, phases, run_policy, validation, vanished
+from master.core.cluster import (
+    conditions,
+    deletion,
+    elasticjob,
+    modes,
+    phases,
+    run_policy,
+    shapes,
+    validation,
+    vanished,
+)
 from master.core.cluster import nodes as node_documents
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
 from master.core.cluster.modes import OFF, SUPERVISE, Mode
 from master.core.cluster.names import GROUP_VERSION, JOB, MEMBER, PLURAL, Document
 from master.core.cluster.parts import mapping
-from master.core.cluster.queueing import Queue
+from master.core.cluster.queueing import Candidate, Queue
 from master.core.events import Event, NodeSeen, TurnTold
 from master.shell.kubernetes import adoption
 from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.fencing import fenced, name_of, readable
 from master.shell.kubernetes.jobs import RunningJob
 from master.shell.kubernetes.lease import Lease
 from master.shell.kubernetes.nodes import Nodes
-from master.shell.kubernetes.record import JobRecord, Superseded
+from master.shell.kubernetes.record import JobRecord, Superseded, now, path_of
 from master.shell.kubernetes.watching import Watch
 from master.shell.sidecars import ForGood, HandsOff, Sidecars
 from runtime.pump import CORE_FAILED
@@ -133,13 +147,18 @@ class Fleet:
         await Watch(self._api, NAMESPACES, self._namespaces_listed, self._namespace_changed, modes.trimmed).run()
 
     def _namespaces_listed(self, namespaces: list[Document]) -> None:
-        there = {namespace["metadata"]["name"] for namespace in namespaces}
+        there = {namespace["metadata"]["name"] for namespace in readable("Namespace", namespaces, {})}
         for name in [name for name in self._namespaces if name not in there]:
             self._namespace_changed("DELETED", {"metadata": {"name": name}})
         for namespace in namespaces:
             self._namespace_changed("MODIFIED", namespace)
 
     def _namespace_changed(self, kind: str, namespace: Document) -> None:
+        with fenced(name_of("Namespace", namespace)):
+            shapes.check(namespace, {"metadata": shapes.METADATA})
+            self._take_namespace(kind, namespace)
+
+    def _take_namespace(self, kind: str, namespace: Document) -> None:
         """Most say nothing of ours."""
         name = namespace["metadata"]["name"]
         before = self._namespaces.pop(name, {})
@@ -150,29 +169,41 @@ class Fleet:
                 self._look_at_mode(key)
 
     def _node_changed(self, node: NodeSeen) -> None:
-        for running in self.running.values():
-            running.node_changed(node)
+        for key, running in self.running.items():
+            with fenced(f"Node {node.node} for job {key}"):
+                running.node_changed(node)
 
     async def _look_around(self) -> None:
         """Jobs that lack room wait in order; one that has had its time ends, or is deleted."""
         queue = Queue()
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            if self._setting == SUPERVISE:
-                await self._look_at_times(time.time())
-            begun = [running for running in self.running.values() if running.has_begun and not running.is_deleted]
-            for name, behind in queue.look([running.candidate() for running in begun], time.monotonic()):
-                self.running[name].put(TurnTold(behind))
+            with fenced("the look at all jobs"):
+                if self._setting == SUPERVISE:
+                    await self._look_at_times(time.time())
+                for name, behind in queue.look(self._candidates(), time.monotonic()):
+                    self.running[name].put(TurnTold(behind))
+
+    def _candidates(self) -> list[Candidate]:
+        found = []
+        for key, running in self._begun():
+            with fenced(f"ElasticJob {key}"):
+                found.append(running.candidate())
+        return found
+
+    def _begun(self) -> list[tuple[JobName, RunningJob]]:
+        return [(key, each) for key, each in self.running.items() if each.has_begun and not each.is_deleted]
 
     async def _look_at_times(self, unix_time: float) -> None:
-        for running in self.running.values():
-            if running.has_begun and not running.is_deleted:
+        for key, running in self._begun():
+            with fenced(f"ElasticJob {key}"):
                 running.look_at_time(unix_time)
         for key, job in list(self._kept.items()):
-            expires_at = run_policy.expires_at(job)
-            if expires_at is not None and expires_at <= unix_time and self._is_master():
-                del self._kept[key]
-                await self._expire(key, job)
+            with fenced(f"ElasticJob {key}"):
+                expires_at = run_policy.expires_at(job)
+                if expires_at is not None and expires_at <= unix_time and self._is_master():
+                    del self._kept[key]
+                    await self._expire(key, job)
 
     async def _expire(self, key: JobName, job: Document) -> None:
         record = JobRecord(self._api, job, self._term, list)
@@ -188,6 +219,7 @@ class Fleet:
 
     # -- jobs -------------------------------------------------------------------------------------------------------
     def _jobs_listed(self, jobs: list[Document]) -> None:
+        jobs = readable("ElasticJob", jobs, {})
         self._jobs = there = {elasticjob.key_of(job) for job in jobs}
         for key in [key for key in self._waiting if key not in there]:
             del self._waiting[key]
@@ -207,18 +239,24 @@ class Fleet:
         self._begins = True
         waiting, self._waiting = self._waiting, {}
         for key, pods in self._pods.items():
-            left = deletion.left_by(key, list(pods.values()), waiting.get(key), time.time())
-            if left is not None and key not in self._over and self._mode(key, left).word != OFF:
-                self._start(key, left)
-                self.running[key].deleted()
+            with fenced(f"what is left of ElasticJob {key}"):
+                left = deletion.left_by(key, list(pods.values()), waiting.get(key), time.time())
+                if left is not None and key not in self._over and self._mode(key, left).word != OFF:
+                    self._start(key, left)
+                    self.running[key].deleted()
         for job in waiting.values():
             self._job_changed("MODIFIED", job)
 
     def _job_changed(self, kind: str, job: Document) -> None:
+        with fenced(name_of("ElasticJob", job), lambda why: self._refuse(elasticjob.key_of(job), job, [why])):
+            shapes.identity_of(job)
+            self._take_job(kind, job)
+
+    def _take_job(self, kind: str, job: Document) -> None:
         key, uid = elasticjob.key_of(job), job["metadata"]["uid"]
         (self._jobs.discard if kind == "DELETED" else self._jobs.add)(key)
         found = self.running.get(key)
-        is_going = elasticjob.is_deleted(job) and bool(job["spec"].get("adopts"))  # its pods go before it
+        is_going = elasticjob.is_deleted(job) and bool(mapping(job.get("spec")).get("adopts"))  # its pods go before it
         if kind == "DELETED" or (is_going and found is not None and found.uid == uid):
             self._gone(key, uid)
         elif not self._begins:
@@ -283,6 +321,7 @@ class Fleet:
             self._nodes.of, self._mode(key, job), self._orders.get(key, 1), partial(self.sidecars.invite, key),
         )  # fmt: skip
         self.running[key] = running
+        self._refused.pop(key, None)
         if self._pods_listed:
             running.list_pods(list(self._pods.get(key, {}).values()))
         self._spawn(self._run(key, running))
@@ -293,13 +332,18 @@ class Fleet:
             return
         self._refused[key] = wrong
         log.warning("%s is not run: %s", key, "; ".join(wrong))
-        record = JobRecord(self._api, job, self._term, list)
-        record.problems = wrong
-        self._spawn(self._write_refusal(record))
+        self._spawn(self._write_refusal(job, wrong))
 
-    async def _write_refusal(self, record: JobRecord) -> None:
-        with contextlib.suppress(ApiError, Superseded):
-            await record.save_status({})
+    async def _write_refusal(self, job: Document, wrong: list[str]) -> None:
+        """Whatever the document is, so much can be written; one that changes meanwhile is refused anew."""
+        identity = shapes.identity_of(job)
+        patch = conditions.refused(job, wrong, now())
+        try:
+            await self._api.patch(f"{path_of(identity.namespace, identity.name)}/status", patch)
+        except ApiError as error:
+            self._refused.pop(elasticjob.key_of(job), None)  # the next list refuses it again
+            if not (error.is_absent or error.is_conflict):
+                log.warning("what is wrong with ElasticJob %s could not be written: %s", identity, error)
 
     async def _run(self, key: JobName, running: RunningJob) -> None:
         log.info("job %s runs here, with term %d", key, self._term)
@@ -423,18 +467,25 @@ class Fleet:
     # -- pods -------------------------------------------------------------------------------------------------------
     def _list_pods(self, pods: list[Document]) -> None:
         self._pods = {}
-        for pod in pods:
+        for pod in readable("Pod", pods, shapes.POD):
             key = vanished.made_for(pod)
             if key is not None and not vanished.is_taken_out(pod):
                 self._pods.setdefault(key, {})[pod["metadata"]["name"]] = pod
         self._pods_listed = True
         for key, running in self.running.items():
-            running.list_pods(list(self._pods.get(key, {}).values()))
+            with fenced(f"the pods of ElasticJob {key}"):
+                running.list_pods(list(self._pods.get(key, {}).values()))
         self._begin_all()
         for key, of_job in self._pods.items():
-            self._adopt_if_needed(key, next(iter(of_job.values())))
+            with fenced(f"the pods of ElasticJob {key}"):
+                self._adopt_if_needed(key, next(iter(of_job.values())))
 
     def _pod_changed(self, kind: str, pod: Document) -> None:
+        with fenced(name_of("Pod", pod)):
+            shapes.check(pod, shapes.POD)
+            self._take_pod(kind, pod)
+
+    def _take_pod(self, kind: str, pod: Document) -> None:
         key, name = vanished.made_for(pod), pod["metadata"]["name"]
         if key is None:
             return
@@ -459,7 +510,7 @@ class Fleet:
 
     def _adopt_if_needed(self, key: JobName, pod: Document) -> None:
         """The pod of a job for which there is no ElasticJob, and which is no ElasticJob's own."""
-        is_ours = MEMBER in pod["metadata"]["labels"]
+        is_ours = MEMBER in mapping(pod["metadata"].get("labels"))
         if (
             self._setting == OFF
             or is_ours
@@ -474,8 +525,10 @@ class Fleet:
         try:
             await adoption.adopt(self._api, pod)
         except (ApiError, ValueError) as error:
-            log.warning("pod %s/%s is in no job: %s", pod["metadata"]["namespace"], pod["metadata"]["name"], error)
+            log.warning("%s is in no job: %s", name_of("Pod", pod), error)
+        except Exception:  # its owner's document may be anything
+            log.exception("%s is in no job: its owners could not be read (a bug of ours)", name_of("Pod", pod))
 
 
 def _phase(job: Document) -> object:
-    return (job.get("status") or {}).get("phase")
+    return mapping(job.get("status")).get("phase")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from master.core.cluster import nodes
+from master.core.cluster import nodes, shapes
 from master.core.cluster.names import Document
 from master.core.events import NodeSeen
+from master.shell.kubernetes.fencing import fenced, name_of, readable
 
 LOST_KEPT = 1000
 
@@ -21,13 +22,19 @@ class Nodes:
         """The newest that are no more: their pods outlive them by a minute."""
 
     def listed(self, documents: list[Document]) -> None:
-        there = {nodes.name_of(node) for node in documents}
+        there = {nodes.name_of(node) for node in readable("Node", documents, {})}
         for name in sorted(set(self._there) - there):
             self._lose(name)
         for node in documents:
-            self._see(nodes.seen(node))
+            self.shown("MODIFIED", node)
 
     def shown(self, kind: str, document: Document) -> None:
+        """One whose document cannot be read stays as it was."""
+        with fenced(name_of("Node", document)):
+            shapes.check(document, shapes.NODE)
+            self._show(kind, document)
+
+    def _show(self, kind: str, document: Document) -> None:
         if kind == "DELETED":
             self._lose(nodes.name_of(document))
         else:

@@ -1,7 +1,8 @@
 """What there is of one kind, and every change of it: list, watch from there, list again where the watch lost its place.
 
 A watch ends often and for good reasons; it goes on from the last version heard. 410 (the version is too old) and any
-refusal mean a list, after which everything is told anew. The API server being away is waited for, for ever.
+refusal mean a list, after which everything is told anew. The API server being away is waited for, for ever. Nothing
+that is shown ends it: who is told of a document fences what it does for that one, and what fails here is said.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from master.core.cluster.names import Document
+from master.core.cluster.parts import mapping
 from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.fencing import fenced, name_of
 
 WATCH_SECONDS = 300
 AGAIN = (0.5, 10.0)
@@ -49,10 +52,13 @@ class Watch:
                 while True:
                     version = await self._follow(version)
             except ApiError as error:
-                if error.status != 410:
-                    log.warning("%s; it is listed again in %.1f s", error, pause)
-                    await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                    pause = min(2 * pause, AGAIN[1])
+                if error.status == 410:
+                    continue
+                log.warning("%s; it is listed again in %.1f s", error, pause)
+            except Exception:  # a bug of ours must not leave all jobs unwatched
+                log.exception("%s could not be followed; it is listed again in %.1f s", self._path, pause)
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, AGAIN[1])
 
     async def _list(self) -> str:
         """Page by page, so that a large cluster's answer is no single one."""
@@ -60,21 +66,30 @@ class Watch:
         query = {**self._query, "limit": PAGE}
         while True:
             page = await self._api.get(self._path, **query)
-            found += page["items"] if self._kept is None else map(self._kept, page["items"])
-            token = page["metadata"].get("continue")
+            metadata, items = mapping(page.get("metadata")), page.get("items")
+            if not isinstance(items, list):
+                raise ApiError(0, "", f"{self._path}: the answer has no list of items")
+            found += items if self._kept is None else self._trimmed(items)
+            token = metadata.get("continue")
             if not token:
                 self._listed(found)
-                return str(page["metadata"]["resourceVersion"])
+                return str(metadata.get("resourceVersion") or "")
             query["continue"] = token
+
+    def _trimmed(self, items: list[Document]) -> Iterator[Document]:
+        assert self._kept is not None
+        for document in items:
+            with fenced(name_of(self._path, document)):
+                yield self._kept(document)
 
     async def _follow(self, version: str) -> str:
         async with contextlib.aclosing(self._api.watch(self._path, version, WATCH_SECONDS, **self._query)) as changes:
             async for change in changes:
-                kind, document = change.get("type"), change.get("object") or {}
+                kind, document = mapping(change).get("type"), mapping(mapping(change).get("object"))
                 if kind == "ERROR":
                     code = document.get("code")
                     raise ApiError(code if isinstance(code, int) else 500, "Watch", str(document.get("message")))
-                version = document["metadata"]["resourceVersion"]
+                version = str(mapping(document.get("metadata")).get("resourceVersion") or version)
                 if kind in ("ADDED", "MODIFIED", "DELETED"):
                     self._changed(kind, document)
         return version

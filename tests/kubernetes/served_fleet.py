@@ -1,0 +1,127 @@
+"""The real Fleet, its sockets and its Lease, against an API server over real HTTP; a member's sidecar is played."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from master.core.cluster.injection import Policy
+from master.core.cluster.names import Document
+from master.shell.kubernetes.api import Api
+from master.shell.kubernetes.door import ClusterDoor
+from master.shell.kubernetes.fleet import Fleet
+from master.shell.kubernetes.lease import Lease
+from master.shell.sidecars import Sidecars
+from runtime.sockets import KeyPair, new_key_pair
+from tests.core.cluster.documents import job, worker
+from tests.kubernetes.api_server import ApiServer
+from tests.master.peer import Peer, peers
+from wire.codec import encode
+from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
+from wire.messages import Exited, FromMaster, Hello, Ready, Start, Started, Stepped, Stop, Stopped, Welcome, WorkerExit
+
+GOOD = "/api/v1/namespaces/team-a/pods/good-worker-0"
+
+
+@dataclass
+class Served:
+    server: ApiServer
+    fleet: Fleet
+    keys: KeyPair
+    endpoint: str
+    running: asyncio.Task[None]
+    ends: list[int] = field(default_factory=list)
+    """Codes with which the process would have ended."""
+
+    def assert_lives(self) -> None:
+        assert not self.running.done(), self.running
+        assert self.ends == []
+
+
+@asynccontextmanager
+async def served(server: ApiServer, api: Api, folder: Path) -> AsyncIterator[Served]:
+    keys, ends = new_key_pair(), list[int]()
+    lease = Lease(api, "outrider-master", "outrider-system", "a")
+    term = await lease.acquire()
+    policy = Policy("outrider/sidecar:1", "IfNotPresent", "tcp://master:7070", keys.public)
+    fleet = Fleet(api, term, policy, folder, lease, ends.append)
+    fleet.sidecars = Sidecars(keys, ClusterDoor(api, b"k" * 32, fleet.inbox), fleet.refused)
+    endpoint = fleet.sidecars.bind("tcp://127.0.0.1:*")
+    tasks = [asyncio.ensure_future(each) for each in (fleet.run(), lease.keep())]
+    try:
+        yield Served(server, fleet, keys, endpoint, tasks[0], ends)
+    finally:
+        left = [*tasks, *fleet._tasks]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        fleet.sidecars.close()
+
+
+def healthy() -> Document:
+    """A job of one member, in a namespace of its own."""
+    found = job({"worker": worker(replicas=1)}, "good")
+    found["metadata"] = {"name": "good", "namespace": "team-a", "uid": "good-uid", "generation": 1}
+    return found
+
+
+class Member:
+    """The sidecar of `healthy`'s only pod, as the master hears it."""
+
+    def __init__(self, served: Served, peer: Peer) -> None:
+        self._served, self._peer = served, peer
+        self.generation = Generation(0, 0)
+
+    async def greet(self) -> None:
+        """The pod is there and runs; its sidecar says Hello."""
+        server = self._served.server
+        pod = await server.until(lambda: server.documents.get(GOOD), lambda: "the healthy job has no pod")
+        status = {"name": "main", "state": {"running": {}}, "restartCount": 0}
+        server.put(GOOD, {**pod, "metadata": dict(pod["metadata"]),
+                          "status": {"phase": "Running", "containerStatuses": [status]}})  # fmt: skip
+        uid = PodUid(pod["metadata"]["uid"])
+        hello = Hello(JobName("team-a/good"), MemberId("worker-0"), uid, Role("worker"), RankIndex(0), f"team-a@{uid}")
+        await self._until(Welcome, encode(hello))
+        self._say(Ready(20000, 1, "T0", "played", 7))
+
+    async def trains(self) -> Generation:
+        """In the next generation, from now on."""
+        start = await self._until(Start)
+        self.generation = start.generation
+        self._say(Started(start.order, start.generation, (8,)))
+        self._say(Stepped(start.generation, start.high_step + 1, 0.0))
+        return self.generation
+
+    def loses_its_rank(self) -> None:
+        self._say(Exited(self.generation, (WorkerExit(0, 8, None, 9),), 0))
+        self._say(Ready(20001, 1, "T0", "played", 7, self.generation))
+
+    def _say(self, message: Any) -> None:
+        self._peer.say(encode(message))
+
+    async def _until(self, kind: type[Any], again: bytes = b"") -> Any:
+        """The next message of this kind. `again` is said until it is answered: the job may not have begun here yet."""
+        if again:
+            self._peer.say(again)
+        while not isinstance(heard := await self._peer.hear(), kind):
+            self._answer(heard)
+            if again and type(heard).__name__ == "Refused":
+                await asyncio.sleep(0.05)
+                self._peer.say(again)
+        return heard
+
+    def _answer(self, heard: FromMaster) -> None:
+        if isinstance(heard, Stop):
+            self._say(Stopped(heard.order, heard.generation))
+            self._say(Ready(20001, 1, "T0", "played", 7, heard.generation))
+
+
+@contextlib.contextmanager
+def member(served: Served) -> Any:
+    with peers(served.endpoint, served.keys, 1) as (peer,):
+        yield Member(served, peer)

@@ -1,0 +1,85 @@
+"""A document harms its own job alone: the real Fleet is shown a corpus of hostile ones beside a healthy job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from master.core.cluster.names import Document
+from tests.core.cluster.documents import recorded
+from tests.kubernetes.api_server import ApiServer, api_server
+from tests.kubernetes.hostile_documents import corpus
+from tests.kubernetes.served_fleet import healthy, member, served
+
+
+def condition(job: Document, kind: str) -> Document:
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each["type"] == kind), {})
+
+
+def is_decided(job: Document) -> bool:
+    """It is refused with a path, or it runs: the status of one that runs counts its pods."""
+    valid = condition(job, "Valid")
+    if valid.get("status") == "False":
+        return str(valid["message"]).startswith(("spec", "metadata"))
+    return "replicaStatuses" in (job.get("status") or {})
+
+
+def undecided(server: ApiServer, paths: list[str]) -> list[str]:
+    return [f"{path}: {(server.documents[path].get('status') or {}).get('message')}" for path in paths
+            if not is_decided(server.documents[path])]  # fmt: skip
+
+
+async def test_a_corpus_of_hostile_documents_costs_nobody_but_themselves(tmp_path: Path) -> None:
+    async with api_server() as (server, api):
+        server.put_job(healthy())
+        async with served(server, api, tmp_path) as master:
+            with member(master) as good:
+                await good.greet()
+                first = await good.trains()
+                paths = [server.put_job(document) for _title, document in corpus()]
+                await server.until(lambda: not undecided(server, paths), lambda: undecided(server, paths))
+                good.loses_its_rank()
+                assert await good.trains() > first
+            master.assert_lives()
+
+
+# -- no callback raises ----------------------------------------------------------------------------------------------
+BROKEN_PARTS: tuple[Any, ...] = (None, 7, "text", [], {}, [None], {"": None}, {"name": 7})
+
+
+def broken(whole: Document) -> Iterator[Any]:
+    """What is no document at all, and this one with each of its parts, and theirs, replaced."""
+    yield from BROKEN_PARTS
+    for part in BROKEN_PARTS:
+        for name, inner in whole.items():
+            yield {**whole, name: part}
+            for below in inner if isinstance(inner, dict) else ():
+                yield {**whole, name: {**inner, below: part}}
+                if isinstance(inner[below], list):
+                    yield {**whole, name: {**inner, below: [part]}}
+
+
+async def test_no_callback_of_the_fleet_raises_for_any_document(tmp_path: Path) -> None:
+    pod = recorded("running")
+    node = {"metadata": {"name": "n", "uid": "n"}, "spec": {"taints": [{"key": "a"}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}}  # fmt: skip
+    jobs = [document for _title, document in corpus()] + list(broken(healthy()))
+    async with api_server() as (server, api), served(server, api, tmp_path) as master:
+        fleet = master.fleet
+        for kind in ("ADDED", "MODIFIED", "DELETED"):
+            for document in jobs:
+                fleet._job_changed(kind, document)
+            for document in broken(pod):
+                fleet._pod_changed(kind, document)
+            for document in broken(node):
+                fleet._nodes.shown(kind, document)
+                fleet._namespace_changed(kind, document)
+        fleet._jobs_listed(jobs)
+        fleet._list_pods(list(broken(pod)))
+        fleet._nodes.listed(list(broken(node)))
+        fleet._namespaces_listed(list(broken(node)))
+        await fleet._look_at_times(1e10)
+        assert fleet._candidates() is not None
+        master.assert_lives()
