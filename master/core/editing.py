@@ -17,17 +17,19 @@ from master.core import (
     membership,
     metrics,
     moves,
+    owning,
     standing,
     status,
     unchecked,
     watching,
 )
-from master.core.events import SpecChanged
+from master.core.events import OwnerSized, SpecChanged
 from master.core.spec import JobSpec
 from master.core.state import COMMITTING, GATHERING, RUNNING, State
 from master.core.wording import counted
 
 SUSPENDED = "The job is suspended."
+OWNER_SUSPENDED = "The owner of the pods is suspended."
 
 
 def edited(state: State, event: SpecChanged) -> None:
@@ -47,10 +49,8 @@ def edited(state: State, event: SpecChanged) -> None:
         state.target = event.spec.replicas
     autoscaling.edited(state, before)
     metrics.edited(state, before)
-    if event.suspended and not state.suspended:
-        _suspend(state)
-    elif state.suspended and not event.suspended:
-        _resume(state)
+    state.suspend_wanted = event.suspended
+    _suspend_or_resume(state)
     tell_remarks(state, before.remarks)
     autoscaling.follow_schedule(state)
     if event.has_new_template and not state.suspended:
@@ -89,10 +89,32 @@ def _patience(spec: JobSpec) -> tuple[float, ...]:
     return (spec.silent_after, spec.stop_grace, spec.handler_grace, spec.save_grace)
 
 
+def owner_sized(state: State, event: OwnerSized) -> None:
+    """The owner was read. Where it is suspended, so is the job: nobody makes a successor to wait for."""
+    if state.spec.is_adopted and not state.is_over and state.owner.suspended != event.suspended:
+        state.owner.suspended = event.suspended
+        _suspend_or_resume(state)
+        standing.note_staffing(state)
+        status.mark(state)
+    owning.sized(state, event)
+
+
+def _suspend_or_resume(state: State) -> None:
+    is_wanted = state.suspend_wanted or state.owner.suspended
+    if is_wanted and not state.suspended:
+        _suspend(state)
+    elif state.suspended and not is_wanted:
+        _resume(state)
+
+
 def _suspend(state: State) -> None:
     state.suspended = True
     gangs.forget(state)
-    state.announce("JobSuspended", f"{SUSPENDED} Its members stop with all graces and go.")
+    state.announce("JobSuspended", f"{_who(state)} Its members stop with all graces and go.")
+
+
+def _who(state: State) -> str:
+    return SUSPENDED if state.suspend_wanted else OWNER_SUSPENDED
 
 
 def hold(state: State) -> None:
@@ -100,9 +122,9 @@ def hold(state: State) -> None:
     if not state.suspended:
         return
     if state.stage in (RUNNING, COMMITTING) and not moves.holds(state, "the job is suspended"):
-        generations.stop(state, SUSPENDED)
+        generations.stop(state, _who(state))
     if state.stage == GATHERING and state.phase != "suspended":
-        state.phase, state.message = "suspended", SUSPENDED
+        state.phase, state.message = "suspended", _who(state)
         status.mark(state)
 
 
@@ -112,4 +134,5 @@ def _resume(state: State) -> None:
     state.spares_made = 0
     if state.stage == GATHERING:
         state.phase, state.message = "pending", "waiting for members"
-    state.announce("JobResumed", "The job is resumed: its members are made anew.")
+    who = "The owner of the pods is resumed, and makes them anew." if state.spec.is_adopted else ""
+    state.announce("JobResumed", who or "The job is resumed: its members are made anew.")

@@ -133,9 +133,10 @@ class PodsListed:
 
 @dataclass(frozen=True, slots=True)
 class OwnerSized:
-    """The controller that makes an adopted job's pods was read: it wants so many."""
+    """The controller that makes an adopted job's pods was read: it wants so many, where it is not `suspended`."""
 
     replicas: int
+    suspended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

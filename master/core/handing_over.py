@@ -30,6 +30,7 @@ def saved(state: State) -> dict[str, object]:
         "began_at": state.began_at + state.unix_offset,
         "version": state.version,
         "owner_size": state.owner.size,
+        "owner_suspended": state.owner.suspended,
         "metrics": metric_values.saved(state.metrics, state.spec.metrics_pattern, state.unix_offset),
         "scaling": own_size.saved(state.scaling, state.unix_offset) if state.spec.scaling else None,
         **_members(state),
@@ -246,6 +247,7 @@ def _restore_progress(state: State, saved: Mapping[str, Any]) -> None:
         for at, kind, member, reason, term, number, lost, *node in saved.get("faults", ())
     ]  # fmt: skip
     state.owner.size = saved.get("owner_size")
+    state.owner.suspended = bool(saved.get("owner_suspended"))
     state.metrics = metric_values.restored(saved.get("metrics"), state.spec.metrics_pattern, state.unix_offset)
     if saved.get("scaling"):
         state.scaling = own_size.restored(saved["scaling"], state.unix_offset)

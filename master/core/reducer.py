@@ -308,7 +308,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     PodsListed: pods.listed,
     NodeSeen: nodes.seen,
     CreateRefused: refusals.refused,
-    OwnerSized: owning.sized,
+    OwnerSized: editing.owner_sized,
     OwnerEnded: owning.ended,
     MemberProbed: lambda state, event: silence.own_probe(state, event.member, event.reachable),
     StatusSaved: _status_saved,

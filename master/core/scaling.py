@@ -80,15 +80,23 @@ def must_leave(state: State, member: Member, why: str, grace: float, *, with_nod
         return
     member.leaving, member.leave_at = why, due
     state.deadlines.set(("leave", member.id), due)
-    coming = "its owner makes another one" if state.spec.is_adopted else "a replacement is started"
-    if state.stop_wanted:
-        coming = "the job ends"
+    coming = _what_comes(state, member)
     text = f"{member.id} has to leave ({why}) and has {grace:.0f} s; {coming}."
     state.announce("MemberLeaving", text, member.id, warning=True)
     moves.leaves(state, member, grace)
     standing.refresh(state, member)
     standing.note_staffing(state)
     standing.note_resize(state)
+
+
+def _what_comes(state: State, member: Member) -> str:
+    """An owner that was made smaller, or suspended, is known to be so a moment after its pods were told to go."""
+    if state.stop_wanted:
+        return "the job ends"
+    if not state.spec.is_adopted:
+        return "a replacement is started"
+    wants_it = not state.owner.suspended and state.owner.size != 0 and not _is_beyond(state, member)
+    return "its owner is to make another one" if wants_it else "its owner wants none in its place"
 
 
 def stay(state: State, member: Member, why: str) -> None:
@@ -291,9 +299,19 @@ def dismiss(state: State) -> None:
             member.id not in in_world
             and not member.deleting
             and not _is_taken_soon(state, member)
-            and (_rests(state) or _has_to_leave(member) or (_is_beyond(state, member) and not state.spec.is_adopted))
+            and (
+                (_rests(state) and not _owner_takes(state, member))
+                or _has_to_leave(member)
+                or (_is_beyond(state, member) and not state.spec.is_adopted)
+            )
         ):
             _dismiss(state, member)
+
+
+def _owner_takes(state: State, member: Member) -> bool:
+    """An owner that is suspended takes its pods by itself. One that ended by our word before that would be done for it:
+    its index of a Job would count as completed."""
+    return state.owner.suspended and not state.suspend_wanted and member.grace_ends is None
 
 
 def _rests(state: State) -> str:

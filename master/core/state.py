@@ -86,6 +86,8 @@ class Owner:
     """What it was asked for, until it has another size than before."""
     led_from: int | None = None
     """Its user has changed it, and the job, which wants so many, is to follow."""
+    suspended: bool = False
+    """It takes its pods and makes none until it is resumed, as a Job does that waits for its turn in a queue."""
     failures: int = 0
 
 
@@ -249,7 +251,9 @@ class State:
     waits_behind: str = ""
     """An older job that lacks room as this one does: no members are made meanwhile (`gangs`)."""
     suspended: bool = False
-    """The user wants no world and no members for now."""
+    """No world and no members are wanted for now, by the user or by the owner of the pods."""
+    suspend_wanted: bool = False
+    """The user wants none."""
     episode: Episode | None = None
     same_error: tuple[str, int] = ("", 0)
     """The error of the last generations that made no step, and how many running."""

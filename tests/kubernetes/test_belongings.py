@@ -137,9 +137,13 @@ async def owned(
         yield server, Owner(api, record, events.append, lambda: lacks_pods, every=0.01), events
 
 
+def suspended(owner: Document) -> Document:
+    return {**owner, "spec": {**owner["spec"], "suspend": True}}
+
+
 async def test_an_owner_is_read_at_the_beginning_and_when_its_pods_change() -> None:
     async with (
-        owned(job("StatefulSet"), says(owner(2)), says(owner(3))) as (server, of_job, events),
+        owned(job("StatefulSet"), says(owner(2)), says(suspended(owner(3)))) as (server, of_job, events),
         doing(of_job.keep()),
     ):
         await asked(server, 1)
@@ -148,7 +152,7 @@ async def test_an_owner_is_read_at_the_beginning_and_when_its_pods_change() -> N
         async with asyncio.timeout(20):
             while len(events) < 2:
                 await asyncio.sleep(0.005)
-        assert events == [OwnerSized(2), OwnerSized(3)]
+        assert events == [OwnerSized(2), OwnerSized(3, suspended=True)]
 
 
 async def test_an_owner_whose_pods_are_missing_is_read_again_though_nothing_changes_and_its_end_is_told() -> None:

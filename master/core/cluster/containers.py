@@ -92,12 +92,25 @@ def statuses(pod: Document) -> Iterator[Document]:
 
 
 def is_restarted(pod: Document, name: str, code: int) -> bool:
-    """Will the kubelet start it again after such an end? A container's own restartPolicy is above the pod's."""
+    """Will the kubelet start it again after such an end? A container's own restartPolicy is above the pod's, and the
+    first of its restartPolicyRules (1.34) that fits is above both."""
     spec = pod.get("spec") or {}
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    own = next((c.get("restartPolicy") for c in containers if c.get("name") == name), None)
-    policy = own or spec.get("restartPolicy") or "Always"
+    own: Document = next((c for c in containers if c.get("name") == name), {})
+    policy = own.get("restartPolicy") or spec.get("restartPolicy") or "Always"
+    if any(_fits(mapping(rule), code) for rule in entries(own.get("restartPolicyRules"))):
+        return True
     return bool(policy == "Always" or (policy == "OnFailure" and code != 0))
+
+
+def _fits(rule: Document, code: int) -> bool:
+    """Restart is the only action of Kubernetes 1.36 that concerns the container alone."""
+    codes = mapping(rule.get("exitCodes"))
+    is_named = code in entries(codes.get("values"))
+    operator = codes.get("operator")
+    return rule.get("action") == "Restart" and (
+        (operator == "In" and is_named) or (operator == "NotIn" and not is_named)
+    )
 
 
 def end_for_good(pod: Document, name: str) -> str:

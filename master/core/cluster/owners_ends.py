@@ -1,4 +1,4 @@
-"""Whether a pods' owner is over, in its own words: a Job that Kubernetes gave up (`backoffLimit`,
+"""Whether a pods' owner is over or suspended, in its own words: a Job that Kubernetes gave up (`backoffLimit`,
 `activeDeadlineSeconds`) makes no pod any more, and whoever waits for one waits for ever.
 
 A Job, a JobSet and a training operator's job say it alike: a condition that is True. Of others (a StatefulSet) there is
@@ -29,3 +29,10 @@ def end_of(owner: Document) -> OwnerEnded | None:
             return OwnerEnded(False, f"{who} has failed{why}")
         return OwnerEnded(True, f"{who} is complete{why}")
     return None
+
+
+def is_suspended(owner: Document) -> bool:
+    """It takes its pods and makes none for now: `spec.suspend` of a Job and a JobSet, `runPolicy.suspend` of what the
+    training operator runs."""
+    spec = mapping(owner.get("spec"))
+    return spec.get("suspend") is True or mapping(spec.get("runPolicy")).get("suspend") is True

@@ -107,7 +107,7 @@ class Owner:
         """Not another one of its name."""
         if owners_resizing.owns(owner, self._record.job):
             self.document = owner
-            self._put(OwnerSized(owners_resizing.replicas_of(owner)))
+            self._put(OwnerSized(owners_resizing.replicas_of(owner), owners_ends.is_suspended(owner)))
             end = owners_ends.end_of(owner)
             if end is not None:
                 self._put(end)

@@ -22,7 +22,7 @@ from typing import Any
 
 from master.core import actions as orders
 from master.core import events as seen
-from master.core.cluster import elasticjob, pods
+from master.core.cluster import elasticjob, owners_ends, owners_resizing, pods
 from master.core.cluster.names import RANK_INDEX, SIDECAR_CONTAINER, Document
 from master.core.reducer import check, next_deadline, step
 from master.core.state import State
@@ -36,6 +36,8 @@ from wire.messages import RankProgress, Report, WorkerExit
 FOLDER = Path(__file__).parent / "recorded"
 BRIEF = 0.005
 """Seconds that a message, or the hooks, take."""
+OWNER_IS_READ = 1.0
+"""Seconds after a change at which the master has read the owner at the latest (`master/shell/kubernetes/owner.py`)."""
 _PID, _CODE = re.compile(r"\(pid (\d+)\)"), re.compile(r"exit code (\d+)")
 Line = dict[str, Any]
 
@@ -73,6 +75,7 @@ class Member:
     ended: bool = False
     code: int | None = None
     """What its sidecar has ended with."""
+    over_at: float = 0.0
 
 
 class Recording:
@@ -90,14 +93,16 @@ class Recording:
         self.is_adopted = bool(first["spec"].get("adopts"))
         self.end = next((line["at"] for line in lines if str(line.get("note")).startswith(("kubectl delete elastic",
                         "kubectl delete job"))), lines[-1]["at"])  # fmt: skip
-        self.members: dict[str, Member] = {}
-        for line in lines:
-            pod = line.get("pod") or (line["object"]["metadata"]["name"] if _is_pod(line) else "")
-            if pod:
-                self.members.setdefault(pod, Member(pod, [])).lines.append(line)
         self.now, self.actions, self.made = 0.0, list[orders.Action](), list[str]()
         self.made_at: dict[str, float] = {}
         self._order, self._queue = count(), list[tuple[float, int, Callable[[], None]]]()
+        self.members: dict[str, Member] = {}
+        for line in lines:
+            pod = line.get("pod") or (line["object"]["metadata"]["name"] if _is_pod(line) else "")
+            if line.get("object", {}).get("kind") == "Job":
+                self._after(line["at"] + OWNER_IS_READ, lambda owner=line["object"]: self._owner_read(owner))  # type: ignore[misc]
+            if pod:
+                self.members.setdefault(pod, Member(pod, [])).lines.append(line)
         self.state = State()
         self._tell(seen.Began(1, elasticjob.spec_of(elasticjob.with_defaults(self.job)), None, 1_700_000_000.0))
         self._tell(seen.PodsListed(()))
@@ -176,6 +181,11 @@ class Recording:
         late = max(0.0, self.now + BRIEF - member.lines[0]["at"])
         for line in member.lines:
             self._after(line["at"] + late - self.now, lambda line=line: self._happens(member, line, rank_index))  # type: ignore[misc]
+
+    def _owner_read(self, owner: Document) -> None:
+        self._tell(seen.OwnerSized(owners_resizing.replicas_of(owner), owners_ends.is_suspended(owner)))
+        if (end := owners_ends.end_of(owner)) is not None:
+            self._tell(end)
 
     # -- what was recorded --------------------------------------------------------------------------------------------
     def _happens(self, member: Member, line: Line, rank_index: RankIndex | None) -> None:
@@ -263,7 +273,7 @@ class Recording:
                 pages = told.PagesRead(generation, (RankProgress(0, 1, 0.0, "step"),))
                 self._after(BRIEF, lambda: self._say(member, pages))
             case wanted.Exit(exit_code=code):
-                member.code = code
+                member.code, member.over_at = code, self.now
                 self._after(BRIEF, lambda: self._tell(seen.SidecarDisconnected(member.name)))
             case _:
                 pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from master.core.cluster.names import Document
-from master.core.cluster.owners_ends import end_of
+from master.core.cluster.owners_ends import end_of, is_suspended
 from master.core.events import OwnerEnded
 
 
@@ -40,3 +40,17 @@ def test_an_owner_that_is_complete_is_over_too(kind: str, word: str) -> None:
 )
 def test_anything_else_is_no_end(status: object) -> None:
     assert end_of({"kind": "Job", "metadata": {"name": "train"}, "status": status}) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        ({"suspend": True}, True),
+        ({"runPolicy": {"suspend": True}}, True),
+        ({"suspend": False}, False),
+        ({"suspend": "yes", "runPolicy": []}, False),
+        ({}, False),
+    ],
+)
+def test_an_owner_says_itself_whether_it_is_suspended(spec: Document, found: bool) -> None:
+    assert is_suspended({**owner(), "spec": spec}) is found

@@ -418,3 +418,20 @@ def test_a_sidecar_that_the_kubelet_does_not_start_again_is_told(name: str, end:
     seen = pods.seen(recorded(name))
     assert seen is not None
     assert seen.sidecar_ended == end
+
+
+@pytest.mark.parametrize(
+    ("rule", "code", "found"),
+    [
+        ({"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}, 42, True),
+        ({"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}, 1, False),
+        ({"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [1]}}, 42, True),
+        ({"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [42]}}, 42, False),
+        ({"action": "Other", "exitCodes": {"operator": "In", "values": [42]}}, 42, False),
+        ({"action": "Restart"}, 42, False),
+    ],
+)
+def test_a_containers_own_rules_are_above_its_pods_restart_policy(rule: Document, code: int, found: bool) -> None:
+    container = {"name": "main", "restartPolicy": "Never", "restartPolicyRules": [rule]}
+    pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    assert containers.is_restarted(pod, "main", code) is found

@@ -94,6 +94,19 @@ def test_exit_codes_that_a_rule_replaces_for_are_counted() -> None:
     assert job.said(*DEPARTURES) == []
 
 
+def test_a_job_whose_owner_is_suspended_is_suspended_and_its_members_wait_for_nobody() -> None:
+    job = Recording(NATIVE, "job-suspended-resumed")
+    job.play(until=16.0)
+    assert (job.state.phase, job.state.message) == ("suspended", "The owner of the pods is suspended.")
+    assert job.said("JobSuspended") == ["The owner of the pods is suspended. Its members stop with all graces and go."]
+    over = [job.members[name].over_at for name in ("susp-0-c2vpk", "susp-1-6zcx6")]
+    assert all(13.4 < at < 15.0 for at in over), "it was suspended at 13.4; 15 s were their grace"
+    job.play()
+    assert job.said("JobResumed") == ["The owner of the pods is resumed, and makes them anew."]
+    assert (len(job.said("WorldRuns")), job.state.phase) == (2, "running")
+    assert job.said("MemberFailed", "MemberLost", "MemberLeft", "PlaceEmpty") == []
+
+
 def test_what_an_ordinary_sidecar_would_make_of_these_signals_is_a_departure() -> None:
     """Nothing that a sidecar sees tells the two apart, so that it must know which it is."""
     job = Recording(NATIVE, "trainer-sigkill", is_native=False).play()

@@ -8,6 +8,7 @@ from master.core.actions import Action, DeletePod, FollowOwner, ResizeOwner
 from master.core.events import ActionFailed, OwnerEnded, OwnerSized, PodGone, PodSeen, SpecChanged
 from tests.core.master.adopted import adopted
 from tests.core.master.play import Play, job
+from tests.core.master.test_masters import successor
 from wire.ids import Role
 from wire.messages import Finish
 
@@ -171,3 +172,39 @@ def test_an_end_that_is_known_already_is_told_once() -> None:
     play.tell(OwnerEnded(True, "Job train is complete"))
     assert len(play.announced("JobFailed")) == 1
     assert not play.announced("JobSucceeded")
+
+
+def test_where_the_owner_is_suspended_the_world_stops_and_only_pods_that_it_takes_are_told_to_end() -> None:
+    """One that ended with 0 before its owner took it would be a completed index of a Job."""
+    play = adopted(2)
+    play.tell(OwnerSized(2, suspended=True))
+    play.run(5.0)
+    assert (play.state.phase, play.state.message) == ("suspended", "The owner of the pods is suspended.")
+    assert not play.sent(Finish)
+    actor = play["train-1"]
+    play.tell(
+        PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, "terminating", "it was deleted", grace=30.0)
+    )
+    play.run(1.0)
+    assert [sent.member for sent in play.sent(Finish)] == ["train-1"]
+    assert play.announced("MemberLeaving")[0].reason.endswith("its owner wants none in its place.")
+
+
+def test_where_the_owner_is_resumed_the_job_begins_again_unless_its_user_has_suspended_it_too() -> None:
+    play = adopted(2)
+    play.tell(OwnerSized(2, suspended=True))
+    play.run(5.0)
+    play.tell(SpecChanged(play.state.spec, suspended=True))
+    play.tell(OwnerSized(2))
+    play.run(5.0)
+    assert play.state.phase == "suspended"
+    assert not play.announced("JobResumed")
+    play.tell(SpecChanged(play.state.spec))
+    assert len(play.announced("JobResumed")) == 1
+
+
+def test_the_next_master_knows_that_the_owner_is_suspended() -> None:
+    play = adopted(2)
+    play.tell(OwnerSized(2, suspended=True))
+    play.run(5.0)
+    assert successor(play).state.owner.suspended
