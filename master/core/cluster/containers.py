@@ -161,9 +161,16 @@ def is_out_of_memory(status: Document) -> bool:
 
 
 def memory_limit(pod: Document, name: str) -> int:
-    """Bytes that a container may use, as the API server has it (defaults of its namespace too); 0: no limit."""
-    found: Document = next((c for c in (pod.get("spec") or {}).get("containers") or () if c.get("name") == name), {})
-    limits = mapping(mapping(found.get("resources")).get("limits"))
+    """Bytes that a container may use, as the API server has it (defaults of its namespace too); 0: no limit. Without
+    one of its own it may use what the whole pod may (`spec.resources`, Kubernetes 1.34)."""
+    spec = pod.get("spec") or {}
+    found: Document = next((c for c in spec.get("containers") or () if c.get("name") == name), {})
+    return most_of(found) or most_of(spec)
+
+
+def most_of(holder: Document) -> int:
+    """Bytes that the resources of a container, or of a pod's spec, allow; 0: they say none."""
+    limits = mapping(mapping(holder.get("resources")).get("limits"))
     return max(quantities.parsed(limits.get("memory")) or 0, 0)
 
 

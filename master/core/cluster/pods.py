@@ -205,20 +205,28 @@ def _keep_off(spec: Document, nodes: Sequence[str]) -> None:
 
 def with_memory(pod: Document, limit: int) -> Document:
     """A copy whose trainer's container may use so many bytes at the least. What it asks for grows by as much, so that
-    the scheduler finds it a node where it has them."""
+    the scheduler finds it a node where it has them. A limit of the whole pod grows with the container's, or alone where
+    it is the only one."""
     pod = deepcopy(pod)
     name = containers.trainer_name(pod)
-    for found in pod["spec"]["containers"]:
-        if found.get("name") == name:
-            resources = found["resources"] = mapping(found.get("resources"))
-            limits = resources["limits"] = mapping(resources.get("limits"))
-            had, asked = (quantities.parsed(mapping(amounts).get("memory")) or 0
-                          for amounts in (limits, resources.get("requests")))  # fmt: skip
-            if had < limit:
-                limits["memory"] = quantities.written(limit)
-                if asked and had:
-                    resources["requests"]["memory"] = quantities.written(min(limit, asked * limit // had))
+    found = next((each for each in pod["spec"]["containers"] if each.get("name") == name), None)
+    own, of_pod = containers.most_of(found or {}), containers.most_of(pod["spec"])
+    if found is not None and (own or not of_pod):
+        _raise_memory(found, own, limit)
+        limit = of_pod + max(limit - own, 0)
+    if of_pod:
+        _raise_memory(pod["spec"], of_pod, limit)
     return pod
+
+
+def _raise_memory(holder: Document, had: int, limit: int) -> None:
+    resources = holder["resources"] = mapping(holder.get("resources"))
+    if had >= limit:
+        return
+    resources["limits"] = mapping(resources.get("limits")) | {"memory": quantities.written(limit)}
+    asked = quantities.parsed(mapping(resources.get("requests")).get("memory")) or 0
+    if asked and had:
+        resources["requests"]["memory"] = quantities.written(min(limit, asked * limit // had))
 
 
 def has_addresses(job: Document) -> bool:

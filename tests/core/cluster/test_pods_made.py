@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from master.core.actions import CreatePod
-from master.core.cluster import pods
+from master.core.cluster import pods, quantities
 from master.core.cluster.elasticjob import spec_of
 from master.core.cluster.names import Document
 from master.core.cluster.validation import problems
@@ -219,3 +219,41 @@ def test_a_rank_index_has_one_address_whoever_holds_it(role: str, port: int) -> 
     del replacement["outrider.dev/serves"]  # as it is done once a pod has failed and is kept
     assert not selector.items() <= replacement.items()
     assert "outrider.dev/serves" not in pods.pod_of(job(), creation("worker-0"))["metadata"]["labels"]
+
+
+def amounts(request: str | None, limit: str) -> Document:
+    return {"resources": {"limits": {"memory": limit}, **({"requests": {"memory": request}} if request else {})}}
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "own", "had", "pods_after", "own_after"),
+    [
+        (amounts("200Mi", "400Mi"), {}, "400Mi", amounts("400Mi", "800Mi"), None),
+        (amounts(None, "400Mi"), {}, "400Mi", amounts(None, "800Mi"), None),
+        (
+            amounts("1Gi", "1Gi"),
+            amounts("200Mi", "400Mi"),
+            "400Mi",
+            amounts("1424Mi", "1424Mi"),
+            amounts("400Mi", "800Mi"),
+        ),
+    ],
+)
+def test_a_memory_limit_of_the_whole_pod_is_seen_and_raised(
+    of_pod: Document, own: Document, had: str, pods_after: Document, own_after: Document | None
+) -> None:
+    """`spec.resources`, on by default from Kubernetes 1.34 on: what a container without a limit of its own may use."""
+    asked = job({"worker": worker(replicas=1)})
+    spec = asked["spec"]["replicaSpecs"]["worker"]["template"]["spec"]
+    spec |= of_pod
+    spec["containers"][0] |= own
+    made = pods.pod_of(asked, creation("worker-0"))
+    seen = pods.seen(made)
+    assert seen is not None
+    assert seen.memory_limit == quantities.parsed(had)
+    assert spec_of(asked).max_memory == 32 * seen.memory_limit
+    after = pods.pod_of(asked, creation("worker-0", memory_limit=2 * seen.memory_limit))["spec"]
+    assert {"resources": after["resources"]} == pods_after
+    assert after["containers"][0].get("resources") == (own_after or {}).get("resources")
+    again = pods.pod_of(asked, creation("worker-0", memory_limit=seen.memory_limit))["spec"]
+    assert again["resources"] == of_pod["resources"], "no more than it has"
