@@ -25,8 +25,8 @@ class HttpServer:
         await self._runner.setup()
         await web.SockSite(self._runner, listening_socket(path, mode)).start()
 
-    async def start_on_port(self, host: str, port: int) -> int:
-        """Returns the port, which differs from the one given where that is 0."""
+    async def start_on_port(self, host: str | None, port: int) -> int:
+        """None: on all addresses. Returns the port, which differs from the one given where that is 0."""
         await self._runner.setup()
         await web.TCPSite(self._runner, host, port).start()
         return int(self._runner.addresses[0][1])

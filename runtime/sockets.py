@@ -286,6 +286,7 @@ def _descriptor(socket: zmq.Socket[bytes]) -> int:
 
 def _common_options(socket: zmq.Socket[bytes]) -> None:
     socket.set(zmq.LINGER, 0)
+    socket.set(zmq.IPV6, 1)  # and IPv4: `*` is bound for both, and a name may have either
     socket.set(zmq.MAXMSGSIZE, LARGEST_MESSAGE)
     socket.set(zmq.HANDSHAKE_IVL, 5000)
     socket.set(zmq.TCP_KEEPALIVE, 1)

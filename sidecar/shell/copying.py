@@ -28,6 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from runtime.addresses import listening
 from sidecar.shell import arena
 from sidecar.shell.arena import Arena, Head, NoMemory, Place
 from wire.messages import Fetch, Fetched, Wanted
@@ -144,11 +145,7 @@ class Giver:
 
 
 def _listener(address: str) -> socket.socket:
-    """On all addresses where this one is not one of this machine."""
-    try:
-        found = socket.create_server((address, 0))
-    except OSError:
-        found = socket.create_server(("", 0))
+    found = listening(address)
     found.setblocking(False)
     return found
 

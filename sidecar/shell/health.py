@@ -22,7 +22,7 @@ async def start(port: int, pump: Pump[State, Event, Action]) -> HttpServer:
     application = web.Application()
     application.add_routes([web.get("/healthz", healthz), web.get("/metrics", metrics)])
     server = HttpServer(application)
-    await server.start_on_port("0.0.0.0", port)
+    await server.start_on_port(None, port)
     return server
 
 

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from runtime.addresses import everywhere
+
 QUESTION = b"outrider?"
 ANSWER = b"outrider!"
 FAREWELL = b"outrider."
@@ -58,12 +60,13 @@ class Probes(asyncio.DatagramProtocol):
         for it. Else on any free one, of all addresses where this is not one of this machine."""
         loop = asyncio.get_running_loop()
         probes = cls(on_farewell)
-        for place in ((address, _remembered(memory)), (address, 0), ("0.0.0.0", 0)):
+        places = ((address, _remembered(memory)), (address, 0), (everywhere(address), 0))
+        for place in places:
             try:
                 await loop.create_datagram_endpoint(lambda: probes, local_addr=place)
                 break
             except OSError:
-                if place == ("0.0.0.0", 0):
+                if place is places[-1]:
                     raise
         with contextlib.suppress(OSError):  # the next sidecar has another port then, which its Hello says
             memory.write_text(str(probes.port))

@@ -33,7 +33,7 @@ class Seen:
 
 
 @asynccontextmanager
-async def router(keys: KeyPair, seen: Seen) -> AsyncIterator[tuple[Router, str]]:
+async def router(keys: KeyPair, seen: Seen, at: str = "127.0.0.1") -> AsyncIterator[tuple[Router, str]]:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     made = Router(
         context,
@@ -42,7 +42,7 @@ async def router(keys: KeyPair, seen: Seen) -> AsyncIterator[tuple[Router, str]]
         lambda session: seen.add("left", session),
     )
     try:
-        yield made, made.bind("tcp://127.0.0.1:*")
+        yield made, made.bind(f"tcp://{at}:*")
     finally:
         made.close()
         context.destroy(linger=0)
@@ -127,6 +127,19 @@ async def test_what_a_sidecar_says_comes_back_on_its_own_session() -> None:
         session = seen.things[0][1]
         server.send(session, b"welcome")
         await mine.until(lambda things: ("heard", "welcome") in things)
+
+
+@pytest.mark.parametrize(("at", "to"), [("[::1]", "[::1]"), ("*", "[::1]"), ("*", "127.0.0.1"), ("*", "localhost")])
+async def test_a_master_is_reached_by_ipv6_and_by_ipv4(at: str, to: str) -> None:
+    keys, seen, mine = new_key_pair(), Seen(), Seen()
+    async with router(keys, seen, at) as (server, bound):
+        async with dealer(f"tcp://{to}:{bound.rpartition(':')[2]}", keys.public, mine) as client:
+            await mine.until(lambda things: ("up",) in things)
+            client.send(b"hello")
+            await seen.until(lambda things: len(things) == 1)
+            server.send(seen.things[0][1], b"welcome")
+            await mine.until(lambda things: ("heard", "welcome") in things)
+        await seen.until(lambda things: ("left", things[0][1]) in things)
 
 
 async def test_the_end_of_a_connection_names_its_session_and_no_other() -> None:

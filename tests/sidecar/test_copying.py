@@ -62,10 +62,10 @@ def order(wanted: Wanted, step: int, *, sharded: bool = False) -> Fetch:
 
 
 def taken(source: Path, target: Path, step: int = 40, change: Callable[[Wanted], Wanted] = lambda wanted: wanted,
-          **what: bool) -> Fetched:  # fmt: skip
+          at: str = "127.0.0.1", **what: bool) -> Fetched:  # fmt: skip
     async def take() -> Fetched:
-        giver = Giver("127.0.0.1", source)
-        wanted = Wanted(what.get("rank", 0), 0, MemberId("worker-1"), "127.0.0.1", giver.port, giver.key,
+        giver = Giver(at, source)
+        wanted = Wanted(what.get("rank", 0), 0, MemberId("worker-1"), at, giver.port, giver.key,
                         what.get("held", False))  # fmt: skip
         try:
             asked = order(change(wanted), step, sharded=what.get("sharded", False))
@@ -76,10 +76,11 @@ def taken(source: Path, target: Path, step: int = 40, change: Callable[[Wanted],
     return asyncio.run(take())
 
 
-def test_a_copy_arrives_as_it_was_and_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", ["127.0.0.1", "::1"])
+def test_a_copy_arrives_as_it_was_and_counts(tmp_path: Path, at: str) -> None:
     source, target = memory(tmp_path / "a"), memory(tmp_path / "b", 0)
     put(source, 1, 40)
-    assert taken(source, target).error == ""
+    assert taken(source, target, at=at).error == ""
     kept, came = found(source, 1), found(target, 0)
     assert kept is not None
     assert came is not None

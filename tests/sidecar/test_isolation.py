@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 from sidecar.shell.probes import ANSWER, QUESTION, Probes
 from tests.sidecar.bench import DEADLINE, Hook, Master, Member, member, start_order, template
 from wire.ids import Generation, MemberId, OrderId
@@ -111,16 +113,22 @@ async def test_a_sidecar_that_was_stopped_for_longer_than_its_patience_stops_not
         assert (await hook.hears("do"))["grace"] == 1.5
 
 
-async def test_a_neighbour_that_leaves_says_so_and_is_not_missed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("address", "bound"),
+    [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("127.0.0.1", "192.0.2.1"), ("::1", "2001:db8::1")],
+    ids=["IPv4", "IPv6", "IPv4, on all addresses", "IPv6, on all addresses"],
+)
+async def test_a_neighbour_that_leaves_says_so_and_is_not_missed(tmp_path: Path, address: str, bound: str) -> None:
+    """`bound`: what it is told to be; the last two are no addresses of this machine."""
     heard: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
-    here = await Probes.open("127.0.0.1", tmp_path / "here", lambda *place: heard.put_nowait(place))
-    there = await Probes.open("127.0.0.1", tmp_path / "there", lambda *_place: None)
+    here = await Probes.open(bound, tmp_path / "here", lambda *place: heard.put_nowait(place))
+    there = await Probes.open(bound, tmp_path / "there", lambda *_place: None)
     port = there.port
     try:
-        assert (await here.reach("127.0.0.1", port, 5.0)).came
+        assert (await here.reach(address, port, 5.0)).came
         there.say_farewell()
         async with asyncio.timeout(DEADLINE):
-            assert await heard.get() == ("127.0.0.1", port)
+            assert await heard.get() == (address, port)
     finally:
         here.close()
         there.close()
