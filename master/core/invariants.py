@@ -69,6 +69,8 @@ def _check_ranks(state: State, world: World) -> None:
 def _check_members(state: State) -> None:
     indexes = [(m.role, m.rank_index) for m in state.members.values() if m.rank_index is not None]
     _hold(len(set(indexes)) == len(indexes), "no two members hold one rank index", sorted(indexes))
+    held = {m.rank_index: m.id for m in state.members.values() if m.rank_index is not None}
+    _hold(state.holders == held, "it is known who holds a rank index", (state.holders, held))
     for session, member_id in state.sessions.items():
         _hold(state.members[member_id].session == session, "a connection belongs to one member", (session, member_id))
     for member_id in state.ready:

@@ -69,5 +69,5 @@ def explain(state: State, member: Member) -> None:
 def needed(state: State, rank_index: RankIndex | None) -> int:
     """What a new pod of this rank index is to have; 0: what its template says. A spare can take any place."""
     found = max(state.memory.values(), default=0) if rank_index is None else state.memory.get(rank_index, 0)
-    most = _most(state, rank_index)
+    most = _most(state, rank_index) if found else None
     return found if most is None else min(found, most)

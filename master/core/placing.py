@@ -18,16 +18,44 @@ def promote(state: State, member: Member, hole: RankIndex, before: Member | None
     """It takes this place; `before` has it no more."""
     instead = ""
     if before is not None:
-        before.rank_index = None
+        release(state, before)
         instead = f" instead of {before.id}"
         show(state, before, f"{member.id} takes its rank index.")
         standing.refresh(state, before)
+    release(state, member)
     member.rank_index = hole
+    add(state, member)
     state.held.add(hole)
     reason = f"{member.id} takes rank index {hole}{instead}."
     state.announce("SparePromoted", reason, member.id)
     show(state, member, reason)
     standing.refresh(state, member)
+
+
+def add(state: State, member: Member) -> None:
+    """What it holds is nobody else's from now on."""
+    state.members[member.id] = member
+    if member.rank_index is not None:
+        state.holders[member.rank_index] = member.id
+
+
+def release(state: State, member: Member) -> None:
+    if member.rank_index is not None and state.holders.get(member.rank_index) == member.id:
+        del state.holders[member.rank_index]
+    member.rank_index = None
+
+
+def remove(state: State, member: Member) -> None:
+    """It is no more, and is remembered with its rank index."""
+    index = member.rank_index
+    release(state, member)
+    member.rank_index = index
+    del state.members[member.id]
+
+
+def holder_of(state: State, rank_index: RankIndex | None) -> Member | None:
+    found = None if rank_index is None else state.holders.get(rank_index)
+    return None if found is None else state.members[found]
 
 
 def show(state: State, member: Member, reason: str) -> None:

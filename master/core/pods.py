@@ -19,6 +19,7 @@ from master.core import (
     orders,
     orphans,
     outcomes,
+    placing,
     recovery,
     refusals,
     scaling,
@@ -321,7 +322,7 @@ def _remove(state: State, member: Member, life: str) -> None:
         member.session = None
     standing.refresh(state, member)
     state.coming.discard(member.id)
-    del state.members[member.id]
+    placing.remove(state, member)
     state.past[member.id] = member
     state.met.pop(member.id, None)
     state.log_serials.pop(member.id, None)

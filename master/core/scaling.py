@@ -293,19 +293,21 @@ def dismiss(state: State) -> None:
     job's owner has too many, the owner is asked to take."""
     if state.stage not in (GATHERING, RUNNING):
         return
-    in_world = state.world.places if state.world is not None else {}
-    for member in sorted(state.members.values(), key=lambda m: m.id):
-        if (
-            member.id not in in_world
-            and not member.deleting
-            and not _is_taken_soon(state, member)
-            and (
-                (_rests(state) and not _owner_takes(state, member))
-                or _has_to_leave(member)
-                or (_is_beyond(state, member) and not state.spec.is_adopted)
-            )
-        ):
-            _dismiss(state, member)
+    in_world, rests = state.world.places if state.world is not None else {}, bool(_rests(state))
+    to_go = [
+        member
+        for member in state.members.values()
+        if member.id not in in_world
+        and not member.deleting
+        and not _is_taken_soon(state, member)
+        and (
+            (rests and not _owner_takes(state, member))
+            or _has_to_leave(member)
+            or (_is_beyond(state, member) and not state.spec.is_adopted)
+        )
+    ]
+    for member in sorted(to_go, key=lambda m: m.id):
+        _dismiss(state, member)
 
 
 def _owner_takes(state: State, member: Member) -> bool:

@@ -11,7 +11,8 @@ holder is lost or has never come, and the pod that was to come is the one too ma
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Collection, Iterable
 
 from master.core import bad_nodes, budgets, ending, memory, placing, silence, standing, status, successors, unchecked
 from master.core.actions import CreatePod
@@ -24,6 +25,7 @@ from wire.ids import MemberId, RankIndex, Role
 
 CREATE_AGAIN = 1.0
 CREATE_SLOWEST = 30.0
+NAMED = 8
 LATE = 1.0
 """Seconds after a deadline at which something else is told first: this process was paused, and has yet to hear so."""
 
@@ -39,27 +41,28 @@ def staff(state: State) -> None:
     successors.settle(state)
     holders = {m.rank_index: m for m in sorted(state.members.values(), key=placing.age) if m.rank_index is not None}
     given = [(r, m) for r, m in sorted(holders.items()) if m.own_index is None]
-    empty = [r for r in map(RankIndex, state.indexes) if r not in holders]
-    shaky = [r for r, m in given if r in state.indexes and not m.is_usable]
+    empty = dict.fromkeys(r for r in map(RankIndex, state.indexes) if r not in holders)
+    shaky = dict.fromkeys(r for r, m in given if r in state.indexes and not m.is_usable)
     doubted = [r for r, m in given if r in state.indexes and m.is_usable and m.doubt is not None]
-    spares = [m for m in sorted(state.members.values(), key=placing.age) if successors.is_spare(m) and m.is_usable]
+    spares = {
+        m.id: m for m in sorted(state.members.values(), key=placing.age) if successors.is_spare(m) and m.is_usable
+    }
+    standing_by = _StandingBy(spares.values())
     for hole in [*empty, *shaky]:
-        role = state.spec.role_of(hole)
-        spare = min((m for m in spares if standing.can_start(m)), key=lambda m: m.role != role, default=None)
-        if spare is not None and not _stays(state, holders.get(hole)):
-            spares.remove(spare)
+        if not _stays(state, holders.get(hole)) and (spare := standing_by.take(state.spec.role_of(hole))) is not None:
+            del spares[spare.id]
             placing.promote(state, spare, hole, holders.get(hole))
-            (empty if hole in empty else shaky).remove(hole)
+            (empty if hole in empty else shaky).pop(hole)
     surplus = [m for r, m in given if r not in state.indexes and _is_well(m)]
-    to_come = [r for r, m in given if r in state.indexes and m.is_usable and not (m.greeted or m.is_stranger)]
-    of_workers = [r for r in [*empty, *shaky, *to_come] if state.spec.role_of(r) == state.spec.role]
+    to_come = {r for r, m in given if r in state.indexes and m.is_usable and not (m.greeted or m.is_stranger)}
+    of_workers = [r for r in [*empty, *shaky, *sorted(to_come)] if state.spec.role_of(r) == state.spec.role]
     displaced = [holders[hole] for hole, _ in zip(of_workers, surplus, strict=False) if hole in to_come]
     for hole, member in zip(of_workers, surplus, strict=False):
         placing.promote(state, member, hole, holders.get(hole))
         if hole in to_come:
-            spares.append(holders[hole])
+            spares[holders[hole].id] = holders[hole]
         else:
-            (empty if hole in empty else shaky).remove(hole)
+            (empty if hole in empty else shaky).pop(hole)
     wanted = max(state.spec.spares, len(doubted)) + len(shaky)
     have = len(spares)
     state.told_empty.intersection_update(empty)
@@ -70,9 +73,32 @@ def staff(state: State) -> None:
             _tell_empty(state, hole)
     for member in displaced[: max(0, have - wanted)]:
         member.leaving = f"the job has only {counted(state.target, 'member')} now"
-    while have < wanted and _create(state, None, _why_spare(state, shaky, doubted, have), {*shaky, *doubted}):
+    in_doubt = {*shaky, *doubted}
+    in_case = _in_case(state, in_doubt) if have < wanted else ""
+    while have < wanted and _create(state, None, _why_spare(state, in_case, have), in_doubt):
         have += 1
     _give_up_if_hopeless(state)
+
+
+class _StandingBy:
+    """Spares that can start now, by role, the oldest first: `take` is O(roles), because half of a large job may be in
+    doubt, and each of those has a spare."""
+
+    def __init__(self, spares: Iterable[Member]) -> None:
+        self._by_role: dict[Role, deque[Member]] = {}
+        for member in filter(standing.can_start, spares):
+            self._by_role.setdefault(member.role, deque()).append(member)
+
+    def take(self, role: Role) -> Member | None:
+        """One of this role, else the oldest; None where there is none."""
+        if not self._by_role:
+            return None
+        queue = self._by_role.get(role) or min(filter(None, self._by_role.values()), key=_age_of_first, default=None)
+        return queue.popleft() if queue else None
+
+
+def _age_of_first(queue: deque[Member]) -> tuple[float, int, str]:
+    return placing.age(queue[0])
 
 
 def _stays(state: State, holder: Member | None) -> bool:
@@ -96,24 +122,36 @@ def _is_well(member: Member) -> bool:
     return member.is_usable and member.session is not None and member.doubt is None and not member.trainer_lost
 
 
-def _why_spare(state: State, shaky: list[RankIndex], doubted: list[RankIndex], have: int) -> str:
-    """Who is to be replaced by it, and does that one come back?"""
+def _in_case(state: State, in_doubt: Collection[RankIndex]) -> str:
+    """Who is to be replaced by a spare, and does that one come back?"""
+    holders = [m for _id, m in sorted(state.members.items()) if m.rank_index in in_doubt]
+    going = [m.id for m in holders if m.leaving or m.deleting or m.pod_phase == "terminating"]
+    is_going = set(going)
+    silent = [m.id for m in holders if m.id not in is_going]
+    told = [f"{_named(going, 'and')} {'has' if len(going) == 1 else 'have'} to leave"] if going else []
+    told += [f"in case {_named(silent, 'or')} does not come back"] if silent else []
+    return ", and ".join(told)
+
+
+def _named(members: list[MemberId], word: str) -> str:
+    """Each of as many spares has this in its reason."""
+    others = [f"{len(members) - NAMED} others"] if len(members) > NAMED else []
+    return f" {word} ".join([*members[:NAMED], *others])
+
+
+def _why_spare(state: State, in_case: str, have: int) -> str:
     if have < state.spec.spares:
         return f"{counted(state.spec.spares, 'spare')} wanted"
-    holders = [m for _id, m in sorted(state.members.items()) if m.rank_index in shaky or m.rank_index in doubted]
-    going = [m.id for m in holders if m.leaving or m.deleting or m.pod_phase == "terminating"]
-    silent = [m.id for m in holders if m.id not in going]
-    told = [f"{' and '.join(going)} {'has' if len(going) == 1 else 'have'} to leave"] if going else []
-    told += [f"in case {' or '.join(silent)} does not come back"] if silent else []
-    return ", and ".join(told) or f"{counted(have + 1, 'spare')} wanted"
+    return in_case or f"{counted(have + 1, 'spare')} wanted"
 
 
 def _role_of_new(state: State, rank_index: RankIndex | None, in_doubt: Collection[RankIndex]) -> Role:
     """A pod that is made in case the master does not come back is a master, which its template may need."""
     spec = state.spec
-    is_for_master = spec.has_master and rank_index is None and 0 in in_doubt
+    if not (spec.has_master and rank_index is None and 0 in in_doubt):
+        return spec.role_of(rank_index)
     has_one = any(m.role == MASTER and successors.is_spare(m) and m.is_usable for m in state.members.values())
-    return MASTER if is_for_master and not has_one else spec.role_of(rank_index)
+    return spec.role_of(rank_index) if has_one else MASTER
 
 
 def _create(
@@ -127,7 +165,7 @@ def _create(
     member = Member(MemberId(f"{role}-{number}"), role, rank_index, state.now)
     member.create_asked_at = state.now
     unchecked.note_new(state, member)
-    state.members[member.id] = member
+    placing.add(state, member)
     state.deadlines.set(("patience", member.id), state.now + state.spec.ready_patience)
     is_first = _count_creation(state, rank_index)
     what = f"as rank index {rank_index}" if rank_index is not None else f"as a spare: {why}"
@@ -209,7 +247,8 @@ def _give_up_if_hopeless(state: State) -> None:
     least = state.spec.min_members
     if len(living) >= least or state.target < least:
         return
-    missing = [r for r in map(RankIndex, state.indexes) if all(m.rank_index != r for m in living)]
+    held = {m.rank_index for m in living}
+    missing = [r for r in map(RankIndex, state.indexes) if r not in held]
     if any(_may_create(state, r) for r in missing):
         return
     last = state.faults[-1].reason if state.faults else "Members are missing."
@@ -228,14 +267,13 @@ def adopt(state: State, pod: PodSeen) -> Member:
     known = state.placed.get(pod.member)
     if known is None or known.uid != pod.uid:
         known = Placed(pod.uid, pod.rank_index, pod.rank_index if state.spec.is_adopted else None)
-    is_taken = any(m.rank_index == known.rank_index for m in state.members.values())
-    rank_index = None if is_taken else known.rank_index
+    rank_index = None if known.rank_index in state.holders else known.rank_index
     member = Member(pod.member, pod.role, rank_index, state.now, known.own_index, pod.uid)
     unchecked.note_new(state, member)
     uid, address, port = state.addresses.get(pod.member, (None, "", 0))
     if uid == pod.uid:
         member.address, member.probe_port = address, port
-    state.members[member.id] = member
+    placing.add(state, member)
     silence.remember(state, member)
     if rank_index != pod.rank_index:
         placing.show(state, member, f"{member.id} has another rank index than its pod says.")

@@ -162,6 +162,8 @@ class State:
     patient: bool = True
     """The next world waits for everyone who can come soon; after a fault the survivors go on at once instead."""
     members: dict[MemberId, Member] = field(default_factory=dict)
+    holders: dict[RankIndex, MemberId] = field(default_factory=dict)
+    """Which member has a rank index (`placing`)."""
     past: dict[MemberId, Member] = field(default_factory=dict)
     """The newest members that are no more."""
     placed: dict[MemberId, Placed] = field(default_factory=dict)

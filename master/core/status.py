@@ -200,5 +200,5 @@ def _past_state(state: State, member: Member) -> str:
     if not member.lost_by_fault and member.leaving:
         return "gone"
     index = member.rank_index
-    taken = index is None or any(m.rank_index == index for m in state.members.values())
+    taken = index is None or index in state.holders
     return "replaced" if taken else "lost"

@@ -38,7 +38,7 @@ def settle(state: State) -> None:
 
 def came(state: State, member: Member) -> None:
     """A new pod: a word where two that stay say the same, which is a mistake of whoever wrote it there."""
-    holder = next((m for m in state.members.values() if m.rank_index == member.own_index), member)
+    holder = placing.holder_of(state, member.own_index) or member
     if _waits(member) and not _gives_way(holder):
         text = f"{member.id} says rank index {member.own_index}, which {holder.id} says and has: it waits for its end."
         state.announce("RankIndexTaken", text, member.id, warning=True)

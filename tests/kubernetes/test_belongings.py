@@ -14,6 +14,7 @@ from master.core.actions import FollowOwner, ResizeOwner
 from master.core.cluster.names import Document
 from master.core.cluster.owners_resizing import CannotResize
 from master.core.events import Event, OwnerEnded, OwnerSized
+from master.shell.kubernetes.adoption import adopt
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.belongings import Belongings
 from master.shell.kubernetes.owner import Owner
@@ -236,3 +237,22 @@ async def test_the_elastic_job_follows_in_its_own_spec() -> None:
     async with owned(job("StatefulSet"), says({})) as (server, of_job, _):
         await of_job.follow(FollowOwner(3, Generation(1, 1), "Its owner wants it."))
         assert server.asked == [("PATCH", "/apis/outrider.dev/v1alpha1/namespaces/a/elasticjobs/train")]
+
+
+async def test_an_owner_that_wants_more_than_a_job_may_have_is_not_followed() -> None:
+    async with owned(job("StatefulSet")) as (server, of_job, _):
+        with pytest.raises(CannotResize, match="StatefulSet train wants 1000000 pods, and a job may have 4096 members"):
+            await of_job.follow(FollowOwner(1_000_000, Generation(1, 1), "Its owner wants it."))
+        assert server.asked == []
+
+
+async def test_an_owner_of_more_pods_than_a_job_may_have_is_not_adopted() -> None:
+    reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "train", "uid": "u", "controller": True}
+    pod = {"metadata": {"name": "train-0", "namespace": "a", "ownerReferences": [reference]}, "spec": {}}
+    huge = owner(1_000_000, "u") | {"apiVersion": "apps/v1", "kind": "StatefulSet"}
+    async with unwell(says(huge), says({}, 201)) as (server, api):
+        with pytest.raises(
+            ValueError, match="StatefulSet train may have 1000000 pods, and a job may have 4096 members"
+        ):
+            await adopt(api, pod)
+        assert [method for method, _ in server.asked] == ["GET"]

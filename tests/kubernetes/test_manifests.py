@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from master.core.cluster import durations, names
+from master.core.cluster.limits import MOST_MEMBERS
 from master.core.cluster.names import Document
 from master.core.spec import JobSpec
 from master.shell.kubernetes import certificates
@@ -92,6 +93,16 @@ def test_the_schema_is_structural() -> None:
         assert not ("properties" in node and "additionalProperties" in node), path
         assert not {"$ref", "definitions", "dependencies", "patternProperties", "uniqueItems"} & set(node), path
         assert (node.get("type") == "array") == ("items" in node), path
+
+
+def test_every_size_has_the_maximum_of_members() -> None:
+    sizes = [
+        node
+        for path, node in nodes(SCHEMA)
+        if path.startswith(".spec") and path.rpartition(".")[2] in ("replicas", "minReplicas", "maxReplicas")
+    ]
+    assert len(sizes) == 6
+    assert {node.get("maximum") for node in sizes} == {MOST_MEMBERS}
 
 
 def test_no_object_is_pruned_empty() -> None:

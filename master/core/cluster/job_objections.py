@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from master.core import save_signals
 from master.core.cluster import durations, job_metrics, job_rules, job_scaling, paths, quantities
 from master.core.cluster.elasticjob import DATA, HANG, NODE_CHECKS, RECOVERY, ROLES, has_master, roles_of, sizes
+from master.core.cluster.limits import USUAL, Limits
 from master.core.cluster.names import Document
 from master.core.cluster.parts import mapping, shown, whole
 from master.core.restart_policies import POLICIES
@@ -33,12 +34,13 @@ _OWNER = {
 """What a field of spec.adopts may be, with an example."""
 
 
-def validate(job: Document, old: Document | None = None) -> list[str]:
+def validate(job: Document, old: Document | None = None, limits: Limits = USUAL) -> list[str]:
     """What is wrong with it: sentences that begin with the path of a field; none where it can be run."""
     spec = mapping(job.get("spec"))
     said = list(_name(job) if spec.get("adopts") is None else _adoption(spec))
-    said += _replica_specs(spec)
+    said += _replica_specs(spec, limits.members)
     said += _counts(spec)
+    said += _together(spec, limits.members)
     said += _switches(spec)
     said += _recovery(mapping(spec.get("recovery")))
     said += job_rules.objections(mapping(spec.get("recovery")), "spec.recovery")
@@ -82,7 +84,7 @@ def _adoption(spec: Document) -> Iterator[str]:
             )
 
 
-def _replica_specs(spec: Document) -> Iterator[str]:
+def _replica_specs(spec: Document, most: int) -> Iterator[str]:
     specs = spec.get("replicaSpecs")
     if not isinstance(specs, dict) or not specs:
         yield "spec.replicaSpecs: it is missing; it says by role which pods to run, as worker: {replicas, template}"
@@ -99,15 +101,18 @@ def _replica_specs(spec: Document) -> Iterator[str]:
         if not isinstance(value, dict):
             yield f"{path}: it must be an object with replicas and template"
             continue
-        yield from _role(path, value, spec)
+        yield from _role(path, value, spec, most)
         if lower == MASTER and set(sizes(value)) != {1}:
             yield f"{path}.replicas: {max(sizes(value))} must be 1; there is one member with rank index 0"
     if WORKER not in known and not has_master({"spec": spec}) and all(str(role).lower() in ROLES for role in specs):
         yield f"spec.replicaSpecs.{WORKER}: it is missing; every job has workers"
 
 
-def _role(path: str, role: Document, spec: Document) -> Iterator[str]:
+def _role(path: str, role: Document, spec: Document, most: int) -> Iterator[str]:
     yield from _role_sizes(path, role, whole(spec.get("nodeUnit")) or 1, has_master({"spec": spec}))
+    for field in _SIZES:
+        if (size := whole(role.get(field))) is not None and size > most:
+            yield f"{path}.{field}: {size} is more than the {most} members that a job may have here"
     limit = role.get("restartLimit")
     if limit is not None and (whole(limit) is None or limit < 0):
         yield f"{path}.restartLimit: {shown(limit)} must be a whole number from 0"
@@ -141,6 +146,13 @@ def _role_sizes(path: str, role: Document, unit: int, has_master: bool) -> Itera
             if field in given and (role[field] + has_master) % unit:
                 members = f"{role[field]}, and the master," if has_master else f"{role[field]}"
                 yield f"{path}.{field}: {members} is no multiple of nodeUnit {unit}"
+
+
+def _together(spec: Document, most: int) -> Iterator[str]:
+    spares = max(whole(spec.get("spares")) or 0, 0)
+    of_roles = [max(sizes(role)) for role in roles_of({"spec": spec}).values()]
+    if max(of_roles, default=0) <= most < (together := sum(of_roles) + spares):
+        yield f"spec.replicaSpecs: roles and spares together may be {together} members, and a job may have {most} here"
 
 
 def _template(path: str, template: object, has_own_policy: bool) -> Iterator[str]:

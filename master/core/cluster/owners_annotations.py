@@ -14,6 +14,7 @@ from typing import Any
 from master.core import save_signals
 from master.core.cluster import checkpoint_memory
 from master.core.cluster.chaos import ALLOWED
+from master.core.cluster.limits import MOST_MEMBERS
 from master.core.cluster.names import (
     CHAOS,
     CHECKPOINT_MEMORY,
@@ -35,7 +36,7 @@ from master.core.cluster.names import (
     SPARES,
 )
 
-MOST_MEMBERS, MOST_PROCESSES, MOST_RESTARTS = 100_000, 1024, 999_999
+MOST_PROCESSES, MOST_RESTARTS = 1024, 999_999
 LABEL = 63
 """Characters of a label's value, which a job's name must be."""
 YES, NO = ("true", "enabled", "1"), ("false", "disabled", "0", "")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from master.core.cluster.elasticjob import roles_of as roles_of_job
 from master.core.cluster.elasticjob import sizes
+from master.core.cluster.limits import Limits
 from master.core.cluster.names import Document
 from master.core.cluster.owners_sizes import members_by_role, size_of
 from master.core.cluster.owners_templates import replica_specs
@@ -80,6 +81,16 @@ def _of_operator(kind: str, name: object, spec: Document, replicas: int) -> Docu
     if replicas < others + 1:
         raise CannotResize(f"{kind} {name} has {others} pods that are no workers, and one worker is the least")
     return {field: {worker: {"replicas": replicas - others}}}
+
+
+def check(job: Document, replicas: int, limits: Limits) -> None:
+    """Whether an adopting ElasticJob may follow its owner to this size. Raises CannotResize."""
+    if replicas > limits.members:
+        adopts = mapping(job["spec"].get("adopts"))
+        raise CannotResize(
+            f"{adopts.get('kind')} {adopts.get('name')} wants {replicas} pods, and a job may have {limits.members} "
+            f"members here; those beyond the job's own size are no members, so scale it back"
+        )
 
 
 def following(job: Document, replicas: int) -> Document:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from master.core.cluster import chaos, elastic_policy, job_objections, modes, owners, ps_jobs, run_policy, shapes
 from master.core.cluster.elasticjob import members
 from master.core.cluster.injection_objections import objections
+from master.core.cluster.limits import USUAL, Limits
 from master.core.cluster.names import CHAOS, INJECT, JOB, MEMBER, NPROC, ROLE, Document
 from master.core.cluster.parts import entries, mapping
 from master.core.cluster.pods import handed_on
@@ -22,14 +23,15 @@ _NO_RIGHT = (
 )
 
 
-def problems(job: Document, old: Document | None = None) -> list[str]:
+def problems(job: Document, old: Document | None = None, limits: Limits = USUAL) -> list[str]:
     """Sentences that begin with the path of a field, each once; none where it can be run."""
     if malformed := shapes.malformed(job):
         return malformed
     said = [*elastic_policy.objections(job), *run_policy.objections(job), *modes.problems(job)]
     meant = elastic_policy.in_our_words(job)
     before = None if old is None else elastic_policy.in_our_words(old)
-    found = [*job_objections.validate(meant, before), *ps_jobs.objections(meant), *_templates(meant), *_chaos(meant)]
+    found = [*job_objections.validate(meant, before, limits), *ps_jobs.objections(meant)]
+    found += [*_templates(meant), *_chaos(meant)]
     if before is not None:
         found += ps_jobs.changes(meant, before)
     said += (elastic_policy.in_their_words(each, job) for each in found)

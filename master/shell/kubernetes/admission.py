@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from functools import partial
 
 from master.core.cluster import elasticjob, injection, modes, owners, validation
 from master.core.cluster.injection import Policy
+from master.core.cluster.limits import Limits
 from master.core.cluster.modes import OBSERVE, SUPERVISE
 from master.core.cluster.names import INJECT, Document
 from master.core.cluster.parts import mapping
@@ -36,7 +38,8 @@ async def serving(api: Api, settings: Settings, policy: Policy) -> AsyncIterator
     async def mutate(pod: Document, namespace: str, _request: Document) -> Mutation:
         return await injected(api, pod, namespace, policy, mode=settings.mode)
 
-    server = HttpsServer(Webhook(mutate, elasticjob.with_defaults, validation.problems).application())
+    validate = partial(validation.problems, limits=Limits(settings.max_members))
+    server = HttpsServer(Webhook(mutate, elasticjob.with_defaults, validate).application())
     certified = asyncio.Event()
 
     def serve(held: Certificates) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 
 from master.core.cluster import adopted_jobs, owners
+from master.core.cluster.limits import USUAL, Limits
 from master.core.cluster.names import Document
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.ownership import owners_of
@@ -17,10 +18,15 @@ from master.shell.kubernetes.record import path_of
 log = logging.getLogger("adoption")
 
 
-async def adopt(api: Api, pod: Document) -> None:
+async def adopt(api: Api, pod: Document, limits: Limits = USUAL) -> None:
     """Raises ValueError where annotations and owner cannot both be meant, ApiError where the server does not help."""
     owner = await top_owner(api, pod)
     size = owners.size_of(owner, pod)
+    if size.max > limits.members:
+        raise ValueError(
+            f"{owner['kind']} {owner['metadata']['name']} may have {size.max} pods, and a job may have "
+            f"{limits.members} members here"
+        )
     job = adopted_jobs.adopting(owner, size.replicas, pod, size.min, size.max)
     try:
         await api.create(path_of(job["metadata"]["namespace"]), job)

@@ -34,6 +34,7 @@ from master.core.cluster import (
 from master.core.cluster import nodes as node_documents
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
+from master.core.cluster.limits import USUAL, Limits
 from master.core.cluster.modes import OFF, SUPERVISE, Mode
 from master.core.cluster.names import GROUP_VERSION, JOB, MEMBER, PLURAL, Document
 from master.core.cluster.parts import mapping
@@ -75,10 +76,11 @@ class Fleet:
         lease: Lease,
         end: Callable[[int], None],
         setting: str = SUPERVISE,
+        limits: Limits = USUAL,
     ) -> None:
         """`setting`: one of `modes.MODES`, for all jobs."""
         self._api, self._term, self._policy, self._journals = api, term, policy, journals
-        self._lease, self._end = lease, end
+        self._lease, self._end, self._limits = lease, end, limits
         self.sidecars: Sidecars | None = None
         self.running: dict[JobName, RunningJob] = {}
         self._over: dict[JobName, str] = {}
@@ -308,7 +310,7 @@ class Fleet:
             self._leave_off(key, job, mode)
             return
         self._off.pop(key, None)
-        wrong = validation.problems(job)
+        wrong = validation.problems(job, limits=self._limits)
         if wrong:
             self._refuse(key, job, wrong)
         else:
@@ -319,6 +321,7 @@ class Fleet:
         running = RunningJob(
             self._api, job, self._term, self._policy, self.sidecars, self._journals, self._is_master, attempt,
             self._nodes.of, self._mode(key, job), self._orders.get(key, 1), partial(self.sidecars.invite, key),
+            self._limits,
         )  # fmt: skip
         self.running[key] = running
         self._refused.pop(key, None)
@@ -523,7 +526,7 @@ class Fleet:
 
     async def _adopt(self, pod: Document) -> None:
         try:
-            await adoption.adopt(self._api, pod)
+            await adoption.adopt(self._api, pod, self._limits)
         except (ApiError, ValueError) as error:
             log.warning("%s is in no job: %s", name_of("Pod", pod), error)
         except Exception:  # its owner's document may be anything

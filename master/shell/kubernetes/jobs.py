@@ -25,6 +25,7 @@ from master.core.cluster import (
 )
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
+from master.core.cluster.limits import USUAL, Limits
 from master.core.cluster.modes import SUPERVISE, Mode
 from master.core.cluster.names import Document
 from master.core.cluster.queueing import Candidate
@@ -67,13 +68,14 @@ class RunningJob:
         mode: Mode = Mode(SUPERVISE, ""),  # noqa: B008  a value
         first_order: int = 1,
         begun: Callable[[], None] = lambda: None,
+        limits: Limits = USUAL,
     ) -> None:
         """`attempt`: how often this process has begun the job before; orders get other numbers each time, at least from
         `first_order` on. `node_of`: what is known of a node. `begun`: told when its sidecars can be served."""
         self.attempt = attempt
         self.key = elasticjob.key_of(job)
         self.uid = job["metadata"]["uid"]
-        self._term, self._is_master = term, is_master
+        self._term, self._is_master, self._limits = term, is_master, limits
         self.mode, self._begun = mode, begun
         self.is_left_alone = False
         """It is supervised in this way no more: it ends here, and everything of it goes on."""
@@ -88,7 +90,7 @@ class RunningJob:
         journal = Journal(journals / f"{self.key.replace('/', '.')}.txt")
         core = kinds.new(ps_jobs.spec_of(self._record.accepted), next_order=max(first_order, 1 + attempt * ORDERS))
         self._pump: Pump[Job, Event, Action] = Pump(CORE, core, journal)
-        self._platform = KubernetesPlatform(api, self._record, policy, self._pump.put, self._lacks_pods)
+        self._platform = KubernetesPlatform(api, self._record, policy, self._pump.put, self._lacks_pods, limits)
         self.effects = MasterEffects(self._pump.put, self._pump.stop, sidecars, self._platform, self._record, self.key)
         self._belongings = Belongings(api, self._record, lambda: list(self._pods.values()), is_master)
         self._pump.drain_before_judging(sidecars.drain)
@@ -210,7 +212,7 @@ class RunningJob:
             return
         self._seen = edition
         given = elasticjob.with_defaults(job, before)  # also of an edit that met no webhook
-        problems, job = validation.problems(given), elastic_policy.in_our_words(given)
+        problems, job = validation.problems(given, limits=self._limits), elastic_policy.in_our_words(given)
         wrong = owners_resizing.refusal(job, self._platform.owner.document, self.state.target)
         found = [*problems, *ps_jobs.changes(job, before), *([wrong] if wrong else [])]
         self._record.problems = list(dict.fromkeys(found))

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from master.core.actions import FollowOwner, ResizeOwner
 from master.core.cluster import owners_ends, owners_resizing
+from master.core.cluster.limits import USUAL, Limits
 from master.core.cluster.names import Document
 from master.core.cluster.parts import mapping
 from master.core.events import Event, OwnerSized
@@ -40,9 +41,10 @@ class Owner:
         put: Callable[[Event], None],
         lacks_pods: Callable[[], bool],
         every: float = MISSING,
+        limits: Limits = USUAL,
     ) -> None:
         self._api, self._record, self._put = api, record, put
-        self._lacks_pods, self._every = lacks_pods, every
+        self._lacks_pods, self._every, self._limits = lacks_pods, every, limits
         self._path = ownership.path_of(mapping(record.job["spec"].get("adopts")), record.namespace)
         self._news = asyncio.Event()
         self._news.set()
@@ -96,6 +98,7 @@ class Owner:
             self._seen(owner)
 
     async def follow(self, action: FollowOwner) -> None:
+        owners_resizing.check(self._record.job, action.replicas, self._limits)
         patch = owners_resizing.following(self._record.job, action.replicas)
         await self._api.patch(path_of(self._record.namespace, self._record.name), patch)
 

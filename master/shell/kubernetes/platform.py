@@ -13,6 +13,7 @@ from master.core.cluster import elasticjob, injection, owners, paths, refusals
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.containers import brief
 from master.core.cluster.injection import Policy
+from master.core.cluster.limits import USUAL, Limits
 from master.core.cluster.names import RANK_INDEX, RELAUNCHES, SERVES, Document
 from master.core.events import CreateRefused, Event, PodGone
 from master.shell.kubernetes.api import Api, ApiError
@@ -27,11 +28,17 @@ class CannotInject(Exception):
 
 class KubernetesPlatform:
     def __init__(
-        self, api: Api, record: JobRecord, policy: Policy, put: Callable[[Event], None], lacks_pods: Callable[[], bool]
+        self,
+        api: Api,
+        record: JobRecord,
+        policy: Policy,
+        put: Callable[[Event], None],
+        lacks_pods: Callable[[], bool],
+        limits: Limits = USUAL,
     ) -> None:
         """`lacks_pods`: fewer of the job's pods run, or are about to, than are wanted."""
         self._api, self._record, self._policy, self._put = api, record, policy, put
-        self.owner = Owner(api, record, put, lacks_pods)
+        self.owner = Owner(api, record, put, lacks_pods, limits=limits)
 
     @property
     def _folder(self) -> str:

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable
 import uvloop
 
 from master.core.cluster.injection import Policy
+from master.core.cluster.limits import Limits
 from master.core.cluster.names import LEADER
 from master.shell.exit_codes import WRONG_SETTING
 from master.shell.kubernetes import admission, secret_keys
@@ -99,7 +100,8 @@ async def _serve(api: Api, settings: Settings, lease: Lease, health: Health, end
     async with admission.serving(api, settings, policy):
         health.is_ready = True
         term = await _acquire(api, settings, lease, keys)
-        fleet = Fleet(api, term, policy, settings.journals, lease, end, settings.mode)
+        limits = Limits(settings.max_members)
+        fleet = Fleet(api, term, policy, settings.journals, lease, end, settings.mode, limits)
         leading = asyncio.ensure_future(_lead(api, settings, lease, keys, fleet, health))
         keeping = asyncio.ensure_future(lease.keep())
         try:

@@ -6,6 +6,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from master.core.cluster.limits import MEMBERS, MOST_MEMBERS
 from master.core.cluster.modes import MODES, SETTING, SUPERVISE
 from runtime.settings import Environment
 
@@ -30,6 +31,8 @@ class Settings:
     log: str
     mode: str = SUPERVISE
     """One of `modes.MODES`, for all jobs."""
+    max_members: int = MEMBERS
+    """Of one job."""
 
 
 def read(environment: Environment) -> Settings:
@@ -50,4 +53,5 @@ def read(environment: Environment) -> Settings:
         http_port=environment.integer("OUTRIDER_HTTP_PORT", HTTP_PORT, low=1, high=65535),
         log=environment.choice("OUTRIDER_LOG", ("json", "text"), "json"),
         mode=environment.choice(SETTING, MODES, SUPERVISE),
+        max_members=environment.integer("OUTRIDER_MAX_MEMBERS", MEMBERS, low=1, high=MOST_MEMBERS),
     )

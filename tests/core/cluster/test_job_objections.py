@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from master.core.cluster.elasticjob import with_defaults
 from master.core.cluster.job_objections import validate
+from master.core.cluster.limits import Limits
 from master.core.cluster.names import Document
 from master.core.cluster.validation import problems
 from tests.core.cluster.documents import job, template, with_memory, worker
@@ -26,6 +27,12 @@ def test_a_plain_job_is_right() -> None:
     assert validate(job()) == []
 
 
+def test_an_installation_may_take_other_sizes() -> None:
+    assert validate(job({"worker": worker(replicas=5000)}), limits=Limits(members=5000)) == []
+    (said,) = problems(job({"worker": worker(replicas=3)}), limits=Limits(members=2))
+    assert said.startswith("spec.replicaSpecs.worker.replicas: 3 is more than the 2 members")
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -39,6 +46,12 @@ def test_a_plain_job_is_right() -> None:
          "spec.replicaSpecs.worker.replicas: 0 must be a whole number from 1; spec.suspend: true lets all members go"),
         (job({"worker": worker(replicas=2.5)}), "spec.replicaSpecs.worker.replicas: 2.5 must be a whole number from 1"),
         (job({"worker": worker(replicas=True)}), "spec.replicaSpecs.worker.replicas: True must be"),
+        (job({"worker": worker(replicas=1_000_000)}),
+         "spec.replicaSpecs.worker.replicas: 1000000 is more than the 4096 members that a job may have here"),
+        (job({"worker": worker(replicas=2, maxReplicas=4097)}),
+         "spec.replicaSpecs.worker.maxReplicas: 4097 is more than the 4096 members that a job may have here"),
+        (job({"worker": worker(replicas=4096)}, spares=1),
+         "spec.replicaSpecs: roles and spares together may be 4097 members, and a job may have 4096 here"),
         (job({"worker": worker(restartPolicy="Sometimes")}),
          "spec.replicaSpecs.worker.restartPolicy: Sometimes is none; it may be Always, ExitCode, Never or OnFailure"),
         (job({"worker": worker(restartLimit=-1)}),

@@ -168,9 +168,9 @@ def test_what_annotations_ask_for() -> None:
 @pytest.mark.parametrize(
     ("of", "said"),
     [
-        (noted(min="two"), "annotation outrider.dev/min: 'two' must be a whole number from 1 to 100000"),
-        (noted(min="0"), "annotation outrider.dev/min: '0' must be a whole number from 1 to 100000"),
-        (noted(max="1.5"), "annotation outrider.dev/max: '1.5' must be a whole number from 1 to 100000"),
+        (noted(min="two"), "annotation outrider.dev/min: 'two' must be a whole number from 1 to 32768"),
+        (noted(min="0"), "annotation outrider.dev/min: '0' must be a whole number from 1 to 32768"),
+        (noted(max="1.5"), "annotation outrider.dev/max: '1.5' must be a whole number from 1 to 32768"),
         (noted(min="5", max="4"), "annotation outrider.dev/min: 5 is more than the 4 of annotation outrider.dev/max"),
         (noted(nproc_per_node="auto"), "annotation outrider.dev/nproc-per-node: 'auto' must be a whole number from 1"),
         (noted(nproc_per_node=""), "annotation outrider.dev/nproc-per-node: '' must be a whole number from 1 to 1024"),
