@@ -209,7 +209,7 @@ class Book:
         if again:
             sentence = (
                 "epoch %d begins again: %d of its %d samples are in the loaded checkpoint already and are trained on "
-                "again (--elastic-data goes on behind them)"
+                "again (elasticData of the job, or outrider run --elastic-data, goes on behind them)"
             )
             self.say(REPEATED, sentence % (one.epoch, again, length), epoch=one.epoch, samples=again)
 

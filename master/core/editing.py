@@ -26,7 +26,7 @@ from master.core import (
 from master.core.events import OwnerSized, SpecChanged
 from master.core.spec import JobSpec
 from master.core.state import COMMITTING, GATHERING, RUNNING, State
-from master.core.wording import counted
+from master.core.wording import wanted
 
 SUSPENDED = "The job is suspended."
 OWNER_SUSPENDED = "The owner of the pods is suspended."
@@ -43,8 +43,7 @@ def edited(state: State, event: SpecChanged) -> None:
         unchecked.forget(state)
     is_own = autoscaling.is_own(state, event.spec.replicas)
     if event.spec.replicas != state.target and not is_own:
-        wanted = counted(event.spec.replicas, "member")
-        state.announce("ScaleAsked", f"{wanted} are wanted instead of {state.target}.")
+        state.announce("ScaleAsked", f"{wanted(event.spec.replicas, 'member')} instead of {state.target}.")
         autoscaling.scaled_by_hand(state, event.spec.replicas)
         state.target = event.spec.replicas
     autoscaling.edited(state, before)

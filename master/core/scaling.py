@@ -11,7 +11,7 @@ from master.core import assignment, autoscaling, generations, moves, orders, sta
 from master.core.actions import DeletePod
 from master.core.member import Member
 from master.core.state import GATHERING, REBUILDING, RUNNING, State
-from master.core.wording import counted
+from master.core.wording import counted, wanted
 from master.core.world import World
 from wire.ids import MemberId
 from wire.messages import Finish, Leaving
@@ -33,10 +33,10 @@ def scale(state: State, replicas: int) -> None:
         state.announce("ScaleRefused", text, warning=True)
         return
     if replicas == state.target:
-        state.announce("ScaleAsked", f"{counted(replicas, 'member')} are wanted already.")
+        state.announce("ScaleAsked", f"{wanted(replicas, 'member')} already.")
         autoscaling.scaled_by_hand(state, replicas)
         return
-    state.announce("ScaleAsked", f"{counted(replicas, 'member')} are wanted instead of {state.target}.")
+    state.announce("ScaleAsked", f"{wanted(replicas, 'member')} instead of {state.target}.")
     autoscaling.scaled_by_hand(state, replicas)
     state.target = replicas
     standing.note_staffing(state)

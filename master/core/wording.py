@@ -18,6 +18,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
+def wanted(count: int, noun: str) -> str:
+    """`1 member is wanted`, `3 members are wanted`."""
+    return f"{counted(count, noun)} {'is' if count == 1 else 'are'} wanted"
+
+
 def moment(unix_time: float) -> str:
     """RFC 3339, UTC."""
     text = datetime.fromtimestamp(unix_time, UTC).isoformat(timespec="milliseconds")

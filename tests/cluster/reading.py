@@ -19,11 +19,10 @@ GROUPS = {
     "elasticjobs": "apis/outrider.dev/v1alpha1",
     "jobs": "apis/batch/v1",
     "jobsets": "apis/jobset.x-k8s.io/v1alpha2",
-    "poddisruptionbudgets": "apis/policy/v1beta1",
     "pytorchjobs": "apis/kubeflow.org/v1",
     "statefulsets": "apis/apps/v1",
 }
-"""Where a kind is that is not in the core group."""
+"""Where a kind is that is not in the core group, and in one version wherever we run."""
 
 
 @cache
@@ -49,8 +48,22 @@ def _read(path: str, query: list[tuple[str, str]]) -> Document:
     return document
 
 
+@cache
+def policy() -> str:
+    """The version of the group policy that this server prefers: v1, before Kubernetes 1.21 v1beta1."""
+    return preferred(_read("/apis", []), "policy")
+
+
+def preferred(apis: Document, group: str) -> str:
+    """Of what `/apis` says."""
+    found = next(each for each in apis["groups"] if each["name"] == group)
+    version: str = found["preferredVersion"]["groupVersion"]
+    return version
+
+
 def _path(plural: str, namespace: str) -> str:
-    return f"/{GROUPS.get(plural, 'api/v1')}/" + (f"namespaces/{namespace}/" if namespace else "") + plural
+    group = f"apis/{policy()}" if plural == "poddisruptionbudgets" else GROUPS.get(plural, "api/v1")
+    return f"/{group}/" + (f"namespaces/{namespace}/" if namespace else "") + plural
 
 
 def listed(plural: str, namespace: str = "", labels: str = "") -> list[Document]:

@@ -7,7 +7,7 @@ import subprocess
 
 from tests.cluster.cluster import Document, Pods, pod_spec, until
 from tests.cluster.conftest import Make, MakePods
-from tests.cluster.reading import listed, shown
+from tests.cluster.reading import listed, policy, shown
 from tests.cluster.test_pytorchjob import Operator, definition
 from tests.local.training import members
 
@@ -16,7 +16,7 @@ __all__ = ["definition"]
 
 def evicted(job: Pods, pod: str) -> str:
     """Empty where the API server takes the eviction, else why it does not."""
-    eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": pod}}
+    eviction = {"apiVersion": policy(), "kind": "Eviction", "metadata": {"name": pod}}
     path = f"/api/v1/namespaces/{job.namespace}/pods/{pod}/eviction"
     done = subprocess.run(
         ["kubectl", "create", "--raw", path, "-f", "-"], input=json.dumps(eviction), capture_output=True, text=True
@@ -72,7 +72,7 @@ def test_pods_that_a_budget_of_the_users_selects_are_left_to_it(pods: MakePods) 
     job = pods("with-budget")
     selector = {"matchLabels": {"app": job.name}}
     own = {"maxUnavailable": 2, "selector": selector}
-    kind = {"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget"}
+    kind = {"apiVersion": policy(), "kind": "PodDisruptionBudget"}
     job.create({**kind, "metadata": {"name": "the-users"}, "spec": own})
     stateful_set(job)
     restart, _ = job.training(4)

@@ -26,7 +26,8 @@ def test_a_pod_that_claims_to_be_another_ones_member_is_refused(make: Make) -> N
     job = make(replicas=1)
     restart, _ = job.training(2)
     victim = job.pods()[job.pod("worker-0")]
-    sidecar = next(c for c in victim["spec"]["containers"] if c["name"] == "outrider-sidecar")
+    containers = [*victim["spec"]["containers"], *victim["spec"]["initContainers"]]
+    sidecar = next(c for c in containers if c["name"] == "outrider-sidecar")
     claims = {"OUTRIDER_POD_UID": victim["metadata"]["uid"], "OUTRIDER_MEMBER": "worker-0"}
     env = [{"name": e["name"], "value": claims[e["name"]]} if e["name"] in claims else e for e in sidecar["env"]]
     impostor: Document = {
@@ -35,7 +36,8 @@ def test_a_pod_that_claims_to_be_another_ones_member_is_refused(make: Make) -> N
         "metadata": {"name": "impostor", "labels": {"outrider.dev/role": "worker", "outrider.dev/rank-index": "0"}},
         "spec": {
             "restartPolicy": "Never",
-            "containers": [{k: v for k, v in {**sidecar, "env": env}.items() if k != "volumeMounts"}
+            "containers": [{k: v for k, v in {**sidecar, "env": env}.items()
+                            if k not in ("volumeMounts", "restartPolicy")}
                            | {"volumeMounts": [m for m in sidecar["volumeMounts"] if "outrider" in m["mountPath"]]}],
             "volumes": [v for v in victim["spec"]["volumes"] if v["name"].startswith("outrider")],
         },

@@ -6,6 +6,7 @@ import json
 
 from tests.cluster.cluster import kubectl, until
 from tests.cluster.conftest import Make
+from tests.cluster.reading import policy
 from tests.local.training import members
 
 
@@ -62,7 +63,7 @@ def test_an_evicted_pod_leaves_when_a_checkpoint_is_written(make: Make) -> None:
     job = make(replicas=3, least=2)
     restart, _ = job.training(6)
     pod = job.pod("worker-1")
-    eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": pod}}
+    eviction = {"apiVersion": policy(), "kind": "Eviction", "metadata": {"name": pod}}
     path = f"/api/v1/namespaces/{job.namespace}/pods/{pod}/eviction"
     kubectl("create", "--raw", path, "-f", "-", given=json.dumps(eviction))
     _, smaller = job.training(4, after=restart)

@@ -29,6 +29,13 @@ async def test_what_may_pass_is_asked_again(first: object) -> None:
         assert len(server.asked) == 2
 
 
+async def test_it_says_who_it_is() -> None:
+    """The audit log and managedFields show it; before the slash is the field manager."""
+    async with unwell(says(POD)) as (server, api):
+        await api.get("/api/v1/pods/a")
+    assert server.agents[0].startswith("outrider-master/")
+
+
 async def test_a_server_that_stays_broken_is_an_error_after_some_tries() -> None:
     async with unwell(*[refuses(500, message="etcd is gone")] * 9) as (server, api):
         with pytest.raises(ApiError, match="etcd is gone") as caught:

@@ -252,6 +252,8 @@ def test_everything_is_at_home() -> None:
 
 
 def test_the_master_starts_with_what_it_is_told(tmp_path: Path) -> None:
+    paths = [each["valueFrom"]["fieldRef"] for each in CONTAINER["env"] if "valueFrom" in each]
+    assert all(path.get("apiVersion") == "v1" for path in paths), "or a server-side apply over a plain one conflicts"
     told = {each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"] for each in CONTAINER["env"]}
     settings = pytest.importorskip("master.shell.kubernetes.settings")
     known = set(re.findall(r'"([A-Z_]+)"', Path(settings.__file__).read_text())) | {"OUTRIDER_PLATFORM", "POD_IP"}

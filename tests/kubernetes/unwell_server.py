@@ -21,10 +21,12 @@ class UnwellServer:
         self.answers = list(answers)
         self.asked: list[tuple[str, str]] = []
         self.queries: list[dict[str, str]] = []
+        self.agents: list[str] = []
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.asked.append((request.method, request.path))
         self.queries.append(dict(request.query))
+        self.agents.append(request.headers.get("User-Agent", ""))
         answer = self.answers.pop(0) if self.answers else hang()
         response: web.StreamResponse = await answer(request)
         return response

@@ -302,6 +302,8 @@ def _scheduled(
     before = old.get("Scheduled")
     if phase in OVER and before is not None:
         return "Scheduled", before.get("status") == "True", str(before.get("reason")), str(before.get("message"))
+    if phase == SUSPENDED:  # its pods may still be on their way out, and nobody writes the status when they are gone
+        return "Scheduled", False, "JobSuspended", "the job is suspended, and wants no workers"
     is_ps = _has_ps(job)
     roles = set(roles_of(job)) if is_ps else {str(WORKER), *([str(MASTER)] if has_master(job) else [])}
     those = [pod for pod in known.values() if pod.role in roles and not (is_ps and pod.phase in GONE)]

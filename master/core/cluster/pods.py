@@ -55,6 +55,8 @@ HANDED_ON = (SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS, CONTAINER, MIGRATION_DI
 """Annotations of an ElasticJob that hold for its pods, where the template does not say otherwise."""
 TAKEN = ("Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated")
 """Words of status.reason for a pod whose machine was taken from it. Evicted is one only where the node was short."""
+JOB_TRACKING = "batch.kubernetes.io/job-tracking"
+"""A finalizer of every pod of a Job, from Kubernetes 1.26 on: it holds nothing up."""
 NOT_ITS_FAULT = (
     "PreemptionByScheduler",
     "DeletionByTaintManager",
@@ -425,7 +427,7 @@ def _why_deleted(pod: Document) -> str:
         return f"{deleted}: {target.get('reason') or 'DisruptionTarget'}: {brief(target.get('message'))}".rstrip(": ")
     if status.get("reason"):
         return f"{deleted}: {_said(status)}"
-    finalizers = pod["metadata"].get("finalizers")
+    finalizers = [each for each in pod["metadata"].get("finalizers") or () if each != JOB_TRACKING]
     return f"{deleted}, and is held by {', '.join(finalizers)}" if finalizers else deleted
 
 

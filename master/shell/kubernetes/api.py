@@ -12,6 +12,7 @@ import re
 import socket
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ SILENCE = 90.0
 """Seconds without a byte after which a watch is dead: the API server sends a bookmark each minute, if nothing else."""
 KEEP_ALIVE = {socket.TCP_KEEPIDLE: 20, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
 """Seconds of idleness before the kernel asks whether the other end is there, between two questions, and how many."""
+MANAGER = "outrider-master"
+"""Who it is in the audit log, and in managedFields: the API server takes what stands before the slash."""
 TRIES = 4
 PAUSE = 0.2
 """Seconds before the second try; each further pause is twice as long."""
@@ -85,6 +88,7 @@ class Api:
         """`seconds`: what one call may take. `silence`: how long a watch may say nothing."""
         self._client, self._seconds, self._silence = api_client, seconds, silence
         api_client.rest_client = _KeptAlive(api_client.configuration)
+        api_client.user_agent = f"{MANAGER}/{version('outrider')}"
         self.requests: Counter[tuple[Request, int]] = Counter()
         """Every one that was sent, tries included, by what it was and the status of its answer (0: there was none)."""
 

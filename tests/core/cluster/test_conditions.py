@@ -149,6 +149,12 @@ def test_each_phase_makes_one_condition_true(phase: str, expected: str, true: se
     assert {kind for kind, holds in conditions(status).items() if holds == "True"} == {"Created"} | true
 
 
+def test_a_suspended_job_has_no_worker_scheduled_though_its_pods_are_still_there() -> None:
+    status = status_of(job(), core("suspended"), [pod("running", f"worker-{n}") for n in range(4)], NOW)
+    found = condition(status, "Scheduled")
+    assert (found["status"], found["reason"]) == ("False", "JobSuspended")
+
+
 def test_a_condition_that_was_true_once_stays_and_says_what_is_instead() -> None:
     asked = job()
     first = status_of(asked, core("restarting", faults=[{"kind": "MemberLost"}], message="waiting"), [], BEFORE)

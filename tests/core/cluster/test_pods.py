@@ -251,6 +251,8 @@ def test_what_is_deleted_and_over_is_gone_and_what_has_its_grace_is_not() -> Non
         pod["metadata"] |= deleted
     assert (pods.is_gone(ended), pods.is_gone(trains)) == (True, False)
     assert standing(ended)[1] == "it was deleted with 30 s of grace, and is held by x/keep"
+    ended["metadata"]["finalizers"] = ["batch.kubernetes.io/job-tracking"]
+    assert standing(ended)[1] == "it was deleted with 30 s of grace", "every pod of a Job has that one"
     assert not pods.is_gone(disrupted("EvictionByEvictionAPI")), "it is told to go, and trains"
     assert pods.is_gone(taken(message="The node was low on resource: memory."))
 
