@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
+from measure import metrics_reader
 from measure.played import Member, play
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -40,7 +41,7 @@ from wire.messages import Hello
 
 ROOT = Path(__file__).resolve().parents[1]
 SYSTEM, NAMESPACE, JOB = "outrider-system", "outrider-bench", "large"
-MASTERS = "app.kubernetes.io/component=master"
+MASTERS = "outrider.dev/part=master"
 WRITES = ("create", "update", "patch", "delete")
 PATIENCE = 120.0
 Found = TypeVar("Found")
@@ -67,9 +68,10 @@ class Stage:
     log: Path
 
 
-async def scrape(url: str, path: str | None = None) -> Sample:
+async def scrape(url: str, path: str | None = None, token: str = "") -> Sample:
     connector = aiohttp.UnixConnector(path) if path else None
-    async with aiohttp.ClientSession(connector=connector) as client, client.get(url) as answer:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with aiohttp.ClientSession(connector=connector, headers=headers) as client, client.get(url) as answer:
         text = await answer.text()
     samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
 
@@ -159,7 +161,7 @@ async def in_a_cluster(folder: Path, members: int) -> AsyncIterator[Stage]:
     }  # fmt: skip
 
     async def sample() -> Sample:
-        return await scrape(f"http://127.0.0.1:{http}/metrics")
+        return await scrape(f"http://127.0.0.1:{http}/metrics", token=metrics_reader.token())
 
     async def leads() -> bool:
         return (await sample()).leads == 1

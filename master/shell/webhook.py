@@ -116,6 +116,8 @@ class HttpsServer:
         )
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._is_leaving = False
+        application.on_response_prepare.append(self._close_if_leaving)
 
     def certify(self, certificate: bytes, key: bytes) -> None:
         """PEM. Python loads files only: this one lives in memory, and the key comes near no disk."""
@@ -132,6 +134,15 @@ class HttpsServer:
         await self._runner.setup()
         await web.TCPSite(self._runner, host, port, ssl_context=self._context).start()
         return int(self._runner.addresses[0][1])
+
+    def leave(self) -> None:
+        """From now on each answer is the last of its connection: who asks again meets another replica."""
+        self._is_leaving = True
+
+    async def _close_if_leaving(self, _request: web.Request, response: web.StreamResponse) -> None:
+        if self._is_leaving:
+            response.force_close()
+            response.headers["Connection"] = "close"
 
     async def stop(self) -> None:
         await self._runner.cleanup()

@@ -17,6 +17,7 @@ from tests.local import undisturbed
 from tests.local.training import SCRIPT, Traces, World
 
 SYSTEM = "outrider-system"
+MANIFESTS = Path(__file__).with_name("manifests")
 FOLDERS = Path("/var/tmp/outrider-cluster-tests")
 IMAGE = "outrider/digits:dev"
 SLOT = "outrider.test/slot"
@@ -42,6 +43,11 @@ def until(claim: Callable[[], Found | None], what: object = "", seconds: float =
             return found
         time.sleep(0.2)
     raise AssertionError(f"not within {seconds:g} s: {what() if callable(what) else what}")
+
+
+def rolled_out(*deployments: str) -> None:
+    for each in deployments:
+        kubectl("-n", SYSTEM, "rollout", "status", "deployment", each, "--timeout=120s", seconds=150)
 
 
 def set_slots(slots: dict[str, int]) -> None:

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import requests_made, telling
-from tests.cluster.cluster import FOLDERS, SYSTEM, ClusterJob, Pods, kubectl, set_slots, until
+from tests.cluster.cluster import FOLDERS, MANIFESTS, SYSTEM, ClusterJob, Pods, kubectl, rolled_out, set_slots, until
 from tests.cluster.reading import listed
 
-ROOT = Path(__file__).resolve().parents[2]
 _numbers = count()
 
 
@@ -39,9 +38,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 @pytest.fixture(scope="session")
 def installed() -> None:
     """As its user installs it. The pods begin anew, so that they run the image that is there now."""
-    kubectl("apply", "-k", str(ROOT / "manifests"))
-    kubectl("-n", SYSTEM, "rollout", "restart", "deployment", "outrider-master")
-    kubectl("-n", SYSTEM, "rollout", "status", "deployment", "outrider-master", "--timeout=120s", seconds=150)
+    kubectl("apply", "-k", str(MANIFESTS))
+    kubectl("-n", SYSTEM, "rollout", "restart", "deployment", "outrider-master", "outrider-webhook")
+    rolled_out("outrider-webhook", "outrider-master")
 
 
 @pytest.fixture

@@ -6,14 +6,16 @@ grows, so that a few tests can be run alone; to begin anew, delete it and run th
 
 from __future__ import annotations
 
+import contextlib
 import json
-import subprocess
+import urllib.request
+from functools import cache
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from master.core.cluster.requests import Request
-from tests.cluster.cluster import SYSTEM
+from tests.cluster.cluster import SYSTEM, kubectl
 from tests.cluster.reading import listed
 
 RECORDING = Path(__file__).with_name("requests.json")
@@ -27,16 +29,26 @@ def recorded() -> set[Request]:
 def collect() -> set[Request]:
     """Of all replicas that answer, since each of them began."""
     found: set[Request] = set()
-    selector = "app.kubernetes.io/component=master"
-    for pod in listed("pods", SYSTEM, labels=selector):
-        path = f"/api/v1/namespaces/{SYSTEM}/pods/{pod['metadata']['name']}:8080/proxy/metrics"
-        try:
-            done = subprocess.run(["kubectl", "get", "--raw", path], capture_output=True, text=True, timeout=30)
-        except subprocess.TimeoutExpired:
-            continue
-        if done.returncode == 0:  # one that has just begun, or ends, has nothing to tell
-            found |= requests_in(done.stdout)
+    for pod in listed("pods", SYSTEM, labels="outrider.dev/part=master"):
+        if address := pod["status"].get("podIP"):
+            with contextlib.suppress(OSError):  # one that has just begun, or ends, has nothing to tell
+                found |= requests_in(scraped(address, token()))
     return found
+
+
+@cache
+def token() -> str:
+    """Of an account that may read the metrics (manifests/metrics-reader.yaml)."""
+    return kubectl("-n", SYSTEM, "create", "token", "outrider-tests", "--duration=24h").strip()
+
+
+def scraped(address: str, token: str = "") -> str:
+    """A master's /metrics. Pods are reached from here: the tests' machine is their node. HTTPError is an OSError."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    with urllib.request.urlopen(
+        urllib.request.Request(f"http://{address}:8080/metrics", headers=headers), timeout=10
+    ) as answer:
+        return str(answer.read().decode())
 
 
 def requests_in(metrics: str) -> set[Request]:

@@ -7,7 +7,7 @@ from tests.cluster.conftest import Make
 from tests.cluster.reading import listed
 
 SECRETS = ("outrider-webhook-tls", "outrider-master-curve", "outrider-tickets")
-MASTERS = "app.kubernetes.io/component=master"
+MASTERS = "outrider.dev/part=master"
 
 
 def scale(replicas: int) -> None:

@@ -214,3 +214,32 @@ async def test_an_api_server_that_is_away_is_waited_for() -> None:
     with pytest.raises(Enough):
         await certificates.keep(api, "outrider-system", served.append, lambda: NOW, pause)
     assert pauses == [certificates.AGAIN, certificates.AGAIN, certificates.LOOK_EVERY]
+
+
+async def test_who_only_reads_serves_what_has_been_trusted_for_a_moment() -> None:
+    api, served, pauses = cluster(), list[Certificates](), list[float]()
+    old = await certificates.ensure(api, "outrider-system", NOW)
+    await certificates.publish(api, old.ca)
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        match len(pauses):
+            case 1:
+                assert served == [], "not every API server may have heard of it"
+            case 2:
+                assert served == [old]
+                await certificates.ensure(api, "outrider-system", NOW + timedelta(days=350))
+            case 3 | 4:
+                assert served == [old], "nobody trusts the new one yet"
+                if len(pauses) == 4:
+                    await certificates.publish(api, certificates.held_in(api.documents[SECRET]).ca)
+            case 6:
+                assert len(served) == 2
+                api.documents[SECRET]["data"] = {}
+            case 8:
+                assert len(served) == 2, "what a Secret has lost is served on"
+                raise Enough
+
+    with pytest.raises(Enough):
+        await certificates.follow(api, "outrider-system", served.append, pause)
+    assert pauses[:2] == [certificates.SETTLES, certificates.LOOK_EVERY]

@@ -14,8 +14,8 @@ from master.core.cluster import durations, names
 from master.core.cluster.limits import MOST_MEMBERS
 from master.core.cluster.names import Document
 from master.core.spec import JobSpec
-from master.shell.kubernetes import certificates
-from master.shell.webhook import Webhook
+from master.shell.kubernetes import certificates, handing_over, readers, secret_keys, webhook_service
+from master.shell.webhook import DECIDE_SECONDS, Webhook
 from runtime.settings import Environment
 from wire.ids import JobName
 
@@ -55,11 +55,21 @@ def test_every_file_is_applied() -> None:
     assert documents(MANIFESTS / "kustomization.yaml")[0]["resources"] == ["base"]
 
 
-@pytest.mark.parametrize("overlay", sorted((MANIFESTS / "overlays").iterdir()), ids=lambda path: str(path.name))
+OVERLAYS = [*sorted((MANIFESTS / "overlays").iterdir()), ROOT / "tests" / "cluster" / "manifests"]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: str(path.name))
 def test_an_overlay_begins_with_the_base_and_injects_its_own_image(overlay: Path) -> None:
     top, other = (documents(folder / "kustomization.yaml")[0] for folder in (MANIFESTS, overlay))
-    assert other["resources"][0] == "../../base"
+    assert (overlay / other["resources"][0]).resolve() == MANIFESTS / "base"
     assert other["replacements"] == top["replacements"]
+    assert {each["name"] for each in other["images"]} == {each["name"] for each in top["images"]}
+
+
+def test_an_image_that_nobody_has_named_resolves_nowhere() -> None:
+    for container in CONTAINERS.values():
+        registry = container["image"].partition("/")[0]
+        assert registry.endswith(".invalid"), "RFC 2606: no name below it ever resolves"
 
 
 # -- the schema -----------------------------------------------------------------------------------------------------
@@ -116,7 +126,8 @@ def test_nothing_needs_a_newer_api_server_than_1_20() -> None:
         "# x-kubernetes-validations does not", ""
     )
     stable = {
-        "apiextensions.k8s.io/v1", "apps/v1", "v1", "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1"
+        "apiextensions.k8s.io/v1", "apps/v1", "v1", "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1",
+        "networking.k8s.io/v1",
     }  # fmt: skip
     assert {each["apiVersion"] for each in BASE} == stable
     webhooks = [*the("MutatingWebhookConfiguration")["webhooks"], *the("ValidatingWebhookConfiguration")["webhooks"]]
@@ -208,38 +219,52 @@ def test_no_right_is_given_for_everything() -> None:
         for rule in role["rules"]:
             assert "*" not in str(rule), role["metadata"]["name"]
             assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"])
-            assert not {"pods/exec", "pods/eviction", "nodes/proxy"} & set(rule["resources"])
+            assert not {"pods/exec", "pods/eviction", "nodes/proxy"} & set(rule.get("resources", ()))
 
 
 def test_secrets_can_only_be_read_by_name_and_at_home() -> None:
-    rules = [(role["kind"], rule) for role in ROLES for rule in role["rules"] if "secrets" in rule["resources"]]
+    rules = [(role["kind"], rule) for role in ROLES for rule in role["rules"] if "secrets" in rule.get("resources", ())]
     assert {kind for kind, _ in rules} == {"Role"}
+    known = {certificates.SECRET, *secret_keys.PARTS}
+    read_by_the_webhook = {certificates.SECRET, secret_keys.PUBLIC}
     for _, rule in rules:
-        known = {certificates.SECRET, "outrider-master-curve", "outrider-tickets"}
-        assert rule["verbs"] == ["create"] or set(rule["resourceNames"]) == known
+        assert rule["verbs"] == ["create"] or set(rule["resourceNames"]) in (known, read_by_the_webhook)
+
+
+def test_who_may_read_the_metrics_may_read_the_path_that_is_served() -> None:
+    (rule,) = the("ClusterRole", "outrider-metrics-reader")["rules"]
+    assert rule == {"nonResourceURLs": [readers.PATH], "verbs": ["get"]}
 
 
 def test_the_lease_and_the_configurations_are_the_ones_that_the_code_names() -> None:
-    lease = [rule for rule in the("Role")["rules"] if rule["resources"] == ["leases"] and "resourceNames" in rule]
+    rules = the("Role", "outrider-master")["rules"]
+    lease = [rule for rule in rules if rule["resources"] == ["leases"] and "resourceNames" in rule]
     assert [rule["resourceNames"] for rule in lease] == [["outrider-master"]]
     for kind, path in zip(("Mutating", "Validating"), certificates.CONFIGURATIONS, strict=True):
         assert the(f"{kind}WebhookConfiguration")["metadata"]["name"] == path.rpartition("/")[2]
 
 
-def test_the_roles_are_the_masters() -> None:
-    account = the("ServiceAccount")["metadata"]
+@pytest.mark.parametrize("name", ["outrider-master", "outrider-webhook"])
+def test_the_roles_are_those_of_the_account_of_their_name(name: str) -> None:
+    assert the("Deployment", name)["spec"]["template"]["spec"]["serviceAccountName"] == name
+    account = the("ServiceAccount", name)["metadata"]
     for kind in ("RoleBinding", "ClusterRoleBinding"):
-        binding = the(kind)
+        binding = the(kind, name)
         (subject,) = binding["subjects"]
         assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
-        assert binding["roleRef"]["name"] in {role["metadata"]["name"] for role in ROLES}
+        assert binding["roleRef"]["name"] == name
+        assert the(binding["roleRef"]["kind"], name)["rules"]
 
 
 # -- the pods and the ways to them ----------------------------------------------------------------------------------
-DEPLOYMENT = the("Deployment")
-POD = DEPLOYMENT["spec"]["template"]
-CONTAINER = POD["spec"]["containers"][0]
-PORTS = {port["name"]: port["containerPort"] for port in CONTAINER["ports"]}
+DEPLOYMENTS = {part: the("Deployment", f"outrider-{part}") for part in ("master", "webhook")}
+PODS = {part: deployment["spec"]["template"] for part, deployment in DEPLOYMENTS.items()}
+CONTAINERS = {part: pod["spec"]["containers"][0] for part, pod in PODS.items()}
+PORTS = {
+    part: {port["name"]: port["containerPort"] for port in container["ports"]} for part, container in CONTAINERS.items()
+}
+BEFORE = {"app.kubernetes.io/name": "outrider", "app.kubernetes.io/component": "master"}
+"""The labels of masters that had the webhook in their own process."""
 
 
 def test_everything_is_at_home() -> None:
@@ -251,39 +276,64 @@ def test_everything_is_at_home() -> None:
     assert the("Namespace")["metadata"]["name"] == NAMESPACE
 
 
-def test_the_master_starts_with_what_it_is_told(tmp_path: Path) -> None:
-    paths = [each["valueFrom"]["fieldRef"] for each in CONTAINER["env"] if "valueFrom" in each]
+@pytest.mark.parametrize("part", DEPLOYMENTS)
+def test_a_replica_starts_with_what_it_is_told(part: str, tmp_path: Path) -> None:
+    container = CONTAINERS[part]
+    paths = [each["valueFrom"]["fieldRef"] for each in container["env"] if "valueFrom" in each]
     assert all(path.get("apiVersion") == "v1" for path in paths), "or a server-side apply over a plain one conflicts"
-    told = {each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"] for each in CONTAINER["env"]}
+    told = {each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]}
     settings = pytest.importorskip("master.shell.kubernetes.settings")
     known = set(re.findall(r'"([A-Z_]+)"', Path(settings.__file__).read_text())) | {"OUTRIDER_PLATFORM", "POD_IP"}
     assert set(told) <= known
     assert told["OUTRIDER_PLATFORM"] == "kubernetes"
     found = settings.read(Environment(told | {"OUTRIDER_JOURNALS": str(tmp_path)}))
     assert (found.pod, found.namespace) == ("metadata.name", "metadata.namespace")
-    assert (found.image, found.pull_policy) == (CONTAINER["image"], CONTAINER["imagePullPolicy"])
-    assert {"sidecars": found.sidecars_port, "webhook": found.webhook_port, "http": found.http_port} == PORTS
+    assert found.serves == part
+    assert (found.image, found.pull_policy) == (container["image"], container["imagePullPolicy"])
+    ports = {"sidecars": found.sidecars_port, "webhook": found.webhook_port, "http": found.http_port}
+    assert PORTS[part].items() <= ports.items()
     assert settings.read(Environment({**told, "POD_NAMESPACE": NAMESPACE})).endpoint == (
         f"tcp://{the('Service', 'outrider-master')['metadata']['name']}.{NAMESPACE}.svc:7070"
     )
 
 
-def test_the_master_writes_nowhere_but_in_tmp() -> None:
-    assert CONTAINER["securityContext"]["readOnlyRootFilesystem"] is True
-    assert CONTAINER["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert POD["spec"]["securityContext"]["runAsUser"] == 65532
-    assert [mount["mountPath"] for mount in CONTAINER["volumeMounts"]] == ["/tmp"]
+@pytest.mark.parametrize("part", DEPLOYMENTS)
+def test_a_replica_writes_nowhere_but_in_tmp(part: str) -> None:
+    assert CONTAINERS[part]["securityContext"]["readOnlyRootFilesystem"] is True
+    assert CONTAINERS[part]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert PODS[part]["spec"]["securityContext"]["runAsUser"] == 65532
+    assert [mount["mountPath"] for mount in CONTAINERS[part]["volumeMounts"]] == ["/tmp"]
 
 
 def test_services_select_the_pods() -> None:
-    labels = POD["metadata"]["labels"]
-    assert DEPLOYMENT["spec"]["selector"]["matchLabels"] == labels
     sidecars, webhook = (the("Service", name)["spec"] for name in ("outrider-master", certificates.SERVICE))
-    assert sidecars["selector"] == labels | {names.LEADER: "true"}
-    assert webhook["selector"] == labels
+    assert sidecars["selector"] == BEFORE | {names.LEADER: "true"}
     assert sidecars["publishNotReadyAddresses"] is True
-    assert [(port["port"], PORTS[port["targetPort"]]) for port in sidecars["ports"]] == [(7070, 7070)]
-    assert [(port["port"], PORTS[port["targetPort"]]) for port in webhook["ports"]] == [(443, 8443)]
+    assert [(port["port"], PORTS["master"][port["targetPort"]]) for port in sidecars["ports"]] == [(7070, 7070)]
+    assert [(port["port"], PORTS["webhook"][port["targetPort"]]) for port in webhook["ports"]] == [(443, 8443)]
+
+
+def test_the_webhook_moves_from_masters_that_served_it_without_a_change_of_its_service() -> None:
+    """The endpoints of a Service are the pods that it selects and that have the port's name."""
+    (port,) = the("Service", certificates.SERVICE)["spec"]["ports"]
+    assert the("Service", certificates.SERVICE)["spec"]["selector"] == BEFORE
+    assert BEFORE.items() <= PODS["webhook"]["metadata"]["labels"].items()
+    assert port["targetPort"] in PORTS["webhook"]
+    assert port["targetPort"] not in PORTS["master"]
+    assert handing_over.PODS.items() <= PODS["webhook"]["metadata"]["labels"].items()
+    assert DEPLOYMENTS["master"]["spec"]["selector"]["matchLabels"] == BEFORE, "it cannot be changed"
+
+
+def test_each_deployment_selects_its_own_pods_and_ends_none_before_another_is_ready() -> None:
+    for part, deployment in DEPLOYMENTS.items():
+        labels = PODS[part]["metadata"]["labels"]
+        assert labels[names.PART] == part
+        assert deployment["spec"]["selector"]["matchLabels"].items() <= labels.items()
+        assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+    own = DEPLOYMENTS["webhook"]["spec"]["selector"]["matchLabels"]
+    assert not own.items() <= PODS["master"]["metadata"]["labels"].items()
+    leaving = webhook_service.LEAVING_SECONDS
+    assert PODS["webhook"]["spec"]["terminationGracePeriodSeconds"] >= leaving + DECIDE_SECONDS
 
 
 # -- the webhooks ---------------------------------------------------------------------------------------------------

@@ -25,8 +25,9 @@ NEVER_SEEN = {
 
 
 def granted() -> Iterator[Request]:
+    """To the masters; what the webhook may do is in test_webhook_service.py."""
     for role in yaml.safe_load_all(RIGHTS.read_text()):
-        for rule in role.get("rules") or ():
+        for rule in role.get("rules") or () if role["metadata"]["name"].startswith("outrider-master") else ():
             for group in rule["apiGroups"]:
                 for resource in rule["resources"]:
                     yield from (Request(verb, group, resource) for verb in rule["verbs"])

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from master.shell.kubernetes import secret_keys, service
+from master.core.cluster.injection import Policy
+from master.core.cluster.names import Document
+from master.shell.kubernetes import certificates, secret_keys, service
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.health import Health
 from master.shell.kubernetes.lease import Lease
-from master.shell.kubernetes.settings import Settings
+from master.shell.kubernetes.settings import MASTER, Settings
 from runtime.sockets import new_key_pair
 from tests.kubernetes.cluster_double import Documents
+from tests.kubernetes.document_server import having
 from tests.kubernetes.unwell_server import api_at, refuses, says, unwell
 
 NAMESPACE = "outrider-system"
@@ -109,3 +113,26 @@ async def test_a_leader_that_is_gone_needs_no_label_taken_away() -> None:
     async with unwell(says(LEADERS), refuses(404, "NotFound"), says({})) as (server, api):
         await service.lead(api, settings("a"))
     assert server.asked[-1] == ("PATCH", f"{PODS}/a")
+
+
+async def test_a_master_tells_the_webhook_its_public_key_and_is_ready_when_that_one_answers() -> None:
+    pair, folder = new_key_pair(), f"/api/v1/namespaces/{NAMESPACE}"
+    ready: Document = {"conditions": [{"type": "Ready", "status": "True"}]}
+    webhook: Document = {"metadata": {"labels": {"outrider.dev/part": "webhook"}}, "status": ready}
+    documents = {
+        f"{folder}/services/outrider-webhook": {"spec": {"selector": {"app.kubernetes.io/name": "outrider"}}},
+    }
+    async with having(documents) as (server, api):
+        health = Health(api)
+        me = replace(settings("a"), serves=MASTER)
+        policy = Policy("image", "Never", "tcp://master:7070", pair.public)
+        async with service._admission(api, me, policy, pair, health):
+            assert await secret_keys.public(api, NAMESPACE) == pair.public
+            while ("GET", f"{folder}/pods") not in server.asked:
+                await asyncio.sleep(0.01)
+            assert not health.is_ready, "a master from before may be the only webhook yet"
+            server.documents[f"{folder}/services/outrider-webhook"]["spec"]["selector"]["outrider.dev/part"] = "webhook"
+            server.documents[f"{folder}/pods/outrider-webhook-1"] = webhook
+            while not health.is_ready:
+                await asyncio.sleep(0.01)
+            assert certificates.held_in(server.documents[f"{folder}/secrets/{certificates.SECRET}"]).key

@@ -17,6 +17,8 @@ JOB, ROLE, MEMBER, ID, RANK_INDEX, RELAUNCHES, INJECT, LEADER, SERVES = (
     for word in ("job", "role", "member", "id", "rank-index", "relaunches", "inject", "leader", "serves")
 )
 INJECTED = f"{DOMAIN}/injected"
+PART = f"{DOMAIN}/part"
+"""Of our own pods: master or webhook."""
 RUNG = f"{DOMAIN}/rung"
 RESOURCES = f"{DOMAIN}/resources"
 """What the pod of a parameter server was made with, in words."""

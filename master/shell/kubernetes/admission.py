@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from master.core.cluster import elasticjob, injection, modes, owners, validation
 from master.core.cluster.injection import Policy
@@ -14,7 +15,6 @@ from master.core.cluster.limits import Limits
 from master.core.cluster.modes import OBSERVE, SUPERVISE
 from master.core.cluster.names import INJECT, Document
 from master.core.cluster.parts import mapping
-from master.shell.kubernetes import certificates
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.certificates import Certificates
 from master.shell.kubernetes.ownership import owners_of
@@ -31,12 +31,18 @@ OWNERS_SECONDS = 2.0
 log = logging.getLogger("admission")
 
 
+Serve = Callable[[Certificates], None]
+
+
 @contextlib.asynccontextmanager
-async def serving(api: Api, settings: Settings, policy: Policy) -> AsyncIterator[None]:
-    """It answers, with a certificate that the API server trusts, when this is entered."""
+async def serving(
+    api: Api, settings: Settings, policy: Callable[[], Policy], certify: Callable[[Serve], Coroutine[Any, Any, None]]
+) -> AsyncIterator[HttpsServer]:
+    """It answers, with a certificate that the API server trusts, when this is entered. `certify` runs all the time, and
+    gives what is to be served."""
 
     async def mutate(pod: Document, namespace: str, _request: Document) -> Mutation:
-        return await injected(api, pod, namespace, policy, mode=settings.mode)
+        return await injected(api, pod, namespace, policy(), mode=settings.mode)
 
     validate = partial(validation.problems, limits=Limits(settings.max_members))
     server = HttpsServer(Webhook(mutate, elasticjob.with_defaults, validate).application())
@@ -46,11 +52,11 @@ async def serving(api: Api, settings: Settings, policy: Policy) -> AsyncIterator
         server.certify(held.certificate, held.key)
         certified.set()
 
-    keeping = asyncio.ensure_future(certificates.keep(api, settings.namespace, serve))
+    keeping = asyncio.ensure_future(certify(serve))
     try:
         await certified.wait()
         await server.start(None, settings.webhook_port)
-        yield
+        yield server
     finally:
         keeping.cancel()
         with contextlib.suppress(asyncio.CancelledError):

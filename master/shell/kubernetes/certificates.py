@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -37,16 +38,21 @@ CLOCKS_DIFFER = timedelta(hours=1)
 LOOK_EVERY = 10.0
 AGAIN = 5.0
 """Seconds after which it is tried again where the API server did not do it."""
+SETTLES = 1.0
+"""Seconds in which every API server has heard of another caBundle."""
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 
 log = logging.getLogger("certificates")
 
 
-class Calls(Protocol):
+class Reads(Protocol):
     """What is asked of the API server, with its errors as `ApiError`."""
 
     async def get(self, path: str) -> Document: ...
+
+
+class Calls(Reads, Protocol):
     async def create(self, path: str, document: Mapping[str, Any]) -> Document: ...
     async def patch(self, path: str, patch: Any, content_type: str = ...) -> Document: ...
 
@@ -272,3 +278,42 @@ async def keep(
             serve(held)
             served = held
         await pause(LOOK_EVERY)
+
+
+# -- where a master keeps them --------------------------------------------------------------------------------------
+async def follow(
+    api: Reads,
+    namespace: str,
+    serve: Callable[[Certificates], None],
+    pause: Callable[[float], Any] = asyncio.sleep,
+) -> NoReturn:
+    """Serves what the Secret holds as soon as the webhook configurations have trusted it for a moment, as every API
+    server has then heard. It reads, and nothing else; the old certificate is trusted meanwhile. Until it is cancelled.
+    """
+    served: Certificates | None = None
+    trusted: Certificates | None = None
+    while True:
+        try:
+            held = held_in(await api.get(f"/api/v1/namespaces/{namespace}/secrets/{SECRET}"))
+            if held not in (served, trusted):
+                trusted = held if await _is_published(api, held.ca) else None
+            elif held == trusted != served:
+                serve(held)
+                served = held
+        except (ApiError, TimeoutError, ssl.SSLError) as error:
+            log.warning("the webhook's certificate cannot be served (yet): %s", error or "no answer in time")
+            await pause(AGAIN)
+            continue
+        await pause(LOOK_EVERY if held == served else SETTLES)
+
+
+async def _is_published(api: Reads, ca: bytes) -> bool:
+    """Where a configuration is not there, nobody is asked to trust it."""
+    for path in CONFIGURATIONS:
+        try:
+            if bundle_patch(await api.get(path), ca):
+                return False
+        except ApiError as error:
+            if error.status != 404:
+                raise
+    return True

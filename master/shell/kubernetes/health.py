@@ -1,4 +1,4 @@
-"""/healthz, /readyz and /metrics of one replica."""
+"""/healthz, /readyz of one replica, and of a master's /metrics, for who may read them."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ from aiohttp import web
 
 from master.shell import metrics
 from master.shell.kubernetes.api import Api
+from master.shell.kubernetes.readers import Readers
 
 if TYPE_CHECKING:
     from master.shell.kubernetes.fleet import Fleet
 
 
 class Health:
-    """Ready is a replica whose webhook answers; it need not be the one that leads."""
+    """Ready is a replica that has what it needs; it need not be the one that leads. `readers`: None: no metrics."""
 
-    def __init__(self, api: Api) -> None:
-        self._api = api
+    def __init__(self, api: Api, readers: Readers | None = None) -> None:
+        self._api, self._readers = api, readers
         self.is_ready = False
         self.fleet: Fleet | None = None
         self._runner: web.AppRunner | None = None
 
-    async def start(self, port: int) -> None:
+    async def start(self, port: int) -> int:
+        """Returns the port, which differs from the one given where that is 0."""
         application = web.Application()
-        application.add_routes(
-            [web.get("/healthz", self._healthy), web.get("/readyz", self._readyz), web.get("/metrics", self._metrics)]
-        )
+        application.add_routes([web.get("/healthz", self._healthy), web.get("/readyz", self._readyz)])
+        if self._readers is not None:
+            application.add_routes([web.get("/metrics", self._metrics)])
         self._runner = web.AppRunner(application, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, port=port).start()
+        return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
         if self._runner is not None:
@@ -42,7 +45,11 @@ class Health:
     async def _readyz(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n") if self.is_ready else web.Response(status=503, text="not ready yet\n")
 
-    async def _metrics(self, _request: web.Request) -> web.Response:
+    async def _metrics(self, request: web.Request) -> web.Response:
+        assert self._readers is not None
+        refused = await self._readers.why_refused(request.headers.get("Authorization", ""))
+        if refused is not None:
+            return refused.response()
         jobs = [job.state for job in self.fleet.running.values()] if self.fleet is not None else []
         text = metrics.text(jobs, time.monotonic(), self._api.requests, self.fleet is not None)
         return web.Response(body=text, headers={"Content-Type": metrics.CONTENT_TYPE})

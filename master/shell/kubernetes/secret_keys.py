@@ -17,11 +17,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NoReturn
 
 from master.shell.kubernetes.api import ApiError
-from master.shell.kubernetes.certificates import MERGE_PATCH, Calls
+from master.shell.kubernetes.certificates import MERGE_PATCH, Calls, Reads
 from runtime.sockets import KeyPair, new_key_pair
 
-CURVE, TICKETS = "outrider-master-curve", "outrider-tickets"
-PARTS = {CURVE: ("public", "secret"), TICKETS: ("key",)}
+CURVE, TICKETS, PUBLIC = "outrider-master-curve", "outrider-tickets", "outrider-master-public"
+PARTS = {CURVE: ("public", "secret"), TICKETS: ("key",), PUBLIC: ("public",)}
+"""PUBLIC is what the webhook is to know of CURVE."""
 LOOK_EVERY = 10.0
 LOOK_FOR = 1.0
 LOOKS = 30
@@ -61,6 +62,16 @@ async def curve(
 
 def data_of(pair: KeyPair) -> Keys:
     return {"public": pair.public.encode(), "secret": pair.secret.encode()}
+
+
+def public_of(pair: KeyPair) -> Keys:
+    return {"public": pair.public.encode()}
+
+
+async def public(api: Reads, namespace: str) -> str:
+    """Empty where no master has told it yet."""
+    found = await _read(api, namespace, PUBLIC)
+    return b64decode(found["data"]["public"]).decode() if found and _is_whole(PUBLIC, found) else ""
 
 
 async def tickets(api: Calls, namespace: str) -> bytes:
@@ -136,7 +147,7 @@ def _folder(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/secrets"
 
 
-async def _read(api: Calls, namespace: str, name: str) -> dict[str, Any] | None:
+async def _read(api: Reads, namespace: str, name: str) -> dict[str, Any] | None:
     try:
         return await api.get(f"{_folder(namespace)}/{name}")
     except ApiError as error:

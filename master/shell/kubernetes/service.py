@@ -1,5 +1,5 @@
-"""Puts a replica together: the webhook at once, the masters of all jobs once the Lease is held. Where the API server is
-away, it waits.
+"""Puts a replica together: the masters of all jobs once the Lease is held, and the webhook at once where the replica's
+Deployment is one from before docs/adr/0031 (`webhook_service.py` has it alone). Where the API server is away, it waits.
 
 Losing the Lease ends the process, whatever it was doing: another one may hold it by now, and the container's restart is
 a standby with nothing in its head. SIGTERM gives the Lease back, so that the other replica begins at once; no training
@@ -13,7 +13,7 @@ import contextlib
 import logging
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 
 import uvloop
 
@@ -21,14 +21,16 @@ from master.core.cluster.injection import Policy
 from master.core.cluster.limits import Limits
 from master.core.cluster.names import LEADER
 from master.shell.exit_codes import WRONG_SETTING
-from master.shell.kubernetes import admission, secret_keys
+from master.shell.kubernetes import admission, certificates, handing_over, secret_keys, webhook_service
 from master.shell.kubernetes import settings as settings_of
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.door import ClusterDoor
 from master.shell.kubernetes.fleet import Fleet
 from master.shell.kubernetes.health import Health
 from master.shell.kubernetes.lease import Lease
-from master.shell.kubernetes.settings import Settings
+from master.shell.kubernetes.policy import has_native_sidecars, policy_of
+from master.shell.kubernetes.readers import Readers
+from master.shell.kubernetes.settings import ALL, MASTER, WEBHOOK, Settings
 from master.shell.kubernetes.waiting import until_it_answers
 from master.shell.sidecars import Sidecars
 from runtime import logs
@@ -38,7 +40,6 @@ from runtime.sockets import KeyPair
 LEASE = "outrider-master"
 LEASE_LOST = 3
 LAST_LOOK = 2.0
-NATIVE_SIDECARS_SINCE = (1, 29)
 
 log = logging.getLogger("service")
 
@@ -49,8 +50,8 @@ def main(environment: Environment) -> int:
     except WrongSetting as error:
         print(f"outrider master: {error}", file=sys.stderr)
         return WRONG_SETTING
-    logs.set_up(settings.log, "master")
-    return uvloop.run(serve(settings))
+    logs.set_up(settings.log, "webhook" if settings.serves == WEBHOOK else "master")
+    return uvloop.run(webhook_service.serve(settings) if settings.serves == WEBHOOK else serve(settings))
 
 
 async def serve(settings: Settings) -> int:
@@ -62,7 +63,7 @@ async def serve(settings: Settings) -> int:
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end, 0)
     api = await Api.connect()
-    health = Health(api)
+    health = Health(api, Readers(api))
     await health.start(settings.http_port)
     lease = Lease(api, LEASE, settings.namespace, settings.identity)
     serving = asyncio.ensure_future(_serve(api, settings, lease, health, end))
@@ -90,15 +91,9 @@ async def _serve(api: Api, settings: Settings, lease: Lease, health: Health, end
     keys = await until_it_answers(
         lambda: secret_keys.curve(api, settings.namespace, lease.has_another_holder), "the sidecars' key", log
     )
-    policy = Policy(
-        image=settings.image,
-        pull_policy=settings.pull_policy,
-        endpoint=settings.endpoint,
-        public_key=keys.public,
-        native_sidecar=await until_it_answers(lambda: has_native_sidecars(api), "the version of the cluster", log),
-    )
-    async with admission.serving(api, settings, policy):
-        health.is_ready = True
+    native = await until_it_answers(lambda: has_native_sidecars(api), "the version of the cluster", log)
+    policy = policy_of(settings, keys.public, native)
+    async with _admission(api, settings, policy, keys, health):
         term = await _acquire(api, settings, lease, keys)
         limits = Limits(settings.max_members)
         fleet = Fleet(api, term, policy, settings.journals, lease, end, settings.mode, limits)
@@ -131,6 +126,34 @@ async def _lead(api: Api, settings: Settings, lease: Lease, keys: KeyPair, fleet
         fleet.sidecars.close()
 
 
+@contextlib.asynccontextmanager
+async def _admission(
+    api: Api, settings: Settings, policy: Policy, keys: KeyPair, health: Health
+) -> AsyncIterator[None]:
+    """The webhook of this replica; where it has a Deployment of its own, what that one needs to know of us."""
+
+    def certify(serve: admission.Serve) -> Coroutine[object, object, None]:
+        return certificates.keep(api, settings.namespace, serve)
+
+    if settings.serves == ALL:
+        async with admission.serving(api, settings, lambda: policy, certify):
+            health.is_ready = True
+            yield
+        return
+    await secret_keys.write_back(api, settings.namespace, {secret_keys.PUBLIC: secret_keys.public_of(keys)})
+
+    async def hand_over() -> None:
+        await handing_over.to_its_own_pods(api, settings.namespace)
+        health.is_ready = True
+
+    tasks = [asyncio.ensure_future(hand_over()), asyncio.ensure_future(certify(lambda _held: None))]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
 async def _acquire(api: Api, settings: Settings, lease: Lease, keys: KeyPair) -> int:
     """The term, when it is this replica's turn. KeyReplaced where its key is not the one that the pods were given."""
     while True:
@@ -159,6 +182,8 @@ async def _secrets_kept(
 ) -> AsyncIterator[None]:
     """And looked at for the last time when this replica goes as the master: nobody else may have what is in them."""
     held = {secret_keys.CURVE: secret_keys.data_of(keys), secret_keys.TICKETS: {"key": ticket_key}}
+    if settings.serves == MASTER:
+        held[secret_keys.PUBLIC] = secret_keys.public_of(keys)
     keeping = asyncio.ensure_future(secret_keys.keep(api, settings.namespace, held))
     try:
         yield
@@ -187,15 +212,3 @@ async def lead(api: Api, settings: Settings) -> None:
         if not error.is_absent:  # run by hand outside of a pod: whoever did so leads the sidecars here himself
             raise
         log.warning("there is no pod %s to be labelled as the leader", settings.pod)
-
-
-async def has_native_sidecars(api: Api) -> bool:
-    version = await api.get("/version")
-    return version_of(version) >= NATIVE_SIDECARS_SINCE
-
-
-def version_of(document: dict[str, object]) -> tuple[int, int]:
-    """(major, minor); a provider's `27+` is 27."""
-    numbers = [str(document.get(name, "0")).rstrip("+") for name in ("major", "minor")]
-    major, minor = (int(number) if number.isdigit() else 0 for number in numbers)
-    return major, minor

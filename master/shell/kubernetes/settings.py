@@ -11,6 +11,8 @@ from master.core.cluster.modes import MODES, SETTING, SUPERVISE
 from runtime.settings import Environment
 
 SIDECARS_PORT, WEBHOOK_PORT, HTTP_PORT = 7070, 8443, 8080
+ALL, MASTER, WEBHOOK = "all", "master", "webhook"
+"""What a replica serves: each Deployment of today has one of the two, those from before docs/adr/0031 had both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Settings:
     """One of `modes.MODES`, for all jobs."""
     max_members: int = MEMBERS
     """Of one job."""
+    serves: str = ALL
 
 
 def read(environment: Environment) -> Settings:
@@ -54,4 +57,5 @@ def read(environment: Environment) -> Settings:
         log=environment.choice("OUTRIDER_LOG", ("json", "text"), "json"),
         mode=environment.choice(SETTING, MODES, SUPERVISE),
         max_members=environment.integer("OUTRIDER_MAX_MEMBERS", MEMBERS, low=1, high=MOST_MEMBERS),
+        serves=environment.choice("OUTRIDER_SERVES", (ALL, MASTER, WEBHOOK), ALL),
     )

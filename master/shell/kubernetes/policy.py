@@ -1,0 +1,31 @@
+"""What is put into every pod of a cluster, as the replica's settings and the API server's version have it."""
+
+from __future__ import annotations
+
+from master.core.cluster.injection import Policy
+from master.shell.kubernetes.api import Api
+from master.shell.kubernetes.settings import Settings
+
+NATIVE_SIDECARS_SINCE = (1, 29)
+
+
+def policy_of(settings: Settings, public_key: str, native_sidecar: bool) -> Policy:
+    return Policy(
+        image=settings.image,
+        pull_policy=settings.pull_policy,
+        endpoint=settings.endpoint,
+        public_key=public_key,
+        native_sidecar=native_sidecar,
+    )
+
+
+async def has_native_sidecars(api: Api) -> bool:
+    version = await api.get("/version")
+    return version_of(version) >= NATIVE_SIDECARS_SINCE
+
+
+def version_of(document: dict[str, object]) -> tuple[int, int]:
+    """(major, minor); a provider's `27+` is 27."""
+    numbers = [str(document.get(name, "0")).rstrip("+") for name in ("major", "minor")]
+    major, minor = (int(number) if number.isdigit() else 0 for number in numbers)
+    return major, minor
