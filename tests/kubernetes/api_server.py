@@ -28,6 +28,8 @@ class Asked(NamedTuple):
     method: str
     path: str
     body: Any
+    raw: str = ""
+    """The path as it came, with what was quoted in it."""
 
 
 class ApiServer:
@@ -37,6 +39,8 @@ class ApiServer:
         self.documents: dict[str, Document] = {}
         self.asked: list[Asked] = []
         self.refuse: Callable[[Asked], tuple[int, str] | None] = lambda _asked: None
+        self.stall: Callable[[web.Request], bool] = lambda _request: False
+        """Which requests are never answered."""
         self._version = 1
         self._changes: list[tuple[int, str, str, Document]] = []
         """Version, ADDED and its like, path, document."""
@@ -93,8 +97,12 @@ class ApiServer:
 
     # -- what it is asked -------------------------------------------------------------------------------------------
     async def handle(self, request: web.Request) -> web.StreamResponse:
+        if self.stall(request):
+            await asyncio.Event().wait()
         raw = await request.read()
-        asked = Asked(request.method, request.path, json.loads(raw) if raw else None)
+        asked = Asked(
+            request.method, request.path, json.loads(raw) if raw else None, request.raw_path.partition("?")[0]
+        )
         self.asked.append(asked)
         if (refused := self.refuse(asked)) is not None:
             return _failure(*refused)

@@ -46,7 +46,8 @@ class Served:
 @asynccontextmanager
 async def served(server: ApiServer, api: Api, folder: Path) -> AsyncIterator[Served]:
     keys, ends = new_key_pair(), list[int]()
-    lease = Lease(api, "outrider-master", "outrider-system", "a")
+    of_lease = api.apart()
+    lease = Lease(of_lease, "outrider-master", "outrider-system", "a")
     term = await lease.acquire()
     policy = Policy("outrider/sidecar:1", "IfNotPresent", "tcp://master:7070", keys.public)
     fleet = Fleet(api, term, policy, folder, lease, ends.append)
@@ -61,6 +62,7 @@ async def served(server: ApiServer, api: Api, folder: Path) -> AsyncIterator[Ser
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         fleet.sidecars.close()
+        await of_lease.close()
 
 
 def healthy() -> Document:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from master.core.cluster.names import Document
 from tests.core.cluster.documents import recorded
-from tests.kubernetes.api_server import ApiServer, api_server
+from tests.kubernetes.api_server import JOBS, ApiServer, Asked, api_server
 from tests.kubernetes.hostile_documents import corpus
 from tests.kubernetes.served_fleet import healthy, member, served
 
@@ -31,6 +32,21 @@ def undecided(server: ApiServer, paths: list[str]) -> list[str]:
             if not is_decided(server.documents[path])]  # fmt: skip
 
 
+HOMES = ("team-a", "team-bad", "outrider-system")
+EVERYWHERE = ("/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces", f"{JOBS}/elasticjobs", "/apis/policy")
+"""What is read of the whole cluster."""
+
+
+def stays_home(asked: Asked) -> bool:
+    """It is one of these reads, or about a thing in the namespace of a job or of the master."""
+    if asked.path in EVERYWHERE or asked.path.endswith("/tokenreviews"):
+        return asked.method == ("POST" if asked.path.endswith("/tokenreviews") else "GET")
+    namespaces = re.findall("/namespaces/([^/]*)/", asked.path)
+    body = asked.body if isinstance(asked.body, dict) else {}
+    inside = (body.get("metadata") or {}).get("namespace", *namespaces[:1])
+    return len(namespaces) == 1 and namespaces[0] in HOMES and inside == namespaces[0] and asked.raw == asked.path
+
+
 async def test_a_corpus_of_hostile_documents_costs_nobody_but_themselves(tmp_path: Path) -> None:
     async with api_server() as (server, api):
         server.put_job(healthy())
@@ -43,6 +59,8 @@ async def test_a_corpus_of_hostile_documents_costs_nobody_but_themselves(tmp_pat
                 good.loses_its_rank()
                 assert await good.trains() > first
             master.assert_lives()
+            assert [asked for asked in server.asked if not stays_home(asked)] == []
+            assert any("/namespaces/team-bad/statefulsets/" in asked.path for asked in server.asked)
 
 
 # -- no callback raises ----------------------------------------------------------------------------------------------

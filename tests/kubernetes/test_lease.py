@@ -13,6 +13,7 @@ from master.core.cluster.leases import HELD
 from master.shell.kubernetes import lease as lease_of
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.lease import Lease
+from tests.kubernetes.api_server import api_server
 from tests.kubernetes.cluster_double import Documents
 
 
@@ -109,3 +110,20 @@ async def test_an_outage_is_said_once_and_so_is_its_end(caplog: pytest.LogCaptur
         "the Lease was not taken or renewed",
         "the Lease is taken or renewed again",
     ]
+
+
+async def test_the_lease_does_not_wait_behind_what_jobs_ask_of_the_server() -> None:
+    """All of a pool's connections wait for answers that do not come, and the Lease is taken all the same."""
+    async with api_server() as (server, api):
+        asked: list[str] = []
+        server.stall = lambda request: request.path.startswith("/api/v1/") and not asked.append(request.path)
+        jobs = [asyncio.ensure_future(api.get("/api/v1/pods")) for _ in range(120)]
+        of_lease = api.apart()
+        try:
+            await server.until(lambda: len(asked) >= 100, lambda: len(asked))
+            assert await Lease(of_lease, "outrider-master", "outrider-system", "a").acquire() == 1
+        finally:
+            for job in jobs:
+                job.cancel()
+            await asyncio.gather(*jobs, return_exceptions=True)
+            await of_lease.close()

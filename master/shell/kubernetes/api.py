@@ -102,6 +102,13 @@ class Api:
             await config.load_kube_config(client_configuration=configuration)
         return cls(kubernetes_client.ApiClient(configuration))
 
+    def apart(self) -> Api:
+        """The same server by connections of its own, for what may not wait behind what jobs ask of it. What it asks is
+        counted in both."""
+        found = Api(kubernetes_client.ApiClient(self._client.configuration), self._seconds, self._silence)
+        found.requests = self.requests
+        return found
+
     async def close(self) -> None:
         await self._client.close()
 

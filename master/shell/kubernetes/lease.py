@@ -32,7 +32,8 @@ def since_boot() -> float:
 
 
 class Lease:
-    """`me` must be another text in every process, a restarted container too: it takes a term of its own."""
+    """`me` must be another text in every process, a restarted container too: it takes a term of its own. `api` has
+    connections of its own: behind the pods of a large job the Lease would run out."""
 
     def __init__(self, api: Api, name: str, namespace: str, me: str, clock: Callable[[], float] = since_boot):
         self._api, self._name, self._namespace, self._me, self._clock = api, name, namespace, me, clock
@@ -97,7 +98,9 @@ class Lease:
                 else:
                     written = await self._api.create(self._folder, claim.document)
         except (ApiError, TimeoutError) as error:
-            self._outage.told(f"the Lease was not taken or renewed: {error or 'the API server did not answer in time'}")
+            self._outage.told(
+                f"the Lease was not taken or renewed: {str(error) or 'the API server did not answer in time'}"
+            )
             return None
         self._outage.over("the Lease is taken or renewed again")
         self._seen = (written["metadata"]["resourceVersion"], began)

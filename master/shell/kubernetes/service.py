@@ -65,7 +65,8 @@ async def serve(settings: Settings) -> int:
     api = await Api.connect()
     health = Health(api, Readers(api))
     await health.start(settings.http_port)
-    lease = Lease(api, LEASE, settings.namespace, settings.identity)
+    of_lease = api.apart()
+    lease = Lease(of_lease, LEASE, settings.namespace, settings.identity)
     serving = asyncio.ensure_future(_serve(api, settings, lease, health, end))
     serving.add_done_callback(lambda task: _report(task, end))
     try:
@@ -78,6 +79,7 @@ async def serve(settings: Settings) -> int:
             async with asyncio.timeout(3):
                 await lease.release()
         await health.stop()
+        await of_lease.close()
         await api.close()
 
 
