@@ -12,12 +12,11 @@ from typing import Any, TypeVar
 
 from kubernetes import client, config
 
-from tests.cluster.reading import Document, listed
+from tests.cluster.reading import Document, listed, policy
 from tests.local import undisturbed
 from tests.local.training import SCRIPT, Traces, World
 
 SYSTEM = "outrider-system"
-MANIFESTS = Path(__file__).with_name("manifests")
 FOLDERS = Path("/var/tmp/outrider-cluster-tests")
 IMAGE = "outrider/digits:dev"
 SLOT = "outrider.test/slot"
@@ -43,6 +42,12 @@ def until(claim: Callable[[], Found | None], what: object = "", seconds: float =
             return found
         time.sleep(0.2)
     raise AssertionError(f"not within {seconds:g} s: {what() if callable(what) else what}")
+
+
+def manifests() -> str:
+    """What is installed on a cluster of this version."""
+    version = "manifests" if policy() == "policy/v1" else "manifests-1.20"
+    return str(Path(__file__).with_name(version))
 
 
 def rolled_out(*deployments: str) -> None:

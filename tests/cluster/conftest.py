@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import requests_made, telling
-from tests.cluster.cluster import FOLDERS, MANIFESTS, SYSTEM, ClusterJob, Pods, kubectl, rolled_out, set_slots, until
+from tests.cluster.cluster import FOLDERS, SYSTEM, ClusterJob, Pods, kubectl, manifests, rolled_out, set_slots, until
 from tests.cluster.reading import listed
 
 _numbers = count()
@@ -38,7 +38,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 @pytest.fixture(scope="session")
 def installed() -> None:
     """As its user installs it. The pods begin anew, so that they run the image that is there now."""
-    kubectl("apply", "-k", str(MANIFESTS))
+    kubectl("apply", "-k", manifests())
     kubectl("-n", SYSTEM, "rollout", "restart", "deployment", "outrider-master", "outrider-webhook")
     rolled_out("outrider-webhook", "outrider-master")
 

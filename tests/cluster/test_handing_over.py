@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from kubernetes import client, config
 
-from tests.cluster.cluster import MANIFESTS, SYSTEM, kubectl, rolled_out, until
+from tests.cluster.cluster import SYSTEM, kubectl, manifests, rolled_out, until
 from tests.cluster.reading import listed
 
 BEFORE = str(Path(__file__).with_name("before_the_split.yaml"))
@@ -69,7 +69,7 @@ def masters_serve_the_webhook() -> bool:
 @pytest.fixture
 def today_afterwards() -> Iterator[None]:
     yield
-    kubectl("apply", "-k", str(MANIFESTS))
+    kubectl("apply", "-k", manifests())
     rolled_out("outrider-webhook", "outrider-master")
 
 
@@ -84,7 +84,7 @@ def test_no_pod_is_made_uninjected_while_the_webhook_moves(namespace: str, today
         kubectl("-n", SYSTEM, "delete", "deployment", "outrider-webhook")
         until(lambda: not listed("pods", SYSTEM, "outrider.dev/part=webhook"), "the webhook's pods to go")
     with every_pod_injected(namespace):
-        kubectl("apply", "-k", str(MANIFESTS))
+        kubectl("apply", "-k", manifests())
         rolled_out("outrider-webhook", "outrider-master")
         until(lambda: not masters_serve_the_webhook(), "the masters of today")
     serving = listed("services", SYSTEM)

@@ -127,9 +127,13 @@ def test_nothing_needs_a_newer_api_server_than_1_20() -> None:
     )
     stable = {
         "apiextensions.k8s.io/v1", "apps/v1", "v1", "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1",
-        "networking.k8s.io/v1",
+        "networking.k8s.io/v1", "scheduling.k8s.io/v1",
     }  # fmt: skip
-    assert {each["apiVersion"] for each in BASE} == stable
+    newer = {each["kind"] for each in BASE if each["apiVersion"] not in stable}
+    older = documents(MANIFESTS / "components" / "kubernetes-1.20" / "budgets.yaml")
+    assert newer == {each["kind"] for each in older} == {"PodDisruptionBudget"}
+    assert {each["apiVersion"] for each in older} == {"policy/v1beta1"}
+    assert [{**each, "apiVersion": "policy/v1"} for each in older] == [each for each in BASE if each["kind"] in newer]
     webhooks = [*the("MutatingWebhookConfiguration")["webhooks"], *the("ValidatingWebhookConfiguration")["webhooks"]]
     assert not any("matchConditions" in webhook for webhook in webhooks)
 
@@ -269,7 +273,7 @@ BEFORE = {"app.kubernetes.io/name": "outrider", "app.kubernetes.io/component": "
 
 def test_everything_is_at_home() -> None:
     cluster_wide = {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
-    cluster_wide |= {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
+    cluster_wide |= {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "PriorityClass"}
     for each in BASE:
         wanted = None if each["kind"] in cluster_wide else NAMESPACE
         assert each["metadata"].get("namespace") == wanted, each["kind"]
@@ -322,6 +326,19 @@ def test_the_webhook_moves_from_masters_that_served_it_without_a_change_of_its_s
     assert port["targetPort"] not in PORTS["master"]
     assert handing_over.PODS.items() <= PODS["webhook"]["metadata"]["labels"].items()
     assert DEPLOYMENTS["master"]["spec"]["selector"]["matchLabels"] == BEFORE, "it cannot be changed"
+
+
+def test_a_drain_takes_one_replica_of_a_part_and_its_class_is_there() -> None:
+    for part, pod in PODS.items():
+        labels = pod["metadata"]["labels"].items()
+        budgets = [each["spec"] for each in BASE if each["kind"] == "PodDisruptionBudget"]
+        (own,) = (
+            spec for spec in budgets if spec["selector"]["matchLabels"].items() <= labels
+        )  # of two, none would go
+        assert own["maxUnavailable"] == 1
+        assert DEPLOYMENTS[part]["spec"]["replicas"] == 2
+        assert pod["spec"]["priorityClassName"] == the("PriorityClass")["metadata"]["name"]
+    assert 0 < the("PriorityClass")["value"] < 1_000_000_000, "the system's own begin there"
 
 
 def test_each_deployment_selects_its_own_pods_and_ends_none_before_another_is_ready() -> None:
