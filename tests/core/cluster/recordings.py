@@ -13,7 +13,7 @@ import heapq
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import count
@@ -33,6 +33,8 @@ from sidecar.core.state import State as SidecarState
 from wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
 from wire.messages import RankProgress, Report, WorkerExit
 
+ORDINARY = "v1.20"
+"""A Kubernetes without native sidecars."""
 FOLDER = Path(__file__).parent / "recorded"
 BRIEF = 0.005
 """Seconds that a message, or the hooks, take."""
@@ -82,11 +84,18 @@ class Recording:
     """`deleted`: pods that somebody else than Outrider deletes; all are where the job is another owner's."""
 
     def __init__(
-        self, version: str, name: str, deleted: tuple[str, ...] = (), *, is_native: bool | None = None
+        self,
+        version: str,
+        name: str,
+        deleted: tuple[str, ...] = (),
+        *,
+        is_native: bool | None = None,
+        lines: Sequence[Line] = (),
     ) -> None:
-        self.is_native = version != "v1.20" if is_native is None else is_native
+        """`lines`: instead of a file's."""
+        self.is_native = version != ORDINARY if is_native is None else is_native
         self.deleted = deleted
-        lines = list(lines_of(version, name))
+        lines = lines or list(lines_of(version, name))
         first = next(line["elasticjob"] for line in lines if "elasticjob" in line)
         metadata = {"name": first["name"], "namespace": name, "uid": "job", "generation": 1}
         self.job: Document = {"metadata": metadata, "spec": first["spec"]}
