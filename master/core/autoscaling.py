@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from math import isfinite
 from statistics import median
 
-from master.core import schedules, sizing, standing, status, throughput
+from master.core import observing, schedules, sizing, standing, status, throughput
 from master.core.actions import WriteReplicas
 from master.core.member import Member
 from master.core.own_size import PENDING, STOP, Scaling, policy_of
@@ -150,6 +150,8 @@ def _tell(state: State, condition: str, message: str) -> None:
 
 
 def _change(state: State, size: int, condition: str, reason: str) -> None:
+    if observing.would(state, f"resize to {size}", reason):
+        return
     scaling = state.scaling
     scaling.last, state.target, scaling.meter = state.target, size, None
     scaling.condition, scaling.message = condition, reason

@@ -6,7 +6,7 @@ the number for a signal.
 
 from __future__ import annotations
 
-from master.core import generations, moves, orders, standing, status, strangers
+from master.core import generations, moves, observing, orders, standing, status, strangers
 from master.core.actions import DeletePod, EndJob
 from master.core.member import ENDED_WELL, SILENT, Member
 from master.core.state import ENDED, FINISHING, REBUILDING, STOPPING, State
@@ -27,7 +27,7 @@ def succeed(state: State, how: str = "") -> None:
 
 def fail(state: State, code: int, reason: str, traceback: str = "") -> None:
     """The job cannot go on."""
-    if state.is_over:
+    if state.is_over or (state.members and observing.would(state, "end the job as failed", reason)):
         return
     detail = (("exit_code", str(code)), *((("traceback", traceback),) if traceback else ()))
     state.announce("JobFailed", reason, warning=True, detail=detail)
@@ -39,6 +39,8 @@ def stop(state: State, reason: str, hard: bool, within: float | None = None) -> 
     reason = reason.rstrip(".")
     if within is not None:
         state.stop_by = state.now + within
+    if observing.would(state, "end the job", f"{reason}."):
+        return
     if state.is_over:
         if hard:
             _hurry(state, reason)

@@ -7,7 +7,19 @@ very step in which the last survivor has stopped and is ready again: no timer st
 
 from __future__ import annotations
 
-from master.core import assignment, copies, metrics, neighbours, orders, rules, standing, status, strangers, watching
+from master.core import (
+    assignment,
+    copies,
+    metrics,
+    neighbours,
+    observing,
+    orders,
+    rules,
+    standing,
+    status,
+    strangers,
+    watching,
+)
 from master.core.member import Member
 from master.core.state import COMMITTING, GATHERING, RUNNING, STOPPING, State
 from master.core.wording import counted
@@ -29,7 +41,7 @@ def try_form(state: State) -> None:
         return
     if state.patient and state.coming and len(state.ready) < state.target:
         return
-    if strangers.in_the_way(state):
+    if strangers.in_the_way(state) or observing.is_busy(state):
         return
     if state.check is not None and state.check.helpers and not state.check.training:
         return  # some of the ready help to measure a new one: moments
@@ -181,6 +193,8 @@ def stop(state: State, reason: str, *, hard: bool = False) -> None:
     world = state.world
     if world is None or state.stage == STOPPING or state.is_over:
         return
+    if state.stage != COMMITTING and observing.would(state, _what(state, world), reason):
+        return
     drop_fetches(state, world)
     if state.stage == COMMITTING:
         state.world, state.stage, state.message = None, GATHERING, reason
@@ -195,6 +209,11 @@ def stop(state: State, reason: str, *, hard: bool = False) -> None:
     state.write_not_before = state.now + WRITE_DELAY
     state.deadlines.set(("stop", str(world.generation.number)), state.now + orders.longest_stop(state.spec))
     standing.stir(state)
+
+
+def _what(state: State, world: World) -> str:
+    """Seats of a PS job count their generations each for itself."""
+    return f"stop generation {world.generation}" + (f" of {', '.join(world.places)}" if state.spec.is_ps else "")
 
 
 def _stop(state: State, world: World, member: Member, reason: str, hard: bool) -> None:

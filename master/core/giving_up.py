@@ -12,7 +12,7 @@ works on it. A pod that no controller would make again is never deleted.
 
 from __future__ import annotations
 
-from master.core import orders, silence, standing
+from master.core import observing, orders, silence, standing
 from master.core.actions import DeletePod
 from master.core.member import SILENT, Doubt, Member
 from master.core.state import State
@@ -135,12 +135,15 @@ def unended(state: State, member_id: str) -> None:
 
 def dismiss(state: State, member: Member, reason: str, grace: float = DELETE_GRACE) -> None:
     """It may be well heard, and has to go all the same: for what it did, or where it is."""
-    member.dismissed = reason
+    if not state.spec.observed:
+        member.dismissed = reason
     delete(state, member, reason, grace)
 
 
 def delete(state: State, member: Member, reason: str, grace: float = DELETE_GRACE) -> None:
     assert member.uid is not None
+    if observing.would(state, f"delete the pod of {member.id}", reason, member.id):
+        return
     member.deleting = True
     state.act(DeletePod(member.id, member.uid, grace, state.generation, reason))
     standing.refresh(state, member)

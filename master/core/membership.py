@@ -145,6 +145,7 @@ def welcome(state: State, member: Member, reason: str) -> None:
         stop_grace=spec.stop_grace,
         handler_grace=spec.handler_grace,
         save_grace=spec.save_grace,
+        hands_off=spec.observed,
     )
     state.act(Send(member.session, member.id, message, state.generation, reason))
     state.deadlines.set(("ticket", member.id), state.now + TICKET_EVERY)

@@ -63,6 +63,8 @@ def is_just_over(state: State, world: World) -> bool:
 
 
 def _ask(state: State, world: World, why: str, patience: float | None, is_last: bool) -> bool:
+    if state.spec.observed:
+        return False  # what it would be saved for is not done
     signal = state.spec.save_signal if world.saver is None and world.made_step else ""
     asked = [world.saver] if world.saver is not None else list(world.places) if signal else []
     members = [state.members[member_id] for member_id in asked if _can_be_asked(state, world, member_id)]

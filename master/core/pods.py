@@ -16,6 +16,7 @@ from master.core import (
     held,
     memory,
     node_rules,
+    observing,
     orders,
     orphans,
     outcomes,
@@ -269,12 +270,15 @@ def strangers_done(state: State) -> None:
 
 def fail(state: State, member: Member, reason: str, code: int) -> None:
     """It fails by our word, though its pod is well: its containers end with this code, and the pod stays to be read."""
-    _lost(state, member, "MemberFailed", reason, code)
+    if not observing.would(state, f"fail {member.id}", reason, member.id):
+        _lost(state, member, "MemberFailed", reason, code)
 
 
 def exclude(state: State, member: Member, reason: str, code: int, last_words: str) -> None:
     """It did not pass the node check: so it fails too, and says why. Its replacement costs nothing, whatever the budget
     of relaunches is."""
+    if observing.would(state, f"exclude {member.id}", reason, member.id):
+        return
     if member.rank_index is not None:
         state.held.discard(member.rank_index)
     else:

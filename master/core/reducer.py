@@ -38,6 +38,7 @@ from master.core import (
     network,
     node_rules,
     nodes,
+    observing,
     orders,
     orphans,
     outcomes,
@@ -133,7 +134,7 @@ def change(state: State, make: Callable[[], None], now: float) -> list[Action]:
         make()
         _look(state)
     actions, state.actions = state.actions, []
-    return actions
+    return observing.filtered(state, actions)
 
 
 def next_deadline(state: State) -> float | None:
@@ -173,6 +174,12 @@ def _advance(state: State) -> None:
     strangers.advance(state)
     hangs.advance(state)
     editing.hold(state)
+    if observing.is_world_over(state):
+        observing.forget_world(state)
+        _leave_world(state)
+    if observing.is_over(state):
+        ending.fail(state, 1, "No member is left, and none is made anew: the job is only observed.")
+        return
     if state.unstaffed:
         state.unstaffed = False
         spares.staff(state)

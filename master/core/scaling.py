@@ -7,7 +7,7 @@ or when its grace has nearly run out, whichever is first.
 
 from __future__ import annotations
 
-from master.core import assignment, autoscaling, generations, moves, orders, standing, status, strangers
+from master.core import assignment, autoscaling, generations, moves, observing, orders, standing, status, strangers
 from master.core.actions import DeletePod
 from master.core.member import Member
 from master.core.state import GATHERING, REBUILDING, RUNNING, State
@@ -334,6 +334,8 @@ def _is_taken_soon(state: State, member: Member) -> bool:
 
 def _dismiss(state: State, member: Member) -> None:
     why = _rests(state) or f"the job has only {counted(state.target, 'member')} now"
+    if observing.would(state, f"dismiss {member.id}", f"{member.leaving or why}.", member.id):
+        return
     member.leaving = member.leaving or why
     member.deleting = True
     reason = f"{member.id} is no longer part of the job: {member.leaving}."

@@ -14,7 +14,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable
 
-from master.core import bad_nodes, budgets, ending, memory, placing, silence, standing, status, successors, unchecked
+from master.core import (
+    bad_nodes,
+    budgets,
+    ending,
+    memory,
+    observing,
+    placing,
+    silence,
+    standing,
+    status,
+    successors,
+    unchecked,
+)
 from master.core.actions import CreatePod
 from master.core.events import PodSeen
 from master.core.member import ALIVE, SILENT, Member, Placed
@@ -159,6 +171,8 @@ def _create(
 ) -> bool:
     if state.spec.is_adopted or state.closed or not _may_create(state, rank_index):
         return False
+    if (state.number or not _is_first(state, rank_index)) and _would_create(state, rank_index, why):
+        return True
     role = _role_of_new(state, rank_index, in_doubt)
     number = state.next_id.get(role, 0)
     state.next_id[role] = number + 1
@@ -176,6 +190,12 @@ def _create(
     standing.refresh(state, member)
     status.mark(state)  # its id is used up: the master that follows must know
     return True
+
+
+def _would_create(state: State, rank_index: RankIndex | None, why: str) -> bool:
+    """A job that is only observed gets the members of its first world, and no other ones."""
+    what = f"make a member for rank index {rank_index}" if rank_index is not None else "make a spare"
+    return observing.would(state, what, f"{why or 'nobody holds it any more'}.")
 
 
 def _ask_for(state: State, member: Member, reason: str) -> None:

@@ -157,6 +157,8 @@ class JobSpec:
     """The same, of the one seat that this is the job of."""
     first_index: int = 0
     """The job's rank indexes begin here: that of one seat of a PS job is a job of its own."""
+    observed: bool = False
+    """Nothing of it is stopped, deleted or resized: what would be done is said instead (`observing`)."""
     max_restarts_asked: bool = False
     """The user gave `max_restarts` to outrider: it wins over what an inner launcher (torchrun) asks for."""
 

@@ -318,6 +318,8 @@ class State:
     watch: Watch | None = None
     """Of the running generation's progress."""
     ending: dict[MemberId, bool] = field(default_factory=dict)
+    would: dict[str, str] = field(default_factory=dict)
+    """What has been said of a job that is only observed: the sentence by what would be done."""
     stirred: bool = False
     unstaffed: bool = False
     unsized: bool = False

@@ -20,6 +20,7 @@ from master.core.world import Fault
 LIVING_STATES = ("starting", "checking", "ready", "running", "stopping", "spare", "silent", "unsupervised", "done")
 LEAST_APART = 1.0
 AT_REST = 10.0
+WOULD_SHOWN = 10
 
 
 # -- writing ------------------------------------------------------------------------------------------------------
@@ -77,6 +78,7 @@ def document(state: State, now: float) -> dict[str, Any]:
         "exit_code": state.exit_code,
         "rungs": _rungs(state),
         "faults": [_fault(state, fault) for fault in state.faults],
+        "would": [*state.would.values()][-WOULD_SHOWN:] if state.spec.observed else None,
         "avoided_nodes": list(state.avoiding),
         "memory": {str(index): needed for index, needed in sorted(state.memory.items())},
         "node_check": state.rounds,

@@ -104,3 +104,26 @@ async def test_a_namespace_switches_its_jobs_off_and_on(tmp_path: Path) -> None:
         world.fleet._namespaces_listed([{"metadata": {"name": "n", "annotations": {"somebody": "else's"}}}])
         told = await asyncio.gather(*(member.until(Refused) for member in world.members))
         assert not any(each.hands_off for each in told)
+
+
+async def test_a_job_that_is_observed_trains_and_what_would_be_done_is_said_until_it_is_supervised(
+    tmp_path: Path,
+) -> None:
+    async with one_job(tmp_path, mode="observe") as world:
+        generation = await running(world)
+        first, second = world.members
+        assert all(each.hands_off for member in world.members for each in member.heard if isinstance(each, Welcome))
+        first.say(Exited(generation, (KILLED,), 0))
+        await world.until(lambda: world.events("Would"))
+        assert world.events("Would")[0].startswith(f"Would stop generation {generation}: Rank 0 on worker-0 was killed")
+        await world.until(lambda: "Would stop" in world.condition("Supervised").get("message", ""))
+        assert world.condition("Supervised")["reason"] == "Observed"
+        world.annotate(mode="supervise")
+        for member in world.members:
+            assert (await member.until(Refused)).hands_off
+            assert not (await member.until(Refused)).hands_off
+        first.hello()
+        second.hello(running=generation)
+        assert not (await second.until(Welcome)).hands_off
+        assert (await second.until(Stop)).generation == generation
+        assert not [each for each in first.heard + second.heard[:-1] if isinstance(each, Stop)]

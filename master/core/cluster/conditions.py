@@ -15,6 +15,7 @@ from typing import Any
 
 from master.core.cluster import job_scaling, quantities, run_policy
 from master.core.cluster.elasticjob import has_master, members, roles_of, sizes
+from master.core.cluster.modes import OBSERVED
 from master.core.cluster.names import DOMAIN, GROUP_VERSION, JOB, KIND, ROLE, Document
 from master.core.cluster.parts import entries, mapping
 from master.core.cluster.phases import (
@@ -273,7 +274,11 @@ def _conditions(
         wanted.append(
             ("Valid", not problems, "SpecRefused" if problems else "SpecTaken", "; ".join(problems)[:MESSAGE])
         )
-    if "Supervised" in old:
+    would = document.get("would")
+    if would is not None:
+        told = "It is only observed, and nothing is done."
+        wanted.append(("Supervised", False, OBSERVED, f"{told} {' '.join(reversed(would))}".strip()[:MESSAGE]))
+    elif "Supervised" in old:
         wanted.append(("Supervised", True, "Supervised", ""))
     created = str(job["metadata"].get("creationTimestamp") or now)
     return [_condition(*entry, old, created if entry[0] == "Created" else now) for entry in wanted]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from master.core import reducer
+from master.core import observing, reducer
 from master.core.actions import Action, SaveStatus
 from master.core.events import (
     ActionFailed,
@@ -55,7 +55,7 @@ def step(job: PsState, event: Event, now: float) -> list[Action]:
         ending.advance(job)
         saving.flush(job)
     actions, job.actions = job.actions, []
-    return actions
+    return observing.filtered(job, actions)
 
 
 def next_deadline(job: PsState) -> float | None:

@@ -99,6 +99,8 @@ class PsState:
     """Shared with all seats: ids grow through a role."""
     restarts: Budget = field(default_factory=Budget)
     """Shared with all seats."""
+    would: dict[str, str] = field(default_factory=dict)
+    """As in State."""
     ps_away: set[Key] = field(default_factory=set)
     """Parameter servers that have served and do not now."""
     ps_back_at: float = float("-inf")

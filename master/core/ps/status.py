@@ -38,6 +38,7 @@ def document(job: PsState, now: float) -> dict[str, Any]:
         "exit_code": job.exit_code,
         "rungs": dict(sorted(rungs.items())),
         "faults": faults[-MOST_FAULTS:],
+        "would": [*job.would.values()][-status.WOULD_SHOWN :] if job.spec.observed else None,
         "avoided_nodes": sorted({node for state in states for node in state.avoiding}),
         "memory": {f"{s.name}": needed for s in job.seats.values() for needed in s.state.memory.values()},
         "seats": [_row(job, seat) for seat in job.seats.values()],

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 
 from master.core import kinds
@@ -26,7 +27,7 @@ from master.core.cluster import (
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.injection import Policy
 from master.core.cluster.limits import USUAL, Limits
-from master.core.cluster.modes import SUPERVISE, Mode
+from master.core.cluster.modes import OBSERVE, SUPERVISE, Mode
 from master.core.cluster.names import Document
 from master.core.cluster.queueing import Candidate
 from master.core.events import Began, Event, NodeSeen, PodSeen, SpecChanged, StopAsked
@@ -180,7 +181,11 @@ class RunningJob:
                     self._moved.clear()
                     await self._moved.wait()
         leaves_none = run_policy.leaves_no_pod(self.document)
-        for pod in [] if self._forgotten or self.state.spec.is_adopted else list(self._pods.values()):
+        for pod in (
+            []
+            if self._forgotten or self.state.spec.is_adopted or self.state.spec.observed
+            else list(self._pods.values())
+        ):
             if leaves_none or not pod_documents.is_over(pod):
                 with contextlib.suppress(ApiError):
                     await self._platform.remove(pod)
@@ -190,7 +195,7 @@ class RunningJob:
 
     def _tell_spec(self, first: dict[str, object] | None) -> None:
         job = self._record.accepted = elasticjob.with_defaults(self._record.job)
-        spec = ps_jobs.spec_of(job)
+        spec = self._meant(job)
         self._pump.put(Began(self._term, spec, first, time.time(), self._is_left))
         self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend"))))
         self.has_begun = True
@@ -199,6 +204,11 @@ class RunningJob:
         if self._listed:
             self._put_list()
         self._begun()
+
+    def _meant(self, job: Document) -> JobSpec:
+        """One that is only observed is not measured before it trains."""
+        spec = ps_jobs.spec_of(job)
+        return replace(spec, observed=True, node_check=False) if self.mode.word == OBSERVE else spec
 
     # -- what the watches show --------------------------------------------------------------------------------------
     def changed(self, job: Document) -> None:
@@ -221,7 +231,7 @@ class RunningJob:
             self._record.add("SpecRefused", reason, "warning", None, "", {})
             return
         job = self._record.accepted = elasticjob.with_defaults(job)
-        spec = ps_jobs.spec_of(job)
+        spec = self._meant(job)
         is_new = elasticjob.pod_templates(before) != elasticjob.pod_templates(job)
         self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend")), is_new))
         self._follow_rules(spec)
@@ -349,6 +359,9 @@ class RunningJob:
 
     async def _end(self) -> None:
         """In order, where its pods go with it."""
+        if self.mode.word == OBSERVE:
+            self.forget()
+            return
         owner = await self._platform.owner.now() if self._is_adopted else None
         why, all_pods = deletion.why_it_ends(self.document, owner), list(self._pods.values())
         pods = deletion.still_its(all_pods, self.document, owner)

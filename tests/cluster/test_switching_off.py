@@ -1,0 +1,126 @@
+"""A running job is switched off and on again: its ranks train through both, and off nothing of it is mended."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cluster.cluster import FOLDERS, SYSTEM, ClusterJob, kubectl, until
+from tests.lines import whole_lines
+
+ALONE = """
+import json, os, pathlib, sys, time
+folder, step = pathlib.Path(sys.argv[1]), 0
+file = open(folder / f"alone-{os.environ['RANK']}-{os.getpid()}", "w", buffering=1)
+while not (folder / "end").exists():
+    print(json.dumps({"step": step, "generation": os.environ["OUTRIDER_GENERATION"]}), file=file)
+    step, _ = step + 1, time.sleep(0.1)
+"""
+"""A rank that needs no other one: what becomes of it when another one dies is not torch's doing."""
+MORE = 30
+
+
+class Alone(ClusterJob):
+    def __init__(self, *arguments: Any, **spec: Any) -> None:
+        super().__init__(*arguments, script=ALONE, **spec)
+
+    def lines(self, generation: int) -> dict[tuple[int, int], int]:
+        """By rank and pid, the lines that were written in this generation (its number)."""
+        found = {}
+        for path in self.folder.glob("alone-*"):
+            _, rank, pid = path.name.split("-")
+            said = [json.loads(line) for line in whole_lines(path)]
+            if said and said[-1]["generation"].endswith(f".{generation}"):
+                found[int(rank), int(pid)] = len(said)
+        return found
+
+    def runs(self, generation: int, ranks: int = 4) -> dict[tuple[int, int], int]:
+        return until(lambda: found if len(found := self.lines(generation)) == ranks else None, self.story)
+
+    def goes_on(self, before: dict[tuple[int, int], int], but: tuple[int, ...] = ()) -> None:
+        """Every rank writes on, in the process that it had."""
+        those = {who: lines for who, lines in before.items() if who[0] not in but}
+        until(lambda: all(self.lines(1).get(who, 0) > lines + MORE for who, lines in those.items()), self.story)
+        assert self.lines(1).keys() == before.keys()
+
+    def annotate(self, note: str) -> None:
+        self.kubectl("annotate", "--overwrite", "elasticjob", self.name, f"outrider.dev/{note}")
+
+    def supervised(self, status: str, reason: str = "") -> None:
+        def holds() -> bool:
+            found = [c for c in self.status().get("conditions") or () if c["type"] == "Supervised"]
+            return bool(found) and found[0]["status"] == status and found[0]["reason"] in (reason, "Supervised")
+
+        until(holds, self.story)
+
+
+@pytest.fixture
+def alone(namespace: str) -> Iterator[Alone]:
+    folder = FOLDERS / namespace / "alone"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    yield Alone(namespace, "alone", folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_job_is_switched_off_a_rank_dies_and_it_is_mended_when_it_is_on_again(alone: Alone) -> None:
+    before, pods = alone.runs(1), alone.uids()
+    alone.annotate("supervise=off")
+    alone.supervised("False", "SwitchedOff")
+    alone.goes_on(before)
+    alone.annotate("supervise-")
+    alone.supervised("True")
+    alone.event("GenerationAdopted")
+    before = alone.lines(1)
+    alone.goes_on(before)
+
+    alone.annotate("supervise=off")
+    alone.supervised("False", "SwitchedOff")
+    alone.execute(alone.pod("worker-1"), f"kill -9 {alone.pid_of(alone.pod('worker-1'), 'rank 3')}")
+    before = alone.lines(1)
+    alone.goes_on(before, but=(3,))
+    assert alone.keeps(pods)
+    assert len(alone.pods()) == 2
+    alone.annotate("supervise-")
+    alone.runs(2)
+    assert alone.keeps(pods), "as after any crash: in place"
+
+
+@pytest.mark.exhaustive
+def test_one_setting_of_the_master_leaves_all_jobs_alone_and_takes_them_over_again(alone: Alone) -> None:
+    before, pods = alone.runs(1), alone.uids()
+    try:
+        _set("OUTRIDER_MODE=off")
+        alone.supervised("False", "SwitchedOff")
+        alone.goes_on(before)
+    finally:
+        _set("OUTRIDER_MODE-")
+    alone.supervised("True")
+    alone.goes_on(alone.lines(1))
+    assert alone.lines(1).keys() == before.keys()
+    assert alone.keeps(pods)
+
+
+def _set(variable: str) -> None:
+    kubectl("-n", SYSTEM, "set", "env", "deployment", "--all", variable)
+    kubectl("-n", SYSTEM, "rollout", "status", "deployment", "outrider-master", "--timeout=120s", seconds=150)
+
+
+def test_what_would_be_done_is_said_while_a_job_is_observed_and_done_when_it_is_not(alone: Alone) -> None:
+    alone.runs(1)
+    alone.annotate("mode=observe")
+    alone.supervised("False", "Observed")
+    pods = alone.uids()
+    alone.execute(alone.pod("worker-1"), f"kill -9 {alone.pid_of(alone.pod('worker-1'), 'rank 3')}")
+    alone.event("Would", "stop generation", "killed by SIGKILL")
+    before = alone.lines(1)
+    alone.goes_on(before, but=(3,))
+    assert alone.keeps(pods)
+    alone.annotate("mode-")
+    alone.runs(2)
+    assert alone.keeps(pods)
