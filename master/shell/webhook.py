@@ -38,7 +38,7 @@ Mutation = tuple[Document | None, Sequence[str]]
 Mutate = Callable[[Document, str, Document], Mutation | Awaitable[Mutation]]
 """The pod, its namespace and the request; the new pod (None: as it is) and warnings for who made it."""
 Normalise = Callable[[Document, Document | None], Document]
-Validate = Callable[[Document, Document | None], list[str]]
+Validate = Callable[[Document, Document | None], list[str] | Awaitable[list[str]]]
 """The ElasticJob and the one that it replaces; what is wrong with it, sentences with the field's path."""
 Found = TypeVar("Found")
 
@@ -96,7 +96,7 @@ class Webhook:
         try:
             if (job.get("metadata") or {}).get("deletionTimestamp"):
                 return _answer(request)  # what is wrong with it must not keep it from going
-            return _answer(request, wrong=self._validate(deepcopy(job), request.get("oldObject")))
+            return _answer(request, wrong=await self._decided(self._validate(deepcopy(job), request.get("oldObject"))))
         except Exception as error:
             return _let_through(request, "the ElasticJob is stored unchecked", error)
 

@@ -3,12 +3,12 @@ training goes, and what is wrong with the expression."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from master.core.cluster.job_rules import pattern_objections
 from master.core.cluster.names import Document
 from master.core.cluster.parts import mapping, shown
+from master.core.cluster.patterns import HERE, Verdicts
 from master.core.metric_values import NAMES
 
 IMAGENET = (
@@ -25,7 +25,7 @@ def asked(metrics: object) -> str:
     return str(metrics.get("logPattern") or IMAGENET)
 
 
-def objections(metrics: object, path: str) -> Iterator[str]:
+def objections(metrics: object, path: str, verdicts: Verdicts = HERE) -> Iterator[str]:
     """Sentences that begin with the path of a field."""
     if metrics is None:
         return
@@ -36,8 +36,9 @@ def objections(metrics: object, path: str) -> Iterator[str]:
     pattern = mapping(metrics).get("logPattern")
     if pattern is None:
         return
-    wrong = list(pattern_objections(f"{path}.logPattern", pattern))
-    yield from wrong or _groups(f"{path}.logPattern", str(pattern))
+    wrong = list(pattern_objections(f"{path}.logPattern", pattern, verdicts))
+    verdict = None if wrong else verdicts.get(str(pattern))
+    yield from wrong if verdict is None else _groups(f"{path}.logPattern", str(pattern), verdict.groups)
 
 
 def _fields(metrics: Document, path: str) -> Iterator[str]:
@@ -45,10 +46,9 @@ def _fields(metrics: Document, path: str) -> Iterator[str]:
         yield f"{path}.{field}: there is no such field; there is logPattern"
 
 
-def _groups(path: str, pattern: str) -> Iterator[str]:
-    groups = re.compile(pattern).groupindex
+def _groups(path: str, pattern: str, groups: Sequence[str]) -> Iterator[str]:
     allowed = f"it may have {', '.join(f'(?P<{name}>...)' for name in NAMES)}"
-    for name in groups.keys() - set(NAMES):
+    for name in sorted(set(groups) - set(NAMES)):
         yield f"{path}: there is no metric {name}; {allowed}"
     if not groups:
         yield f"{path}: {shown(pattern)} has no named group; {allowed}"

@@ -7,12 +7,12 @@ be read, and where it fits every line, because it fits nothing at all.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from master.core.cluster import durations
 from master.core.cluster.names import Document
 from master.core.cluster.parts import entries, mapping, shown, whole
+from master.core.cluster.patterns import HERE, LONGEST, LONGEST_TOGETHER, Verdicts
 from master.core.spec import FAIL, REPLACE, REPLACE_NODE, RESTART, Rule
 
 ABOUT_RANKS = ("exitCodes", "logPattern")
@@ -24,9 +24,6 @@ STATUSES = ("True", "False", "Unknown")
 ACTIONS = (FAIL, RESTART, REPLACE, REPLACE_NODE)
 MOST_TIMES = 1000
 MOST_RULES = 64
-LONGEST_PATTERN = 1000
-LONGEST_PATTERNS = 32 * 1024
-"""Bytes that all patterns may have together: they are told to each member with each generation."""
 
 
 # -- meaning ------------------------------------------------------------------------------------------------------
@@ -56,22 +53,22 @@ def codes(value: object) -> tuple[int, ...]:
 
 
 # -- what is wrong ------------------------------------------------------------------------------------------------
-def objections(recovery: Document, path: str) -> Iterator[str]:
+def objections(recovery: Document, path: str, verdicts: Verdicts = HERE) -> Iterator[str]:
     """Sentences that begin with the path of a field."""
     given = mapping(recovery.get("exitCodes"))
     for code in sorted({*codes(given.get("retryable"))} & {*codes(given.get("permanent"))}):
         yield f"{path}.exitCodes.permanent: {code} is in retryable as well"
     rules = entries(recovery.get("rules"))
     for number, rule in enumerate(rules):
-        yield from _rule(f"{path}.rules[{number}]", mapping(rule))
+        yield from _rule(f"{path}.rules[{number}]", mapping(rule), verdicts)
     if len(rules) > MOST_RULES:
         yield f"{path}.rules: there are {len(rules)}, and {MOST_RULES} may be there"
     length = sum(len(str(mapping(rule).get("logPattern") or "").encode(errors="replace")) for rule in rules)
-    if length > LONGEST_PATTERNS:
-        yield f"{path}.rules: all logPatterns together have {length} bytes, and may have {LONGEST_PATTERNS}"
+    if length > LONGEST_TOGETHER:
+        yield f"{path}.rules: all logPatterns together have {length} bytes, and may have {LONGEST_TOGETHER}"
 
 
-def _rule(path: str, rule: Document) -> Iterator[str]:
+def _rule(path: str, rule: Document, verdicts: Verdicts) -> Iterator[str]:
     for field in sorted(set(map(str, rule)) - set(FIELDS)):
         yield f"{path}.{field}: there is no such field; there are {', '.join(FIELDS)}"
     if rule.get("action") not in ACTIONS:
@@ -83,7 +80,7 @@ def _rule(path: str, rule: Document) -> Iterator[str]:
         yield f"{path}: it does not say when; give one of {', '.join(WHEN)}, and not an empty one"
     yield from _exit_codes(f"{path}.exitCodes", rule.get("exitCodes"))
     if rule.get("logPattern"):
-        yield from pattern_objections(f"{path}.logPattern", rule["logPattern"])
+        yield from pattern_objections(f"{path}.logPattern", rule["logPattern"], verdicts)
     if rule.get("nodeCondition"):
         yield from _node_condition(f"{path}.nodeCondition", rule["nodeCondition"])
     if rule.get("taint") and not isinstance(rule["taint"], str):
@@ -99,23 +96,16 @@ def _exit_codes(path: str, value: object) -> Iterator[str]:
             yield f"{path}: {shown(code)} must be a whole number from 0 to 255"
 
 
-def pattern_objections(path: str, pattern: object) -> Iterator[str]:
+def pattern_objections(path: str, pattern: object, verdicts: Verdicts) -> Iterator[str]:
     if not isinstance(pattern, str):
         yield f"{path}: {shown(pattern)} must be a regular expression, a text"
         return
-    if len(pattern) > LONGEST_PATTERN:
-        yield f"{path}: it has {len(pattern)} characters, and may have {LONGEST_PATTERN}"
+    if len(pattern) > LONGEST:
+        yield f"{path}: it has {len(pattern)} characters, and may have {LONGEST}"
         return
-    try:
-        fits_nothing = re.compile(pattern).search("") is not None
-    except re.error as error:
-        where = "" if error.pos is None else f" at character {error.pos + 1}"
-        yield f"{path}: {shown(pattern)} is no regular expression: {error.msg}{where}"
-    except (RecursionError, OverflowError):
-        yield f"{path}: {shown(pattern)} is no regular expression: it is nested too deeply, or repeats too often"
-    else:
-        if fits_nothing:
-            yield f"{path}: {shown(pattern)} fits an empty line, and so every line; say what must be in it"
+    verdict = verdicts.get(pattern)
+    if verdict is not None and verdict.problem:
+        yield f"{path}: {shown(pattern)} {verdict.problem}"
 
 
 def _node_condition(path: str, condition: object) -> Iterator[str]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from master.core.cluster.patterns import HERE, Verdicts
+
 MOST_MEMBERS = 32_768
 """Of one job, anywhere: what the schema of ElasticJobs takes. One step of the core with so many new members is under a
 second (`benchmarks/staffing.py`)."""
@@ -19,6 +21,8 @@ MEMBERS = 4096
 @dataclass(frozen=True, slots=True)
 class Limits:
     members: int = MEMBERS
+    verdicts: Verdicts = HERE
+    """Of users' patterns."""
 
 
 USUAL = Limits()

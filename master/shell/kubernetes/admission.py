@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
-from functools import partial
 from typing import Any
 
 from master.core.cluster import elasticjob, injection, modes, owners, validation
@@ -20,6 +19,7 @@ from master.shell.kubernetes.certificates import Certificates
 from master.shell.kubernetes.ownership import owners_of
 from master.shell.kubernetes.record import path_of
 from master.shell.kubernetes.settings import Settings
+from master.shell.patterns import Patterns
 from master.shell.webhook import HttpsServer, Mutation, Webhook
 
 SELECTED = {INJECT: "enabled"}
@@ -44,7 +44,13 @@ async def serving(
     async def mutate(pod: Document, namespace: str, _request: Document) -> Mutation:
         return await injected(api, pod, namespace, policy(), mode=settings.mode)
 
-    validate = partial(validation.problems, limits=Limits(settings.max_members))
+    patterns = Patterns()
+    limits = Limits(settings.max_members, patterns.verdicts)
+
+    async def validate(job: Document, old: Document | None) -> list[str]:
+        await patterns.learn(job)
+        return validation.problems(job, old, limits)
+
     server = HttpsServer(Webhook(mutate, elasticjob.with_defaults, validate).application())
     certified = asyncio.Event()
 

@@ -17,6 +17,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -48,6 +49,7 @@ from master.shell.kubernetes.lease import Lease
 from master.shell.kubernetes.nodes import Nodes
 from master.shell.kubernetes.record import JobRecord, Superseded, now, path_of
 from master.shell.kubernetes.watching import Watch
+from master.shell.patterns import NotJudged, Patterns
 from master.shell.sidecars import ForGood, HandsOff, Sidecars
 from runtime.pump import CORE_FAILED
 from wire.ids import JobName, MemberId
@@ -80,7 +82,11 @@ class Fleet:
     ) -> None:
         """`setting`: one of `modes.MODES`, for all jobs."""
         self._api, self._term, self._policy, self._journals = api, term, policy, journals
-        self._lease, self._end, self._limits = lease, end, limits
+        self._lease, self._end = lease, end
+        self._patterns = Patterns()
+        self._limits = replace(limits, verdicts=self._patterns.verdicts)
+        self._judged_first: dict[JobName, Document] = {}
+        """Those whose patterns are being compiled, as they were shown last."""
         self.sidecars: Sidecars | None = None
         self.running: dict[JobName, RunningJob] = {}
         self._over: dict[JobName, str] = {}
@@ -225,8 +231,9 @@ class Fleet:
         self._jobs = there = {elasticjob.key_of(job) for job in jobs}
         for key in [key for key in self._waiting if key not in there]:
             del self._waiting[key]
-        for key in [key for key in self._off if key not in there]:
-            del self._off[key]
+        for left in (self._off, self._judged_first):
+            for key in [key for key in left if key not in there]:
+                left.pop(key)
         for key in [key for key in self.running if key not in there]:
             self._gone(key, self.running[key].uid)
         for job in jobs:
@@ -265,6 +272,8 @@ class Fleet:
             self._waiting[key] = job
         elif found is not None and found.uid != uid:
             self._wait(key, found, job)
+        elif self._must_be_judged(key, job):
+            pass
         elif found is not None:
             found.changed(job)
             self._follow_mode(key, found, job)
@@ -275,6 +284,27 @@ class Fleet:
             if is_going and key in self.running:
                 self._gone(key, uid)
 
+    def _must_be_judged(self, key: JobName, job: Document) -> bool:
+        """Its patterns are compiled elsewhere first; then it is looked at again, as it is by then."""
+        is_judged = elasticjob.is_deleted(job) or _phase(job) in phases.OVER or not self._patterns.unknown(job)
+        if is_judged:
+            self._judged_first.pop(key, None)
+            return False
+        is_new, self._judged_first[key] = key not in self._judged_first, job
+        if is_new:
+            self._spawn(self._judge(key))
+        return True
+
+    async def _judge(self, key: JobName) -> None:
+        while (job := self._judged_first.get(key)) is not None and self._patterns.unknown(job):
+            try:
+                await self._patterns.learn(job)
+            except NotJudged as error:
+                log.warning("job %s waits for its patterns: %s; it is tried again in %g s", key, error, BEGIN_AGAIN)
+                await asyncio.sleep(BEGIN_AGAIN)
+        if (newest := self._judged_first.pop(key, None)) is not None:
+            self._job_changed("MODIFIED", newest)
+
     def _is_over(self, key: JobName, job: Document) -> None:
         self._over[key] = job["metadata"]["uid"]
         self._kept.pop(key, None)
@@ -283,7 +313,7 @@ class Fleet:
 
     def _gone(self, key: JobName, uid: str) -> None:
         """The ElasticJob with this uid is deleted."""
-        for known in (self._over, self._kept, self._refused, self._off, self._orders):
+        for known in (self._over, self._kept, self._refused, self._off, self._orders, self._judged_first):
             known.pop(key, None)
         if key in self._waiting and self._waiting[key]["metadata"]["uid"] == uid:
             del self._waiting[key]
