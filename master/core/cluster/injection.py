@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 
+from master.core.cluster import injection_neighbours as neighbours
 from master.core.cluster import injection_trainer as trainers
 from master.core.cluster.injection_containers import (
     Place,
@@ -77,7 +78,8 @@ def inject(pod: Document, place: Place, policy: Policy) -> Injection:
     if (size := _bytes(new["metadata"]["annotations"])) > ANNOTATION_BYTES:
         return passed_through(pod, f"with ours its annotations have {size} bytes, and {ANNOTATION_BYTES} are allowed")
     new["spec"] = _spec(new["spec"], place, policy, chosen.index)
-    warnings = tuple(trainers.doubts(spec["containers"], chosen, place))
+    trainer = spec["containers"][chosen.index]
+    warnings = (*trainers.doubts(spec["containers"], chosen, place), *neighbours.warnings(spec, trainer, annotations))
     return Injection(new, True, "", (*_explained(spec, place, policy, chosen, rung), *warnings), warnings)
 
 

@@ -18,6 +18,7 @@ from master.core.cluster.names import (
     MOUNT,
     RANK_INDEX,
     SIDECAR_CONTAINER,
+    SIDECAR_USER,
     TOKEN_MOUNT,
     TOKEN_VOLUME,
     VOLUME,
@@ -166,8 +167,8 @@ def volumes(place: Place) -> list[Document]:
 
 def _security() -> Document:
     return {
-        "runAsUser": 65532,
-        "runAsGroup": 65532,
+        "runAsUser": SIDECAR_USER,
+        "runAsGroup": SIDECAR_USER,
         "runAsNonRoot": True,
         "readOnlyRootFilesystem": True,
         "allowPrivilegeEscalation": False,

@@ -33,6 +33,10 @@ MIN, MAX, NPROC, SPARES, NODE_CHECK, SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS,
 )  # fmt: skip
 """Annotations that a user may write, on a pod or on an ElasticJob."""
 
+SHARES = f"{DOMAIN}/shares-processes"
+"""Annotation: containers, with commas between them, whose processes the trainer may see; its user says so."""
+SIDECAR_USER = 64087
+"""Of nobody else, as far as we know: 65532 is many images' own, and a trainer of the sidecar's user reads its token."""
 HOOKS_CONTAINER = "outrider-hooks"
 SIDECAR_CONTAINER = "outrider-sidecar"
 PROXIES = ("istio-proxy", "linkerd-proxy")
