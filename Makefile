@@ -11,7 +11,7 @@ SEEDS ?= 10000
 MARKED ?= cluster and not exhaustive
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo check test exhaustive test-all format sim bench cluster-test clean
+.PHONY: help venv demo check test exhaustive test-all format sim bench cluster-test image clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -62,6 +62,10 @@ bench: $(INSTALLED)  ## recovery times of torchrun and Outrider, side by side, i
 cluster-test: $(INSTALLED)  ## tests on the cluster that KUBECONFIG names; ARGS="-k preempted"
 	@test -n "$$KUBECONFIG" || { echo "KUBECONFIG must name a cluster whose nodes have the images (tests/cluster)"; exit 1; }
 	@$(BIN)/python -m pytest -m '$(MARKED)' $(if $(filter tests/%,$(ARGS)),,tests/cluster) $(ARGS)
+
+image:  ## build and push IMAGE=REGISTRY/NAME:TAG, and write manifests/overlays/image with it (PUSH=no, TOOL=podman)
+	@test -n "$(IMAGE)" || { echo "name it: make image IMAGE=registry.example/outrider/sidecar:0.1.0"; exit 1; }
+	@manifests/image.sh "$(IMAGE)"
 
 clean:  ## remove what the targets made
 	@rm -rf .venv build dist *.egg-info demo-out benchmarks/out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
