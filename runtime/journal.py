@@ -9,65 +9,207 @@ and the docs, so that whoever can read one can read all, and a line can be carri
 
 `>` is an event, `<` an action, `=` a change of state. Fields that have their default are left out.
 
-Values are kept and turned into text only when somebody asks: a master takes 10,000 reports a second.
+A journal is bounded by bytes, and can be played again: it begins with the state as it was, and holds every event since.
+Where it is full it begins anew with the state of that moment, and what lies before the last such moment goes. Entries
+are kept packed, and turned into text only when somebody asks: a master takes 10,000 reports a second.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import io
 import logging
+import operator
 import os
+import pickle
+import weakref
+import zlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
-EVENTS_KEPT = 10_000
-TRANSITIONS_KEPT = 2_000
-SECRET = frozenset({"token", "memory_key"})
+EACH = 2 << 20
+"""Bytes of one journal; a state that is larger than half of that is kept all the same."""
+TOGETHER = 64 << 20
+"""Bytes of all journals of one shelf."""
+LONGEST_FILE = 32 << 20
+TRANSITIONS_KEPT = 500
+PACKED_AT_ONCE = 32
+"""Entries: what came after the last pack is held as it is."""
+SECRET = frozenset({"token", "memory_key", "ticket"})
 """Fields whose content is never written down: a journal is passed around."""
 
 log = logging.getLogger("journal")
+
+Entry = tuple[float, str, Any]
+"""When, what it is (`>`, `<` or `=`), and the value."""
+
+
+class Shelf:
+    """Journals that share an allowance of bytes: the more there are, the shorter each is."""
+
+    def __init__(self, each: int = EACH, together: int = TOGETHER) -> None:
+        self._each, self._together = each, together
+        self._journals: weakref.WeakSet[Journal] = weakref.WeakSet()
+
+    def add(self, journal: Journal) -> None:
+        self._journals.add(journal)
+
+    @property
+    def share(self) -> int:
+        return min(self._each, self._together // max(len(self._journals), 1))
+
+
+@dataclasses.dataclass(slots=True)
+class _Segment:
+    """The state at its beginning, packed, and the packs of all entries since."""
+
+    since: float
+    state: bytes
+    packs: list[bytes] = dataclasses.field(default_factory=list)
+    size: int = 0
+    """Of the packs."""
 
 
 class Journal:
     """The last events and actions, and the last changes of state; `write` puts them into `path` as a whole."""
 
-    def __init__(self, path: Path | None = None, kept: int = EVENTS_KEPT) -> None:
-        self._path = path
-        self._lines: deque[tuple[float, str, object]] = deque(maxlen=kept)
-        self._transitions: deque[tuple[float, str, object]] = deque(maxlen=TRANSITIONS_KEPT)
+    def __init__(self, path: Path | None = None, shelf: Shelf | None = None, longest_file: int = LONGEST_FILE) -> None:
+        self._path, self._longest_file = path, longest_file
+        self._shelf = shelf or Shelf()
+        self._shelf.add(self)
+        self._state: Callable[[], object] = lambda: None
+        self._segments: list[_Segment] = []
+        self._newest: list[Entry] = []
+        self._transitions: deque[Entry] = deque(maxlen=TRANSITIONS_KEPT)
+
+    def follow(self, state: Callable[[], object]) -> None:
+        """Whose state it begins with."""
+        self._state = state
 
     def event(self, now: float, event: object) -> None:
-        self._lines.append((now, ">", event))
+        """Called before the event is taken."""
+        if len(self._newest) >= PACKED_AT_ONCE and self._segments:
+            self._pack()
+        if not self._segments or self._is_full(self._segments[-1]):
+            self._begin(now)
+        self._newest.append((now, ">", event))
 
     def action(self, now: float, action: object) -> None:
-        self._lines.append((now, "<", action))
+        self._newest.append((now, "<", action))
 
     def transition(self, now: float, before: str, after: str) -> None:
         entry = (now, "=", f"{before} -> {after}")
-        self._lines.append(entry)
+        self._newest.append(entry)
         self._transitions.append(entry)
+
+    # -- packing ----------------------------------------------------------------------------------------------------
+    def _pack(self) -> None:
+        packed, self._newest = _packed(self._newest), []
+        self._segments[-1].packs.append(packed)
+        self._segments[-1].size += len(packed)
+
+    def _is_full(self, segment: _Segment) -> bool:
+        """Two segments together have their share; but a large state is not packed again for a few events."""
+        return segment.size >= max(self._shelf.share // 2 - len(segment.state), len(segment.state))
+
+    def _begin(self, now: float) -> None:
+        if self._newest and self._segments:
+            self._pack()
+        self._segments = [*self._segments[-1:], _Segment(now, _packed(self._state()))]
+
+    @property
+    def size(self) -> int:
+        """Bytes of what is packed."""
+        return sum(len(segment.state) + segment.size for segment in self._segments)
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+    def _entries(self) -> Iterator[Entry]:
+        for segment in self._segments:
+            for packed in segment.packs:
+                yield from _unpacked(packed)
+        yield from self._newest
+
+    def begins_with(self) -> Any:
+        """The state before the first event that is kept; a copy of its own each time. None where there is none."""
+        return _unpacked(self._segments[0].state) if self._segments else None
+
+    def events(self) -> list[tuple[float, Any]]:
+        """Every event since, with its time: taken one by one from that state they lead to what was led to."""
+        return [(now, value) for now, mark, value in self._entries() if mark == ">"]
 
     def story(self, word: str = "") -> list[str]:
         """The kept lines in order, only those that contain `word` where one is given."""
-        return [text for entry in self._lines if word in (text := line(*entry))]
+        return [text for entry in self._entries() if word in (text := line(*entry))]
 
     def transitions(self) -> list[str]:
         return [line(*entry) for entry in self._transitions]
 
     def write(self) -> None:
-        """Writes transitions, then events, beside the old file and renames; without a path it does nothing. A disk that
-        takes no journal must not change how its service ends."""
+        """Writes transitions, state and events, beside the old file and renames; without a path it does nothing. A disk
+        that takes no journal must not change how its service ends."""
         if self._path is None:
             return
-        parts = ["# transitions", *self.transitions(), "", "# events and actions", *self.story(), ""]
         beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
-            beside.write_text("\n".join(parts), encoding="utf-8")
+            beside.write_text("\n".join(self._whole()), encoding="utf-8", errors="backslashreplace")
             beside.replace(self._path)
         except OSError as refused:
             log.warning("the journal cannot be written: %s", refused)
             beside.unlink(missing_ok=True)
+
+    def _whole(self) -> list[str]:
+        """The newest of it, where that is longer than the file may be."""
+        state = self.begins_with()
+        begins = [line(self._segments[0].since, "#", state)] if state is not None else []
+        head, story = ["# transitions", *self.transitions(), "", "# begins with this state", *begins, ""], self.story()
+        left, kept = self._longest_file - sum(len(each) + 1 for each in head), deque[str]()
+        while story and (left := left - len(story[-1]) - 1) >= 0:
+            kept.appendleft(story.pop())
+        missing = [f"# {len(story)} older ones have no room"] if story else []
+        return [*head, "# events and actions", *missing, *kept, ""]
+
+
+class _ByFields(dict[type, Callable[[Any], tuple[Any, ...]]]):
+    """How a frozen dataclass is pickled: by its fields in order, in a quarter of the time."""
+
+    def __missing__(self, cls: type) -> Callable[[Any], tuple[Any, ...]]:
+        if not (dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen):  # type: ignore[attr-defined]
+            raise KeyError(cls)
+        names = [each.name for each in dataclasses.fields(cls)]
+        if len(names) > 1:
+            get = operator.attrgetter(*names)
+            self[cls] = lambda value: (cls, get(value))
+        else:
+            self[cls] = lambda value: (cls, tuple(getattr(value, name) for name in names))
+        return self[cls]
+
+
+_BY_FIELDS = _ByFields()
+
+
+def _packed(value: object) -> bytes:
+    """What cannot be pickled is kept as its text: a journal never stops its service."""
+    try:
+        return zlib.compress(_pickled(value), 1)
+    except Exception as error:  # of a foreign object there may be any
+        log.warning("the journal keeps something as text: %r", error)
+        entries = [(now, mark, text(each)) for now, mark, each in value] if isinstance(value, list) else text(value)
+        return zlib.compress(pickle.dumps(entries), 1)
+
+
+def _pickled(value: object) -> bytes:
+    into = io.BytesIO()
+    pickler = pickle.Pickler(into, pickle.HIGHEST_PROTOCOL)
+    pickler.dispatch_table = _BY_FIELDS
+    pickler.dump(value)
+    return into.getvalue()
+
+
+def _unpacked(packed: bytes) -> Any:
+    """Of this process's own making: no pickle leaves it."""
+    return pickle.loads(zlib.decompress(packed))
 
 
 def line(now: float, mark: str, what: object) -> str:

@@ -75,6 +75,7 @@ class Pump(Generic[State, Event, Action]):
         self.state = state
         self._core = core
         self._journal = journal
+        journal.follow(lambda: self.state)
         self._clock = clock
         self._effects: Effects[Action] | None = None
         self._inbox: deque[Event] = deque()

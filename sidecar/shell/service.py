@@ -54,6 +54,8 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 """One for each start of a kernel: the same in all containers on it, whatever their nodes are called."""
 WRONG_SETTING = 2
 """Exit code where the start was stopped by what the environment says: starting again would not help."""
+JOURNAL_BYTES = 4 << 20
+"""Of its file, which shares the pod's 16 MiB with hooks, pages and sockets."""
 OVER = "sidecar-is-over"
 """In its folder, its exit code inside: it has meant to end, and `outrider-sidecar` starts no other."""
 
@@ -87,7 +89,7 @@ def main() -> int:
 
 
 async def serve(settings: Settings) -> int:
-    pump = Pump(CORE, State(), Journal(settings.folder / "sidecar-journal.txt"))
+    pump = Pump(CORE, State(), Journal(settings.folder / "sidecar-journal.txt", longest_file=JOURNAL_BYTES))
     trainers = Trainers(settings.uid, lambda pid: pump.put(TrainerEnded(pid)))
 
     def put(event: Event) -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -18,13 +19,14 @@ from pathlib import Path
 import pytest
 
 from runtime import logs
-from runtime.journal import Journal, line, text
+from runtime.journal import Journal, Shelf, line, text
 from runtime.lifeline import watch_lifeline
 from runtime.lines import LineConnection
 from runtime.processes import is_alive, marked, send_signal, sweep
 from runtime.settings import Environment, WrongSetting
 from runtime.unix import SocketPathTooLong, checked_path, listening_socket, peer_of
 from wire.ids import Generation
+from wire.messages import Welcome
 
 MARK = "OUTRIDER_TEST_MARK"
 
@@ -43,12 +45,63 @@ def test_a_journal_line_is_one_line_shows_what_is_not_default_and_keeps_secrets(
     assert line(12.3456, ">", "x") == "      12.346 > x"
 
 
-def test_a_journal_keeps_the_last_events_and_finds_a_story_in_them() -> None:
-    journal = Journal(kept=3)
-    for count in range(5):
-        journal.event(float(count), Happened(Generation(1, 1), "", count))
-    assert [each.split()[0] for each in journal.story()] == ["2.000", "3.000", "4.000"]
-    assert len(journal.story("count=4")) == 1
+def kept(shelf: Shelf, events: int) -> Journal:
+    """Of a state that is the number of its last event."""
+    journal, state = Journal(shelf=shelf), [-1]
+    journal.follow(lambda: state[0])
+    for count in range(events):
+        journal.event(float(count), Happened(Generation(1, 1), "", count, secrets.token_hex(50)))
+        state[0] = count
+    return journal
+
+
+def test_a_journal_begins_with_the_state_and_holds_every_event_since() -> None:
+    assert (kept(Shelf(), 3).begins_with(), len(kept(Shelf(), 3).events())) == (-1, 3)
+    journal = kept(Shelf(each=20_000), 5000)
+    first = journal.begins_with()
+    assert first > 1000
+    assert [event.count for _, event in journal.events()] == list(range(first + 1, 5000))
+    assert len(journal.story("count=4999 ")) == 1
+
+
+def test_journals_are_bounded_by_bytes_each_and_all_together() -> None:
+    shelf = Shelf(each=40_000, together=60_000)
+    one = kept(shelf, 5000)
+    assert 20_000 < one.size < 44_000
+    rest = [kept(shelf, 5000) for _ in range(3)]
+    one.event(5000.0, Happened(Generation(1, 1), ""))
+    for count in range(200):
+        one.event(5001.0 + count, Happened(Generation(1, 1), "", count, secrets.token_hex(50)))
+    assert sum(journal.size for journal in (one, *rest)) < 4 * 30_000
+    assert shelf.share == 15_000
+    del one, rest
+    assert shelf.share == 40_000, "journals that are gone take nothing"
+
+
+def test_the_file_of_a_journal_is_bounded_and_has_the_state_without_secrets(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.txt", longest_file=20_000)
+    journal.follow(lambda: Happened(Generation(1, 1), "secret", note="the state"))
+    for count in range(1000):
+        journal.event(float(count), Happened(Generation(1, 1), "", count, "x" * 50))
+    journal.write()
+    written = (tmp_path / "journal.txt").read_text()
+    assert len(written) < 20_200
+    assert "# Happened generation=1.1 token=… note='the state'" in written
+    assert "secret" not in written
+    assert "count=999 " in written
+    assert "older ones have no room" in written
+
+
+def test_a_ticket_is_a_secret_too() -> None:
+    assert "ticket=…" in text(Welcome(1, ticket="an hour's credential"))
+
+
+def test_what_cannot_be_packed_is_kept_as_text() -> None:
+    journal = Journal()
+    journal.follow(lambda: open)
+    for _ in range(40):
+        journal.event(1.0, lambda: None)
+    assert len(journal.story("function")) == 40
 
 
 def test_a_journal_that_a_full_disk_does_not_take_is_no_error(tmp_path: Path) -> None:

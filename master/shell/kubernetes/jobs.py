@@ -40,12 +40,14 @@ from master.shell.kubernetes.belongings import Belongings
 from master.shell.kubernetes.platform import KubernetesPlatform
 from master.shell.kubernetes.record import JobRecord
 from master.shell.sidecars import Sidecars
-from runtime.journal import Journal
+from runtime.journal import Journal, Shelf
 from runtime.pump import Pump
 from wire.ids import MemberId
 
 ORDERS = 50_000
 """More than one attempt gives."""
+JOURNALS = Shelf()
+"""All jobs' journals."""
 END_PATIENCE = 60.0
 """Seconds that the pods of a job that is over have to end."""
 
@@ -88,7 +90,7 @@ class RunningJob:
         """Those that are not Ready; all, where a rule of the job is about nodes."""
         self._has_node_rules = False
         self._record = JobRecord(api, job, term, lambda: list(self._pods.values()))
-        journal = Journal(journals / f"{self.key.replace('/', '.')}.txt")
+        journal = Journal(journals / f"{self.key.replace('/', '.')}.txt", JOURNALS)
         core = kinds.new(ps_jobs.spec_of(self._record.accepted), next_order=max(first_order, 1 + attempt * ORDERS))
         self._pump: Pump[Job, Event, Action] = Pump(CORE, core, journal)
         self._platform = KubernetesPlatform(api, self._record, policy, self._pump.put, self._lacks_pods, limits)
