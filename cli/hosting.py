@@ -27,7 +27,7 @@ from cli.request import Request
 from cli.screen import Screen
 from cli.wording import plural
 from cli.writing import Writer
-from master.core.cluster import chaos, checkpoint_memory
+from master.core.cluster import atomic_saves, chaos, checkpoint_memory
 from master.core.spec import WORKER, JobSpec
 from master.shell.node import Node, NodeError
 from master.shell.plans import NodeConfig
@@ -162,6 +162,8 @@ def _variables(request: Request) -> dict[str, str]:
         variables[checkpoint_memory.VARIABLE] = str(request.checkpoint_memory)
     if request.checkpoint_path:
         variables[checkpoint_memory.PATH_VARIABLE] = request.checkpoint_path
+    if request.atomic_save is not None:
+        variables[atomic_saves.VARIABLE] = atomic_saves.of_words(request.atomic_save) or "1"
     if request.per_rank:
         variables["OUTRIDER_PER_RANK"] = "1"
     if request.needless:

@@ -55,6 +55,7 @@ class Wishes:
     limits: Limits | None = None
     migration_dir: Path | None = None
     save_signal: str = ""
+    atomic_save: str | None = None
     checkpoint_memory: int = 0
     checkpoint_path: str = ""
     scaling: Scaling = field(default_factory=dict)
@@ -91,6 +92,7 @@ class Request:
     rules: tuple[Rule, ...] = ()
     migration_dir: Path | None = None
     save_signal: str = ""
+    atomic_save: str | None = None
     checkpoint_memory: int = 0
     """Bytes a member."""
     checkpoint_path: str = ""
@@ -152,6 +154,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         checkpoint_memory=wishes.checkpoint_memory,
         checkpoint_path=wishes.checkpoint_path,
         save_signal=wishes.save_signal,
+        atomic_save=wishes.atomic_save,
         scaling=wishes.scaling,
         metrics_pattern=wishes.metrics_pattern,
         limits=wishes.limits,

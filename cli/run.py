@@ -156,6 +156,12 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     help="The script has a handler of its own for it, as SIGUSR1, which saves: ranks are sent it before planned moves.",
 )
 @flag(
+    "atomic-save",
+    type=click.Choice(["true", "false", "required"]),
+    default=None,
+    help="Whether a save to a path is whole or not at all: where there is room for two files, never, or else it fails.",
+)
+@flag(
     "scaling",
     metavar="throughput|efficiency[,SETTING=...]|schedule;CRON=N[;...]",
     callback=scaling.scaling,
@@ -215,6 +221,7 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         rules=flags["rules"],
         migration_dir=flags["migration_dir"],
         save_signal=flags["save_signal"],
+        atomic_save=flags["atomic_save"],
         scaling=flags["scaling"],
         metrics_pattern=flags["metrics"],
         checkpoint_memory=flags["checkpoint_memory"],

@@ -109,6 +109,8 @@ def _show(document: dict[str, Any]) -> None:
         screen.print(Text(f"stragglers: {document['straggler_watch']}", style="dim"))
     for note in document.get("data", {}).get("notes", ())[-DATA_SHOWN:]:
         screen.print(Text(f"{note['kind']} (generation {note['generation']}): {note['sentence']}", style="dim"))
+    for member, why in document.get("saves_in_place", {}).items():
+        screen.print(Text(f"CheckpointsNotAtomic: {member}: {why}", style="yellow"))
     if repeated := document.get("data", {}).get("samples_repeated"):
         screen.print(Text(f"{repeated:,} samples were trained on again after resumes", style="yellow"))
     if document["faults"]:

@@ -2,7 +2,8 @@
 
 The file has its own name there, because torch puts the name into the bytes, which are to be the same as without us. It
 is flushed to disk and renamed. Links, special files, file objects and what cannot be written beside are saved as they
-are. OUTRIDER_ATOMIC_SAVE=0 turns that off.
+are. OUTRIDER_ATOMIC_SAVE=0 turns that off; with `required` a save fails where nothing can be written beside, instead of
+going in place.
 
 A process that is killed in a save leaves the folder. Who reaps it removes it; where that one is gone too (the template,
 the whole member), the next process that saves there does: the folder's name says whose it is. `<host>-<pid namespace>`
@@ -10,6 +11,7 @@ makes a pid mean one process only, since pods of one node may share a host name,
 another host's folders only those are removed that nobody has written to for a day.
 """
 
+import errno
 import itertools
 import os
 import re
@@ -75,21 +77,28 @@ def is_plain_path(target):
     return stat.S_ISREG(info.st_mode) and info.st_nlink == 1
 
 
+def is_required():
+    """No save is to go in place for want of room, or of the right to write beside."""
+    return os.environ.get("OUTRIDER_ATOMIC_SAVE") == "required"
+
+
 class Beside:
     """The place where the new file is written: a folder of its own in the target's folder. None could be made: `path`
-    is the target itself."""
+    is the target itself, and `lack` the error where it is one that must not be passed over."""
 
     numbers = itertools.count()
 
     def __init__(self, target, page):
         self.target, self.page, self.folder = target, page, ""
-        self.path = target
+        self.path, self.lack = target, None
         if os.environ.get("OUTRIDER_ATOMIC_SAVE") == "0" or not os.path.basename(target) or not is_plain_path(target):
             return
         try:
             self.folder = self._make(os.path.dirname(target) or ".")
-        except OSError:
+        except OSError as error:
             page.set_leftover("")
+            if is_required() or error.errno in (errno.ENOSPC, errno.EDQUOT):
+                self.lack = error
             return
         self.path = os.path.join(self.folder, os.path.basename(target))
 
@@ -139,8 +148,15 @@ class Beside:
         except OSError:
             pass
 
+    def empty(self):
+        """Gives back the room of what was written so far; True."""
+        for name in os.listdir(self.folder):
+            os.unlink(os.path.join(self.folder, name))
+        return True
+
     def leave(self):
-        """After success and failure alike."""
+        """After success and failure alike; again does nothing."""
         if self.folder:
             shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = ""
             self.page.set_leftover("")

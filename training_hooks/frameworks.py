@@ -6,8 +6,9 @@ whole. Nothing here is needed for a framework to run; a version that has other n
 
 import functools
 import os
+import sys
 
-from . import saves
+from . import room, saves
 
 FOLDERS = (
     ("transformers.trainer", "Trainer", "_save_checkpoint"),
@@ -32,6 +33,7 @@ def prepare(current, when_imported):
 def wrap_lightning(current, module):
     """`module` is Lightning's cloud_io. It saves from memory through fsspec, into a file of the temporary directory
     that is then moved, and copied where that is another disk; and loads from a file that is open already."""
+    torch = sys.modules["torch"]
     save, module._load = module._atomic_save, saves.noticed_load(current, module._load)
 
     @functools.wraps(save)
@@ -39,7 +41,11 @@ def wrap_lightning(current, module):
         worker, path = current(), saves.as_path(filepath)
         if worker is None or path is None or "://" in path:
             return save(checkpoint, filepath)
-        return saves.whole(worker, "torch.save", path, lambda target: save(checkpoint, target))
+
+        def size():
+            return room.measured(lambda file: torch.save(checkpoint, file), path)
+
+        return saves.whole(worker, "torch.save", path, lambda target: save(checkpoint, target), size)
 
     module._atomic_save = whole_save
 

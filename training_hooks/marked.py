@@ -16,7 +16,7 @@ import stat
 import threading
 import time
 
-from . import arena, image, remembering, saves, saving, versions, word, worker
+from . import arena, image, remembering, room, saves, saving, versions, word, worker
 from .allotting import mebibytes
 from .beside import Beside, is_plain_path
 
@@ -155,7 +155,11 @@ class Marked(saving.Rank):
         self.word.say(word.SAVED, number)
 
     def _whole(self, plain, state, f, args, kwargs, note):
-        saves.whole(self.here, "torch.save", os.fspath(f), lambda to: plain(state, to, *args, **kwargs), note)
+        def put(to):
+            return plain(state, to, *args, **kwargs)
+
+        path = os.fspath(f)
+        saves.whole(self.here, "torch.save", path, put, lambda: room.measured(put, path), note)
 
     def _note(self, written, number):
         try:
@@ -245,7 +249,7 @@ class Marked(saving.Rank):
         beside = Beside(self.path, self.here.page)
         try:
             if not beside.folder:
-                raise OSError("nothing can be written beside it")
+                raise beside.lack or OSError("nothing can be written beside it")
             return self._write_file(job, file, beside)
         finally:
             beside.leave()

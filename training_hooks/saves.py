@@ -1,7 +1,7 @@
 """Makes a save whole or not at all, tells when a checkpoint is finished, and which step a load resumes.
 
 A process that is killed inside `torch.save(path)` leaves a file that cannot be read (measured: 18 of 20), so what is
-saved to a path is written `beside` it and renamed.
+saved to a path is written `beside` it and renamed; what does not fit there is a matter of `room`.
 
 A save is a *finished checkpoint* when its path existed before, or its path with the digits left out was saved before in
 this process, or it is a safetensors file or a DCP folder: a model written once at the end is none. The first of a path
@@ -13,7 +13,7 @@ import os
 import re
 import threading
 
-from .beside import Beside
+from . import room
 
 DIGITS = re.compile(r"\d+")
 
@@ -31,22 +31,22 @@ class Series:
         return existed or known
 
 
-def whole(worker, save, target, call, note=None):
-    """Runs `call(path)` so that `target` is whole; returns what it returns. `note(path)` is called when the file is
-    complete there, before it takes its place."""
+def whole(worker, save, target, call, size, note=None):
+    """Runs `call(path)` so that `target` is whole; returns what it returns. `size()`: the bytes that it writes at the
+    most, None where nobody knows. `note(path)` is called when the file is complete there, before it takes its place."""
     existed = os.path.exists(target)
+
+    def fill(path):
+        result = call(path)
+        if save == "torch.save" and worker.data is not None:
+            _note_position(worker, target, path)
+        if note is not None:
+            note(path)
+        return result
+
     began = worker.begin_save()
     try:
-        beside = Beside(target, worker.page)
-        try:
-            result = call(beside.path)
-            if save == "torch.save" and worker.data is not None:
-                _note_position(worker, target, beside.path)
-            if note is not None:
-                note(beside.path)
-            beside.finish()
-        finally:
-            beside.leave()
+        result = room.put(target, worker.page, fill, size, lambda lack: worker.told_room(target, lack))
     except BaseException:
         worker.end_save(False)
         raise
@@ -126,7 +126,11 @@ def wrap_torch(current, torch, marked=lambda: None):
             if worker is not None:
                 _note_opened(worker, f)
             return result
-        return whole(worker, "torch.save", path, lambda target: save(obj, target, *args, **kwargs))
+
+        def put(target):
+            return save(obj, target, *args, **kwargs)
+
+        return whole(worker, "torch.save", path, put, lambda: room.measured(put, path))
 
     torch.save, torch.load = whole_save, load
     serialization = getattr(torch, "serialization", None)
@@ -142,9 +146,21 @@ def wrap_safetensors(current, module):
         worker, path = current(), as_path(filename)
         if worker is None or path is None:
             return save_file(tensors, filename, *args, **kwargs)
-        return whole(worker, "safetensors", path, lambda target: save_file(tensors, target, *args, **kwargs))
+
+        def put(target):
+            return save_file(tensors, target, *args, **kwargs)
+
+        return whole(worker, "safetensors", path, put, lambda: _size_of(tensors, args, kwargs))
 
     module.save_file, module.load_file = whole_save_file, noticed_load(current, module.load_file)
+
+
+def _size_of(tensors, args, kwargs):
+    """At the most: a header of JSON, and the tensors behind it."""
+    header = sum(200 + 6 * len(name) + 24 * tensor.dim() for name, tensor in tensors.items())
+    metadata = args[0] if args else kwargs.get("metadata")
+    texts = sum(20 + 6 * len(str(key)) + 6 * len(str(value)) for key, value in (metadata or {}).items())
+    return 4096 + header + texts + sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
 def _folder(arguments, storage):

@@ -106,12 +106,12 @@ class Rank:
     def _save_alone(self, enclosed, path, kind):
         """Without memory: an ordinary save, which raises what an ordinary one raises."""
         if self.here is None:
-            self._write(enclosed, path, kind, lambda: True)
+            self._write(enclosed, path, kind)
             return
         began = self.here.begin_save()
         done = False
         try:
-            done = self._write(enclosed, path, kind, lambda: True)
+            done = self._write(enclosed, path, kind)
         finally:
             self.here.end_save(done)
         self.here.saved(path, enclosed["counted"], began)
@@ -220,17 +220,21 @@ class Rank:
         enclosed = copy.state(copy=False)
         return copy.is_there() and self._write(enclosed, path, copy.head.kind, copy.is_there)
 
-    def _write(self, enclosed, path, kind, still):
+    def _write(self, enclosed, path, kind, still=None):
         """True where it is there now."""
         page = self.here.page if self.here is not None else None
         if kind != arena.SHARDED:
-            return storing.write(path, enclosed, page, still)
+            return storing.write(path, enclosed, page, still, lambda lack: self._told_room(path, lack))
         target = storing.shard(path, (enclosed["step"], self.generation), self.rank, self.world)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         done = storing.write(target, enclosed, page, still)
         if self.rank == 0:
             storing.clean(path, self.world)
         return done
+
+    def _told_room(self, path, lack):
+        if self.here is not None:
+            self.here.told_room(path, lack)
 
 
 def _packed(enclosed, kind):

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 
-from .beside import Beside
+from . import room
 
 MARK = "outrider_checkpoint"
 VERSION = 1
@@ -19,6 +19,10 @@ FOLDER = re.compile(r"(\d+)-(\d+)")
 
 class Unusable(Exception):
     """A sentence: which file, and what is wrong with it."""
+
+
+class _GivenUp(Exception):
+    pass
 
 
 class _NoPage:
@@ -34,20 +38,25 @@ def envelope(state, step, generation, counted, positions):
     return dict(about, state=state)
 
 
-def write(path, enclosed, page=None, still=lambda: True):
-    """True where it is there now; False where `still()` said no at the end. Raises what torch and the disk raise."""
+def write(path, enclosed, page=None, still=None, told=lambda lack: None):
+    """True where it is there now; False where `still()` said no at the end. Raises what torch and the disk raise. What
+    may be given up (`still`) is in memory, and never goes in place."""
     import torch
 
-    beside = Beside(path, page or _NoPage())
+    def put(file):
+        torch.save(enclosed, file)
+
+    def fill(to):
+        with open(to, "wb") as file:
+            put(file)
+        if still is not None and not still():
+            raise _GivenUp
+
     try:
-        with open(beside.path, "wb") as file:
-            torch.save(enclosed, file)
-        if not still():
-            return False
-        beside.finish()
-        return True
-    finally:
-        beside.leave()
+        room.put(path, page or _NoPage(), fill, lambda: room.measured(put, path), told, may_go_in_place=still is None)
+    except _GivenUp:
+        return False
+    return True
 
 
 def read(path, map_location="cpu", mapped=False):

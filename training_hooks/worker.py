@@ -33,6 +33,12 @@ from . import (
 )
 
 MARKED = "OUTRIDER_CHECKPOINT_PATH"
+NOT_ATOMIC, ATOMIC = "not atomic", "atomic"
+OVER = (
+    "%s is written over, because there is no room beside it for a second file (%s): a kill in such a save leaves no "
+    "checkpoint there; the disk needs room for two"
+)
+WHOLE_AGAIN = "checkpoints are whole again: the new file has room beside the old one"
 _current = None
 
 
@@ -54,6 +60,8 @@ class Worker:
         self.listening = False
         self.series = saves.Series()
         self.known = {os.path.realpath(path): step for path, step in known_saves}
+        self.in_place = set()
+        """Paths whose last save went over the old file, for want of room."""
         self._saving, self._save_began, self._save_ended, self._after = 0, 0, 0, page.INIT
         self.together = together.Together(lambda message: self.channel.tell("up", message), self._saves_over)
         self.phase_changed = self.begin_anew = _nothing
@@ -162,6 +170,17 @@ class Worker:
             "generation": self.generation,
         }
         self.channel.tell("up", dict(about, data=word, sentence=sentence, warning=warning, detail=detail))
+
+    def told_room(self, target, lack):
+        """`lack`: why this save goes over the old file; None: it is whole."""
+        path = os.path.abspath(target)
+        if lack is not None and path not in self.in_place:
+            self.in_place.add(path)
+            self.tell_data(NOT_ATOMIC, OVER % (path, os.strerror(lack.errno)), True, {})
+        elif lack is None and path in self.in_place:
+            self.in_place.remove(path)
+            if not self.in_place:
+                self.tell_data(ATOMIC, WHOLE_AGAIN, False, {})
 
     def loaded(self, path):
         """Before the first step, a checkpoint that the job has written says at which step this process goes on; where

@@ -23,6 +23,8 @@ DATA_KINDS = {
     "unusable": "SavedStateUnusable",
     "state loaded": "CheckpointLoaded",
     "state not saved": "CheckpointNotKept",
+    "not atomic": "CheckpointsNotAtomic",
+    "atomic": "CheckpointsAtomic",
 }
 """The words of a DataSaid, and what they are called in events."""
 

@@ -9,22 +9,37 @@ from __future__ import annotations
 from master.core import status
 from master.core.member import Member
 from master.core.state import DataNote, State
+from wire.ids import Generation
 from wire.messages import DATA_KINDS, DataSaid
 
 SHOWN = 32
+ROOM = ("not atomic", "atomic")
+"""Words about saves that find no room beside the old file, and that find it again."""
 
 
 def said(state: State, member: Member, message: DataSaid) -> None:
     kind = DATA_KINDS.get(message.word)
     note = DataNote(str(message.generation), kind or "", message.sentence, message.samples)
     is_of_now = state.world is not None and state.world.generation == message.generation
-    if kind is None or not is_of_now or note in state.data_notes:
+    if kind is None or not is_of_now:
+        return
+    if message.word in ROOM:
+        member.in_place = (message.generation, message.sentence) if message.word == ROOM[0] else None
+        status.mark(state)
+    if note in state.data_notes:
         return
     if message.word == "repeated":
         state.samples_repeated += message.samples
     _add(state, note)
     sentence = message.sentence[:1].upper() + message.sentence[1:]
     state.announce(kind, f"{sentence}.", member.id, warning=message.warning)
+
+
+def saved(state: State, member: Member, generation: Generation) -> None:
+    """A rank says that it saves in place before it does: who has not said so in this generation saves whole again."""
+    if member.in_place is not None and member.in_place[0] != generation:
+        member.in_place = None
+        status.mark(state)
 
 
 def add(state: State, kind: str, sentence: str) -> None:

@@ -92,6 +92,8 @@ class Member:
     """Of its trainer's container, where its pod has ended."""
     overdue: bool = False
     """It has been starting for longer than anyone waits for."""
+    in_place: tuple[Generation, str] | None = None
+    """Since which generation its saves go over the old file, and why (`data_notes`)."""
     leaving: str = ""
     """Why it will not be part of another generation, if so."""
     leave_at: float | None = None

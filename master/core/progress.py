@@ -7,7 +7,7 @@ the members do not matter.
 
 from __future__ import annotations
 
-from master.core import moves, standing, status, watching
+from master.core import data_notes, moves, standing, status, watching
 from master.core.member import Member
 from master.core.state import RUNNING, STOPPING, State
 from master.core.wording import seconds
@@ -130,6 +130,7 @@ def saved(state: State, member: Member, message: Saved) -> None:
     world = state.world
     if world is None or message.generation != world.generation:
         return
+    data_notes.saved(state, member, message.generation)
     is_new = state.saves.pop(message.path, None) != message.step
     state.saves[message.path] = message.step
     while len(state.saves) > SAVES_KEPT:

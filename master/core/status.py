@@ -83,6 +83,7 @@ def document(state: State, now: float) -> dict[str, Any]:
         "memory": {str(index): needed for index, needed in sorted(state.memory.items())},
         "node_check": state.rounds,
         **slowness.document(state),
+        **_in_place(state),
         "network": link_telling.document(state),
         **metric_values.document(state.metrics, state.spec.metrics_pattern, state.unix_offset),
         **own_size.document(state.scaling, state.spec, state.target, state.unix_offset),
@@ -95,6 +96,11 @@ def document(state: State, now: float) -> dict[str, Any]:
         },
         "members": [_member(state, m) for m in sorted(_everyone(state), key=in_order)],
     }
+
+
+def _in_place(state: State) -> dict[str, Any]:
+    found = {m.id: m.in_place[1] for _, m in sorted(state.members.items()) if m.in_place is not None}
+    return {"saves_in_place": found} if found else {}
 
 
 def _message(state: State) -> str:

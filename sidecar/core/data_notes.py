@@ -1,7 +1,7 @@
 """What ranks tell of their data: a line in this member's log for each, and what the job's user reads, to the master.
 
-Each rank goes on behind the same position, so the master hears it of rank 0 alone; of warnings it hears the first of
-each member. A new master hears all of it again.
+Each rank goes on behind the same position, so the master hears it of rank 0 alone; of warnings, and of
+their end, it hears the first of each member. A new master hears all of it again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def told(state: State, event: DataTold) -> list[Action]:
         return []
     severity = "warning" if said.warning else "normal"
     line = Announce(DATA_KINDS[said.word], said.sentence, said.generation, severity, event.detail)
-    if said.rank != 0 and not (said.warning and event.local_rank == 0):
+    if said.rank != 0 and not ((said.warning or said.word == "atomic") and event.local_rank == 0):
         return [line]
     state.data_notes = (*state.data_notes, said)[-MOST:]
     return [line, *_say(state, said)]

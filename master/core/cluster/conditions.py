@@ -270,6 +270,9 @@ def _conditions(
     if cut or "NetworkFault" in old:
         told = " ".join(str(each["reason"]) for each in cut)[:MESSAGE]
         wanted.append(("NetworkFault", bool(cut), "LinkCut" if cut else "LinksWell", told))
+    if (in_place := mapping(document.get("saves_in_place"))) or "CheckpointsNotAtomic" in old:
+        told = " ".join(f"{member}: {why}." for member, why in in_place.items())[:MESSAGE]
+        wanted.append(("CheckpointsNotAtomic", bool(in_place), "NoRoomForTwo" if in_place else "SavedWhole", told))
     if problems or "Valid" in old:
         wanted.append(
             ("Valid", not problems, "SpecRefused" if problems else "SpecTaken", "; ".join(problems)[:MESSAGE])

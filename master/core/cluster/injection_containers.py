@@ -85,6 +85,8 @@ class Place:
     """Bytes in which the trainer keeps checkpoints."""
     checkpoint_path: str = ""
     """What is saved there is kept in them."""
+    atomic_save: str = ""
+    """What the hooks are told of it, empty: nothing."""
     member_path: str = "metadata.name"
 
     @property

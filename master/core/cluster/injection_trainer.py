@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from master.core.cluster import checkpoint_memory, migration
+from master.core.cluster import atomic_saves, checkpoint_memory, migration
 from master.core.cluster.injection_containers import HOOKS, Place, field, mount, variable
 from master.core.cluster.names import CONTAINER, MOUNT, PROXIES, PYTHONPATH, Document
 from master.core.cluster.parts import entries
@@ -147,6 +147,8 @@ def _variables(place: Place) -> Iterator[Document]:
         yield variable(checkpoint_memory.VARIABLE, place.checkpoint_memory)
     if place.checkpoint_path:
         yield variable(checkpoint_memory.PATH_VARIABLE, place.checkpoint_path)
+    if place.atomic_save:
+        yield variable(atomic_saves.VARIABLE, place.atomic_save)
 
 
 def _termination_message(container: Document) -> Iterator[Document]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from master.core import save_signals
-from master.core.cluster import durations, job_metrics, job_rules, job_scaling, paths, quantities
+from master.core.cluster import atomic_saves, durations, job_metrics, job_rules, job_scaling, paths, quantities
 from master.core.cluster.elasticjob import DATA, HANG, NODE_CHECKS, RECOVERY, ROLES, has_master, roles_of, sizes
 from master.core.cluster.limits import USUAL, Limits
 from master.core.cluster.names import Document
@@ -228,6 +228,8 @@ def _switches(spec: Document) -> Iterator[str]:
 def _recovery(recovery: Document) -> Iterator[str]:
     for field in RECOVERY:
         yield from _duration(f"spec.recovery.{field}", recovery.get(field))
+    if wrong := atomic_saves.objection(recovery.get("atomicSave")):
+        yield f"spec.recovery.atomicSave: {shown(recovery['atomicSave'])}: {wrong}"
     for field in HANG:
         limit = mapping(recovery.get("hang")).get(field)
         yield from _duration(f"spec.recovery.hang.{field}", limit)

@@ -55,6 +55,7 @@ def place_of(
         migration_dir=asked.migration_dir,
         checkpoint_memory=asked.checkpoint_memory,
         checkpoint_path=asked.checkpoint_path,
+        atomic_save=asked.atomic_save,
     )
 
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from master.core import save_signals
-from master.core.cluster import checkpoint_memory
+from master.core.cluster import atomic_saves, checkpoint_memory
 from master.core.cluster.chaos import ALLOWED
 from master.core.cluster.limits import MOST_MEMBERS
 from master.core.cluster.names import (
+    ATOMIC_SAVE,
     CHAOS,
     CHECKPOINT_MEMORY,
     CHECKPOINT_PATH,
@@ -65,6 +66,8 @@ class Asked:
     """Bytes."""
     checkpoint_path: str = ""
     save_signal: str = ""
+    atomic_save: str = ""
+    """As the hooks are told."""
 
 
 def read(annotations: Mapping[str, Any]) -> Asked:
@@ -88,6 +91,7 @@ def read(annotations: Mapping[str, Any]) -> Asked:
         checkpoint_memory=_memory(annotations, CHECKPOINT_MEMORY),
         checkpoint_path=_path(annotations, CHECKPOINT_PATH),
         save_signal=_signal(annotations, SAVE_SIGNAL),
+        atomic_save=_atomic(annotations, ATOMIC_SAVE),
     )
     if asked.least is not None and asked.most is not None and asked.least > asked.most:
         raise ValueError(f"annotation {MIN}: {asked.least} is more than the {asked.most} of annotation {MAX}")
@@ -142,6 +146,13 @@ def _signal(annotations: Mapping[str, Any], name: str) -> str:
     text = _text(annotations, name)
     try:
         return save_signals.parsed(text) if text else ""
+    except ValueError as error:
+        raise ValueError(f"annotation {name}: {error}") from error
+
+
+def _atomic(annotations: Mapping[str, Any], name: str) -> str:
+    try:
+        return atomic_saves.of_words(_text(annotations, name))
     except ValueError as error:
         raise ValueError(f"annotation {name}: {error}") from error
 

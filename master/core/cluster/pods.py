@@ -13,10 +13,11 @@ from copy import deepcopy
 from datetime import datetime
 
 from master.core.actions import CreatePod
-from master.core.cluster import chaos, containers, owners_references, ps_resources, quantities
+from master.core.cluster import atomic_saves, chaos, containers, owners_references, ps_resources, quantities
 from master.core.cluster.containers import brief, end_of
 from master.core.cluster.elasticjob import has_master, key_of, members, pods_restart_policy, roles_of, sizes
 from master.core.cluster.names import (
+    ATOMIC_SAVE,
     CHECKPOINT_MEMORY,
     CHECKPOINT_PATH,
     CONTAINER,
@@ -51,7 +52,8 @@ PS, PS_PORT = "ps", 2222
 PORT = 3333
 MASTER_PORT = 23456
 """Of a PyTorchJob's master. The ranks meet elsewhere, at an address of each generation's."""
-HANDED_ON = (SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS, CONTAINER, MIGRATION_DIR, CHECKPOINT_MEMORY, CHECKPOINT_PATH)
+HANDED_ON = (SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS, CONTAINER, MIGRATION_DIR, CHECKPOINT_MEMORY, CHECKPOINT_PATH,
+             ATOMIC_SAVE)  # fmt: skip
 """Annotations of an ElasticJob that hold for its pods, where the template does not say otherwise."""
 TAKEN = ("Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated")
 """Words of status.reason for a pod whose machine was taken from it. Evicted is one only where the node was short."""
@@ -111,9 +113,9 @@ def pod_of(job: Document, action: CreatePod) -> Document:
     variables = _variables(action, action.wanted or sizes(role)[2]) | _of_a_pytorchjob(job, action)
     for container in spec["containers"]:
         container["env"] = _with_variables(container.get("env") or [], variables)
-    if (mapping(job["spec"].get("recovery"))).get("atomicSave") is False:
+    if told := atomic_saves.of_field(mapping(job["spec"].get("recovery")).get("atomicSave")):
         for container in spec["containers"]:
-            container["env"] = _with_variables(container["env"], {"OUTRIDER_ATOMIC_SAVE": "0"})
+            container["env"] = _with_variables(container["env"], {atomic_saves.VARIABLE: told})
     if action.avoid:
         _keep_off(spec, action.avoid)
     pod: Document = {

@@ -340,3 +340,14 @@ def test_a_job_that_waits_behind_another_one_says_so_in_its_condition() -> None:
     assert scheduled["message"].endswith(
         "needed; the job waits for room behind research/old, which is older and lacks room too"
     )
+
+
+def test_saves_that_are_not_whole_are_a_condition_for_as_long_as_they_are_so() -> None:
+    why = "/data/last.pt is written over, because there is no room beside it"
+    asked = job()
+    status = status_of(asked, core(saves_in_place={"worker-0": why}), [], NOW)
+    found = condition(status, "CheckpointsNotAtomic")
+    assert (found["status"], found["reason"], found["message"]) == ("True", "NoRoomForTwo", f"worker-0: {why}.")
+    later = status_of(kept(asked, status), core(), [], NOW)
+    assert conditions(later)["CheckpointsNotAtomic"] == "False"
+    assert "CheckpointsNotAtomic" not in conditions(status_of(asked, core(), [], NOW))

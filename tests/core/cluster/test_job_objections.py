@@ -83,6 +83,7 @@ def test_an_installation_may_take_other_sizes() -> None:
         (job({"worker": worker(replicas=4, minReplicas=3)}, nodeUnit=2),
          "spec.replicaSpecs.worker.minReplicas: 3 is no multiple of nodeUnit 2"),
         (job(recovery={"silentAfter": "soon"}), "spec.recovery.silentAfter: soon is no duration; write seconds, or"),
+        (job(recovery={"atomicSave": "yes"}), "spec.recovery.atomicSave: yes: it must be true, false or required"),
         (job(recovery={"silentAfter": 0}), "spec.recovery.silentAfter: 0 would leave out every member at once"),
         (job(recovery={"silentAfter": "1m", "replaceAfter": 20}), "spec.recovery.replaceAfter: it is less than"),
         (job(recovery={"hang": {"init": -1}}), "spec.recovery.hang.init: -1 is no duration"),

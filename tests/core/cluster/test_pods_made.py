@@ -144,6 +144,12 @@ def test_whole_saves_can_be_turned_off() -> None:
     assert "OUTRIDER_ATOMIC_SAVE" not in variables(pods.pod_of(job(), creation("worker-0")))
 
 
+def test_whole_saves_can_be_required() -> None:
+    assert problems(job(recovery={"atomicSave": "required"})) == []
+    pod = pods.pod_of(job(recovery={"atomicSave": "required"}), creation("worker-0"))
+    assert variables(pod)["OUTRIDER_ATOMIC_SAVE"] == "required"
+
+
 def test_a_role_is_found_in_any_letters() -> None:
     pod = pods.pod_of(job({"worker": worker(), "PS": worker(replicas=2)}), creation("ps-1", 1))
     assert variables(pod)["WORKER_NUM"] == "2"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from master.core.status import document
 from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor
-from wire.messages import DataSaid, Start
+from wire.messages import DataSaid, Saved, Start
 
 
 def says(
@@ -62,3 +62,40 @@ def test_the_next_master_knows_what_was_told() -> None:
     says(play, "repeated", samples=72)
     after = successor(play)
     assert document(after.state, after.now)["data"]["samples_repeated"] == 72
+
+
+OVER = "/data/last.pt is written over"
+
+
+def in_place(play: Play) -> dict[str, str]:
+    return dict(document(play.state, play.now).get("saves_in_place", {}))
+
+
+def test_saves_in_place_stand_in_the_status_until_one_is_whole() -> None:
+    play = running(2)
+    says(play, "not atomic", OVER, warning=True)
+    assert in_place(play) == {"worker-0": OVER}
+    assert play.announced("CheckpointsNotAtomic")[0].severity == "warning"
+    says(play, "atomic", "whole again")
+    assert in_place(play) == {}
+
+
+def test_in_the_next_generation_a_save_of_which_nothing_is_said_was_whole() -> None:
+    play = running(2)
+    says(play, "not atomic", OVER, warning=True)
+    play.say(play["worker-0"], Saved(play.generation, "/data/last.pt", 3))
+    assert in_place(play) == {"worker-0": OVER}, "it was said of this very save"
+    play.crash("worker-0")
+    play.until_next(2)
+    assert in_place(play) == {"worker-0": OVER}, "nothing was saved since"
+    play.say(play["worker-0"], Saved(play.generation, "/data/last.pt", 5))
+    assert in_place(play) == {}
+
+
+def test_the_next_master_hears_of_saves_in_place_again() -> None:
+    play = running(2)
+    says(play, "not atomic", OVER, warning=True)
+    after = successor(play)
+    after.run(3)
+    says(after, "not atomic", OVER, warning=True)
+    assert in_place(after) == {"worker-0": OVER}

@@ -40,6 +40,13 @@ def test_of_other_ranks_the_master_hears_the_first_warning_of_a_member_alone() -
         assert len(told(actions)) == count
 
 
+def test_of_other_members_the_master_hears_that_saves_are_whole_again() -> None:
+    play = trains()
+    for rank, count in ((5, 0), (4, 1)):
+        actions = play.tell(DataTold(DataSaid(FIRST, rank, "atomic", "whole again"), rank - 4))
+        assert len(told(actions)) == count
+
+
 def test_a_new_link_hears_it_again_and_a_new_generation_forgets_it() -> None:
     play = trains()
     play.tell(DataTold(LOADED, 0), MasterDisconnected(), MasterConnected())
