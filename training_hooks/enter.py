@@ -3,9 +3,12 @@
 - A descendant of a worker process (a DataLoader worker made by spawn, a subprocess): none.
 - A process of a generation that a launcher runs: a worker process, perhaps; it is watched, lightly.
 - A process that launcher or takeover marked with OUTRIDER_TEMPLATE: the template.
+- What was executed into the container beside its command (an exec probe, a postStart hook): none (`first`).
+- One that is given its program as text: none. Shell scripts start hundreds of those: nothing else is loaded for it.
 - Anything else in the container: `command` looks whether it is the trainer, or an inner launcher to be taken over.
 
-The mark leaves os.environ here, before anything of the user's runs, so that it cannot reach a child.
+The mark leaves os.environ before anything of the user's runs, so that it cannot reach a child: here, or in
+sitecustomize, which does not even load this for a descendant of a worker process.
 """
 
 import os
@@ -17,7 +20,7 @@ WORKER = "OUTRIDER_WORKER"
 
 def enter():
     mark = os.environ.pop(MARK, None)
-    if WORKER in os.environ:
+    if WORKER in os.environ or not (mark or "OUTRIDER_GENERATION" in os.environ or _may_be_the_trainer()):
         return
     if "OUTRIDER_CHAOS" in os.environ and "OUTRIDER_GENERATION" not in os.environ:
         from . import faults
@@ -36,3 +39,13 @@ def enter():
         from . import command
 
         command.enter()
+
+
+def _may_be_the_trainer():
+    from .invocation import current  # by its module: asked of the package, a name loads what that offers to users
+
+    if "OUTRIDER_CHAOS" not in os.environ and current().kind not in ("script", "module"):
+        return False
+    from .first import is_of_the_command
+
+    return is_of_the_command(os.environ)

@@ -1,9 +1,10 @@
 """Python imports this at its start, in every process that has the hooks folder on its PYTHONPATH: the trainer, but pip
 and DataLoader workers as well, and interpreters of any version.
 
-So it decides with one look at the environment, leaves no folder on sys.path, and hands on to the user's own
-sitecustomize, which Python would have found had this one not stood before it. Python 2.7 can read it; below 3.8 and
-outside a member (no OUTRIDER_DIR) it does nothing else. It raises only what the user's own raises, as Python expects.
+So it decides with one look at the environment, before it imports anything (a descendant of a rank pays for this file
+alone), leaves no folder on sys.path, and hands on to the user's own sitecustomize, which Python would have found had
+this one not stood before it. Python 2.7 can read it; below 3.8 and outside a member (no OUTRIDER_DIR) it does nothing
+else. It raises only what the user's own raises, as Python expects.
 """
 
 import os
@@ -31,12 +32,13 @@ def _run_next(path):
             return
         imp.load_module("sitecustomize", *found)
         return
-    import importlib.machinery
-    import importlib.util
+    from _frozen_importlib_external import PathFinder
 
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
+    spec = PathFinder.find_spec("sitecustomize", path)
     if spec is None or spec.loader is None:
         return
+    import importlib.util
+
     module = importlib.util.module_from_spec(spec)
     sys.modules["sitecustomize"] = module
     spec.loader.exec_module(module)
@@ -65,7 +67,9 @@ try:
     _run_next(_path)
 except Exception as error:  # the user's own failed: Python says so, once ours is done
     _failure = error
-if sys.version_info >= (3, 8) and os.environ.get("OUTRIDER_DIR"):
+if "OUTRIDER_WORKER" in os.environ:
+    os.environ.pop("OUTRIDER_TEMPLATE", None)
+elif sys.version_info >= (3, 8) and os.environ.get("OUTRIDER_DIR"):
     try:
         _enter(_own)
     except Exception:  # whatever is wrong with the hooks, the script runs
