@@ -226,6 +226,8 @@ class Hello:
     """What those must know who ask there: only the master, and whom it tells."""
     offers: bool = False
     """The script in it saves its state when it is asked to: `StateOffered` says what."""
+    term: int = 0
+    """The highest of a master that has welcomed this member. Of a master that says Hello to an earlier one: its own."""
 
 
 @dataclass(frozen=True, slots=True)

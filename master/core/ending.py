@@ -125,7 +125,7 @@ def appeared(state: State, member: Member) -> None:
 
 def advance(state: State) -> None:
     """Members that have stopped are told to finish; when all have acknowledged it, the job is over."""
-    if state.stage != FINISHING:
+    if state.stage != FINISHING or state.lapsed:
         return
     for member_id in [i for i, told in state.ending.items() if not told]:
         member = state.members.get(member_id)

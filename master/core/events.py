@@ -28,6 +28,18 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseLapsed:
+    """The API server does not take this master's renewals. It may still be the only one."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRegained:
+    """It holds the Lease again, and nobody else has held it meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
 class SidecarSaid:
     """A message came over an authenticated connection. `session` names the connection, never reused."""
 
@@ -260,4 +272,6 @@ Event = (
     | ActionFailed
     | Woke
     | Stalled
+    | LeaseLapsed
+    | LeaseRegained
 )

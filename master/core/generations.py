@@ -63,6 +63,15 @@ def _chosen(state: State) -> list[Member]:
 
 
 def _form(state: State, chosen: list[Member]) -> None:
+    world = decide(state, chosen)
+    status.save_now(
+        state,
+        f"Generation {world.generation} is decided: {counted(len(chosen), 'member')}, "
+        f"{counted(world.world_size, 'rank')}; it must be saved before it is started.",
+    )
+
+
+def decide(state: State, chosen: list[Member]) -> World:
     first = chosen[0].ready
     assert first is not None
     state.number += 1
@@ -80,15 +89,11 @@ def _form(state: State, chosen: list[Member]) -> None:
     )
     state.first_world = state.first_world or world.world_size
     state.met[chosen[0].id] = (world.generation, world.port)
-    state.world, state.stage, state.patient = world, COMMITTING, False
+    state.world, state.left, state.stage, state.patient = world, None, COMMITTING, False
     state.resize, state.restart_wanted = "", ""
     state.deadlines.cancel(("resize", ""))
     state.message = f"generation {world.generation} forms with {counted(len(chosen), 'member')}"
-    status.save_now(
-        state,
-        f"Generation {world.generation} is decided: {counted(len(chosen), 'member')}, "
-        f"{counted(world.world_size, 'rank')}; it must be saved before it is started.",
-    )
+    return world
 
 
 def start(state: State) -> None:
@@ -214,6 +219,14 @@ def stop(state: State, reason: str, *, hard: bool = False) -> None:
 def _what(state: State, world: World) -> str:
     """Seats of a PS job count their generations each for itself."""
     return f"stop generation {world.generation}" + (f" of {', '.join(world.places)}" if state.spec.is_ps else "")
+
+
+def leave(state: State) -> None:
+    """Nothing of the old generation runs any more, as far as anybody can tell."""
+    world = state.world
+    assert world is not None
+    state.deadlines.cancel(("stop", str(world.generation.number)))
+    state.world, state.left, state.stage = None, world, GATHERING
 
 
 def _stop(state: State, world: World, member: Member, reason: str, hard: bool) -> None:

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from master.core import autoscaling, metric_values, metrics, own_size, pace
+from master.core import autoscaling, metric_values, metrics, own_size, pace, reservations
 from master.core.member import SILENT, Member, Placed, in_order
 from master.core.pairing import Finding
 from master.core.spec import JobSpec, rule_of
 from master.core.state import STOPPING, Budget, DataNote, FailedPod, Flag, State
-from master.core.world import Fault
+from master.core.world import Fault, World
 from wire.ids import Generation, MemberId, PodUid, RankIndex, Role
 
 
@@ -39,7 +39,9 @@ def saved(state: State) -> dict[str, object]:
         **_rules(state),
         **_faults(state),
         **_progress(state),
-        "world": _world(state),
+        "world": None if state.stage == STOPPING else _world(state, state.world),
+        "left": _world(state, state.world if state.stage == STOPPING else state.left),
+        "reserved": [state.term, reservations.up_to(state)],
         "ended": [state.phase, state.exit_code] if state.is_over else None,
     }
 
@@ -137,9 +139,8 @@ def _measured(member: Member) -> tuple[str, float, float]:
     return (found.kind, round(found.compute, 4), round(found.network, 4))
 
 
-def _world(state: State) -> dict[str, object] | None:
-    world = state.world
-    if world is None or state.stage == STOPPING:
+def _world(state: State, world: World | None) -> dict[str, object] | None:
+    if world is None:
         return None
     return {
         "generation": [world.generation.term, world.generation.number],
@@ -191,7 +192,9 @@ def restore(state: State, saved: Mapping[str, Any]) -> None:
         MemberId(member): (Generation(term, number), int(port))
         for member, (term, number, port) in saved.get("met", {}).items()
     }
-    state.saved_world = saved.get("world")
+    state.saved_world, state.saved_left = saved.get("world"), saved.get("left")
+    term, up_to = saved.get("reserved", (0, 0))
+    state.saved_numbers = (int(term), int(up_to))
     state.pace = pace.restored(saved.get("pace", {}), offset)
     _restore_progress(state, saved)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from master.core import gangs, reducer, status
 from master.core.actions import Action
-from master.core.events import Event
+from master.core.events import Event, LeaseLapsed, LeaseRegained
 from master.core.ps import reducer as ps_reducer
 from master.core.ps import status as ps_status
 from master.core.ps.state import PsState
@@ -23,7 +23,9 @@ def new(spec: JobSpec, next_order: int = 1) -> Job:
 
 
 def step(job: Job, event: Event, now: float) -> list[Action]:
-    return ps_reducer.step(job, event, now) if isinstance(job, PsState) else reducer.step(job, event, now)
+    if isinstance(job, PsState):  # past the Lease nothing begins in it: what a seat starts is saved first
+        return [] if isinstance(event, LeaseLapsed | LeaseRegained) else ps_reducer.step(job, event, now)
+    return reducer.step(job, event, now)
 
 
 def next_deadline(job: Job) -> float | None:

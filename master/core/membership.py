@@ -8,7 +8,19 @@ without it, comes out at once.
 
 from __future__ import annotations
 
-from master.core import ending, generations, keeping, neighbours, orders, recovery, silence, standing, status, watching
+from master.core import (
+    ending,
+    generations,
+    keeping,
+    lapsing,
+    neighbours,
+    orders,
+    recovery,
+    silence,
+    standing,
+    status,
+    watching,
+)
 from master.core.actions import CloseSession, Send
 from master.core.member import GONE, Member
 from master.core.state import REBUILDING, RUNNING, STOPPING, State
@@ -52,6 +64,7 @@ def greet(state: State, session: str, hello: Hello) -> None:
             _tell_refusal(state, hello.member, sentence)
         return
     member = state.members[hello.member]
+    lapsing.note_term(state, hello)
     _bind(state, session, member, hello)
     if state.is_over:
         orders.resend(state, member)

@@ -54,9 +54,9 @@ def overdue(state: State) -> None:
 def decide(state: State) -> None:
     """Adopts the running generation, or clears the ground for a new one."""
     state.deadlines.cancel(("rebuild", ""))
-    world, progress = _saved_world(state), cast("Mapping[str, object]", (state.saved_world or {}).get("progress") or {})
-    state.saved_world = None
     running = {m.running for m in state.members.values() if m.running != NO_GENERATION}
+    progress = cast("Mapping[str, object]", (state.saved_world or {}).get("progress") or {})
+    world = _world_before(state, running)
     if state.is_left and len(running) == 1:
         world = _told_world(state, *running)
     highest = max((m.told for m in state.members.values()), default=NO_GENERATION)
@@ -74,6 +74,25 @@ def decide(state: State) -> None:
         generations.refuse_used_port(state, member)
     standing.note_staffing(state)
     status.mark(state)
+
+
+def _world_before(state: State, running: set[Generation]) -> World | None:
+    """The saved one. An earlier master may have started it again past its Lease (`lapsing`), under a number that was
+    reserved for it; also one that the status has as stopped."""
+    saved, left = _saved_world(state.saved_world, state), _saved_world(state.saved_left, state)
+    state.saved_world = state.saved_left = None
+    world = saved or left
+    if world is None:
+        return None
+    there = [state.members[i] for i in world.places if i in state.members]
+    term, up_to = state.saved_numbers
+    told = running or {max((m.highest for m in there if m.greeted), default=NO_GENERATION)}
+    strays = [m for m in state.members.values() if m.running in running and m.id not in world.places]
+    newest = max(told)
+    if len(told) == 1 and not strays and newest.term == term and world.generation.number < newest.number <= up_to:
+        world.generation, state.number = newest, max(state.number, newest.number)
+        return world
+    return saved
 
 
 def _was_started(state: State, world: World) -> bool:
@@ -188,8 +207,7 @@ def _clear(state: State, running: set[Generation]) -> None:
         standing.refresh(state, member)
 
 
-def _saved_world(state: State) -> World | None:
-    saved = state.saved_world
+def _saved_world(saved: dict[str, object] | None, state: State) -> World | None:
     if not saved:
         return None
     places = cast("list[Mapping[str, object]]", saved["places"])

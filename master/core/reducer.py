@@ -31,6 +31,7 @@ from master.core import (
     judging,
     keeping,
     lagging,
+    lapsing,
     log_rules,
     membership,
     metrics,
@@ -49,6 +50,7 @@ from master.core import (
     recovery,
     refusals,
     replacing,
+    reservations,
     restoring,
     scaling,
     silence,
@@ -65,6 +67,8 @@ from master.core.events import (
     Began,
     CreateRefused,
     Event,
+    LeaseLapsed,
+    LeaseRegained,
     MemberProbed,
     NodeSeen,
     OwnerEnded,
@@ -156,12 +160,13 @@ def check(state: State) -> None:
 # -- at the end of a step -----------------------------------------------------------------------------------------
 def _look(state: State) -> None:
     """What follows from what has changed; each part may change something for the next."""
-    if state.checkpoint_step is not None:
+    if state.checkpoint_step is not None and not state.lapsed:
         scaling.at_checkpoint(state)
     if state.stirred:
         state.stirred = False
-        _advance(state)
-    status.flush(state)
+        lapsing.advance(state) if state.lapsed else _advance(state)
+    if not state.lapsed:
+        status.flush(state)
 
 
 def _advance(state: State) -> None:
@@ -201,11 +206,7 @@ def _advance(state: State) -> None:
 
 
 def _leave_world(state: State) -> None:
-    """Nothing of the old generation runs any more, as far as anybody can tell."""
-    world = state.world
-    assert world is not None
-    state.deadlines.cancel(("stop", str(world.generation.number)))
-    state.world, state.stage = None, GATHERING
+    generations.leave(state)
     editing.hold(state)
     spares.staff(state)
     scaling.dismiss(state)
@@ -243,6 +244,7 @@ def _said(state: State, event: SidecarSaid) -> None:
 
 def _status_saved(state: State, event: StatusSaved) -> None:
     state.saved_version = max(state.saved_version, event.version)
+    reservations.saved(state, event.version)
     world = state.world
     is_saved = state.stage == COMMITTING and world is not None and state.saved_version >= world.version
     if is_saved and world is not None and not restoring.waits(state, world):
@@ -294,7 +296,10 @@ def _delete_again(state: State, member_id: str) -> None:
 
 def _woke(state: State, _event: Woke) -> None:
     for kind, key in state.deadlines.take_due(state.now):
-        DEADLINES[kind](state, key)
+        if state.lapsed and kind in lapsing.LATER:
+            state.deadlines.set((kind, key), state.now + lapsing.AGAIN)
+        else:
+            DEADLINES[kind](state, key)
 
 
 def _stalled(state: State, event: Stalled) -> None:
@@ -329,6 +334,8 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     ActionFailed: _action_failed,
     Woke: _woke,
     Stalled: _stalled,
+    LeaseLapsed: lapsing.lapsed,
+    LeaseRegained: lambda state, _event: lapsing.regained(state),
 }
 
 

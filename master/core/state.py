@@ -32,7 +32,7 @@ from master.core.own_size import Scaling
 from master.core.pace import Pace, Watch
 from master.core.pairing import Answer, Finding, Groups, Round
 from master.core.spec import JobSpec, Rule
-from master.core.world import Episode, Fault, World
+from master.core.world import Episode, Fault, Reservation, World
 from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
 from wire.messages import Exited, LineMatched
 
@@ -241,6 +241,16 @@ class State:
     spares_made: int = 0
     number: int = 0
     world: World | None = None
+    left: World | None = None
+    """The one before, from its end until another one is decided."""
+    reserved: Reservation | None = None
+    """Of the newest status that is saved."""
+    reserving: list[Reservation] = field(default_factory=list)
+    """Of those that are being saved: one of them may be what the next master reads."""
+    lapsed: bool = False
+    """The Lease is not renewed (`lapsing`)."""
+    outranked: int = 0
+    """The highest term of which a member has heard."""
     met: dict[MemberId, tuple[Generation, int]] = field(default_factory=dict)
     """The newest generation that was to meet at a member, and at which of its ports: it serves no other."""
     resize: str = ""
@@ -305,6 +315,10 @@ class State:
     write_not_before: float = 0.0
     """A recovery is on its way: its own status is due in a moment, and nothing else shall be in front of it."""
     saved_world: dict[str, object] | None = None
+    saved_left: dict[str, object] | None = None
+    """The world that was being stopped, or had been, when the status was saved."""
+    saved_numbers: tuple[int, int] = (0, 0)
+    """The term in which the status was saved, and up to which number it reserves that world another beginning."""
     is_left: bool = False
     """Nothing is known of the worlds before but what members say: the job's record is gone."""
     deferred: list[tuple[MemberId, Exited | LineMatched]] = field(default_factory=list)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from master.core import handing_over, link_telling, metric_values, own_size, slowness
+from master.core import handing_over, link_telling, metric_values, own_size, reservations, slowness
 from master.core.actions import SaveStatus
 from master.core.member import FAILED, SILENT, Member, in_order
 from master.core.state import COMMITTING, REBUILDING, RUNNING, STOPPING, State
@@ -27,6 +27,7 @@ WOULD_SHOWN = 10
 def save_now(state: State, reason: str) -> None:
     """Writes the status in this step."""
     state.version += 1
+    reservations.reserve(state)
     written(state)
     kept = document(state, state.now) | {"saved": handing_over.saved(state)}
     state.act(SaveStatus(state.version, kept, state.generation, reason))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from master.core.stragglers import Comparison
-from wire.ids import NO_GENERATION, Generation, MemberId, OrderId, RankIndex, Role
+from wire.ids import NO_GENERATION, Generation, MemberId, OrderId, PodUid, RankIndex, Role
 from wire.messages import WorkerExit
 
 
@@ -21,6 +21,16 @@ class Place:
     nproc: int
     role_first_rank: int
     role_world_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What a status says: this very world may begin again, with numbers up to this one (`reservations`)."""
+
+    version: int
+    """Of that status."""
+    seats: tuple[tuple[Place, PodUid | None], ...]
+    up_to: int
 
 
 @dataclass(frozen=True, slots=True)

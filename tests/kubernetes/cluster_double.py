@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -20,6 +20,9 @@ class Documents:
         self.refusals: list[ApiError] = []
         """Each call takes one away, as long as there are."""
         self._version = 100
+
+    def writing_while(self, _may_write: Callable[[], bool]) -> Documents:
+        return self
 
     async def get(self, path: str) -> Document:
         await self._begin("get", path)

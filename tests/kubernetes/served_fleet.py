@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from master.core.cluster.names import Document
 from master.shell.kubernetes.api import Api
 from master.shell.kubernetes.door import ClusterDoor
 from master.shell.kubernetes.fleet import Fleet
-from master.shell.kubernetes.lease import Lease
+from master.shell.kubernetes.lease import Lease, since_boot
 from master.shell.sidecars import Sidecars
 from runtime.sockets import KeyPair, new_key_pair
 from tests.core.cluster.documents import job, worker
@@ -25,6 +25,7 @@ from wire.codec import encode
 from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
 from wire.messages import Exited, FromMaster, Hello, Ready, Start, Started, Stepped, Stop, Stopped, Welcome, WorkerExit
 
+TICKETS = b"k" * 32
 GOOD = "/api/v1/namespaces/team-a/pods/good-worker-0"
 
 
@@ -35,6 +36,8 @@ class Served:
     keys: KeyPair
     endpoint: str
     running: asyncio.Task[None]
+    keeping: asyncio.Task[None]
+    """Of the Lease."""
     ends: list[int] = field(default_factory=list)
     """Codes with which the process would have ended."""
 
@@ -44,18 +47,20 @@ class Served:
 
 
 @asynccontextmanager
-async def served(server: ApiServer, api: Api, folder: Path) -> AsyncIterator[Served]:
+async def served(
+    server: ApiServer, api: Api, folder: Path, clock: Callable[[], float] = since_boot
+) -> AsyncIterator[Served]:
     keys, ends = new_key_pair(), list[int]()
     of_lease = api.apart()
-    lease = Lease(of_lease, "outrider-master", "outrider-system", "a")
+    lease = Lease(of_lease, "outrider-master", "outrider-system", "a", clock)
     term = await lease.acquire()
     policy = Policy("outrider/sidecar:1", "IfNotPresent", "tcp://master:7070", keys.public)
     fleet = Fleet(api, term, policy, folder, lease, ends.append)
-    fleet.sidecars = Sidecars(keys, ClusterDoor(api, b"k" * 32, fleet.inbox), fleet.refused)
+    fleet.sidecars = Sidecars(keys, ClusterDoor(api, TICKETS, fleet.inbox, fleet.superseded), fleet.refused)
     endpoint = fleet.sidecars.bind("tcp://127.0.0.1:*")
     tasks = [asyncio.ensure_future(each) for each in (fleet.run(), lease.keep())]
     try:
-        yield Served(server, fleet, keys, endpoint, tasks[0], ends)
+        yield Served(server, fleet, keys, endpoint, *tasks, ends)
     finally:
         left = [*tasks, *fleet._tasks]
         for task in left:

@@ -39,6 +39,7 @@ API_SERVER = Outside("172.16.0.2")
     [
         (MEMBER, MASTER, 7070, True),
         (OTHER_TEAM, MASTER, 7070, True),
+        (MASTER, MASTER, 7070, True),
         (STRANGER, MASTER, 7070, False),
         (API_SERVER, MASTER, 7070, False),
         (MONITORING, MASTER, 7070, False),

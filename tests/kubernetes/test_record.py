@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable
 
 import pytest
+from aiohttp import web
 
 from master.core.cluster.names import Document
 from master.shell.kubernetes.record import JobRecord
@@ -75,3 +76,27 @@ async def test_nothing_is_written_to_a_job_that_was_deleted_or_to_the_next_of_it
             assert record.is_gone
             assert [method for method, _ in server.asked] == ["PUT", "GET"][: len(answers)]
             assert record.job["metadata"]["uid"] == "u"
+
+
+async def test_a_status_counts_as_saved_when_it_or_a_newer_one_is_written() -> None:
+    """What is started because its status is saved: the next master has to find it there."""
+    first, answered = asyncio.Event(), list[object]()
+
+    async def slow(request: web.Request) -> web.Response:
+        first.set()
+        return await takes(request)
+
+    async def takes(request: web.Request) -> web.Response:
+        answered.append((await request.json())["status"]["phase"])
+        return web.json_response(JOB)
+
+    async with unwell(slow, takes, takes) as (_server, api):
+        record = JobRecord(api, JOB, 1, list)
+        one = asyncio.ensure_future(record.save_status({"phase": "running", "message": "1"}))
+        await first.wait()
+        two = asyncio.ensure_future(record.save_status({"phase": "restarting", "message": "2"}))
+        three = asyncio.ensure_future(record.save_status({"phase": "stopped", "message": "3"}))
+        await two
+        assert answered[-1] == "Stopped"
+        await asyncio.gather(one, three)
+        assert answered == ["Running", "Stopped"], "one that a newer one has overtaken is not written"

@@ -19,6 +19,7 @@ from master.core import (
     giving_up,
     handing_over,
     keeping,
+    lapsing,
     links,
     log_rules,
     memory,
@@ -384,6 +385,15 @@ def stop_who_trains_for_a_lost_worker() -> list[Swap]:
     return [(ps.HANDLERS, master_events.PodGone, gone)]
 
 
+def begin_with_some_past_the_lease() -> list[Swap]:
+    """Whoever is there, whether or not all of the saved world are."""
+
+    def some(state: Any, world: Any) -> list[Any]:
+        return [state.members[i] for i in world.order if i in state.ready]
+
+    return [(lapsing, "_all_of", some), (lapsing, "_is_reserved", lambda *_: True)]
+
+
 def forget_who_is_to_move() -> list[Swap]:
     """A parameter server that is to have other resources keeps those that it has."""
     return [(moving, "advance", _nothing)]
@@ -403,7 +413,7 @@ MUTANTS: dict[str, Callable[[], list[Swap]]] = {
         believe_one_of_two, begin_again_on_a_cut_link,
         follow_a_dry_run, restart_for_an_old_line,
         start_without_copies, begin_from_what_some_have, wait_for_copies_for_ever, keep_what_some_have,
-        keep_without_a_partner,
+        keep_without_a_partner, begin_with_some_past_the_lease,
         stop_who_trains_for_a_lost_worker, forget_who_is_to_move,
     )
 }  # fmt: skip
@@ -442,6 +452,7 @@ CAUGHT_AT = {
     "keep_what_some_have": 0,
     "keep_without_a_partner": 12,
     "wait_for_copies_for_ever": 673,
+    "begin_with_some_past_the_lease": 180,
     "forget_who_is_to_move": 0,
     "stop_who_trains_for_a_lost_worker": 7,
 }

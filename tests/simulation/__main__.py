@@ -9,6 +9,7 @@ import time
 import traceback
 from functools import partial
 
+from tests.simulation.outages import OutageWorld
 from tests.simulation.ps import PsWorld
 from tests.simulation.world import World
 
@@ -33,8 +34,9 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--brief", action="store_true", help="one line a failing seed")
     parser.add_argument("--ps", action="store_true", help="jobs with parameter servers")
+    parser.add_argument("--outages", action="store_true", help="the API server is often away")
     asked = parser.parse_args()
-    kind = PsWorld if asked.ps else World
+    kind = PsWorld if asked.ps else OutageWorld if asked.outages else World
     if asked.seed is not None:
         kind(asked.seed, asked.verbose).run() if asked.verbose else print(try_seed(asked.seed, kind)[1] or "ok")
         return 0

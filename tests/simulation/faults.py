@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 SCALE, SHAPE = 13.3, 0.6
 """Mean 20 s."""
+PAST_THE_LEASE = 12.0
 
 
 class Faults:
@@ -248,8 +249,14 @@ class Faults:
     def cut_platform(self, seconds: float) -> None:
         master = self.world.masters.current
         if master is not None:
-            self.world.network.cut("api", master.host, seconds)
+            self.world.masters.cut_off(master, seconds)
             self._lasts(seconds)
+            if seconds > PAST_THE_LEASE:
+                self.world.time.after(PAST_THE_LEASE, self._kill_meanwhile, seconds)
+
+    def _kill_meanwhile(self, seconds: float) -> None:
+        if not self.over:
+            self.kill_worker(seconds)
 
     def port_clash(self, _seconds: float) -> None:
         self.world.port_clashes += 1

@@ -12,7 +12,7 @@ from wire.messages import Finish, Start, Stop, TrainerLost, Welcome
 if TYPE_CHECKING:
     from tests.simulation.masters import Master
     from tests.simulation.pods import Heard, Pod, Sidecar
-    from tests.simulation.trainer import Worker
+    from tests.simulation.trainer import Run, Worker
     from tests.simulation.world import World
 
 SLACK = 4.0
@@ -30,6 +30,8 @@ class Laws:
         self._ports: dict[tuple[str, int], Generation] = {}
         self._numbers: dict[int, Generation] = {}
         self._told: dict[str, Generation] = {}
+        self.begun_past_the_lease = 0
+        """Members that were told to."""
         self._needs: dict[tuple[int, int], int] = {}
         """Bytes, by term and rank index: twice what a member had that this master has ended for want of memory."""
 
@@ -47,9 +49,13 @@ class Laws:
         generation = message.generation
         self.world.memories.started(master, message)
         saved = master.saved_generation
-        self._hold(saved is not None and saved >= generation, f"Start of {generation} is sent only after it is saved")
-        first = self._numbers.setdefault(generation.number, generation)
-        self._hold(first == generation, f"number {generation.number} is used by {first} and by {generation}")
+        is_saved = saved is not None and saved >= generation
+        self._hold(is_saved or master.is_lapsed, f"Start of {generation} is sent only after it is saved")
+        if is_saved:
+            first = self._numbers.setdefault(generation.number, generation)
+            self._hold(first == generation, f"number {generation.number} is used by {first} and by {generation}")
+        else:
+            self._is_the_saved_world(master, MemberId(member), message)
         meeting = (message.master_addr, message.master_port, message.world_size)
         self._hold(self._meeting.setdefault(generation, meeting) == meeting, f"all of {generation} meet at one place")
         owner = self._ports.setdefault(meeting[:2], generation)
@@ -63,6 +69,32 @@ class Laws:
             if worker is not None and worker.start.generation < generation and is_known:
                 self._hold(not self.is_healthy(pod, reach_master=True),
                            f"{generation} starts while {pod.member} still runs {worker.start.generation}")  # fmt: skip
+
+    def _is_the_saved_world(self, master: Master, member: MemberId, start: Start) -> None:
+        """Past its Lease: the same members and ranks, a number that is reserved, all on their links."""
+        self.begun_past_the_lease += 1
+        world, generation, record = self.world, start.generation, master.record or {}
+        saved = record.get("world") or record.get("left") or {}
+        places = {place["member"]: place for place in saved.get("places", ())}
+        place = places.get(member)
+        is_same = place is not None and (place["group_rank"], place["first_rank"], place["nproc"], len(places)) == (
+            start.group_rank, start.first_rank, start.nproc, start.group_world_size)  # fmt: skip
+        self._hold(is_same, f"{generation} is not the saved world, and the Lease has run out: {member}")
+        term, up_to = record["reserved"]
+        is_reserved = generation.term == term and saved["generation"][1] < generation.number <= up_to
+        self._hold(is_reserved, f"{generation} is started past the Lease, and {term}.{up_to} is reserved")
+        for other in places:
+            pod = world.platform.pods.get(MemberId(other))
+            sidecar = None if pod is None else pod.sidecar
+            link = None if sidecar is None else sidecar.link
+            is_there = link is not None and (link.master is master or world.time.now - link.since < HEARD_AGAIN)
+            self._hold(is_there, f"{generation} is started past the Lease, and {other} is not on its link")
+
+    def trains(self, run: Run) -> None:
+        """One world at a time, whatever masters there are."""
+        others = [other for other in self.world.runs.values() if other is not run and other.since is not None]
+        self._hold(not any(other.can_step() for other in others),
+                   f"{run.generation} trains beside {' and '.join(str(o.generation) for o in others)}")  # fmt: skip
 
     def _ran_out(self, master: Master, member: MemberId) -> None:
         pod, past = self.world.platform.pods.get(member), master.state.past.get(member)
@@ -98,6 +130,8 @@ class Laws:
         wanted = master.state.target
         member = master.state.members.get(action.member)
         dismissed = member is not None and bool(member.leaving)
+        if dismissed and getattr(master.state, "waits_behind", ""):
+            return  # it gives its pods back
         others = [p for p in world.platform.pods.values() if p is not pod and p.there and not p.deleting]
         if not dismissed:
             others = [p for p in others if p.is_up]

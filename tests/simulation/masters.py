@@ -1,4 +1,5 @@
-"""Master processes over one saved status: crash and restart, a paused one that is superseded, fencing by term."""
+"""Master processes over one saved status: crash and restart, a paused one that is superseded, one that the API server
+does not hear while it has its members on their links, fencing by term."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from master.core import actions as do
 from master.core import events as told
-from master.core import invariants, kinds
+from master.core import invariants, kinds, lapsing
+from master.core.cluster.leases import DURATION, HELD
 from master.core.ps.state import PsState
 from master.core.state import ENDED, State
 from tests.simulation.network import Link
@@ -49,6 +51,9 @@ class Master(Process):
         self.links: dict[str, Link] = {}
         self.saved_generation: Any = None
         self.saved_version = 0
+        self.is_lapsed = False
+        self.record: Any = None
+        """What it has saved last."""
         saved = world.masters.store
         wall_clock = UNIX + world.time.now + random.Random(f"wall clock {world.seed} {term}").choice(WRONG)
         self.post(told.Began(term, world.scenario.spec, json.loads(saved) if saved else None, wall_clock))
@@ -93,6 +98,9 @@ class Master(Process):
             self.world.platform.shown.update(pod.member for pod in event.pods)
 
     def perform(self, action: do.Action) -> None:
+        if self.is_lapsed and not lapsing.may_be_done(action):
+            self.post(told.ActionFailed(action, "the Lease has run out"))
+            return
         match action:
             case do.Send(session, member, message):
                 link = self.links.get(session)
@@ -136,12 +144,15 @@ class Master(Process):
     def _save(self, action: do.SaveStatus, text: str) -> None:
         if not self.alive or (self.paused_at is not None):
             return
+        if self.is_lapsed or self.world.network.is_cut(self.world.platform.host, self.host):
+            self.post(told.ActionFailed(action, "the API server was not reached"))
+            return
         if self.world.masters.store_term > self.term:
             self.post(told.ActionFailed(action, "a newer term holds the status"))
             return
         if action.version > self.saved_version:  # one write is on its way at a time: an older one never comes later
             self.world.masters.store, self.world.masters.store_term = text, self.term
-            self.saved_version = action.version
+            self.saved_version, self.record = action.version, action.status["saved"]
         self.saved_generation = max(action.generation, self.saved_generation or action.generation)
         self.post(told.StatusSaved(action.version))
 
@@ -186,6 +197,44 @@ class Masters:
         self.world.trouble("master", 30.0)
         old.pause(seconds)
         self.world.time.after(self.world.rng.uniform(1.0, 10.0), self._replace, old)
+
+    # -- past the Lease ---------------------------------------------------------------------------------------------
+    def cut_off(self, master: Master, seconds: float) -> None:
+        """From the API server alone. Another one may take the Lease meanwhile, and tells the older if it finds it."""
+        rng, time = random.Random(f"lease {self.world.seed} {self.world.time.now}"), self.world.time
+        self.world.network.cut(self.world.platform.host, master.host, seconds)
+        time.after(HELD, self._lapse, master)
+        if rng.random() < 0.5:
+            finds_it_after = rng.uniform(0.2, 3.0) if rng.random() < 0.8 else float("inf")
+            time.after(DURATION + rng.uniform(0.0, 2.0), self._take_lease, master, finds_it_after)
+        time.after(seconds + rng.uniform(0.01, 2.0), self._reached_again, master)
+
+    def _is_cut_off(self, master: Master) -> bool:
+        return self.world.network.is_cut(self.world.platform.host, master.host)
+
+    def _lapse(self, master: Master) -> None:
+        if master.alive and not master.is_lapsed and self._is_cut_off(master):
+            master.is_lapsed = True
+            master.post(told.LeaseLapsed("The API server is not reached."))
+
+    def _take_lease(self, old: Master, finds_it_after: float) -> None:
+        if old is self.current and old.is_lapsed and self._is_cut_off(old):
+            self.begin()
+            if finds_it_after < float("inf"):
+                self.world.time.after(finds_it_after, self._end, old)
+
+    def _reached_again(self, master: Master) -> None:
+        if not master.is_lapsed or self._is_cut_off(master):
+            return
+        if self.term > master.term:
+            self._end(master)
+        else:
+            master.is_lapsed = False
+            master.post(told.LeaseRegained())
+
+    def _end(self, master: Master) -> None:
+        if master.alive:
+            master.die()
 
     def _replace(self, old: Master) -> None:
         if old is self.current:

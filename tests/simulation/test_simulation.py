@@ -6,6 +6,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from tests.simulation.__main__ import try_seed
+from tests.simulation.outages import OutageWorld
 from tests.simulation.ps import PsWorld
 
 
@@ -28,6 +29,18 @@ def test_no_law_of_ps_jobs_is_broken_and_all_train_again(first: int) -> None:
     for seed in range(first, first + 10):
         _, story = try_seed(seed, PsWorld)
         assert not story, f"seed {seed}:\n{story}"
+
+
+@pytest.mark.parametrize("first", _by_ten(0, 10, 60))
+def test_there_is_one_world_at_a_time_also_where_one_of_two_masters_is_cut_off_from_the_api_server_alone(
+    first: int,
+) -> None:
+    begun = 0
+    for seed in range(first, first + 10):
+        world = OutageWorld(seed)
+        world.run()
+        begun += world.laws.begun_past_the_lease
+    assert begun, "nothing was begun past a Lease: these seeds show nothing"
 
 
 def test_a_seed_is_the_same_story_each_time() -> None:

@@ -95,6 +95,7 @@ class Run:
         if self.saving_until > now or not self.can_step():
             return
         self.since = now
+        self.world.laws.trains(self)
         scenario = self.world.scenario
         if scenario.crash_at is not None:
             self.world.time.after(0.01, self._script_fails, self._token)

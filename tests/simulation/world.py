@@ -39,7 +39,7 @@ class Broken(AssertionError):
 
 
 class World:
-    LAWS, LINKS, HANGS, MEMORIES = Laws, Links, Hangs, Memories
+    LAWS, LINKS, HANGS, MEMORIES, FAULTS = Laws, Links, Hangs, Memories, Faults
 
     def __init__(self, seed: int, verbose: bool = False) -> None:
         self.seed, self._verbose = seed, verbose
@@ -71,7 +71,7 @@ class World:
         self.recovered_after = 0.0
         self._lines: deque[tuple[str, float, str, object]] = deque(maxlen=KEPT)
         self.owner = Owner(self)
-        self.faults = Faults(self)
+        self.faults = self.FAULTS(self)
         self.turns = Turns(self)
 
     def drawn(self, seed: int) -> Scenario:

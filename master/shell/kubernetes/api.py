@@ -11,7 +11,8 @@ import asyncio
 import re
 import socket
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from copy import copy
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,7 @@ class Api:
         self._client, self._seconds, self._silence = api_client, seconds, silence
         api_client.rest_client = _KeptAlive(api_client.configuration)
         api_client.user_agent = f"{MANAGER}/{version('outrider')}"
+        self._may_write: Callable[[], bool] = lambda: True
         self.requests: Counter[tuple[Request, int]] = Counter()
         """Every one that was sent, tries included, by what it was and the status of its answer (0: there was none)."""
 
@@ -107,6 +109,12 @@ class Api:
         counted in both."""
         found = Api(kubernetes_client.ApiClient(self._client.configuration), self._seconds, self._silence)
         found.requests = self.requests
+        return found
+
+    def writing_while(self, may_write: Callable[[], bool]) -> Api:
+        """The same connections, by which something is only written for as long as this holds."""
+        found = copy(self)
+        found._may_write = may_write
         return found
 
     async def close(self) -> None:
@@ -186,6 +194,8 @@ class Api:
         if not _PATH.fullmatch(path):
             raise ApiError(400, "BadRequest", f"{path[:200]!r} is no path of the API: it is not sent")
         headers = {"Accept": "application/json"} | ({"Content-Type": content_type} if content_type else {})
+        if method != "GET" and not self._may_write():
+            raise ApiError(0, "Fenced", f"{method} {path}: the Lease has run out, and nothing is written")
         asked = request_of(method, path, query)
         request = await self._client.param_serialize(
             method, path, query_params=list(query.items()), header_params=headers, body=body,

@@ -16,6 +16,7 @@ from master.core.cluster import tickets
 from master.core.cluster.names import AUDIENCE, Document
 from master.core.events import Event
 from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.predecessors import OF_MASTERS
 from master.shell.sidecars import Admitted, Decide, ForGood, HandsOff
 from wire.messages import Hello
 
@@ -31,12 +32,19 @@ none (yet)."""
 
 
 class ClusterDoor:
-    def __init__(self, api: Api, key: bytes, inbox: Inbox) -> None:
-        self._api, self._key, self._inbox = api, key, inbox
+    def __init__(
+        self, api: Api, key: bytes, inbox: Inbox, superseded: Callable[[int], None] = lambda _term: None
+    ) -> None:
+        """`superseded`: another master says that it has this term."""
+        self._api, self._key, self._inbox, self._superseded = api, key, inbox, superseded
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def admit(self, hello: Hello, decide: Decide) -> None:
+        if hello.job == OF_MASTERS and tickets.is_good(self._key, hello, time.time()):
+            decide(f"{hello.member[:80]!r} is a master of term {hello.term}")
+            self._superseded(hello.term)
+            return
         put = self._inbox(hello)
         if put is None:
             decide(f"this master has no job {hello.job[:120]!r} (yet)")

@@ -40,7 +40,7 @@ from master.core.cluster.modes import OFF, SUPERVISE, Mode
 from master.core.cluster.names import GROUP_VERSION, JOB, MEMBER, PLURAL, Document
 from master.core.cluster.parts import mapping
 from master.core.cluster.queueing import Candidate, Queue
-from master.core.events import Event, NodeSeen, TurnTold
+from master.core.events import Event, LeaseLapsed, LeaseRegained, NodeSeen, TurnTold
 from master.shell.kubernetes import adoption
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.fencing import fenced, name_of, readable
@@ -65,6 +65,11 @@ LOOK_EVERY = 5.0
 BEGIN_AGAIN = 5.0
 """Seconds after which a job is tried again whose status could not be claimed."""
 
+LOOK_AT_LEASE_EVERY = 0.5
+LAPSED = "The API server takes no renewal of the master's Lease, and may be away."
+SUPERSEDED = 3
+"""The process's exit code, as where it reads in the Lease that it is another's."""
+
 log = logging.getLogger("fleet")
 
 
@@ -81,7 +86,7 @@ class Fleet:
         limits: Limits = USUAL,
     ) -> None:
         """`setting`: one of `modes.MODES`, for all jobs."""
-        self._api, self._term, self._policy, self._journals = api, term, policy, journals
+        self._api, self._term, self._policy, self._journals = api.writing_while(self._is_master), term, policy, journals
         self._lease, self._end = lease, end
         self._patterns = Patterns()
         self._limits = replace(limits, verdicts=self._patterns.verdicts)
@@ -143,6 +148,26 @@ class Fleet:
             group.create_task(jobs.run())
             group.create_task(pods.run())
             group.create_task(self._look_around())
+            group.create_task(self._follow_lease())
+
+    async def _follow_lease(self) -> None:
+        """Every core is told when it runs out, and when it is held again; `Lease.keep` ends where another has it."""
+        was_held = True
+        while True:
+            await asyncio.sleep(LOOK_AT_LEASE_EVERY)
+            if self._is_master() == was_held:
+                continue
+            was_held = not was_held
+            log.warning("the Lease %s", "is held again" if was_held else "has run out: only saved worlds begin again")
+            event = LeaseRegained() if was_held else LeaseLapsed(LAPSED)
+            for running in self.running.values():
+                running.put(event)
+
+    def superseded(self, term: int) -> None:
+        """A master says that it has this term."""
+        if term > self._term:
+            log.error("there is a master of term %d: this one, of term %d, ends", term, self._term)
+            self._end(SUPERSEDED)
 
     async def _watch_namespaces(self) -> None:
         """Where that is allowed: what is annotated on them counts nowhere else."""

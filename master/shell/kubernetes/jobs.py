@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 
-from master.core import kinds
+from master.core import kinds, lapsing
 from master.core.actions import Action
 from master.core.cluster import (
     deletion,
@@ -398,13 +398,18 @@ def _tell_bug(task: asyncio.Future[None]) -> None:
         log.error("what is done beside a job has failed: %r", task.exception(), exc_info=task.exception())
 
 
+class PastLease(Exception):
+    """What is not done now; the core wants it again later, if it still does."""
+
+
 class _Fenced:
-    """Nothing is done by a process that is no longer the master: one that was frozen finds out here, before it acts."""
+    """Past its Lease a master only begins a saved world again (`lapsing`). One that was frozen finds out here, before
+    it acts."""
 
     def __init__(self, effects: MasterEffects, is_master: Callable[[], bool]) -> None:
         self._effects, self._is_master = effects, is_master
 
     def perform(self, action: Action) -> Coroutine[object, object, None] | None:
-        if not self._is_master():
-            raise SystemExit("the Lease has run out while this process did not look: another replica may be the master")
+        if not self._is_master() and not lapsing.may_be_done(action):
+            raise PastLease("the Lease has run out, and another replica may be the master")
         return self._effects.perform(action)

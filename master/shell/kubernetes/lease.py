@@ -2,7 +2,8 @@
 
 A holder counts its time from before the write was sent, so that it stops before anyone else may begin; a process that
 was frozen finds its time over at its first look, before it does anything (`is_held`). Its clock goes on while the
-machine is suspended.
+machine is suspended. Where the API server was away, the same holder may go on when it is back and nobody has taken the
+Lease: that is no new term.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Lease:
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._seen: tuple[str, float] = ("", 0.0)
         self._held_until = 0.0
+        self._is_lost = False
         self._outage = Outage(log)
 
     @property
@@ -60,12 +62,11 @@ class Lease:
         return ((lease or {}).get("spec") or {}).get("holderIdentity") not in (None, "", self._me)
 
     async def keep(self) -> None:
-        """Renews it; returns when it is lost."""
-        while self.is_held:
+        """Renews it, however long that was not possible; returns when it is lost."""
+        while not self._is_lost:
             await asyncio.sleep(RENEW_EVERY)
-            if self.is_held:
-                await self._try()
-        log.error("the Lease could not be renewed in %g s: this replica is no longer the master", HELD)
+            await self._try(renews=True)
+        log.error("the Lease is another's: this replica is no longer the master")
 
     async def lift(self, term: int) -> None:
         """The next holder's term is to be higher than this one, which a job knows: somebody has deleted the Lease, and
@@ -86,11 +87,15 @@ class Lease:
             log.warning("the Lease was not given back: %s", error)
         self._held_until = 0.0
 
-    async def _try(self) -> int | None:
+    async def _try(self, renews: bool = False) -> int | None:
         began = self._clock()
         try:
             async with asyncio.timeout(ANSWER_WITHIN):
-                claim = decide(*await self._read(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+                read = await self._read()
+                if renews and not self._is_ours(read[0]):
+                    self._is_lost = True
+                    return None
+                claim = decide(*read, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
                 if claim is None:
                     return None
                 if "resourceVersion" in claim.document["metadata"]:
@@ -106,6 +111,10 @@ class Lease:
         self._seen = (written["metadata"]["resourceVersion"], began)
         self._held_until = began + HELD
         return claim.term
+
+    def _is_ours(self, lease: Document | None) -> bool:
+        """One that somebody has deleted is made again as long as it was held; later it may have been another's."""
+        return self.is_held if lease is None else lease["spec"].get("holderIdentity") == self._me
 
     async def _read(self) -> tuple[Document | None, str, str, str, float]:
         try:

@@ -57,6 +57,7 @@ class JobRecord:
         self.path = path_of(self.namespace, self.name)
         self._version: str = metadata["resourceVersion"]
         self._newest: Mapping[str, object] = {}
+        self._saved: Mapping[str, object] | None = None
         self.problems: list[str] = []
         """What is wrong with the newest spec, which is then not followed."""
         self.is_gone = False
@@ -89,11 +90,13 @@ class JobRecord:
         raise ApiError(409, "Conflict", f"{self.path}: the status changes faster than it can be claimed")
 
     async def save_status(self, status: Mapping[str, object]) -> None:
+        """Returns when it, or a newer one, is written."""
         self._newest = status
         async with self._writing:
-            if self._newest is not status:
-                return  # a newer one waits behind this one
-            await self._write(status)
+            newest = self._newest
+            if newest is not self._saved:
+                await self._write(newest)
+                self._saved = newest
 
     async def save_again(self) -> None:
         """The same, with the pods as they are now."""

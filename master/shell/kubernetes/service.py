@@ -1,9 +1,9 @@
 """Puts a replica together: the masters of all jobs once the Lease is held, and the webhook at once where the replica's
 Deployment is one from before docs/adr/0031 (`webhook_service.py` has it alone). Where the API server is away, it waits.
 
-Losing the Lease ends the process, whatever it was doing: another one may hold it by now, and the container's restart is
-a standby with nothing in its head. SIGTERM gives the Lease back, so that the other replica begins at once; no training
-notices either.
+A Lease that is another's ends the process, whatever it was doing: the container's restart is a standby with nothing in
+its head. One that cannot be renewed does not (docs/adr/0030). SIGTERM gives the Lease back, so that the other replica
+begins at once; no training notices either.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from master.core.cluster.injection import Policy
 from master.core.cluster.limits import Limits
 from master.core.cluster.names import LEADER
 from master.shell.exit_codes import WRONG_SETTING
-from master.shell.kubernetes import admission, certificates, handing_over, secret_keys, webhook_service
+from master.shell.kubernetes import admission, certificates, handing_over, predecessors, secret_keys, webhook_service
 from master.shell.kubernetes import settings as settings_of
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.door import ClusterDoor
@@ -38,6 +38,7 @@ from runtime.settings import Environment, WrongSetting
 from runtime.sockets import KeyPair
 
 LEASE = "outrider-master"
+REPLICAS = "app.kubernetes.io/name=outrider,outrider.dev/part=master"
 LEASE_LOST = 3
 LAST_LOOK = 2.0
 
@@ -99,7 +100,7 @@ async def _serve(api: Api, settings: Settings, lease: Lease, health: Health, end
         term = await _acquire(api, settings, lease, keys)
         limits = Limits(settings.max_members)
         fleet = Fleet(api, term, policy, settings.journals, lease, end, settings.mode, limits)
-        leading = asyncio.ensure_future(_lead(api, settings, lease, keys, fleet, health))
+        leading = asyncio.ensure_future(_lead(api, settings, lease, keys, fleet, health, term))
         keeping = asyncio.ensure_future(lease.keep())
         try:
             done, _ = await asyncio.wait({leading, keeping}, return_when=asyncio.FIRST_COMPLETED)
@@ -113,17 +114,21 @@ async def _serve(api: Api, settings: Settings, lease: Lease, health: Health, end
                 await leading
 
 
-async def _lead(api: Api, settings: Settings, lease: Lease, keys: KeyPair, fleet: Fleet, health: Health) -> None:
+async def _lead(
+    api: Api, settings: Settings, lease: Lease, keys: KeyPair, fleet: Fleet, health: Health, term: int
+) -> None:
     ticket_key = await until_it_answers(
         lambda: secret_keys.tickets(api, settings.namespace), "the key of the tickets", log
     )
-    fleet.sidecars = Sidecars(keys, ClusterDoor(api, ticket_key, fleet.inbox), fleet.refused)
+    fleet.sidecars = Sidecars(keys, ClusterDoor(api, ticket_key, fleet.inbox, fleet.superseded), fleet.refused)
     health.fleet = fleet
     try:
         fleet.sidecars.bind(f"tcp://*:{settings.sidecars_port}")
         async with _secrets_kept(api, settings, lease, keys, ticket_key):
             await until_it_answers(lambda: lead(api, settings), "the label of the leader", log)
-            await fleet.run()
+            others = await until_it_answers(lambda: _others(api, settings), "what was led before", log)
+            with predecessors.told(others, keys.public, ticket_key, settings.identity, term):
+                await fleet.run()
     finally:
         fleet.sidecars.close()
 
@@ -195,6 +200,11 @@ async def _secrets_kept(
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LAST_LOOK):
                     await secret_keys.write_back(api, settings.namespace, held)
+
+
+async def _others(api: Api, settings: Settings) -> list[str]:
+    pods = await api.get(f"/api/v1/namespaces/{settings.namespace}/pods", labelSelector=REPLICAS)
+    return predecessors.endpoints(pods["items"], settings.pod, settings.sidecars_port)
 
 
 async def lead(api: Api, settings: Settings) -> None:

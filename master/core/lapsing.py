@@ -1,0 +1,90 @@
+"""What a leader may do past its Lease (ADR 30): start the saved world again, unchanged, and nothing else.
+
+The API server is away, and a rank ends. The master still has its members on their links, and may be the only one that
+there is; another one may also hold the Lease by now. So what it does has to be right in both cases: the same members
+with the same ranks begin again under a number that the status has reserved for just that, and only while all of them
+are on their links and none of them has heard of a higher term. Whoever follows finds either this world, which it takes
+over as the saved one, or members that have greeted it, without which this world cannot begin.
+"""
+
+from __future__ import annotations
+
+from master.core import assignment, generations, judging, restoring, standing, status
+from master.core.actions import Action, Announce, CloseSession, Deliver, ProbeMember, Send
+from master.core.events import LeaseLapsed
+from master.core.member import Member
+from master.core.state import COMMITTING, GATHERING, STOPPING, State
+from master.core.world import World
+from wire.messages import Ask, Fetch, Hello, Kept, Pong, Probe, Refused, Start, Stop, Welcome
+
+SAID = (Start, Stop, Welcome, Refused, Pong, Probe, Ask, Fetch, Kept)
+HARMLESS = (Announce, CloseSession, Deliver, ProbeMember)
+AGAIN = 1.0
+LATER = frozenset(("replace", "unended", "stuck", "unstarted", "begin", "absent", "failed pod", "no room", "resize",
+                   "leave", "move", "saved state", "create", "delete", "owner", "room", "write", "schedule",
+                   "save", "status", "rebuild", "finish", "check"))  # fmt: skip
+"""Deadlines at which something is decided that is more than that: they come when the Lease is held again."""
+
+
+def may_be_done(action: Action) -> bool:
+    """What a shell does past the Lease, whatever a core wants: it says what belongs to this, and writes nothing."""
+    return isinstance(action.message, SAID) if isinstance(action, Send) else isinstance(action, HARMLESS)
+
+
+def lapsed(state: State, event: LeaseLapsed) -> None:
+    state.lapsed = True
+    state.announce("LeaseLapsed", f"{event.reason} Until then a world that ends is started again as it is, by the "
+                   f"same members, and nothing else is done.", warning=True)  # fmt: skip
+    standing.stir(state)
+
+
+def regained(state: State) -> None:
+    """Nobody else has been the master: what was put off is done now."""
+    state.lapsed, state.outranked = False, 0
+    state.announce("LeaseRegained", "The master holds its Lease again, and does all that it does otherwise.")
+    state.unstaffed = state.unsized = True
+    standing.stir(state)
+    status.mark(state)
+
+
+def note_term(state: State, hello: Hello) -> None:
+    """A member that has heard of a higher term ends it all, as long as the Lease is not held again."""
+    state.outranked = max(state.outranked, hello.term, hello.highest.term, hello.running.term)
+
+
+def advance(state: State) -> None:
+    """In place of all that follows from what has changed."""
+    state.checkpoint_step = None  # nobody is resized behind it
+    if state.is_over:
+        return
+    if state.stage == STOPPING and state.world is not None and not state.world.waiting and judging.settle(state):
+        generations.leave(state)
+    if state.stage == GATHERING and state.left is not None:
+        chosen = _all_of(state, state.left)
+        if chosen and _is_reserved(state, chosen, state.number + 1):
+            generations.decide(state, chosen)
+    if state.stage == COMMITTING and state.world is not None:
+        _start(state, state.world)
+
+
+def _start(state: State, world: World) -> None:
+    """It needs no status of its own."""
+    chosen = _all_of(state, world)
+    if chosen and _is_reserved(state, chosen, world.generation.number):
+        world.version = state.saved_version
+        if not restoring.waits(state, world):
+            generations.start(state)
+
+
+def _all_of(state: State, world: World) -> list[Member]:
+    """Its members in the order of their ranks; none where one is not there, on its link and ready."""
+    there = [i for i in world.order if i in state.ready and i not in state.doubted]
+    return [state.members[i] for i in there] if len(there) == len(world.order) else []
+
+
+def _is_reserved(state: State, chosen: list[Member], number: int) -> bool:
+    reserved = state.reserved
+    if reserved is None or number > reserved.up_to or state.outranked > state.term or state.suspended:
+        return False
+    seats = tuple(zip(assignment.places(chosen).values(), (member.uid for member in chosen), strict=True))
+    return all(each.seats == seats for each in (reserved, *state.reserving))
