@@ -4,10 +4,14 @@
     taker  → {"outrider": 1, "rank", "step", "generation", "sharded", "nonce", "mac"}   one line
     giver  → {"head": [...], "mac"}, or {"error": "..."}                     one line
     giver  → the payload, then 8 bytes: `whole...`, or `torn....` where its rank has written to it meanwhile
+    giver  → 16 bytes: the payload's seal (seals.py)
 
 Both prove that they know the giver's key, which the master alone hands out: HMAC-SHA256 over the other's nonce and what
-they say. The payload is as open as the ranks' gradients are. It moves in pieces of at most 1 MiB, in threads of their
-own, so that neither the loop nor the sidecar's memory notices; each wait has an end, and so has the whole.
+they say. The payload is as open as the ranks' gradients are, but nobody can change it: the taker counts a copy as one
+only when its seal is right, so nothing is ever unpickled that did not come from the giver. A question has a few seconds
+for all of it, and takes no place of those that are given something before it has proved that it knows the key. The
+payload moves in pieces of at most 1 MiB, in threads of their own, so that neither the loop nor the sidecar's memory
+notices; each wait has an end, and so has the whole.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ from typing import Any, Final
 from runtime.addresses import listening
 from sidecar.shell import arena
 from sidecar.shell.arena import Arena, Head, NoMemory, Place
+from sidecar.shell.seals import LENGTH as SEAL
+from sidecar.shell.seals import Seal
 from wire.messages import Fetch, Fetched, Wanted
 
 PIECE: Final = 1 << 20
@@ -39,8 +45,12 @@ LONGEST_LINE: Final = 4096
 WHOLE, TORN = b"whole...", b"torn...."
 PATIENCE: Final = 10.0
 """Seconds in which the other side must go on."""
+QUESTION: Final = 5.0
+"""Seconds for a whole question, or a whole answer to one."""
 MOST_AT_ONCE: Final = 32
-"""Members that are given something; each costs a thread."""
+"""Members that are given something; each costs two threads."""
+MOST_ASKING: Final = 128
+"""Connections that have not proved yet that they know the key."""
 VERSION: Final = 1
 ASKED: Final = ("outrider", "rank", "step", "generation", "sharded", "nonce")
 
@@ -58,9 +68,12 @@ def _is_right(key: str, nonce: bytes, said: Any, mac: object) -> bool:
 
 
 def _line(connection: socket.socket) -> dict[str, Any]:
-    """One line; no byte behind it is read. Raises Interrupted."""
-    found = bytearray()
+    """One line; no byte behind it is read. Raises Interrupted, also where it is not there within QUESTION."""
+    found, until = bytearray(), time.monotonic() + QUESTION
     while not found.endswith(b"\n"):
+        left = until - time.monotonic()
+        if left <= 0 or not select.select([connection], [], [], left)[0]:
+            raise Interrupted(f"the other side said no whole line within {QUESTION:g} s")
         byte = connection.recv(1)
         if not byte or len(found) >= LONGEST_LINE:
             raise Interrupted("the other side said no whole line")
@@ -87,6 +100,7 @@ class Giver:
         self.key = secrets.token_hex(32)
         self._listener = _listener(address)
         self._free = threading.Semaphore(MOST_AT_ONCE)
+        self._asking = threading.Semaphore(MOST_ASKING)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._listener.fileno(), self._come)
 
@@ -103,35 +117,40 @@ class Giver:
             connection, _ = self._listener.accept()
         except OSError:
             return
-        if not self._free.acquire(blocking=False):
+        if not self._asking.acquire(blocking=False):
             connection.close()
             return
         threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        try:
-            with connection:
-                connection.settimeout(PATIENCE)
-                self._give(connection)
-        except (OSError, Interrupted):
-            pass  # who asked has noticed, and says so to the master
-        finally:
-            self._free.release()
+        with connection, suppress(OSError, Interrupted):  # who asked has noticed, and says so to the master
+            connection.settimeout(PATIENCE)
+            nonce = secrets.token_bytes(NONCE)
+            try:
+                said = self._asked(connection, nonce)
+            finally:
+                self._asking.release()
+            if said is not None and self._free.acquire(blocking=False):
+                try:
+                    self._give(connection, nonce, said)
+                finally:
+                    self._free.release()
 
-    def _give(self, connection: socket.socket) -> None:
-        nonce = secrets.token_bytes(NONCE)
+    def _asked(self, connection: socket.socket, nonce: bytes) -> dict[str, Any] | None:
+        """None where who asks does not know the key."""
         connection.sendall(nonce)
         asked = _line(connection)
         said = {name: asked.get(name) for name in ASKED}
-        if not _is_right(self.key, nonce, said, asked.get("mac")):
-            return
+        return said if _is_right(self.key, nonce, said, asked.get("mac")) else None
+
+    def _give(self, connection: socket.socket, nonce: bytes, said: dict[str, Any]) -> None:
         try:
             with arena.opened(self._path) as memory:
-                self._send(connection, memory, said)
+                self._send(connection, memory, nonce, said)
         except NoMemory as error:
             _say(connection, {"error": str(error)})
 
-    def _send(self, connection: socket.socket, memory: Arena, said: dict[str, Any]) -> None:
+    def _send(self, connection: socket.socket, memory: Arena, nonce: bytes, said: dict[str, Any]) -> None:
         rank, step, division = said["rank"], said["step"], memory.division()
         place = memory.find(rank, (step, said["generation"]), bool(said["sharded"]))
         if place is None or place.head is None or division is None:
@@ -139,9 +158,16 @@ class Giver:
             return
         head = list(place.head)
         _say(connection, {"head": head, "mac": _mac(self.key, str(said["nonce"]).encode(), head)})
-        with open(memory.fd, "rb", buffering=0, closefd=False) as file:
-            connection.sendfile(file, place.payload, place.head.length)
-        connection.sendall(WHOLE if memory.is_still(place, division) else TORN)
+        seal = Seal(self.key, nonce + str(said["nonce"]).encode(), memory.fd, place.payload)
+        try:
+            seal.reach(place.payload + place.head.length)
+            with open(memory.fd, "rb", buffering=0, closefd=False) as file:
+                connection.sendfile(file, place.payload, place.head.length)
+        except BaseException:
+            seal.close()
+            raise
+        made = seal.finish()
+        connection.sendall((WHOLE if memory.is_still(place, division) else TORN) + made)
 
 
 def _listener(address: str) -> socket.socket:
@@ -193,16 +219,25 @@ class Taking:
 
     def _copy(self, memory: Arena, place: Place, room: int, wanted: Wanted) -> None:
         with socket.create_connection((wanted.address, wanted.port), timeout=self._left()) as connection:
-            head = self._asked(connection, wanted)
+            head, nonces = self._asked(connection, wanted)
             if head.length > room:
                 raise NoMemory(f"a copy of {head.length} bytes does not fit into {room}")
             sequence = self._write(lambda: memory.begin(place))
-            self._fill(connection, memory, place, head.length)
+            seal = Seal(wanted.memory_key, nonces, memory.fd, place.payload)
+            try:
+                self._fill(connection, memory, place, head.length, seal)
+            except BaseException:
+                seal.close()
+                raise
+            made = seal.finish()
             if _exactly(connection, len(WHOLE)) != WHOLE:
                 raise Interrupted("its rank has begun to write another checkpoint in its place")
+            if not hmac.compare_digest(made, _exactly(connection, SEAL)):
+                raise Interrupted("what came is not what the member has: somebody has changed it on the way")
             self._write(lambda: memory.put(place, head._replace(sequence=sequence)))
 
-    def _asked(self, connection: socket.socket, wanted: Wanted) -> Head:
+    def _asked(self, connection: socket.socket, wanted: Wanted) -> tuple[Head, bytes]:
+        """The head of what comes, and both nonces."""
         order, own = self._order, secrets.token_hex(NONCE)
         nonce = _exactly(connection, NONCE)
         version = self._version()
@@ -217,13 +252,13 @@ class Taking:
         found = _head(head)
         if (found.step, found.generation) != version or (order.sharded and found.rank != wanted.rank):
             raise Interrupted(f"it gave step {found.step} of rank {found.rank}")
-        return found
+        return found, nonce + own.encode()
 
     def _version(self) -> tuple[int, int]:
         order = self._order
         return order.step, order.made_in.term << 32 | order.made_in.number
 
-    def _fill(self, connection: socket.socket, memory: Arena, place: Place, length: int) -> None:
+    def _fill(self, connection: socket.socket, memory: Arena, place: Place, length: int, seal: Seal) -> None:
         """From the socket into a pipe and from there into the memory: none of it enters this process."""
         out, into = os.pipe()
         with open(out, "rb", buffering=0), open(into, "wb", buffering=0):
@@ -235,6 +270,7 @@ class Taking:
                 while count:
                     moved = self._write(partial(os.splice, out, memory.fd, count, offset_dst=at))
                     at, count = at + moved, count - moved
+                seal.reach(at)
 
     def _waited(self, connection: socket.socket, into: int, most: int) -> int:
         """The bytes that are in the pipe now."""

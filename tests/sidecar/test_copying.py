@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import socket
 import threading
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sidecar.shell import arena as ours
-from sidecar.shell.copying import PIECE, Giver, Taking
+from sidecar.shell.copying import MOST_AT_ONCE, PIECE, Giver, Taking
 from training_hooks import arena as theirs
 from wire.ids import Generation, MemberId, OrderId
 from wire.messages import Copy, Fetch, Fetched, Wanted
@@ -173,6 +175,63 @@ def test_a_copy_that_its_rank_writes_over_meanwhile_does_not_count(tmp_path: Pat
 
     assert "has begun to write another checkpoint" in taken(source, target, change=overwritten).error
     assert found(target, 0) is None
+
+
+def test_what_was_changed_on_the_way_does_not_count_whatever_its_checksums_say(tmp_path: Path) -> None:
+    """The middle sees nonces, head and all checksums in clear, and can make those of its own payload; not the seal."""
+    source, target = memory(tmp_path / "a"), memory(tmp_path / "b")
+    put(source, 0, 40)
+
+    def changed(wanted: Wanted) -> Wanted:
+        proxy = socket.create_server(("127.0.0.1", 0))
+
+        def pass_on() -> None:
+            with proxy, proxy.accept()[0] as taker, socket.create_connection((wanted.address, wanted.port)) as giver:
+                taker.sendall(giver.recv(32))
+                giver.sendall(taker.recv(4096))
+                said = b""
+                while piece := giver.recv(PIECE):
+                    said += piece
+                at = said.index(b"\n") + 1 + len(PAYLOAD) // 2
+                taker.sendall(said[:at] + bytes([said[at] ^ 1]) + said[at + 1 :])
+
+        threading.Thread(target=pass_on, daemon=True).start()
+        return replace(wanted, port=proxy.getsockname()[1])
+
+    assert "somebody has changed it on the way" in taken(source, target, change=changed).error
+    assert found(target, 0) is None
+    assert ours.copies(target) == ()
+
+
+def drip(connection: socket.socket) -> None:
+    """Says a byte now and then until the other side has enough of it."""
+    with suppress(ConnectionError):
+        while not select.select([connection], [], [], 0.2)[0]:
+            connection.sendall(b"{")
+        assert connection.recv(1) == b""
+
+
+def test_who_never_says_a_whole_line_takes_nobodys_place(tmp_path: Path) -> None:
+    source, target = memory(tmp_path / "a"), memory(tmp_path / "b")
+    put(source, 0, 40)
+    silent: list[socket.socket] = []
+
+    def crowded(wanted: Wanted) -> Wanted:
+        for _ in range(2 * MOST_AT_ONCE):
+            silent.append(socket.create_connection((wanted.address, wanted.port)))
+            silent[-1].sendall(b"{")
+            assert len(silent[-1].recv(32)) == 32, "it is being listened to"
+        return wanted
+
+    try:
+        assert taken(source, target, change=crowded).error == ""
+        drip(silent[0])
+        for each in silent[1:]:
+            each.settimeout(60)
+            assert each.recv(1) == b""
+    finally:
+        for each in silent:
+            each.close()
 
 
 def test_after_a_stop_nothing_is_written(tmp_path: Path) -> None:
