@@ -3,10 +3,12 @@ filled with this one's secrets."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import shutil
+import stat
 from pathlib import Path
 
 from runtime.unix import checked_path
@@ -30,7 +32,7 @@ class JobFolder:
         """Raises FolderError, and runtime.unix.SocketPathTooLong where the sockets of members would not fit."""
         checked_path(self.path / "members" / f"{self.role}-99999" / "agent.sock")
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make(self.path)
             self._take_lock(self.path / "lock")
             for name in LEFTOVERS:
                 _remove(self.path / name)
@@ -62,6 +64,32 @@ class JobFolder:
             if descriptor >= 0:
                 os.close(descriptor)
         self.master_log = self._lock = -1
+
+
+def _make(path: Path) -> None:
+    """With `jobs` and the home around it, where it is in one. In a shared /tmp somebody else may have made them."""
+    ours = [path.parent.parent, path.parent, path] if path.parent.name == "jobs" else [path]
+    ours[0].parent.mkdir(parents=True, exist_ok=True)
+    for folder in ours:
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        if why := _why_not_ours(folder.lstat()):
+            where = f"the job's folder {path} cannot be used: {folder} {why}"
+            raise FolderError(f"{where}; OUTRIDER_HOME names another folder for jobs")
+        folder.chmod(0o700)
+
+
+def _why_not_ours(found: os.stat_result) -> str:
+    """Whoever owns it, or may write in it, could put his own token and sockets there."""
+    if stat.S_ISLNK(found.st_mode):
+        return "is a link, which may lead anywhere"
+    if not stat.S_ISDIR(found.st_mode):
+        return "is no folder"
+    if found.st_uid != os.geteuid():
+        return f"belongs to the user {found.st_uid}, not to {os.geteuid()}"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"may be written by others (mode {stat.S_IMODE(found.st_mode):04o})"
+    return ""
 
 
 def _at(error: OSError) -> str:
