@@ -3,8 +3,9 @@
 A message is one msgpack map: `message` holds its name, every other key is a field. Parts are maps as well, so that they
 may grow by a field; only a `Generation` is written as the pair `[term, number]`. Nothing is ever unpickled, and what
 arrives is data of strangers until it has passed here: a value of the wrong type, a number that is not finite, a message
-that nobody knows, or more than `MAX_BYTES` of anything is a `BadMessage`, which says what was found and what may be
-there. What a reader does not know it ignores, and what is missing takes its default: that is how versions are added.
+that nobody knows, an id that is too long, or more than `MAX_BYTES` of anything is a `BadMessage`, which says what was
+found and what may be there; prose that is too long is cut (`messages.Longest`). What a reader does not know it ignores,
+and what is missing takes its default: that is how versions are added.
 
 The work for a class is done once, when this module is loaded. A Report costs about ten microseconds each way, because a
 master that serves ten thousand members reads ten thousand of them a second.
@@ -16,12 +17,12 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from operator import attrgetter
-from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
 
 import msgpack  # type: ignore[import-untyped]
 
 from wire.ids import Generation
-from wire.messages import FromMaster, FromSidecar, Message
+from wire.messages import ID, PROSE, FromMaster, FromSidecar, Longest, Message
 
 MAX_BYTES: Final = 1 << 20
 """No message is longer. The longest that is meant, eight ranks failing at once with 8 KiB of traceback each, has a
@@ -156,10 +157,20 @@ def _read_float(value: Any) -> Any:
     raise _Wrong(value, "a finite number")
 
 
-def _read_str(value: Any) -> Any:
-    if type(value) is str:
-        return value
-    raise _Wrong(value, "text")
+def _reader_of_text(longest: Longest) -> _Read:
+    most, is_prose = longest.characters, longest.prose
+    wanted = f"text of at most {most} characters"
+
+    def read_text(value: Any) -> Any:
+        if type(value) is str:
+            if len(value) <= most:
+                return value
+            if is_prose:
+                return f"{value[: most - 1]}…"
+            raise _Wrong(f"{len(value)} characters of text", wanted)
+        raise _Wrong(value, "text")
+
+    return read_text
 
 
 def _read_bool(value: Any) -> Any:
@@ -179,7 +190,6 @@ def _read_generation(value: Any) -> Any:
 _SCALARS: Final[Mapping[Any, _Read]] = {
     int: _read_int,
     float: _read_float,
-    str: _read_str,
     bool: _read_bool,
     Generation: _read_generation,
 }
@@ -193,7 +203,9 @@ _WANTED: Final[Mapping[Any, str]] = {
 
 
 def _reader(hint: Any) -> _Read:
-    hint = _plain(hint)
+    given, hint = hint, _plain(hint)
+    if hint is str:
+        return _reader_of_text(_longest(given))
     if hint in _SCALARS:
         return _SCALARS[hint]
     if is_dataclass(hint):
@@ -246,7 +258,7 @@ def _reader_of_fixed(items: tuple[Any, ...]) -> _Read:
 
 def _reader_of_part(cls: Any) -> _Read:
     """Reads a map into a frozen dataclass: a message, or a part of one."""
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     plan = tuple((field.name, _reader(hints[field.name]), field.default) for field in fields(cls))
 
     def read_part(value: Any) -> Any:
@@ -302,7 +314,7 @@ def _writer_of_row(item: Any) -> _Write:
 
 
 def _writer_of_part(cls: Any) -> _Write:
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     names = tuple(field.name for field in fields(cls))
     get = attrgetter(*names)
     single = len(names) == 1
@@ -320,10 +332,17 @@ def _writer_of_part(cls: Any) -> _Write:
 
 # -- types ------------------------------------------------------------------------------------------------------------
 def _plain(hint: Any) -> Any:
-    """A NewType is what it was made from."""
-    while hasattr(hint, "__supertype__"):
-        hint = hint.__supertype__
+    """A NewType is what it was made from, and what is annotated is what it was."""
+    while hasattr(hint, "__supertype__") or get_origin(hint) is Annotated:
+        hint = hint.__supertype__ if hasattr(hint, "__supertype__") else get_args(hint)[0]
     return hint
+
+
+def _longest(hint: Any) -> Longest:
+    """Of a text: what is annotated, else that of any id, or of any prose."""
+    if get_origin(hint) is Annotated:
+        return next(each for each in get_args(hint)[1:] if isinstance(each, Longest))
+    return ID if hasattr(hint, "__supertype__") else PROSE
 
 
 def _is_union(hint: Any) -> bool:

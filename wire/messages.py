@@ -8,6 +8,7 @@ sent as ages ("this long ago").
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from wire.ids import NO_GENERATION, NO_ORDER, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
 
@@ -29,6 +30,32 @@ DATA_KINDS = {
 """The words of a DataSaid, and what they are called in events."""
 
 
+# -- how long a text may be -------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Longest:
+    """Characters of a text. A longer one is cut where it is `prose`, because no report may be lost for a long sentence;
+    else its message is refused: half of a name is another name."""
+
+    characters: int
+    prose: bool = False
+
+
+PROSE = Longest(500, prose=True)
+"""Of every text that says nothing else."""
+ID = Longest(500)
+"""Of every id: the longest there is, a namespace and the name of a job in it, has 317."""
+
+Address = Annotated[str, Longest(255)]
+Sentences = Annotated[str, Longest(2000, prose=True)]
+Traceback = Annotated[str, Longest(8192, prose=True)]
+Token = Annotated[str, Longest(16384)]
+"""A service account's with many audiences has 2,000."""
+Ticket = Annotated[str, Longest(1024)]
+Path = Annotated[str, Longest(4096)]
+Pattern = Annotated[str, Longest(1000)]
+Json = Annotated[str, Longest(1 << 19)]
+
+
 # -- parts ------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class WorkerExit:
@@ -45,10 +72,10 @@ class WorkerExit:
     """Optimizer steps counted in absolute terms (see `Report.step`) when it ended."""
     error_type: str = ""
     """The exception's class as Python prints it, `""` where there was none."""
-    error_message: str = ""
+    error_message: Sentences = ""
     error_frame: str = ""
     """The deepest frame, `file:line function`."""
-    traceback: str = ""
+    traceback: Traceback = ""
     """At most 8 KiB."""
     in_import: bool = False
     """It failed before its script's top level had run to an end, and before the first step."""
@@ -107,7 +134,7 @@ class Neighbour:
     """Another member of the same world, where its sidecar answers probes (UDP)."""
 
     member: MemberId
-    address: str
+    address: Address
     port: int
 
 
@@ -131,7 +158,7 @@ class CheckPeer:
     """A member of the same group in a round of the node check, where its probe listens."""
 
     member: MemberId
-    address: str
+    address: Address
     port: int
 
 
@@ -179,9 +206,9 @@ class Wanted:
     local_rank: int
     """Whose slots it goes to."""
     member: MemberId
-    address: str
+    address: Address
     port: int
-    memory_key: str
+    memory_key: Ticket
     held: bool = False
     length: int = 0
 
@@ -196,9 +223,9 @@ class Hello:
     uid: PodUid
     role: Role
     rank_index: RankIndex | None
-    token: str
+    token: Token
     version: int = PROTOCOL_VERSION
-    address: str = "127.0.0.1"
+    address: Address = "127.0.0.1"
     """Where other members reach this one."""
     probe_port: int = 0
     """UDP port on which the sidecar answers its peers' probes."""
@@ -213,7 +240,7 @@ class Hello:
     """As in `Ready`, which a member whose worker processes run does not say; empty where there is no trainer yet."""
     rung_reason: str = ""
     trainer_pid: int = 0
-    ticket: str = ""
+    ticket: Ticket = ""
     """What the last Welcome brought."""
     isolated: str = ""
     """Why this member itself has stopped, or is stopping, the worker processes of `highest`: it was cut off."""
@@ -222,7 +249,7 @@ class Hello:
     empty where nothing tells."""
     memory_port: int = 0
     """TCP port on which the sidecar gives copies of checkpoints to other members; 0: it has none."""
-    memory_key: str = ""
+    memory_key: Ticket = ""
     """What those must know who ask there: only the master, and whom it tells."""
     offers: bool = False
     """The script in it saves its state when it is asked to: `StateOffered` says what."""
@@ -335,7 +362,7 @@ class Saved:
     """A checkpoint was finished (a path saved before, or one of a numbered series)."""
 
     generation: Generation
-    path: str
+    path: Path
     step: int
     asked: OrderId = NO_ORDER
     """The SaveState whose signal had been sent there when this save began."""
@@ -388,7 +415,7 @@ class Answer:
     """Answer to Ask, one of a kind per member. `body` is JSON."""
 
     order: OrderId
-    body: str
+    body: Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,7 +448,7 @@ class LineMatched:
     generation: Generation
     rank: int
     """The global one; of a command that runs once a member its first."""
-    pattern: str
+    pattern: Pattern
     line: str
     """At most 300 characters."""
     serial: int
@@ -437,7 +464,7 @@ class PatternDropped:
     """A member follows a pattern no more: it is too slow, or its Python cannot read it. Repeated like LineMatched."""
 
     generation: Generation
-    pattern: str
+    pattern: Pattern
     reason: str
     line: str = ""
     """On which it took too long."""
@@ -475,7 +502,7 @@ class StateSaved:
     order: OrderId
     generation: Generation
     step: int = 0
-    path: str = ""
+    path: Path = ""
     seconds: float = 0.0
     error: str = ""
     """Why it was not saved; empty: it was."""
@@ -526,7 +553,7 @@ class Welcome:
     report_every: float = 1.0
     """Seconds between reports."""
     silent_after: float = 3.0
-    ticket: str = ""
+    ticket: Ticket = ""
     """For the next Hello, in place of the token (a cluster): it costs the API server no question."""
     neighbours: tuple[Neighbour, ...] = ()
     """As in Start, for a sidecar that is younger than the generation that runs here; empty: nothing is said of them."""
@@ -543,7 +570,7 @@ class Refused:
     """This connection will not be served; the sentence says why and what may be done. The sidecar logs it, and tries
     again after `retry_after` seconds, or ends where that is negative."""
 
-    reason: str
+    reason: Sentences
     retry_after: float = 2.0
     hands_off: bool = False
     """The job is switched off: as in Welcome, until a master serves this member again."""
@@ -557,7 +584,7 @@ class Start:
     generation: Generation
     restart_count: int
     """Generations before this one."""
-    master_addr: str
+    master_addr: Address
     master_port: int
     group_rank: int
     group_world_size: int
@@ -573,19 +600,19 @@ class Start:
     job: JobName = JobName("")
     high_step: int = 0
     """The highest absolute step ever made; Stepped is due when one beyond it is made."""
-    saves: tuple[tuple[str, int], ...] = ()
+    saves: tuple[tuple[Path, int], ...] = ()
     """The newest checkpoints (path, absolute step), at most 16: they tell the hooks which step a load resumes."""
     reason: str = ""
     neighbours: tuple[Neighbour, ...] = ()
     """At most 3 other members of this world: who reaches neither the master nor any of them is cut off."""
-    patterns: tuple[str, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
     """Regular expressions that the lines of the ranks' output are searched for; where there is one, and only there, the
     ranks write into a pipe."""
     elastic_data: bool = False
     """Ranks go on in their data where the checkpoint that they load was saved."""
     keep_batch_of: int = 0
     """Ranks of the job's first world, whose global batch is to be kept; 0: it is not."""
-    tf_config: str = ""
+    tf_config: Json = ""
     """The variable TF_CONFIG of a member of a PS job: JSON, its cluster and its task. Empty: an all-reduce job."""
     worker_id: int = 0
     """Of a member of a PS job: the number in its name."""
@@ -619,8 +646,8 @@ class Finish:
 
     order: OrderId
     exit_code: int
-    reason: str
-    last_words: str = ""
+    reason: Sentences
+    last_words: Sentences = ""
     """One line that the trainer's own log and its container's termination message say, where there is one."""
 
 
@@ -630,7 +657,7 @@ class Probe:
 
     order: OrderId
     member: MemberId
-    address: str
+    address: Address
     port: int
     seconds: float = 0.4
 
@@ -676,7 +703,7 @@ class Check:
     """False: this member trains, and only helps another one with the all-gather."""
     alone: bool = False
     """Also an all-gather with itself over its own address: few members cannot tell whose fault a broken one is."""
-    address: str = ""
+    address: Address = ""
     """This member's own, for that."""
     seconds: float = 30.0
     """The probe is ended after so many."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import fields, replace
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import msgpack
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.strategies import from_master, from_sidecar
+from wire import codec
 from wire.codec import MAX_BYTES, MAX_ITEMS, NAME, BadMessage, decode_from_master, decode_from_sidecar, encode
 from wire.ids import Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
 from wire.messages import (
@@ -26,6 +28,7 @@ from wire.messages import (
     Fetch,
     Fetched,
     Finish,
+    FromSidecar,
     Group,
     Hello,
     Kept,
@@ -427,3 +430,45 @@ def test_a_number_too_large_for_the_wire_is_a_bad_message_and_the_next_one_is_wr
 def test_no_field_is_called_as_the_name_of_the_message_is() -> None:
     for cls in get_args(Message):
         assert NAME not in {field.name for field in fields(cls)}
+
+
+# -- how long a text may be --------------------------------------------------------------------------------------------
+def test_prose_that_is_too_long_is_cut_and_its_message_is_kept() -> None:
+    exit_ = WorkerExit(0, 77, 1, error_message="m" * 10_000, traceback="t" * 10_000)
+    read = decode_from_sidecar(encode(Exited(Generation(1, 3), (exit_,), 1)))
+    assert isinstance(read, Exited)
+    assert (read.exits[0].traceback, read.exits[0].error_message) == ("t" * 8191 + "…", "m" * 1999 + "…")
+    report = decode_from_sidecar(encode(Report(Generation(1, 3), "running", 7, note="n" * 1_000_000)))
+    assert isinstance(report, Report)
+    assert (report.step, report.note) == (7, "n" * 499 + "…")
+    assert decode_from_sidecar(encode(replace(report, note="n" * 500))) == replace(report, note="n" * 500)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"member": "m" * 501}, "Hello.member is '501 characters of text', it may be text of at most 500 characters"),
+        ({"job": "j" * 501}, "Hello.job is '501 characters"),
+        ({"token": "t" * 16_385}, "Hello.token is '16385 characters"),
+        ({"address": "a" * 256}, "Hello.address is '256 characters"),
+    ],
+)
+def test_an_id_that_is_too_long_is_refused(changed: dict[str, str], said: str) -> None:
+    hello = Hello(JobName("a/b"), MemberId("worker-0"), PodUid("u"), Role("worker"), RankIndex(0), "")
+    with pytest.raises(BadMessage, match=re.escape(said)):
+        decode_from_sidecar(encode(replace(hello, **changed)))  # type: ignore[arg-type]
+
+
+def test_no_text_of_any_message_of_a_sidecar_is_longer_than_its_field_says() -> None:
+    for cls in get_args(FromSidecar):
+        hints = get_type_hints(cls, include_extras=True)
+        for name, hint in hints.items():
+            if codec._plain(hint) is str:
+                most = codec._longest(hint)
+                read = codec._reader(hint)
+                if most.prose:
+                    assert len(read("x" * 1_000_000)) == most.characters, (cls, name)
+                else:
+                    with pytest.raises(codec._Wrong):
+                        read("x" * (most.characters + 1))
+                assert most.characters <= 1 << 19
