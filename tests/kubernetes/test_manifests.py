@@ -373,6 +373,15 @@ def test_every_webhook_leads_to_a_path_that_is_served_under_a_name_of_the_certif
         assert f"{called['name']}.{called['namespace']}.svc" in certificates.names_of(NAMESPACE)
 
 
+def test_no_pod_of_the_control_plane_is_asked_about() -> None:
+    for _, webhook in webhooks():
+        if webhook["rules"][0]["resources"] == ["pods"]:
+            for namespace in (*names.CONTROL_PLANE, NAMESPACE):
+                label = {"kubernetes.io/metadata.name": namespace, names.INJECT: "enabled"}
+                assert not selected(webhook, label, {names.INJECT: "true"})
+                assert not selected(webhook, label, {})
+
+
 def test_no_webhook_ever_holds_anything_up() -> None:
     for kind, webhook in webhooks():
         assert webhook["failurePolicy"] == "Ignore"

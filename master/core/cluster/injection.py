@@ -119,12 +119,20 @@ def _spec(spec: Document, place: Place, policy: Policy, index: int) -> Document:
     sidecar = sidecar_container(spec, place, policy)
     containers[index] = trainers.launched(containers[index], place)
     (init if policy.native_sidecar else containers).append(sidecar)
-    return spec | {
+    return _with_secret(spec, policy) | {
         "shareProcessNamespace": True,
         "initContainers": [*init, *entries(spec.get("initContainers"))],
         "containers": containers,
         "volumes": [*entries(spec.get("volumes")), *volumes(place)],
     }
+
+
+def _with_secret(spec: Document, policy: Policy) -> Document:
+    """The user's own come first: a kubelet tries them in their order."""
+    secrets = list(entries(spec.get("imagePullSecrets")))
+    if not policy.pull_secret or any(mapping(each).get("name") == policy.pull_secret for each in secrets):
+        return spec
+    return spec | {"imagePullSecrets": [*secrets, {"name": policy.pull_secret}]}
 
 
 # -- why ----------------------------------------------------------------------------------------------------------

@@ -58,6 +58,8 @@ class Policy:
     """CURVE, Z85."""
     native_sidecar: bool = False
     """The API server has init containers with restartPolicy Always (1.29)."""
+    pull_secret: str = ""
+    """The name of a Secret in the pod's own namespace; empty: none is needed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ SHARES = f"{DOMAIN}/shares-processes"
 """Annotation: containers, with commas between them, whose processes the trainer may see; its user says so."""
 SIDECAR_USER = 64087
 """Of nobody else, as far as we know: 65532 is many images' own, and a trainer of the sidecar's user reads its token."""
+CONTROL_PLANE = ("kube-system", "kube-public", "kube-node-lease")
+"""Namespaces in which we never do anything."""
 HOOKS_CONTAINER = "outrider-hooks"
 SIDECAR_CONTAINER = "outrider-sidecar"
 PROXIES = ("istio-proxy", "linkerd-proxy")

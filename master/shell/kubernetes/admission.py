@@ -18,6 +18,7 @@ from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.certificates import Certificates
 from master.shell.kubernetes.ownership import owners_of
 from master.shell.kubernetes.record import path_of
+from master.shell.kubernetes.scope import is_in_scope
 from master.shell.kubernetes.settings import Settings
 from master.shell.patterns import Patterns
 from master.shell.webhook import HttpsServer, Mutation, Webhook
@@ -42,6 +43,8 @@ async def serving(
     gives what is to be served."""
 
     async def mutate(pod: Document, namespace: str, _request: Document) -> Mutation:
+        if not is_in_scope(namespace, settings.namespaces):
+            return None, []
         return await injected(api, pod, namespace, policy(), mode=settings.mode)
 
     patterns = Patterns()

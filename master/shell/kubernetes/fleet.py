@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -48,6 +48,7 @@ from master.shell.kubernetes.jobs import RunningJob
 from master.shell.kubernetes.lease import Lease
 from master.shell.kubernetes.nodes import Nodes
 from master.shell.kubernetes.record import JobRecord, Superseded, now, path_of
+from master.shell.kubernetes.scope import ScopedWatch
 from master.shell.kubernetes.watching import Watch
 from master.shell.patterns import NotJudged, Patterns
 from master.shell.sidecars import ForGood, HandsOff, Sidecars
@@ -84,8 +85,10 @@ class Fleet:
         end: Callable[[int], None],
         setting: str = SUPERVISE,
         limits: Limits = USUAL,
+        scope: Sequence[str] = (),
     ) -> None:
-        """`setting`: one of `modes.MODES`, for all jobs."""
+        """`setting`: one of `modes.MODES`, for all jobs; `scope`: the only namespaces to be looked at; empty: all."""
+        self._scope = scope
         self._api, self._term, self._policy, self._journals = api.writing_while(self._is_master), term, policy, journals
         self._lease, self._end = lease, end
         self._patterns = Patterns()
@@ -139,8 +142,9 @@ class Fleet:
 
     async def run(self) -> None:
         """Watches until it is cancelled."""
-        jobs = Watch(self._api, f"/apis/{GROUP_VERSION}/{PLURAL}", self._jobs_listed, self._job_changed)
-        pods = Watch(self._api, "/api/v1/pods", self._list_pods, self._pod_changed, labelSelector=JOB)
+        api, scope = self._api, self._scope
+        jobs = ScopedWatch(api, scope, f"/apis/{GROUP_VERSION}", PLURAL, self._jobs_listed, self._job_changed)
+        pods = ScopedWatch(api, scope, "/api/v1", "pods", self._list_pods, self._pod_changed, labelSelector=JOB)
         nodes = Watch(self._api, "/api/v1/nodes", self._nodes.listed, self._nodes.shown, node_documents.trimmed)
         async with asyncio.TaskGroup() as group:
             group.create_task(nodes.run())

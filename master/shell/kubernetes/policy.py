@@ -16,6 +16,7 @@ def policy_of(settings: Settings, public_key: str, native_sidecar: bool) -> Poli
         endpoint=settings.endpoint,
         public_key=public_key,
         native_sidecar=native_sidecar,
+        pull_secret=settings.pull_secret,
     )
 
 

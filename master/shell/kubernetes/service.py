@@ -99,7 +99,7 @@ async def _serve(api: Api, settings: Settings, lease: Lease, health: Health, end
     async with _admission(api, settings, policy, keys, health):
         term = await _acquire(api, settings, lease, keys)
         limits = Limits(settings.max_members)
-        fleet = Fleet(api, term, policy, settings.journals, lease, end, settings.mode, limits)
+        fleet = Fleet(api, term, policy, settings.journals, lease, end, settings.mode, limits, settings.namespaces)
         leading = asyncio.ensure_future(_lead(api, settings, lease, keys, fleet, health, term))
         keeping = asyncio.ensure_future(lease.keep())
         try:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
 from master.core.cluster.limits import MEMBERS, MOST_MEMBERS
 from master.core.cluster.modes import MODES, SETTING, SUPERVISE
-from runtime.settings import Environment
+from master.core.cluster.names import CONTROL_PLANE
+from runtime.settings import Environment, WrongSetting
 
 SIDECARS_PORT, WEBHOOK_PORT, HTTP_PORT = 7070, 8443, 8080
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 ALL, MASTER, WEBHOOK = "all", "master", "webhook"
 """What a replica serves: each Deployment of today has one of the two, those from before docs/adr/0031 had both."""
 
@@ -36,6 +39,10 @@ class Settings:
     max_members: int = MEMBERS
     """Of one job."""
     serves: str = ALL
+    pull_secret: str = ""
+    """What pulls the image of the sidecars, in each pod's own namespace; empty: nothing is needed."""
+    namespaces: tuple[str, ...] = ()
+    """The only ones that are looked at; empty: all but those of the control plane."""
 
 
 def read(environment: Environment) -> Settings:
@@ -58,4 +65,17 @@ def read(environment: Environment) -> Settings:
         mode=environment.choice(SETTING, MODES, SUPERVISE),
         max_members=environment.integer("OUTRIDER_MAX_MEMBERS", MEMBERS, low=1, high=MOST_MEMBERS),
         serves=environment.choice("OUTRIDER_SERVES", (ALL, MASTER, WEBHOOK), ALL),
+        pull_secret=environment.text("OUTRIDER_PULL_SECRET", ""),
+        namespaces=_namespaces(environment.text("OUTRIDER_NAMESPACES", "")),
     )
+
+
+def _namespaces(text: str) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    for name in found:
+        if not NAMESPACE.fullmatch(name) or name in CONTROL_PLANE:
+            raise WrongSetting(
+                f"OUTRIDER_NAMESPACES={text!r}: {name!r} must be the name of a namespace, with commas between several, "
+                f"and none of {', '.join(CONTROL_PLANE)}"
+            )
+    return found

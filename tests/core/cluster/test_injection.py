@@ -312,3 +312,14 @@ def test_who_names_pid_1_is_told_whose_it_is(words: str, says: bool) -> None:
         hook = {"preStop": {"exec": {"command": exec_words}}}
         found = inject(pod_of(main(command=["python", "t.py"], lifecycle=hook)), PLACE, POLICY)
         assert any("pid 1" in sentence for sentence in found.explanation) is says
+
+
+def test_the_secret_that_pulls_our_image_comes_behind_the_users() -> None:
+    policy = replace(POLICY, pull_secret="ours")
+    assert "imagePullSecrets" not in injected(pod_of(main()))["spec"]
+    assert injected(pod_of(main()), policy=policy)["spec"]["imagePullSecrets"] == [{"name": "ours"}]
+    pod = pod_of(main())
+    pod["spec"]["imagePullSecrets"] = [{"name": "theirs"}]
+    assert injected(pod, policy=policy)["spec"]["imagePullSecrets"] == [{"name": "theirs"}, {"name": "ours"}]
+    pod["spec"]["imagePullSecrets"] = [{"name": "ours"}]
+    assert injected(pod, policy=policy)["spec"]["imagePullSecrets"] == [{"name": "ours"}]
