@@ -21,6 +21,7 @@ OURS = {
     "apiextensions.k8s.io": "v1",
     "apps": "v1",
     "authentication.k8s.io": "v1",
+    "authorization.k8s.io": "v1",
     "batch": "v1",
     "coordination.k8s.io": "v1",
 }
