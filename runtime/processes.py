@@ -3,7 +3,8 @@
 Every process of a job carries OUTRIDER_JOB_UID, every one of a member OUTRIDER_POD_UID, in the environment it was
 started with; children inherit it whatever they do to their process group or session. A pid is a number that the kernel
 gives out again: so a process is opened (pidfd) first, its marker is read after that, and the signal goes to what was
-opened.
+opened. Where there are no pidfds (a kernel before 5.3, a seccomp profile that forbids them) the start time says the
+same, but for the moment between the look and the signal.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ def send_signal(pid: int, number: signal.Signals, variable: str, value: str) -> 
         return False
     try:
         descriptor = os.pidfd_open(pid)
-    except (ProcessLookupError, PermissionError):
+    except ProcessLookupError:
         return False
+    except OSError:  # whatever else it is: none can be had here
+        return _signal_by_pid(pid, number, variable, value)
     try:
         if not _carries(pid, variable, value):
             return False
@@ -38,6 +41,26 @@ def send_signal(pid: int, number: signal.Signals, variable: str, value: str) -> 
         return False
     finally:
         os.close(descriptor)
+
+
+def _signal_by_pid(pid: int, number: signal.Signals, variable: str, value: str) -> bool:
+    before = start_time(pid)
+    if before is None or not _carries(pid, variable, value) or start_time(pid) != before:
+        return False
+    try:
+        os.kill(pid, number)
+        return True
+    except (ProcessLookupError, PermissionError):
+        return False
+
+
+def start_time(pid: int) -> int | None:
+    """In ticks since boot; None where no process runs under this pid, or only one that was not reaped."""
+    try:
+        fields = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 def seen_from_here(pid: int, variable: str, value: str) -> int:
@@ -64,11 +87,7 @@ def sweep(variable: str, value: str, *, spare: frozenset[int] = frozenset(), sec
 
 def is_alive(pid: int) -> bool:
     """Whether a process runs under this pid: one that ended and was not reaped does not."""
-    try:
-        stat = (PROC / str(pid) / "stat").read_bytes()
-    except OSError:
-        return False
-    return stat.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    return start_time(pid) is not None
 
 
 def ancestors() -> frozenset[int]:

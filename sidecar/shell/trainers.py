@@ -1,6 +1,7 @@
 """Watches the processes that announced themselves, and ends what belonged to one.
 
-A pidfd tells the end of a process at once, whosever child it is. What a dead trainer leaves behind (DataLoader workers
+A pidfd tells the end of a process at once, whosever child it is; where none can be had (a kernel before 5.3, a seccomp
+profile that forbids them), a look each second does. What a dead trainer leaves behind (DataLoader workers
 live on for seconds) is found by the member's marker, the trainer's process group and an age below its own: so neither
 its successor, which has a group of its own, nor the shell it ran in is hit.
 """
@@ -14,11 +15,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from runtime.processes import ancestors, is_alive, marked, send_signal, sweep
+from runtime.processes import ancestors, is_alive, marked, send_signal, start_time, sweep
 from wire.ids import PodUid
 
 MARKER = "OUTRIDER_POD_UID"
 SWEEP_SECONDS = 2.0
+LOOK_SECONDS = 1.0
 
 
 class Trainers:
@@ -28,22 +30,36 @@ class Trainers:
         self._uid = uid
         self._on_end = on_end
         self._descriptors: dict[int, int] = {}
+        self._looks: dict[int, asyncio.TimerHandle] = {}
+        """By pid, of those without a pidfd."""
         self._identity: dict[int, tuple[int, int]] = {}
         """(process group, start time in ticks) by pid, also of those that ended."""
 
     def watch(self, pid: int) -> None:
-        if pid in self._descriptors:
+        if pid in self._descriptors or pid in self._looks:
             return
+        descriptor = None
         try:
             descriptor = os.pidfd_open(pid)
-        except OSError:
+        except ProcessLookupError:
             self._on_end(pid)
             return
-        self._descriptors[pid] = descriptor
+        except OSError:  # there are none here
+            self._look(pid, start_time(pid))
         identity = _identity(pid)
         if identity is not None:
             self._identity[pid] = identity
-        asyncio.get_running_loop().add_reader(descriptor, self._ended, pid)
+        if descriptor is not None:
+            self._descriptors[pid] = descriptor
+            asyncio.get_running_loop().add_reader(descriptor, self._ended, pid)
+
+    def _look(self, pid: int, started: int | None) -> None:
+        """Another start time is another process."""
+        self._looks.pop(pid, None)
+        if started is None or start_time(pid) != started:
+            self._on_end(pid)
+        else:
+            self._looks[pid] = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look, pid, started)
 
     def _ended(self, pid: int) -> None:
         self._forget(pid)
@@ -57,6 +73,9 @@ class Trainers:
     def close(self) -> None:
         for pid in list(self._descriptors):
             self._forget(pid)
+        for look in self._looks.values():
+            look.cancel()
+        self._looks.clear()
 
     def sweep_all(self) -> list[int]:
         """All of the member but this process and those that wait for it: the shell of its container is marked too."""
