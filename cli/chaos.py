@@ -148,13 +148,25 @@ def bad_node(job: str | None, member: str | None, seconds: float | None, slow: b
     _burden("bad-node=slow" if slow else "bad-node", job, member, seconds)
 
 
+image_option = click.option(
+    "--image",
+    metavar="IMAGE",
+    help="With --pod: of the privileged pod beside it; else what the installed Outrider has.",
+)
+
+
 @chaos.command("slow-network")
 @click.argument("milliseconds", metavar="MS")
 @click.argument("job", required=False)
 @member_option
 @for_option
-@or_pod(lambda pod, milliseconds, seconds: pod.network.start(_fault(f"slow-network={milliseconds}", seconds)))
-def slow_network(milliseconds: str, job: str | None, member: str | None, seconds: float | None) -> None:
+@image_option
+@or_pod(
+    lambda pod, milliseconds, seconds, image: pod.network.start(_fault(f"slow-network={milliseconds}", seconds), image)
+)
+def slow_network(
+    milliseconds: str, job: str | None, member: str | None, seconds: float | None, image: str | None
+) -> None:
     """Make every round trip of an isolated member, or of a pod, take MS milliseconds more."""
     _burden(f"slow-network={milliseconds}", job, member, seconds)
 
@@ -163,8 +175,9 @@ def slow_network(milliseconds: str, job: str | None, member: str | None, seconds
 @click.argument("job", required=False)
 @member_option
 @for_option
-@or_pod(lambda pod, seconds: pod.network.start(_fault("cut-network", seconds)))
-def cut_network(job: str | None, member: str | None, seconds: float | None) -> None:
+@image_option
+@or_pod(lambda pod, seconds, image: pod.network.start(_fault("cut-network", seconds), image))
+def cut_network(job: str | None, member: str | None, seconds: float | None, image: str | None) -> None:
     """Drop every packet from and to an isolated member, or a pod."""
     _burden("cut-network", job, member, seconds)
 

@@ -1,9 +1,11 @@
 """`outrider chaos slow-network` and `cut-network` for a pod of a cluster.
 
 A trainer has no right to break its own network, and should have none. So the command makes, with its user's own rights,
-one privileged pod on the same node, of the image that the pod's sidecar has. It enters the pod's network namespace
-(training_hooks/beside_a_pod.py), holds the fault there, and undoes it after its time, when it is deleted, or when the
-pod has gone: whatever becomes of this command. A command that was given a time stays for it, and removes what it made.
+one privileged pod on the same node, of the image that the installed Outrider names, or its user. A pod's owner may call
+any container a sidecar: whose image is another one is refused, or he would be root on that node. It enters the pod's
+network namespace (training_hooks/beside_a_pod.py), holds the fault there, and undoes it after its time, when it is
+deleted, or when the pod has gone: whatever becomes of this command. A command that was given a time stays for it, and
+removes what it made.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ PROGRAM = "/opt/outrider/hooks/training_hooks/faults.py"
 FAULT = f"{DOMAIN}/fault"
 """The annotation of the pod that holds one."""
 CONTAINER = "fault"
+INSTALLED, VARIABLE = ("outrider-master", "outrider-system"), "OUTRIDER_IMAGE"
+FLAG = "--image IMAGE names the one to be used"
 LONGEST = 3600.0
 """Seconds of a fault without a time: nobody may remember to undo it."""
 BEGINS, GRACE, POLL = 60.0, 10, 0.3
@@ -42,11 +46,13 @@ class Network:
     api: Any
     pod: Document
 
-    def start(self, fault: Fault) -> None:
-        """Returns when it is there; where it has a time, when it is over and what was made for it has gone."""
+    def start(self, fault: Fault, image: str | None = None) -> None:
+        """Returns when it is there; where it has a time, when it is over and what was made for it has gone. `image`: of
+        the pod that makes it, where its user names one."""
         if self.pod["spec"].get("hostNetwork"):
             raise UserError(f"{self} has its node's own network, which is not broken")
-        holder = holder_of(self.pod, replace(fault, seconds=fault.seconds or LONGEST))
+        image = image or self._installed()
+        holder = holder_of(self.pod, replace(fault, seconds=fault.seconds or LONGEST), image)
         name, stays = holder["metadata"]["name"], False
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # what it made is removed then, too
         self._make(holder, fault)
@@ -59,6 +65,27 @@ class Network:
         finally:
             if not stays:
                 self._remove(name)
+
+    def _installed(self) -> str:
+        """The image of the sidecars, as the installed master names it; the pod's must be that one."""
+        from kubernetes.client import AppsV1Api
+
+        try:
+            call = AppsV1Api(self.api.api_client).read_namespaced_deployment
+            found = self.api.api_client.sanitize_for_serialization(asked(call, "get", *INSTALLED, kind="deployment"))
+        except (Absent, Forbidden) as error:
+            raise UserError(
+                f"{self}: which image makes the fault, the installed Outrider says: {error}; {FLAG}"
+            ) from None
+        containers = found["spec"]["template"]["spec"]["containers"]
+        named = (each.get("value") for c in containers for each in c.get("env") or () if each["name"] == VARIABLE)
+        image, own = next(named, None), _sidecar(self.pod)["image"]
+        if image != own:
+            raise UserError(
+                f"{self}: its {SIDECAR_CONTAINER} is of the image {own}, and the installed Outrider's are of {image}: "
+                f"no privileged pod is made of an image that the pod's owner may have named; {FLAG}"
+            )
+        return str(own)
 
     def undo(self, name: str | None) -> list[str]:
         """The faults that ran and do not any more; all, or the one of this name."""
@@ -170,14 +197,14 @@ class Network:
         return f"pod {self._namespace}/{self.pod['metadata']['name']}"
 
 
-def holder_of(pod: Document, fault: Fault) -> Document:
+def holder_of(pod: Document, fault: Fault, image: str) -> Document:
     """The pod that makes the fault and holds it. It goes with the pod that has it, if not before."""
-    about, sidecar = pod["metadata"], _sidecar(pod)
+    about = pod["metadata"]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": about["name"], "uid": about["uid"]}
     container = {
         "name": CONTAINER,
-        "image": sidecar["image"],
-        "imagePullPolicy": "IfNotPresent",  # the sidecar runs of it, on this node
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",  # the sidecar runs of it, on this node, where it is the installed one
         "command": ["python3", "-I", "-S", PROGRAM, "beside", str(fault)],
         "env": [{"name": "OUTRIDER_POD_UID", "value": about["uid"]}, {"name": "OUTRIDER_DIR", "value": "/tmp"}],
         "securityContext": {"privileged": True, "runAsUser": 0, "runAsNonRoot": False},

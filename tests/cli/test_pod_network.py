@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
+import kubernetes
 import pytest
 
 from cli.errors import UserError
@@ -23,14 +29,14 @@ def pod(native: bool = False, **spec: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("native", [False, True], ids=["sidecar", "native-sidecar"])
 def test_the_fault_is_held_by_a_pod_on_the_same_node_that_goes_with_the_one_it_breaks(native: bool) -> None:
-    holder = holder_of(pod(native, imagePullSecrets=[{"name": "ours"}]), Fault("slow-network", "200", 60.0))
+    holder = holder_of(pod(native, imagePullSecrets=[{"name": "ours"}]), Fault("slow-network", "200", 60.0), "ours:1")
     about, spec = holder["metadata"], holder["spec"]
     assert about["name"] == "outrider-slow-network-0f6c1f7e"
     assert about["ownerReferences"] == [{"apiVersion": "v1", "kind": "Pod", "name": "gpt-0", "uid": "0f6c1f7e-aaaa"}]
     assert (spec["nodeName"], spec["imagePullSecrets"]) == ("node-1", [{"name": "ours"}])
     assert spec["activeDeadlineSeconds"] > 60
     (container,) = spec["containers"]
-    assert container["image"] == "s", "the sidecar's, which is on the node"
+    assert container["image"] == "ours:1"
     assert container["command"][-2:] == ["beside", "slow-network=200:60s"]
     assert {"name": "OUTRIDER_POD_UID", "value": "0f6c1f7e-aaaa"} in container["env"]
 
@@ -38,3 +44,53 @@ def test_the_fault_is_held_by_a_pod_on_the_same_node_that_goes_with_the_one_it_b
 def test_the_network_of_a_node_is_left_alone() -> None:
     with pytest.raises(UserError, match="pod research/gpt-0 has its node's own network"):
         Network(None, pod(hostNetwork=True)).start(Fault("cut-network"))
+
+
+@contextmanager
+def cluster(image: str | None) -> Iterator[tuple[Any, list[str]]]:
+    """An API server whose master has this image, or where there is none; what was asked of it."""
+    asked: list[str] = []
+    env = [{"name": "OUTRIDER_IMAGE", "value": image}]
+    spec = {"selector": {}, "template": {"spec": {"containers": [{"name": "master", "env": env}]}}}
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            there = image is not None and self.path.endswith("/namespaces/outrider-system/deployments/outrider-master")
+            self.send_response(200 if there else 404)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps({"kind": "Deployment", "spec": spec} if there else {}).encode())
+
+        do_POST = do_GET
+
+        def log_message(self, *_words: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    configuration = kubernetes.client.Configuration(host=f"http://127.0.0.1:{server.server_port}")
+    try:
+        yield kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(configuration)), asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("installed", "why"), [("ours:1", "is of the image s, and the installed Outrider's"), (None, "no deployment")]
+)
+def test_no_privileged_pod_is_made_of_an_image_that_the_pods_owner_has_named(installed: str | None, why: str) -> None:
+    with cluster(installed) as (api, asked), pytest.raises(UserError, match=why) as refused:
+        Network(api, pod()).start(Fault("cut-network"))
+    assert "--image IMAGE" in str(refused.value)
+    assert [path for path in asked if "/pods" in path] == []
+
+
+def test_an_image_that_the_user_names_or_that_is_the_installed_one_is_used() -> None:
+    with cluster("s") as (api, asked):
+        for image in ("mine:1", None):
+            with pytest.raises(UserError):  # this server has no pods to be made
+                Network(api, pod()).start(Fault("cut-network"), image)
+            assert any("/namespaces/research/pods" in path for path in asked)
+            asked.clear()

@@ -147,6 +147,8 @@ def test_without_the_right_to_make_a_privileged_pod_no_network_is_broken(
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("KUBECONFIG", somebody(job, tmp_path))
         refused = chaos(job, pod, "cut-network")
+        assert "--image IMAGE names the one to be used" in refused.stderr, "he may not read the installed one"
+        refused = chaos(job, pod, "cut-network", "--image", "outrider/sidecar:dev")
         assert 'cannot create resource "pods"' in refused.stderr
         assert said(job, pod, "list") == f"no fault runs in pod {job.namespace}/{pod}\n"
     assert not holders(job)
