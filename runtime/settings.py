@@ -65,6 +65,9 @@ class Environment:
             raise WrongSetting(f"{name}={value!r}: must be {what}")
         return number
 
+    def optional_seconds(self, name: str, *, low: float = 0.0, high: float = 1e6) -> float | None:
+        return self.seconds(name, low=low, high=high) if self._variables.get(name) else None
+
     def folder(self, name: str, default: str | None = None) -> Path:
         """A folder that exists and can be written to."""
         path = Path(self.text(name, default, what="a folder"))

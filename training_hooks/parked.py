@@ -27,6 +27,7 @@ from . import (
     ranks,
     remains,
     trainers,
+    unsupervised,
     wakeup,
     worker,
 )
@@ -46,8 +47,8 @@ class Child:
 class Template:
     def __init__(self, volume, description, called, patience):
         """`patience`: seconds from `run` on that a sidecar is waited for, however long the imports took."""
-        self.volume, self.description, self.called, self.patience = volume, description, called, patience
-        self.deadline = None
+        self.volume, self.description, self.called = volume, description, called
+        self.waiting, self.let_go = unsupervised.Waiting(volume, patience), ""
         self.pid = os.getpid()
         self.agent = agent.Agent(volume, self.announcement)
         self.channel = channel.Channel(volume, "up")
@@ -67,19 +68,22 @@ class Template:
 
     # -- the loop -----------------------------------------------------------------------------------------------------
     def run(self):
-        """Returns a Child in each worker process, and None where no sidecar came in time."""
+        """Returns a Child in each worker process, and None where the command runs without us: no sidecar came in time,
+        or it says so (`let_go`)."""
         descent.adopt_orphans()
         remains.clear(self.volume)
         self.wakeup.catch()
         self.selector.register(self.wakeup.socket, selectors.EVENT_READ)
         self.selector.register(self.channel.socket, selectors.EVENT_READ)
-        self.deadline = time.monotonic() + self.patience
+        self.waiting.begin(time.monotonic())
         while True:
             now = time.monotonic()
             if self.agent.due(now) == 0.0:
                 self.agent.connect()
-            if not self.agent.ever_connected and now >= self.deadline:
-                return None
+            if not self.agent.ever_connected:
+                if self.waiting.is_over(now):
+                    return None
+                self.waiting.look(now)
             self._watch_agent()
             ready = {key.fileobj for key, _ in self.selector.select(self._pause(now))}
             if self.wakeup.socket in ready:
@@ -94,6 +98,8 @@ class Template:
                     child = self._obey(order)
                     if child is not None:
                         return child
+                    if self.let_go:
+                        return None
             if self.ending is not None:
                 self._end()
 
@@ -134,7 +140,7 @@ class Template:
     def _pause(self, now):
         pauses = [] if self.agent.socket else [self.agent.due(now)]
         if not self.agent.ever_connected:
-            pauses.append(max(0.0, self.deadline - now))
+            pauses.append(self.waiting.pause(now))
         if self.ranks and self.memory.path:
             pauses.append(memory.CLAIMED_WITHIN)
         if self.ending is not None:
@@ -172,6 +178,10 @@ class Template:
             self._stop(order)
         elif what == "check":
             self.checking.begin(order)
+        elif what == "say":
+            unsupervised.tell(str(order.get("text")))
+        elif what == "alone" and not self.ranks and self.ending is None:
+            self.let_go = str(order.get("say") or "no master was reached")
         elif what == "finish":
             if order.get("say"):
                 lastwords.say(order["say"], os.environ)

@@ -27,6 +27,7 @@ from . import (
     output,
     remains,
     runs,
+    unsupervised,
     wakeup,
     worker,
 )
@@ -41,12 +42,13 @@ def supervise(argv, environ, told, each_rank):
     supervisor = Supervisor(argv, environ, told, each_rank)
     code = supervisor.run()
     if code is None:
-        _run_alone(told.get("original") or argv, environ)
+        _run_alone(told.get("original") or argv, environ, supervisor)
     os._exit(code & 0xFF)
 
 
-def _run_alone(argv, environ):
-    launcher.say("no sidecar came within %d s; the command runs without Outrider" % patience(environ))
+def _run_alone(argv, environ, supervisor):
+    why = supervisor.let_go or "no sidecar came within %d s" % supervisor.waiting.patience
+    launcher.say("%s; the command runs without Outrider" % why)
     wakeup.let_go()
     launcher.execute(argv, {name: value for name, value in environ.items() if name != "OUTRIDER_DIR"})
 
@@ -77,22 +79,27 @@ class Supervisor:
         self.final, self.command = None, 0
         self.terminated, self.wakeup = 0, wakeup.Wakeup()
         self.shortage = "" if self.watch else allotting.shortage(self.volume, environ)
+        self.waiting, self.let_go = unsupervised.Waiting(self.volume, patience(environ)), ""
 
     # -- the loop -----------------------------------------------------------------------------------------------------
     def run(self):
-        """The exit code, None where no sidecar came in time."""
+        """The exit code, None where the command runs without us: no sidecar came in time, or it says so (`let_go`)."""
         descent.adopt_orphans()
         self.wakeup.catch()
-        until = time.monotonic() + patience(self.environ)
+        self.waiting.begin(time.monotonic())
         if self.watch:
             self.command = runs.spawn(self.argv, self.environ, session=False)
         while True:
             now = time.monotonic()
-            if self.agent.due(now) == 0.0:
+            if self.agent.due(now) == 0.0 and not self.let_go:
                 self.agent.connect()
-            if not self.watch and not self.agent.ever_connected and now >= until:
+            if not self.watch and not self.agent.ever_connected:
+                if self.waiting.is_over(now):
+                    return None
+                self.waiting.look(now)
+            self._wait(self._pause(now))
+            if self.let_go and not self.watch:
                 return None
-            self._wait(self._pause(now, until))
             self._be_told_to_end(self.wakeup.take())
             self._reap()
             self.checking.look(now)
@@ -100,11 +107,11 @@ class Supervisor:
             if self.ending is not None and self._end():
                 return self.final
 
-    def _pause(self, now, until):
-        due = self.agent.due(now)
+    def _pause(self, now):
+        due = None if self.let_go else self.agent.due(now)
         pauses = [1.0 if self.memory.path and self.workers else 3600.0]
         pauses += [] if due is None else [due]
-        pauses += [] if self.watch or self.agent.ever_connected else [max(0.0, until - now)]
+        pauses += [] if self.watch or self.agent.ever_connected else [self.waiting.pause(now)]
         pauses += [] if self.ending is None else [self.ending_pause]
         pauses += [0.01] if self.hearing.busy else []
         pauses += [] if self.outlet.pause is None else [self.outlet.pause]
@@ -161,6 +168,11 @@ class Supervisor:
             self._stop(order)
         elif what == "check" and not self.watch:
             self.checking.begin(order)
+        elif what == "say" and not self.watch:
+            unsupervised.tell(str(order.get("text")))
+        elif what == "alone" and not self.workers and self.ending is None:
+            self.let_go = str(order.get("say") or "no master was reached")
+            self.agent.close()
         elif what == "finish":
             if order.get("say"):
                 lastwords.say(order["say"], self.environ)

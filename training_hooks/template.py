@@ -154,7 +154,7 @@ def only_one(volume, patience):
 
 
 def run_alone(template, start):
-    """Nobody came: the script runs here, as without us."""
+    """Nobody came, or the sidecar lets it go: the script runs here, as without us."""
     template.forget_everything()
     ranks.restore_signals(start.signals)
     ranks.set_environment(start.environment)
@@ -162,5 +162,6 @@ def run_alone(template, start):
     gc.unfreeze()
     ranks.settle()
     titles.set_short(os.path.basename(sys.executable))
-    sys.stderr.write("outrider: no sidecar came within %g s; the script runs without Outrider\n" % start.patience)
+    why = template.let_go or "no sidecar came within %g s" % template.waiting.patience
+    sys.stderr.write("outrider: %s; the script runs without Outrider\n" % why)
     sys.stderr.flush()

@@ -255,6 +255,8 @@ class Hello:
     """The script in it saves its state when it is asked to: `StateOffered` says what."""
     term: int = 0
     """The highest of a master that has welcomed this member. Of a master that says Hello to an earlier one: its own."""
+    unsupervised: bool = False
+    """Its command runs as without us, for good: it takes no order, and is no member of any world."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,14 @@ class Member:
     """It was not, and that has been told."""
     is_stranger: bool = False
     """Its sidecar holds the key of another installation's master (`strangers`)."""
+    runs_alone: bool = False
+    """Its command was let go: a stranger of another kind (`unreached`)."""
+    alone_after: float = 0.0
+    """As its last PodSeen said."""
+    is_bound: bool = False
+    """It has shown that it knows of a master: its command is never let go."""
+    is_unreached: bool = False
+    """It runs, and was never heard, for longer than a sidecar needs."""
     was_idle: bool = False
     """A stranger that this master has seen before its containers ran: nobody can have started it."""
     node: str = ""

@@ -19,6 +19,7 @@ from master.core import (
     silence,
     standing,
     status,
+    unreached,
     watching,
 )
 from master.core.actions import CloseSession, Send
@@ -65,6 +66,10 @@ def greet(state: State, session: str, hello: Hello) -> None:
         return
     member = state.members[hello.member]
     lapsing.note_term(state, hello)
+    if hello.unsupervised:
+        unreached.runs_alone(state, session, member)
+        return
+    unreached.greeted(state, member, hello)
     _bind(state, session, member, hello)
     if state.is_over:
         orders.resend(state, member)

@@ -29,6 +29,7 @@ from master.core import (
     standing,
     status,
     strangers,
+    unreached,
 )
 from master.core.actions import CloseSession
 from master.core.events import PodGone, PodSeen, PodsListed
@@ -102,6 +103,7 @@ def seen(state: State, pod: PodSeen) -> None:
 
 def _take_over(state: State, member: Member, pod: PodSeen) -> None:
     """What the platform says of it is so."""
+    unreached.note(state, member, pod)
     member.uid, member.pod_phase, member.has_controller = pod.uid, pod.phase, pod.has_controller
     if pod.phase == ENDED_WELL:
         state.ended_well.add(member.id)
@@ -306,6 +308,7 @@ def _remove(state: State, member: Member, life: str) -> None:
     member.life = life
     silence.forget(state, member)
     strangers.forget(state, member)
+    unreached.gone(state, member)
     orders.drop_all(state, member)
     for kind in (
         "unready",
@@ -357,7 +360,9 @@ def absent(state: State, member_id: str) -> None:
     for member in list(state.members.values()):
         if member.id != member_id or member.greeted or member.uid is None or member.pod_phase != "running":
             continue
-        if member.is_stranger:  # it cannot be heard, and may well train
+        if member.deleting:
+            return
+        if member.is_stranger or unreached.waits_for(state, member):  # it cannot be heard, and may well train
             return
         if member.address:  # it spoke to an earlier master: its peers can be asked, as about anyone who falls silent
             member.greeted, member.heard_at = True, state.now

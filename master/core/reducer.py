@@ -58,6 +58,7 @@ from master.core import (
     standing,
     status,
     strangers,
+    unreached,
     watching,
 )
 from master.core.actions import Action, CreatePod, DeletePod, SaveStatus, Send, WriteReplicas
@@ -239,6 +240,7 @@ def _said(state: State, event: SidecarSaid) -> None:
     if member is None:
         return
     silence.heard(state, member)
+    unreached.bound(state, member)
     MESSAGES[type(message)](state, member, message)
 
 
@@ -417,6 +419,8 @@ DEADLINES: dict[str, Callable[[State, str], None]] = {
     "begin": lambda state, _key: held.look(state),
     "patience": pods.patience_over,
     "absent": pods.absent,
+    "unreached": unreached.due,
+    "alone": unreached.alone_soon,
     "failed pod": failed_pods.lingers,
     "no room": _keep_off_no_more,
     "confirm": membership.unconfirmed,

@@ -223,6 +223,8 @@ class State:
     orphans: set[MemberId] = field(default_factory=set)
     """Members whose sidecar has ended for good, to be looked at in this step."""
     strangers: set[MemberId] = field(default_factory=set)
+    unbound: set[MemberId] = field(default_factory=set)
+    """Who may begin by itself (`unreached`)."""
     has_news_of_strangers: bool = False
     """Some came in this step."""
     blocked_by_strangers: bool = False

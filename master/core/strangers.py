@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.core import standing, status
+from master.core import standing, status, unreached
 from master.core.events import PodSeen
 from master.core.member import Member
 from master.core.state import GATHERING, State
@@ -34,7 +34,7 @@ def note(state: State, member: Member, pod: PodSeen) -> None:
         state.strangers.add(member.id)
         state.deadlines.cancel(("patience", member.id))
     if member.is_stranger:
-        member.was_idle = member.was_idle or pod.phase == "pending"
+        member.was_idle = member.was_idle or (pod.phase == "pending" and not member.runs_alone)
         standing.note_resize(state)
 
 
@@ -50,14 +50,16 @@ def forget(state: State, member: Member) -> None:
 def in_the_way(state: State) -> list[Member]:
     """Who may train, so that no generation may form."""
     members = (state.members[member_id] for member_id in sorted(state.strangers))
-    return [m for m in members if m.pod_phase in ("running", "terminating") and not (m.has_ended or m.was_idle)]
+    there = [m for m in members if m.pod_phase in ("running", "terminating") and not (m.has_ended or m.was_idle)]
+    return there + unreached.in_the_way(state)
 
 
 def advance(state: State) -> None:
     """At the end of a step: says why no generation forms, and takes it back."""
     living = [m for member_id in sorted(state.strangers) if not (m := state.members[member_id]).finished]
     if state.has_news_of_strangers and living:
-        state.announce("KeyMismatch", _sentence(living), warning=True)
+        kind = "KeyMismatch" if any(not m.runs_alone for m in living) else "RunsUnsupervised"
+        state.announce(kind, _sentence(living), warning=True)
         status.mark(state)
     state.has_news_of_strangers = False
     if state.stage != GATHERING or state.suspended:
@@ -71,6 +73,35 @@ def advance(state: State) -> None:
 
 
 def _sentence(members: Sequence[Member]) -> str:
+    """Of all that are in the way, by what they are."""
+    kinds = (
+        (_of_another_key, [m for m in members if m.is_stranger and not m.runs_alone]),
+        (_let_go, [m for m in members if m.runs_alone]),
+        (_unheard, [m for m in members if not m.is_stranger]),
+    )
+    return " ".join(sentence(those) for sentence, those in kinds if those)
+
+
+def _named(members: Sequence[Member]) -> str:
+    names = ", ".join(m.id for m in members[:NAMED])
+    return f"{names} and {len(members) - NAMED} more" if len(members) > NAMED else names
+
+
+def _let_go(members: Sequence[Member]) -> str:
+    return (
+        f"{_named(members)} had reached no master in time and {'runs' if len(members) == 1 else 'run'} unsupervised, "
+        f"and no generation forms beside that; made anew while this master is reached, pods are supervised."
+    )
+
+
+def _unheard(members: Sequence[Member]) -> str:
+    return (
+        f"waiting for {_named(members)}: as long as its sidecar has not been heard, its command may begin by itself, "
+        f"and no generation forms beside that"
+    )
+
+
+def _of_another_key(members: Sequence[Member]) -> str:
     names = ", ".join(m.id for m in members[:NAMED])
     more = f" and {len(members) - NAMED} more" if len(members) > NAMED else ""
     were, have, these = ("was", "has", "this pod") if len(members) == 1 else ("were", "have", "these pods")

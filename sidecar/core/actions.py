@@ -185,6 +185,36 @@ class SweepProcesses:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepWord:
+    """Write down for good, where it outlives this process, how the pod trains. WordKept says what stands there then:
+    the first word."""
+
+    word: str
+    trainer: int
+    """The pid of the command that runs alone; 0 where none does."""
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunAlone:
+    """Tell whoever is on this connection to run its command as without us, and to speak to no sidecar any more."""
+
+    connection: str
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TellTrainer:
+    """One line in the trainer's own log, while nothing runs there."""
+
+    connection: str
+    generation: Generation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RefuseHook:
     """Tell whoever is on this connection why it is not served, and close it."""
 
@@ -231,6 +261,9 @@ Action = (
     | ProbePeer
     | ProbeNeighbour
     | SweepProcesses
+    | KeepWord
+    | RunAlone
+    | TellTrainer
     | RefuseHook
     | Announce
     | Exit

@@ -47,6 +47,22 @@ class Began:
     memory_key: str = ""
     is_native: bool = False
     """A native sidecar: the platform ends it after the trainer's container, never with it."""
+    alone_after: float | None = None
+    """Seconds without any word of a master after which the command runs as without us; None: it waits for one for ever
+    (docs/adr/0028)."""
+    endpoint: str = ""
+    """Where the master is looked for."""
+    word: str = ""
+    """What an earlier sidecar, or the hooks, have decided for good (`WordKept`)."""
+    alone_trainer: int = 0
+    """The pid of the command that was let go."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordKept:
+    """What is decided in this pod for good, by the first who wrote it: served or alone."""
+
+    word: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +324,8 @@ class Stalled:
 
 
 Event = (
-    Began
+    WordKept
+    | Began
     | MasterSaid
     | MasterConnected
     | MasterDisconnected

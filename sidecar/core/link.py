@@ -8,7 +8,17 @@ A member that reaches no neighbour either is another matter: `isolation.py`.
 
 from __future__ import annotations
 
-from sidecar.core import checkpoints, data_notes, ending, hands_off, log_lines, moves, neighbourhood, telling
+from sidecar.core import (
+    checkpoints,
+    data_notes,
+    ending,
+    hands_off,
+    log_lines,
+    moves,
+    neighbourhood,
+    telling,
+    unsupervised,
+)
 from sidecar.core.actions import Action, Announce
 from sidecar.core.state import State
 from wire.messages import Refused, Welcome
@@ -41,6 +51,7 @@ def disconnected(state: State, now: float) -> list[Action]:
     link.up = link.welcomed = link.report_due = False
     link.hello_at = link.report_at = None
     link.down_since = now
+    unsupervised.master_lost(state, now)
     return [Announce("MasterLost", "the link to the master broke; training goes on", state.generation, "warning")]
 
 

@@ -25,6 +25,7 @@ from sidecar.core import (
     supervision,
     telling,
     trainer,
+    unsupervised,
 )
 from sidecar.core.actions import (
     Action,
@@ -32,6 +33,7 @@ from sidecar.core.actions import (
     CollectFromWorkers,
     FetchCopies,
     FindPort,
+    KeepWord,
     ProbeNeighbour,
     ProbePeer,
     ReadPages,
@@ -72,6 +74,7 @@ from sidecar.core.events import (
     TrainerEnded,
     UsageSampled,
     Woke,
+    WordKept,
     WorkerExited,
     WorkersNotStarted,
     WorkersStarted,
@@ -111,12 +114,15 @@ def step(state: State, event: Event, now: float) -> list[Action]:
 
 
 def _taken(state: State, event: Event, now: float) -> list[Action]:
+    if state.alone.is_final and (alone := unsupervised.step(state, event, now)) is not None:
+        return alone
     match event:
         case Began():
             return _began(state, event, now)
         case MasterSaid(message):
             neighbourhood.heard(state, now)
-            return _master_said(state, message, now)
+            first = unsupervised.master_spoke(state)
+            return [*first, *_master_said(state, message, now)]
         case MasterConnected():
             neighbourhood.heard(state, now)
             return link.connected(state, now)
@@ -136,6 +142,8 @@ def _taken(state: State, event: Event, now: float) -> list[Action]:
             return ending.lifeline_lost(state)
         case ActionFailed(action, error):
             return _action_failed(state, action, error, now)
+        case WordKept(word):
+            return unsupervised.word_kept(state, word, now)
         case Woke():
             return _woke(state, now)
         case Stalled(seconds):
@@ -228,7 +236,8 @@ def _began(state: State, event: Began, now: float) -> list[Action]:
     state.me = event
     state.unsure_until = now + UNSURE if event.restarted else None
     role = f"rank index {event.rank_index}" if event.rank_index is not None else "a spare"
-    return [Announce("Began", f"the sidecar of {event.member} of job {event.job}, {role}")]
+    line = Announce("Began", f"the sidecar of {event.member} of job {event.job}, {role}")
+    return [line, *unsupervised.began(state, event, now)]
 
 
 def _master_said(state: State, message: FromMaster, now: float) -> list[Action]:
@@ -292,6 +301,8 @@ def _action_failed(state: State, action: Action, error: str, now: float) -> list
         case ReadPages():
             return []  # no page yet: the next look comes by itself
         case _:
+            if isinstance(action, KeepWord):
+                unsupervised.not_kept(state, action, now)
             kind = type(action).__name__
             return [Announce("ActionFailed", f"{kind} failed: {error}", action.generation, "warning")]
 
@@ -323,11 +334,15 @@ Deadline = tuple[float, Callable[[State, float], list[Action]]]
 
 def _deadlines(state: State) -> list[Deadline]:
     work, stopping, end, check = state.work, state.stopping, state.ending, state.checking
+    if state.alone.is_final:
+        return [] if state.link.hello_at is None else [(state.link.hello_at, telling.hello)]
     found: list[tuple[float | None, Callable[[State, float], list[Action]]]] = [
         (state.link.hello_at, telling.hello),
         (state.link.report_at, telling.begin_report),
         (state.unsure_until, _sure),
         (state.port_at, _port_again),
+        (unsupervised.tells_at(state), unsupervised.tell),
+        (unsupervised.goes_at(state), unsupervised.decide),
         (isolation.due(state), isolation.look),
         (work.start_by if work and not state.hands_off else None, supervision.start_took_too_long),
         (work.doubt_until if work else None, supervision.doubt_ended),
@@ -362,5 +377,7 @@ def _poll(state: State, now: float) -> list[Action]:
 def describe(state: State) -> str:
     """The state in a few words: a change of them is a transition in the journal."""
     playing = "" if state.work is None else f" {state.generation}"
+    if state.alone.is_final:
+        return f"unsupervised {'linked' if state.link.up else 'alone'}"
     link_word = "welcomed" if state.link.welcomed else "linked" if state.link.up else "alone"
     return f"{state.phase.name.lower()}{playing} {link_word}{' ending' if state.ending else ''}"

@@ -218,12 +218,29 @@ class LogLines:
 
 
 @dataclass(slots=True)
+class Alone:
+    """Whether the command is let go without a master (`unsupervised.py`)."""
+
+    at: float | None = None
+    """When, at the earliest; None: never, or no more."""
+    tell_at: float | None = None
+    """When the trainer's log says once more what is waited for."""
+    since: float = 0.0
+    """No master has been there since then."""
+    is_final: bool = False
+    """It was let go: for good, whatever becomes of this process."""
+    trainer: int = 0
+    """The pid of the command that runs."""
+
+
+@dataclass(slots=True)
 class State:
     """Before `Began` everything has its default."""
 
     me: Began | None = None
     phase: Phase = Phase.WAITING
     link: Link = field(default_factory=Link)
+    alone: Alone = field(default_factory=Alone)
     trainer: Trainer | None = None
     launcher: Trainer | None = None
     """One that runs its command at once and in whose command the template has appeared."""

@@ -66,6 +66,7 @@ def hello(state: State, now: float) -> list[Action]:
         memory_key=me.memory_key,
         offers=work is not None and work.offers is not None,
         term=max(state.link.term, state.highest.term),
+        unsupervised=state.alone.is_final,
     )
     return [Send(message, state.generation, f"{me.member} introduces itself")]
 

@@ -22,10 +22,12 @@ from sidecar.core.actions import (
     FindPort,
     FinishTrainer,
     KeepCopies,
+    KeepWord,
     ProbeNeighbour,
     ProbePeer,
     ReadPages,
     RefuseHook,
+    RunAlone,
     RunCheck,
     SampleUsage,
     SaveWorkersState,
@@ -34,6 +36,7 @@ from sidecar.core.actions import (
     StopFetching,
     StopWorkers,
     SweepProcesses,
+    TellTrainer,
 )
 from sidecar.core.events import (
     CopiesFetched,
@@ -42,9 +45,11 @@ from sidecar.core.events import (
     PagesRead,
     PeerProbed,
     PortFound,
+    WordKept,
     WorkerExited,
     WorkersStopped,
 )
+from sidecar.shell import word
 from sidecar.shell.asking import Askers
 from sidecar.shell.checkpoints import Checkpoints
 from sidecar.shell.hook_lines import Line
@@ -106,6 +111,12 @@ class SidecarEffects:
                 wanted = {"order": order, "generation": _pair(generation), "seconds": seconds, "last": last}
                 wanted |= {"signal": signal} if signal else {}
                 self.hooks.tell(connection, {"do": "save_state", **wanted})
+            case KeepWord(kept, trainer):
+                self.put(WordKept(word.keep(Path(self.volume), kept, trainer)))
+            case RunAlone(connection, _, reason):
+                self.hooks.tell(connection, {"do": "alone", "say": reason})
+            case TellTrainer(connection, _, reason):
+                self.hooks.tell(connection, {"do": "say", "text": reason})
             case RefuseHook(connection, _, reason):
                 self.hooks.refuse(connection, reason)
             case FindPort():

@@ -35,6 +35,7 @@ from sidecar.core.events import (
 )
 from sidecar.core.state import State
 from sidecar.shell import settings as settings_of
+from sidecar.shell import word
 from sidecar.shell.asking import Askers
 from sidecar.shell.checkpoints import Checkpoints
 from sidecar.shell.effects import SidecarEffects
@@ -89,7 +90,8 @@ def main() -> int:
 
 
 async def serve(settings: Settings) -> int:
-    pump = Pump(CORE, State(), Journal(settings.folder / "sidecar-journal.txt", longest_file=JOURNAL_BYTES))
+    state = State()
+    pump = Pump(CORE, state, Journal(settings.folder / "sidecar-journal.txt", longest_file=JOURNAL_BYTES))
     trainers = Trainers(settings.uid, lambda pid: pump.put(TrainerEnded(pid)))
 
     def put(event: Event) -> None:
@@ -121,13 +123,16 @@ async def serve(settings: Settings) -> int:
         checkpoints=checkpoints,
         token=settings.token_now,
     )
+    if alone := word.read(settings.folder).trainer:
+        trainers.watch(alone)
     _listen_to_the_platform(settings, pump)
     await hooks.listen()
     await askers.listen()
     health = await _serve_health(settings, pump)
     try:
         code = await pump.run(effects)
-        _note_end(settings.folder, code)
+        if not state.alone.is_final:  # its container may be started again, and its command with it
+            _note_end(settings.folder, code)
         return code
     finally:
         if health is not None:
@@ -149,6 +154,7 @@ def _note_end(folder: Path, code: int) -> None:
 
 
 def _began(settings: Settings, probe_port: int, restarted: bool, checkpoints: Checkpoints) -> Began:
+    decided = word.read(settings.folder)
     return Began(
         job=settings.job,
         member=settings.member,
@@ -166,6 +172,10 @@ def _began(settings: Settings, probe_port: int, restarted: bool, checkpoints: Ch
         memory_port=checkpoints.port,
         memory_key=checkpoints.key,
         is_native=settings.is_native,
+        alone_after=settings.alone_after,
+        endpoint=settings.master,
+        word=decided.word,
+        alone_trainer=decided.trainer,
     )
 
 

@@ -37,6 +37,8 @@ class Settings:
     """A native sidecar: SIGTERM comes after the trainer's end (docs/adr/0026)."""
     http_port: int | None
     token_file: Path
+    alone_after: float | None
+    """Seconds without a word of any master after which the command runs as without us; None: never."""
 
     def token_now(self) -> str:
         """The token as its file says it now; as it was at the start where that cannot be read."""
@@ -68,6 +70,7 @@ def read(environment: Environment) -> Settings:
         ends_as_trainer=environment.choice("OUTRIDER_ENDS_AS", ("well", "trainer"), "well") == "trainer",
         is_native=environment.choice("OUTRIDER_SIDECAR", ("container", "native"), "container") == "native",
         http_port=environment.optional_integer("OUTRIDER_HTTP_PORT", low=1, high=65535),
+        alone_after=environment.optional_seconds("OUTRIDER_ALONE_AFTER"),
         token_file=Path(environment.text("OUTRIDER_TOKEN_FILE", what="a file")),
     )
 

@@ -24,6 +24,7 @@ def recorded(path: str) -> list[Document]:
 
 (POD,), (JOB, JOBSET) = recorded("pods/jobset_of_two"), recorded("owners/jobset_of_two")
 OF_JOB = "/apis/batch/v1/namespaces/research/jobs/llm-workers-1"
+OF_ELASTICJOBS = "/apis/outrider.dev/v1alpha1/namespaces/research/elasticjobs/"
 OF_JOBSET = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/research/jobsets/llm"
 
 
@@ -39,7 +40,7 @@ async def labels_of(pod: Document, *answers: Answer, patience: float = 30.0) -> 
 async def test_a_pod_of_a_jobset_gets_its_rank_index_by_its_job_and_its_set() -> None:
     labels, asked = await labels_of(POD, says(JOB), says(JOBSET))
     assert (labels["outrider.dev/job"], labels[LABEL]) == ("llm", "5")
-    assert asked == [("GET", OF_JOB), ("GET", OF_JOBSET)]
+    assert asked[:2] == [("GET", OF_JOB), ("GET", OF_JOBSET)]
 
 
 @pytest.mark.parametrize(
@@ -65,10 +66,10 @@ async def test_a_pod_does_not_wait_for_an_api_server_that_does_not_answer(caplog
 
 
 @pytest.mark.parametrize("name", ["plain", "job", "indexed_job"])
-async def test_nobody_is_asked_about_a_pod_that_says_it_all(name: str) -> None:
+async def test_only_its_jobs_past_is_asked_about_a_pod_that_says_it_all(name: str) -> None:
     (pod,) = recorded(f"pods/{name}")
-    _, asked = await labels_of(pod)
-    assert asked == []
+    _, asked = await labels_of(pod, refuses(403))
+    assert [path.startswith(OF_ELASTICJOBS) for _, path in asked] == [True]
 
 
 async def test_a_pod_of_a_deployment_is_made_as_it_is_where_nobody_says_how_many_there_are() -> None:
@@ -85,7 +86,7 @@ async def test_a_pod_of_a_deployment_is_made_as_it_is_where_nobody_says_how_many
 async def test_an_owner_is_asked_for_by_its_name_alone(name: str) -> None:
     reference = {**POD["metadata"]["ownerReferences"][0], "name": name}
     _, asked = await labels_of({**POD, "metadata": {**POD["metadata"], "ownerReferences": [reference]}})
-    assert asked == []
+    assert [path for _, path in asked if not path.startswith(OF_ELASTICJOBS)] == []
 
 
 async def test_a_pod_that_asks_for_nothing_is_not_looked_at() -> None:
@@ -144,3 +145,47 @@ async def test_but_a_pod_of_a_job_that_has_begun_here_or_may_have_waits_for_the_
         new, warnings = await injected(api, POD, "research", POLICY, 30.0, "off")
     assert new is not None
     assert warnings == []
+
+
+OF_ONE, OF_TWO = ({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": {
+    "parallelism": count, "completions": count}} for count in (1, 2))  # fmt: skip
+OWNED = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u1", "controller": True}
+MEETING = {"name": "MASTER_ADDR", "value": "train-0.train"}
+
+
+def pod_of_a_job(command: list[str], env: list[Document]) -> Document:
+    labels = {"outrider.dev/inject": "true", "job-name": "train"}
+    return {
+        "metadata": {"name": "train-x", "namespace": "research", "labels": labels, "ownerReferences": [OWNED]},
+        "spec": {"containers": [{"name": "main", "image": "train:1", "command": command, "env": env}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("answers", "command", "env", "may"),
+    [
+        ([refuses(404), says(OF_ONE)], ["python", "t.py"], [], True),
+        ([refuses(404), says(OF_TWO)], ["python", "t.py"], [], False),
+        ([refuses(404), says(OF_TWO)], ["python", "t.py"], [MEETING], True),
+        ([refuses(404), says(OF_TWO)], ["sh", "-c", "torchrun --rdzv-endpoint=$HOST:29400 t.py"], [], True),
+        ([refuses(404), says(OF_TWO)], ["torchrun", "--rdzv_endpoint", "localhost:0", "t.py"], [], False),
+        ([refuses(404), says(OF_TWO)], ["torchrun", "--standalone", "t.py"], [], False),
+        ([says({"status": {"generation": "0.0"}}), says(OF_ONE)], ["python", "t.py"], [], True),
+        ([says({"status": {"generation": "3.1"}}), says(OF_ONE)], ["python", "t.py"], [], False),
+        ([refuses(403)], ["python", "t.py"], [], False),
+        ([refuses(404), refuses(500)], ["python", "t.py"], [], False),
+        ([refuses(404), hang()], ["python", "t.py"], [MEETING], False),
+    ],
+    ids=["alone", "of two", "told where to meet", "says where to meet", "meets at home", "standalone", "no generation",
+         "a generation", "not to be read", "owner unknown", "no answer"],
+)  # fmt: skip
+async def test_a_pod_may_begin_by_itself_only_where_it_forms_its_world_and_no_generation_was_formed(
+    answers: list[Answer], command: list[str], env: list[Document], may: bool
+) -> None:
+    async with unwell(*answers) as (_, api):
+        new, _warnings = await injected(api, pod_of_a_job(command, env), "research", POLICY, 0.3)
+    assert new is not None
+    note = new["metadata"]["annotations"].get("outrider.dev/alone-after")
+    trainer, sidecar = ({e["name"]: e.get("value") for e in c["env"]} for c in new["spec"]["containers"])
+    said = (note, trainer["OUTRIDER_PATIENCE"], sidecar.get("OUTRIDER_ALONE_AFTER"))
+    assert said == (("600", "600", "600") if may else (None, "inf", None))

@@ -41,7 +41,7 @@ from master.core.member import Placed
 from master.core.ps import moving
 from master.core.ps import reducer as ps
 from master.core.ps.passing import let
-from sidecar.core import link, neighbourhood, supervision
+from sidecar.core import link, neighbourhood, supervision, unsupervised
 from wire.messages import Remembered
 
 Swap = tuple[Any, str | type, Any]
@@ -399,6 +399,11 @@ def forget_who_is_to_move() -> list[Swap]:
     return [(moving, "advance", _nothing)]
 
 
+def forget_that_a_master_spoke() -> list[Swap]:
+    """A command that has trained in a world is let go where it waits for the next one."""
+    return [(unsupervised, "master_spoke", lambda _state: [])]
+
+
 MUTANTS: dict[str, Callable[[], list[Swap]]] = {
     plant.__name__: plant
     for plant in (
@@ -415,6 +420,7 @@ MUTANTS: dict[str, Callable[[], list[Swap]]] = {
         start_without_copies, begin_from_what_some_have, wait_for_copies_for_ever, keep_what_some_have,
         keep_without_a_partner, begin_with_some_past_the_lease,
         stop_who_trains_for_a_lost_worker, forget_who_is_to_move,
+        forget_that_a_master_spoke,
     )
 }  # fmt: skip
 OF_PS_JOBS = ("stop_who_trains_for_a_lost_worker", "forget_who_is_to_move")
@@ -455,6 +461,7 @@ CAUGHT_AT = {
     "begin_with_some_past_the_lease": 180,
     "forget_who_is_to_move": 0,
     "stop_who_trains_for_a_lost_worker": 7,
+    "forget_that_a_master_spoke": 221,
 }
 """The first seed that caught each, when all were played last: it is tried first."""
 QUICK = ("double_a_rank", "forget_to_reap", "reuse_the_old_port")

@@ -48,6 +48,16 @@ class Faults:
         pods = self.world.platform.living()
         return self.rng.choice(pods) if pods else None
 
+    def keep_from_masters(self, pod: Pod) -> None:
+        """A new pod whose port to the masters is closed, for now or until its command begins by itself."""
+        rng, alone_after = random.Random(f"closed {pod.uid} {self.world.seed}"), pod.alone_after
+        if not self.over and alone_after and rng.random() < 0.5:
+            seconds = rng.choice((5.0, 0.5 * alone_after, 1.1 * alone_after))
+            pod.is_kept_away = True
+            for term in range(self.world.masters.term, self.world.masters.term + 4):
+                self.world.network.cut(pod.member, f"master-{term}", seconds)
+            self._lasts(seconds)
+
     # -- processes
     def kill_worker(self, _seconds: float) -> None:
         pod = self._pod()

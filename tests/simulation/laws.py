@@ -32,6 +32,8 @@ class Laws:
         self._told: dict[str, Generation] = {}
         self.begun_past_the_lease = 0
         """Members that were told to."""
+        self._alone: set[str] = set()
+        """Pods that train unsupervised."""
         self._needs: dict[tuple[int, int], int] = {}
         """Bytes, by term and rank index: twice what a member had that this master has ended for want of memory."""
 
@@ -121,7 +123,8 @@ class Laws:
         if action.member in master.state.failed_pods:  # it ran out of memory, and its place is another's
             return
         world.pods_given_up += 1
-        if self._is_meant(pod, action.reason):
+        are_kept_away = any(each.is_kept_away for each in world.platform.living())  # who could tell that it is well
+        if are_kept_away or self._is_meant(pod, action.reason):
             return
         if world.stop_asked or world.ended_with is not None or world.script_done or master.state.is_over:
             return
@@ -229,6 +232,18 @@ class Laws:
         it counted, the replacements of a split's far side would make those healthy whom they replace."""
         return self.world.time.now - pod.ran_since >= window
 
+    # -- who trains without a master
+    def may_be_let_go(self) -> float:
+        """What the webhook writes into a new pod: nothing where a generation was saved."""
+        return 0.0 if self._numbers else self.world.scenario.alone_after
+
+    def let_go(self, pod: Pod) -> None:
+        generation = max(self._told.values(), default=NO_GENERATION)
+        self._hold(not self._told, f"{pod.member} trains unsupervised beside {generation}")
+        if pod.uid not in self._alone:  # its user makes it anew some time later
+            self._alone.add(pod.uid)
+            self.world.time.after(10.0, self.world.platform.remove, pod, "made anew", 1.0)
+
     # -- the member's processes
     def obeyed(self, sidecar: Sidecar, heard: Heard, action: Any) -> None:
         """Who has been welcomed by a master does nothing that an older one orders."""
@@ -257,6 +272,8 @@ class Laws:
                    f"{worker.start.generation if worker else ''} are reaped")  # fmt: skip
 
     def forked(self, pod: Pod, start: Start, workers: list[Worker]) -> None:
+        there = [p.member for p in self.world.platform.living() if p.uid in self._alone]
+        self._hold(not there, f"{pod.member} starts {start.generation} beside {there}, which train unsupervised")
         highest = self._told.get(pod.uid, NO_GENERATION)
         self._hold(start.generation > highest, f"{pod.member} starts {start.generation} after {highest}: it is old")
         self._told[pod.uid] = start.generation

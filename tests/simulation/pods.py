@@ -58,7 +58,7 @@ class Sidecar(Process):
         spec = self.world.scenario.spec
         self.post(
             told.Began(spec.name, pod.member, pod.uid, pod.role, pod.rank_index, "token", pod.address, 4000, spec.nproc,
-                       self.world.new_pid(), restarted)
+                       self.world.new_pid(), restarted, alone_after=pod.alone_after or None, word=pod.word)
         )  # fmt: skip
         self._try_link_in(0.05)
 
@@ -138,6 +138,11 @@ class Sidecar(Process):
                 reached = self.world.platform.answers(neighbour.address, self.pod.member)
                 echo = told.NeighbourProbed(neighbour, reached, 0.002, 0 if reached else 3)
                 time.after(0.002 if reached else seconds, self.post, echo)
+            case do.KeepWord(word):
+                self.pod.word = self.pod.word or word
+                self.post(told.WordKept(self.pod.word))
+            case do.RunAlone():
+                self.world.laws.let_go(self.pod)
             case do.Announce(kind="Isolated"):
                 self.world.isolation.stopped(self.pod, self)
             case do.SweepProcesses(trainer=pid):
@@ -172,6 +177,12 @@ class Pod:
         self.unschedulable = False
         self.exit_code: int | None = None
         self.memory_limit = 0
+        self.alone_after = world.laws.may_be_let_go()
+        """As the webhook has written it."""
+        self.is_kept_away = False
+        """Its port to the masters was closed from the start, for longer than any other fault lasts."""
+        self.word = ""
+        """What its volume says for good."""
         self.sidecar: Sidecar | None = None
         self.sidecar_ended = ""
         """Its kubelet does not start it again."""
@@ -198,7 +209,8 @@ class Pod:
     def seen(self) -> PodSeen:
         pod = PodSeen(self.member, self.uid, self.role, self.rank_index, self.phase, self.reason, self.unschedulable,
                       self.exit_code, self.node, memory_limit=self.memory_limit, resources=self.resources,
-                      sidecar_ended=self.sidecar_ended if self.phase == "running" else "")  # fmt: skip
+                      sidecar_ended=self.sidecar_ended if self.phase == "running" else "",
+                      alone_after=self.alone_after)  # fmt: skip
         if self.deleting:
             pod = replace(pod, phase="terminating", reason="Deleted", grace=self.grace, ends_at=UNIX + self.ends_at)
         return pod
@@ -219,6 +231,7 @@ class Pod:
         if self.there and self.phase == "pending":
             self.phase = "running"
             self.ran_since = self.world.time.now
+            self.world.faults.keep_from_masters(self)
             self.start_sidecar(False)
             self.world.time.after(self.world.rng.uniform(0.3, 3.0), self.start_trainer)
             self.world.platform.changed(self)

@@ -13,6 +13,8 @@ from wire.ids import JobName
 SIZES = (1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 5, 6, 8, 16)
 OWNED = 0.15
 """Jobs whose pods another controller makes."""
+ALONE_AFTER = 300.0
+"""Half of it is longer than any master of a seed is away from the members or the platform."""
 CHECKED = 0.3
 """Jobs that measure their members."""
 SCALING = 0.2
@@ -44,6 +46,8 @@ class Scenario:
     """Bytes of each container; 0: none has a limit, and who runs out of memory begins again in place."""
     evaluates_every: int
     """Each so many saves are an evaluation instead; 0: none is."""
+    alone_after: float = 0.0
+    """Seconds after which a pod whose command forms its world by itself begins without a master; 0: none does."""
 
     @property
     def recovery_seconds(self) -> float:
@@ -93,10 +97,11 @@ class Scenario:
         if of_check.random() < CHECKED:
             spec = replace(spec, node_check=True, exclude_stragglers=of_check.random() < 0.5)
         spec = replace(spec, **_scaling(spec, random.Random(f"scaling {seed}")))
+        alone_after = _alone_after(spec, random.Random(f"alone {seed}"))
         by_signal = "SIGUSR1" if random.Random(f"save signal {seed}").random() < 0.15 else ""
         return Scenario(
             spec=replace(spec, rules=lines.rules_of(seed), save_signal=by_signal),
-            chaos_seconds=rng.uniform(30, 90),
+            chaos_seconds=rng.uniform(30, 90) + 1.1 * alone_after,
             step_seconds=rng.choice((0.1, 0.3, 0.5)),
             save_every=rng.choice((5, 10, 20)),
             save_seconds=_save_seconds(rng, is_slow),
@@ -112,7 +117,13 @@ class Scenario:
             delete_grace=of_end.choice((3.0, 10.0, 30.0)) if of_end.random() < 0.5 else None,
             memory_limit=memory,
             evaluates_every=of_hangs.choice((0, 2, 5)),
+            alone_after=alone_after,
         )
+
+
+def _alone_after(spec: JobSpec, rng: random.Random) -> float:
+    """Only jobs of another owner that have one size (`injection_alone`)."""
+    return rng.choice((0.0, ALONE_AFTER)) if spec.is_adopted and spec.min_members == spec.max_members else 0.0
 
 
 def _scaling(spec: JobSpec, rng: random.Random) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from master.core.cluster.pods import name_of, seen
 from master.core.events import PodSeen
 from master.core.gangs import WAITS
 from master.core.spec import MASTER, WORKER
+from master.core.unreached import CHECK
 from master.core.wording import counted
 from wire.ids import MemberId
 
@@ -46,6 +47,8 @@ PAST = ("gone", "lost", "replaced", "failed")
 GONE = ("failed", "terminating")
 """Phases of pods that are replaced one by one."""
 MESSAGE = 1000
+NAMED = 10
+"""Members that a condition names."""
 
 QUIET = frozenset(
     {"GenerationStarted", "MemberCreated", "MemberReady", "MemberDone", "CheckpointSaved", "CheckpointKept"}
@@ -273,6 +276,9 @@ def _conditions(
     if (in_place := mapping(document.get("saves_in_place"))) or "CheckpointsNotAtomic" in old:
         told = " ".join(f"{member}: {why}." for member, why in in_place.items())[:MESSAGE]
         wanted.append(("CheckpointsNotAtomic", bool(in_place), "NoRoomForTwo" if in_place else "SavedWhole", told))
+    unheard = list(document.get("unreached") or ())
+    if unheard or "MembersUnreached" in old:
+        wanted.append(("MembersUnreached", bool(unheard), *_why_unreached(unheard)))
     if problems or "Valid" in old:
         wanted.append(
             ("Valid", not problems, "SpecRefused" if problems else "SpecTaken", "; ".join(problems)[:MESSAGE])
@@ -285,6 +291,15 @@ def _conditions(
         wanted.append(("Supervised", True, "Supervised", ""))
     created = str(job["metadata"].get("creationTimestamp") or now)
     return [_condition(*entry, old, created if entry[0] == "Created" else now) for entry in wanted]
+
+
+def _why_unreached(members: Sequence[str]) -> tuple[str, str]:
+    if not members:
+        return "AllHeard", ""
+    more = f" and {len(members) - NAMED} more" if len(members) > NAMED else ""
+    named = ", ".join(members[:NAMED]) + more
+    which = "runs, and its sidecar has" if len(members) == 1 else "run, and their sidecars have"
+    return "NeverHeard", f"{named} {which} never reached the master: {CHECK}"[:MESSAGE]
 
 
 def _why_failed(job: Document, phase: str, message: str) -> str:

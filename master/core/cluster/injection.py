@@ -12,8 +12,9 @@ import json
 import re
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from master.core.cluster import injection_alone
 from master.core.cluster import injection_neighbours as neighbours
 from master.core.cluster import injection_trainer as trainers
 from master.core.cluster.injection_containers import (
@@ -27,6 +28,7 @@ from master.core.cluster.injection_containers import (
 )
 from master.core.cluster.injection_objections import objections
 from master.core.cluster.names import (
+    ALONE_AFTER,
     CONTAINER,
     HOOKS_CONTAINER,
     INJECTED,
@@ -73,6 +75,8 @@ def inject(pod: Document, place: Place, policy: Policy) -> Injection:
     spec, annotations = pod["spec"], mapping(mapping(pod.get("metadata")).get("annotations"))
     chosen = trainers.chosen(spec["containers"], place, annotations)
     rung = trainers.rung_of(spec["containers"][chosen.index], place)
+    may = injection_alone.why_it_may(spec["containers"][chosen.index], annotations, place)
+    place = replace(place, alone_after=policy.alone_after if may else None)
     new = deepcopy(pod)
     new["metadata"] = _metadata(mapping(new.get("metadata")), place, spec["containers"], chosen.index, rung)
     if (size := _bytes(new["metadata"]["annotations"])) > ANNOTATION_BYTES:
@@ -80,7 +84,8 @@ def inject(pod: Document, place: Place, policy: Policy) -> Injection:
     new["spec"] = _spec(new["spec"], place, policy, chosen.index)
     trainer = spec["containers"][chosen.index]
     warnings = (*trainers.doubts(spec["containers"], chosen, place), *neighbours.warnings(spec, trainer, annotations))
-    return Injection(new, True, "", (*_explained(spec, place, policy, chosen, rung), *warnings), warnings)
+    explained = (*_explained(spec, place, policy, chosen, rung), _begins(place, may))
+    return Injection(new, True, "", (*explained, *warnings), warnings)
 
 
 def _is_injected(pod: Document) -> bool:
@@ -109,6 +114,9 @@ def _metadata(metadata: Document, place: Place, containers: list[Document], inde
     name = containers[index].get("name")
     defaults = {trainers.DEFAULT_CONTAINER: name, DEFAULT_LOGS_CONTAINER: name}
     notes = defaults | notes | {INJECTED: "1", RUNG: rung, CONTAINER: name}  # others may put theirs before it
+    notes.pop(ALONE_AFTER, None)
+    if place.alone_after is not None:
+        notes[ALONE_AFTER] = f"{place.alone_after:g}"
     return metadata | {"labels": labels, "annotations": notes}
 
 
@@ -157,6 +165,12 @@ def _explained(spec: Document, place: Place, policy: Policy, chosen: trainers.Ch
     )
     yield _about_quality(spec)
     yield from _what_would_stop_it(spec, trainer)
+
+
+def _begins(place: Place, may: str) -> str:
+    if place.alone_after is None:
+        return "where its sidecar reaches no master it waits for one, and its log says so each minute"
+    return f"where its sidecar reaches no master in {place.alone_after:g} s it runs as without us: {may}"
 
 
 def _asked(place: Place) -> Iterator[str]:

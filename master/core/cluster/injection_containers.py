@@ -60,6 +60,8 @@ class Policy:
     """The API server has init containers with restartPolicy Always (1.29)."""
     pull_secret: str = ""
     """The name of a Secret in the pod's own namespace; empty: none is needed."""
+    alone_after: float = 600.0
+    """Seconds without a master after which a command that forms its world by itself begins (docs/adr/0028)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,12 @@ class Place:
     atomic_save: str = ""
     """What the hooks are told of it, empty: nothing."""
     member_path: str = "metadata.name"
+    is_untrained: bool = False
+    """It is known that no generation of the job was ever formed."""
+    members: int | None = None
+    """How many pods its job has, if it can have no other number; None where nobody could say it."""
+    alone_after: float | None = None
+    """Seconds after which the pod begins by itself; None: it waits for a master for ever."""
 
     @property
     def key(self) -> str:
@@ -132,6 +140,8 @@ def _variables(spec: Document, place: Place, policy: Policy) -> Iterator[Documen
     yield variable("OUTRIDER_JOB", place.key)
     yield variable("OUTRIDER_MEMBER", place.member) if place.member else field("OUTRIDER_MEMBER", place.member_path)
     yield variable("OUTRIDER_ROLE", place.role)
+    if place.alone_after is not None:
+        yield variable("OUTRIDER_ALONE_AFTER", f"{place.alone_after:g}")
     yield rank_index if place.rank_index is None else variable("OUTRIDER_RANK_INDEX", place.rank_index)
     yield field("OUTRIDER_POD_UID", "metadata.uid")
     yield field("OUTRIDER_ADDRESS", "status.podIP")

@@ -14,7 +14,6 @@ from master.core.cluster import atomic_saves, checkpoint_memory, migration
 from master.core.cluster.injection_containers import HOOKS, Place, field, mount, variable
 from master.core.cluster.names import CONTAINER, MOUNT, PROXIES, PYTHONPATH, Document
 from master.core.cluster.parts import entries
-from master.core.spec import SIDECAR_PATIENCE
 
 LAUNCH = f"{HOOKS}/outrider-launch"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
@@ -133,8 +132,7 @@ def _variables(place: Place) -> Iterator[Document]:
     yield variable("OUTRIDER_HOOKS", HOOKS)
     yield field("OUTRIDER_POD_UID", "metadata.uid")
     yield variable("OUTRIDER_JOB", place.key)
-    if place.member:
-        yield variable("OUTRIDER_PATIENCE", SIDECAR_PATIENCE)
+    yield variable("OUTRIDER_PATIENCE", "inf" if place.alone_after is None else f"{place.alone_after:g}")
     if place.nproc is not None:
         yield variable("OUTRIDER_NPROC", place.nproc)
     if place.script:

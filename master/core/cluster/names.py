@@ -19,6 +19,8 @@ JOB, ROLE, MEMBER, ID, RANK_INDEX, RELAUNCHES, INJECT, LEADER, SERVES = (
 INJECTED = f"{DOMAIN}/injected"
 PART = f"{DOMAIN}/part"
 """Of our own pods: master or webhook."""
+ALONE_AFTER = f"{DOMAIN}/alone-after"
+"""Seconds after which the pod's command begins by itself if its sidecar hears no master (docs/adr/0028)."""
 RUNG = f"{DOMAIN}/rung"
 RESOURCES = f"{DOMAIN}/resources"
 """What the pod of a parameter server was made with, in words."""

@@ -17,6 +17,7 @@ from master.core.cluster import atomic_saves, chaos, containers, owners_referenc
 from master.core.cluster.containers import brief, end_of
 from master.core.cluster.elasticjob import has_master, key_of, members, pods_restart_policy, roles_of, sizes
 from master.core.cluster.names import (
+    ALONE_AFTER,
     ATOMIC_SAVE,
     CHECKPOINT_MEMORY,
     CHECKPOINT_PATH,
@@ -300,7 +301,14 @@ def seen(pod: Document, public_key: str = "") -> PodSeen | None:
         ends_at=_ends_at(metadata),
         resources=(metadata.get("annotations") or {}).get(RESOURCES) or "",
         has_controller=MEMBER in labels or owners_references.controller_of(metadata) is not None,
+        alone_after=_alone_after(metadata),
     )
+
+
+def _alone_after(metadata: Document) -> float:
+    """As the webhook has written it."""
+    text = str(mapping(metadata.get("annotations")).get(ALONE_AFTER, ""))
+    return float(text) if len(text) < 12 and text.replace(".", "", 1).isdecimal() else 0.0
 
 
 def _has_ended(pod: Document) -> bool:

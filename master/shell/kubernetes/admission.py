@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from master.core.cluster import elasticjob, injection, modes, owners, validation
-from master.core.cluster.injection import Policy
+from master.core.cluster.injection import Place, Policy
 from master.core.cluster.limits import Limits
 from master.core.cluster.modes import OBSERVE, SUPERVISE
 from master.core.cluster.names import INJECT, Document
@@ -22,6 +23,7 @@ from master.shell.kubernetes.scope import is_in_scope
 from master.shell.kubernetes.settings import Settings
 from master.shell.patterns import Patterns
 from master.shell.webhook import HttpsServer, Mutation, Webhook
+from wire.ids import NO_GENERATION
 
 SELECTED = {INJECT: "enabled"}
 """The API server asks only about pods that a selector of ours has chosen, by their own label or their namespace's."""
@@ -81,17 +83,20 @@ async def injected(
     if not owners.is_asked_for(mapping(mapping(pod.get("metadata")).get("labels")), SELECTED):
         return None, []
     try:
-        place = owners.place_of(pod, namespace, SELECTED, await _owners(api, pod, namespace, patience))
+        known = await _owners(api, pod, namespace, patience)
+        place = owners.place_of(pod, namespace, SELECTED, known)
     except ValueError as error:
         return None, [f"outrider: {error}"]
     if place is None:
         return None, []
     if uncounted := owners.uncounted(pod):
         return None, [f"outrider: {uncounted}"]
+    meant = modes.of_pod(mode, pod)
+    if meant.word == SUPERVISE:
+        place = await _with_its_past(api, pod, namespace, place, known, min(patience, BEGUN_SECONDS))
     found = injection.inject(pod, place, policy)
     if found.refused:
         return None, [f"outrider: {found.refused}"]
-    meant = modes.of_pod(mode, pod)
     if (
         meant.word != SUPERVISE
         and found.changed
@@ -112,6 +117,42 @@ async def _has_begun(api: Api, namespace: str, job: str, patience: float) -> boo
     except (ApiError, TimeoutError) as error:
         return not (isinstance(error, ApiError) and error.is_absent)
     return True
+
+
+async def _with_its_past(
+    api: Api, pod: Document, namespace: str, place: Place, known: list[Document], patience: float
+) -> Place:
+    """With what has to be known of a pod that may begin without a master (docs/adr/0028); as it is where that does not
+    come in time."""
+    if place.member:
+        return place
+    try:
+        async with asyncio.timeout(patience):
+            if await _was_trained(api, namespace, place.job):
+                return place
+            reference = owners.controller_of(mapping(pod.get("metadata")))
+            if reference is None:
+                above: list[Document] = [{"kind": "Pod", **pod}]
+            else:
+                above = known or [owner async for owner in owners_of(api, pod, namespace)]
+        size = owners.size_of(above[-1], pod) if above else None
+    except (ApiError, TimeoutError, ValueError) as error:
+        log.info("a pod of the job %s in %s waits for a master: %s", place.job, namespace, str(error) or "no answer")
+        return place
+    if size is None or size.min != size.max:
+        return place
+    return replace(place, is_untrained=True, members=size.replicas)
+
+
+async def _was_trained(api: Api, namespace: str, job: str) -> bool:
+    """A generation was formed. Raises ApiError where that cannot be read."""
+    try:
+        status = mapping((await api.get(path_of(namespace, job))).get("status"))
+    except ApiError as error:
+        if error.is_absent:
+            return False
+        raise
+    return status.get("generation") not in (None, "", str(NO_GENERATION))
 
 
 async def _owners(api: Api, pod: Document, namespace: str, patience: float) -> list[Document]:

@@ -17,6 +17,7 @@ def policy_of(settings: Settings, public_key: str, native_sidecar: bool) -> Poli
         public_key=public_key,
         native_sidecar=native_sidecar,
         pull_secret=settings.pull_secret,
+        alone_after=settings.alone_after,
     )
 
 

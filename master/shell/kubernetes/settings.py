@@ -12,6 +12,8 @@ from master.core.cluster.modes import MODES, SETTING, SUPERVISE
 from master.core.cluster.names import CONTROL_PLANE
 from runtime.settings import Environment, WrongSetting
 
+ALONE_AFTER = 600.0
+"""Longer than any change of leader takes."""
 SIDECARS_PORT, WEBHOOK_PORT, HTTP_PORT = 7070, 8443, 8080
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 ALL, MASTER, WEBHOOK = "all", "master", "webhook"
@@ -34,6 +36,8 @@ class Settings:
     webhook_port: int
     http_port: int
     log: str
+    alone_after: float = ALONE_AFTER
+    """Seconds without a master after which a pod that forms its world by itself begins (docs/adr/0028)."""
     mode: str = SUPERVISE
     """One of `modes.MODES`, for all jobs."""
     max_members: int = MEMBERS
@@ -62,6 +66,7 @@ def read(environment: Environment) -> Settings:
         webhook_port=environment.integer("OUTRIDER_WEBHOOK_PORT", WEBHOOK_PORT, low=1, high=65535),
         http_port=environment.integer("OUTRIDER_HTTP_PORT", HTTP_PORT, low=1, high=65535),
         log=environment.choice("OUTRIDER_LOG", ("json", "text"), "json"),
+        alone_after=environment.seconds("OUTRIDER_ALONE_AFTER", ALONE_AFTER, low=1.0),
         mode=environment.choice(SETTING, MODES, SUPERVISE),
         max_members=environment.integer("OUTRIDER_MAX_MEMBERS", MEMBERS, low=1, high=MOST_MEMBERS),
         serves=environment.choice("OUTRIDER_SERVES", (ALL, MASTER, WEBHOOK), ALL),

@@ -119,9 +119,8 @@ def test_what_is_told_to_trainer_and_sidecar() -> None:
         "OUTRIDER_NPROC": "8",
         "OUTRIDER_SCRIPT": "train.py",
         "OUTRIDER_PER_RANK": "1",
-        "OUTRIDER_PATIENCE": "86400",
+        "OUTRIDER_PATIENCE": "inf",
     }
-    assert "OUTRIDER_PATIENCE" not in values(trainer(injected(recorded("plain"))))
     assert values(sidecar(new)) == {
         "OUTRIDER_PLATFORM": "kubernetes",
         "OUTRIDER_LOG": "json",
@@ -301,6 +300,7 @@ def test_the_explanation_of_an_indexed_job() -> None:
         "96Mi of memory",
         "what would stop it: an entrypoint of the image train:1 that is no Python, or one with -I, -E, -S",
         "restartPolicy is Never: where the template or launcher dies, the whole pod has failed and is replaced",
+        "where its sidecar reaches no master it waits for one, and its log says so each minute",
     )
 
 

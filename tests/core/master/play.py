@@ -109,6 +109,8 @@ class Actor:
     unheard: bool = False
     """The master does not hear it, and it does not hear the master; its peers reach it."""
     stranger: bool = False
+    alone_after: float = 0.0
+    unsupervised: bool = False
     """Its sidecar holds the key of another installation's master: the two never speak."""
     gone: bool = False
     finished: bool = False
@@ -391,8 +393,11 @@ class Play:
                       version=actor.version, running=actor.running,
                       highest=actor.highest if highest is None else highest, finished=actor.finished,
                       isolated=actor.isolated,
-                      machine=self.machines.get(actor.id, ""), offers=actor.offers)  # fmt: skip
+                      machine=self.machines.get(actor.id, ""), offers=actor.offers,
+                      unsupervised=actor.unsupervised)  # fmt: skip
         self.tell(SidecarSaid(actor.session, hello))
+        if actor.unsupervised:
+            return
         if actor.running == NO_GENERATION and not actor.finished:
             self.say_ready(actor)
 
@@ -610,6 +615,12 @@ class Play:
         """Another controller makes a pod."""
         self._create(CreatePod(MemberId(member), Role("worker"), RankIndex(rank_index), NO_GENERATION, ""))
 
+    def comes(self, actor: Actor) -> None:
+        """Another controller has made this one."""
+        self.actors[actor.id] = actor
+        self.tell(self._pod(actor))
+        self.connect(actor)
+
     # -- the platform and the disk ----------------------------------------------------------------------------------
     def _perform(self, action: Action) -> None:
         match action:
@@ -634,7 +645,7 @@ class Play:
         phase = "pending" if actor.waits else phase
         return PodSeen(actor.id, actor.uid, actor.role, actor.rank_index, phase, exit_code=actor.failed,
                        node=actor.node, memory_limit=actor.memory_limit, has_another_key=actor.stranger,
-                       unschedulable=actor.waits, resources=actor.resources)  # fmt: skip
+                       alone_after=actor.alone_after, unschedulable=actor.waits, resources=actor.resources)  # fmt: skip
 
     def _create(self, action: CreatePod) -> None:
         if action.member in self.actors:

@@ -303,7 +303,8 @@ def test_the_status_has_the_documented_shape() -> None:
     assert json.loads(json.dumps(status)) == status
     assert list(status) == ["version", "job", "phase", "generation", "world", "step", "restarts", "goodput",
                             "kept_in_memory", "message", "exit_code", "rungs", "faults", "would", "avoided_nodes",
-                            "memory", "node_check", "stragglers", "straggler_watch", "network", "data",
+                            "memory", "node_check", "stragglers", "straggler_watch", "network", "unreached",
+                            "data",
                             "members"]  # fmt: skip
     assert {m["id"]: m["state"] for m in status["members"]} == {
         "worker-0": "running", "worker-1": "replaced", "worker-2": "running", "worker-3": "running",

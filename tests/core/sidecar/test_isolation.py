@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sidecar.core import unsupervised
 from sidecar.core.actions import Action, Announce, ProbeNeighbour, StopWorkers
 from sidecar.core.events import (
     ActionFailed,
@@ -345,4 +346,4 @@ def test_nothing_is_looked_for_while_nothing_runs() -> None:
     play = Among()
     play.tell(BEGAN, template(), MasterConnected(), MasterSaid(Welcome(1, neighbours=(ONE,))), PortFound(2000))
     play.tell(MasterDisconnected())
-    assert next_deadline(play.state) is None
+    assert next_deadline(play.state) == unsupervised.tells_at(play.state), "only the log is told why nothing runs"

@@ -1,0 +1,213 @@
+"""A pod whose sidecar never heard a master: it waits and says so, or its command runs as without us, for good.
+
+Only where the webhook has allowed it (`Began.alone_after`): the command forms its world by itself, and no generation of
+its job was ever formed. Any word of any master ends that chance; it is written down before anything else is said to a
+master, so that a sidecar that is started again knows it too, and one that finds nothing written waits. Laws:
+
+* what is decided stands: the word is written before the trainer is told, and the first one counts (the hooks write the
+  same file where no sidecar comes at all);
+* who runs unsupervised obeys no master, says so in each Hello, and never says anything else.
+
+Without a trainer this is a state like any other: a new one is let go at once.
+"""
+
+from __future__ import annotations
+
+from sidecar.core import ending, telling
+from sidecar.core.actions import Action, Announce, KeepWord, RunAlone, TellTrainer
+from sidecar.core.events import (
+    Began,
+    Event,
+    HookConnected,
+    HookDisconnected,
+    LifelineLost,
+    MasterConnected,
+    MasterDisconnected,
+    MasterSaid,
+    SigtermReceived,
+    TrainerEnded,
+    Woke,
+    WordKept,
+)
+from sidecar.core.state import Phase, State, Trainer
+from sidecar.core.transitions import move
+from wire.messages import Refused
+
+ALONE, SERVED = "alone", "served"
+EVERY = 60.0
+"""Seconds between two lines in the trainer's log that say what is waited for."""
+HELLO_EVERY = 30.0
+"""Seconds between two Hellos of a member that runs unsupervised."""
+
+
+def began(state: State, event: Began, now: float) -> list[Action]:
+    alone = state.alone
+    alone.since, alone.tell_at = now, now + EVERY
+    if event.word == ALONE:
+        alone.trainer = event.alone_trainer
+        return _let_go(state, "an earlier sidecar, or the hooks, had let it go", now)
+    if event.alone_after is not None and not event.word and not event.restarted:
+        alone.at = now + event.alone_after
+    return []
+
+
+# -- while it waits
+#
+def master_spoke(state: State) -> list[Action]:
+    """Before anything that follows from what it said: from now on the command waits for masters for good."""
+    alone = state.alone
+    if alone.at is None:
+        return []
+    alone.at = None
+    return [KeepWord(SERVED, 0, state.generation, "a master has spoken to this member")]
+
+
+def master_lost(state: State, now: float) -> None:
+    state.alone.since, state.alone.tell_at = now, now + EVERY
+
+
+def tells_at(state: State) -> float | None:
+    is_there = state.trainer is not None and bool(state.trainer.connection)
+    is_waiting = is_there and state.work is None and not state.link.welcomed and state.ending is None
+    return state.alone.tell_at if is_waiting else None
+
+
+def tell(state: State, now: float) -> list[Action]:
+    """One line for who reads the trainer's log, because nothing runs there."""
+    state.alone.tell_at = now + EVERY
+    assert state.trainer is not None
+    return [TellTrainer(state.trainer.connection, state.generation, f"{_why(state, now)}; {_what_then(state, now)}")]
+
+
+def _why(state: State, now: float) -> str:
+    waited, link = f"{now - state.alone.since:.0f} s", state.link
+    if link.refusal:
+        return link.refusal
+    where = state.me.endpoint if state.me is not None and state.me.endpoint else "its endpoint"
+    if link.up:
+        return f"the master at {where} has not answered for {waited}"
+    return (
+        f"no master was reached at {where} for {waited} (is a master running, does its port let this pod in, do "
+        f"NetworkPolicies and the pod's dnsPolicy allow it?)"
+    )
+
+
+def _what_then(state: State, now: float) -> str:
+    at = state.alone.at
+    return "the command waits" if at is None else f"the command runs without Outrider in {max(at - now, 0.0):.0f} s"
+
+
+def goes_at(state: State) -> float | None:
+    """None while there is no command that could begin."""
+    trainer = state.trainer
+    is_there = trainer is not None and trainer.can_start and bool(trainer.connection)
+    return state.alone.at if is_there and state.phase is Phase.READY and state.ending is None else None
+
+
+def decide(state: State, now: float) -> list[Action]:
+    """The time is over."""
+    assert state.trainer is not None
+    state.alone.at = None
+    return [KeepWord(ALONE, state.trainer.pid, state.generation, _why(state, now))]
+
+
+def word_kept(state: State, word: str, now: float) -> list[Action]:
+    if word == ALONE:
+        return _let_go(state, _why(state, now), now)
+    state.alone.at = None
+    return []
+
+
+def not_kept(state: State, action: KeepWord, now: float) -> None:
+    """What is not written is not done; a master's word counts in this process at least."""
+    if action.word == ALONE:
+        state.alone.at = now + EVERY
+
+
+# -- for good
+#
+def _let_go(state: State, why: str, now: float) -> list[Action]:
+    alone, link = state.alone, state.link
+    if alone.is_final:
+        return []
+    alone.is_final, alone.at, alone.tell_at = True, None, None
+    link.welcomed = link.report_due = False
+    link.report_at = state.unsure_until = None
+    text = f"the command runs unsupervised from now on: {why}"
+    line = Announce("Unsupervised", text, severity="warning")
+    told: list[Action] = []
+    for each in (state.trainer, state.launcher):
+        told += _tell_to_run(state, each, why)
+    return [line, *told, *telling.hello(state, now)]
+
+
+def _tell_to_run(state: State, trainer: Trainer | None, why: str) -> list[Action]:
+    if trainer is None or not trainer.connection:
+        return []
+    if trainer.can_start:
+        state.alone.trainer = trainer.pid
+    return [RunAlone(trainer.connection, state.generation, why)]
+
+
+def step(state: State, event: Event, now: float) -> list[Action] | None:
+    """One event in a pod that runs unsupervised; None where nothing is special about it."""
+    match event:
+        case HookConnected():
+            return _hook_connected(state, event)
+        case HookDisconnected(connection, alive):
+            is_its = state.trainer is not None and state.trainer.connection == connection
+            return [] if alive or not is_its else _trainer_ended(state)
+        case TrainerEnded(pid):
+            return _trainer_ended(state) if pid == state.alone.trainer else []
+        case SigtermReceived():
+            return ending.exit_now(state, "SIGTERM, and the command runs unsupervised")
+        case LifelineLost():
+            return ending.lifeline_lost(state)
+        case MasterConnected() | MasterDisconnected() | MasterSaid() | Woke():
+            return _linked(state, event, now)
+        case WordKept():
+            return []
+    return None
+
+
+def _linked(state: State, event: Event, now: float) -> list[Action]:
+    link = state.link
+    match event:
+        case MasterConnected():
+            link.up = True
+            return telling.hello(state, now)
+        case MasterDisconnected():
+            link.up, link.hello_at = False, None
+        case MasterSaid(message):
+            wait = message.retry_after if isinstance(message, Refused) else 0.0
+            link.hello_at = now + max(wait, HELLO_EVERY)
+        case Woke() if link.hello_at is not None and link.hello_at <= now:
+            return telling.hello(state, now)
+    return []
+
+
+def _hook_connected(state: State, event: HookConnected) -> list[Action]:
+    """The container was started again, or its command begins another Python."""
+    playing = Trainer(
+        event.connection, event.what, event.pid, event.rung, event.rung_reason, event.nproc, event.max_restarts,
+        event.can_start,
+    )  # fmt: skip
+    why = "this pod runs unsupervised"
+    if not event.can_start:
+        state.launcher = playing
+        return _tell_to_run(state, playing, why)
+    if state.phase is Phase.WAITING:
+        state.trainer = playing
+        move(state, "trainer came")
+    state.trainer = playing
+    return [KeepWord(ALONE, event.pid, state.generation, why), *_tell_to_run(state, playing, why)]
+
+
+def _trainer_ended(state: State) -> list[Action]:
+    """As without us the pod ends with it, or its container is started again: a native sidecar stays for that."""
+    state.alone.trainer, state.trainer, state.port, state.port_at = 0, None, 0, None
+    if state.phase is not Phase.WAITING:
+        move(state, "trainer lost")
+    if state.me is not None and state.me.is_native:
+        return []
+    return ending.exit_now(state, "the command that ran unsupervised has ended")
