@@ -24,7 +24,7 @@ from tests.core.cluster.documents import job, template, worker
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMESPACE = "team-bad"
 SEED = 17
-MUTATIONS = 32
+MUTATIONS = 24
 """Of each document that they begin with."""
 Titled = tuple[str, Document]
 Way = tuple[str | int, ...]
@@ -131,7 +131,7 @@ def written_by_hand() -> Iterator[Titled]:
     yield from _huge()
     yield from _foreign()
     yield from _patterns()
-    for depth in (70, 400, 2000, 9000):
+    for depth in (70, 400, 3000):
         yield f"nested {depth} deep", _with_pod(affinity=_nested(depth))
         yield f"lists nested {depth} deep", _with_trainer(env=_nested_lists(depth))
 
