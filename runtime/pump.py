@@ -83,6 +83,8 @@ class Pump(Generic[State, Event, Action]):
         self._sources: list[Callable[[], int]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._exit_code: int | None = None
+        self.failure = ""
+        """Why the core cannot be trusted any more."""
         self._stalled = 0.0
         self._seen_at = clock()
 
@@ -130,7 +132,8 @@ class Pump(Generic[State, Event, Action]):
         try:
             actions = self._core.step(self.state, event, now)
             self._core.check(self.state)
-        except Exception:  # a bug of ours, whatever its type: the state is not to be trusted, so end and be restarted
+        except Exception as error:  # a bug of ours, whatever its type: the state is not to be trusted any more
+            self.failure = f"{_sentence(error)}, on {type(event).__name__}"
             log.exception("the core failed on %s; the journal is written and the service ends", type(event).__name__)
             self._journal.write()
             self.stop(CORE_FAILED)

@@ -100,8 +100,9 @@ class Member:
 
 
 class World:
-    def __init__(self, fleet: Fleet, documents: Merging, members: list[Member]) -> None:
-        self.fleet, self.documents, self.members = fleet, documents, members
+    def __init__(self, fleet: Fleet, documents: Merging, members: list[Member], ends: list[int]) -> None:
+        """`ends`: codes with which the process would have ended."""
+        self.fleet, self.documents, self.members, self.ends = fleet, documents, members, ends
 
     @property
     def job(self) -> Document:
@@ -140,12 +141,14 @@ class World:
 
 
 @asynccontextmanager
-async def one_job(tmp_path: Path, setting: str = "supervise", **notes: str) -> AsyncIterator[World]:
-    documents, keys = Merging(), new_key_pair()
-    lease = Lease(cast(Api, documents), "outrider-master", "outrider-system", "a")
+async def one_job(
+    tmp_path: Path, setting: str = "supervise", begin_again: float = 1e-5, **notes: str
+) -> AsyncIterator[World]:
+    documents, keys, ends = Merging(), new_key_pair(), list[int]()
+    lease = Lease(cast(Api, documents), "outrider-master", "outrider-system", "a", lambda: 0.0)
     await lease.acquire()
     policy = Policy("outrider:1", "Never", "tcp://m:7070", keys.public, False)
-    fleet = Fleet(cast(Api, documents), 1, policy, tmp_path, lease, lambda _code: None, setting)
+    fleet = Fleet(cast(Api, documents), 1, policy, tmp_path, lease, ends.append, setting, begin_again)
     fleet.sidecars = Sidecars(keys, ClusterDoor(cast(Api, documents), KEY, fleet.inbox), fleet.refused)
     endpoint = fleet.sidecars.bind("tcp://127.0.0.1:*")
     documents.documents[PATH] = _job(notes)
@@ -153,7 +156,7 @@ async def one_job(tmp_path: Path, setting: str = "supervise", **notes: str) -> A
         fleet._jobs_listed([documents.documents[PATH]])
         fleet._list_pods([])
         try:
-            yield World(fleet, documents, members)
+            yield World(fleet, documents, members, ends)
         finally:
             for task in list(fleet._tasks):
                 task.cancel()

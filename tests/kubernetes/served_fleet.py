@@ -14,7 +14,7 @@ from master.core.cluster.injection import Policy
 from master.core.cluster.names import Document
 from master.shell.kubernetes.api import Api
 from master.shell.kubernetes.door import ClusterDoor
-from master.shell.kubernetes.fleet import Fleet
+from master.shell.kubernetes.fleet import BEGIN_AGAIN, Fleet
 from master.shell.kubernetes.lease import Lease, since_boot
 from master.shell.sidecars import Sidecars
 from runtime.sockets import KeyPair, new_key_pair
@@ -48,14 +48,18 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    server: ApiServer, api: Api, folder: Path, clock: Callable[[], float] = since_boot
+    server: ApiServer,
+    api: Api,
+    folder: Path,
+    clock: Callable[[], float] = since_boot,
+    begin_again: float = BEGIN_AGAIN,
 ) -> AsyncIterator[Served]:
     keys, ends = new_key_pair(), list[int]()
     of_lease = api.apart()
     lease = Lease(of_lease, "outrider-master", "outrider-system", "a", clock)
     term = await lease.acquire()
     policy = Policy("outrider/sidecar:1", "IfNotPresent", "tcp://master:7070", keys.public)
-    fleet = Fleet(api, term, policy, folder, lease, ends.append)
+    fleet = Fleet(api, term, policy, folder, lease, ends.append, begin_again=begin_again)
     fleet.sidecars = Sidecars(keys, ClusterDoor(api, TICKETS, fleet.inbox, fleet.superseded), fleet.refused)
     endpoint = fleet.sidecars.bind("tcp://127.0.0.1:*")
     tasks = [asyncio.ensure_future(each) for each in (fleet.run(), lease.keep())]
@@ -67,7 +71,6 @@ async def served(
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         fleet.sidecars.close()
-        await of_lease.close()
 
 
 def healthy() -> Document:

@@ -92,7 +92,7 @@ def status_of(
         "faults": faults[-FAULTS_SHOWN:],
         "message": message,
         "exitCode": document.get("exit_code"),
-        "saved": _packed(document["saved"]) if document.get("saved") else old.get("saved"),
+        "saved": _packed(document["saved"]) if document.get("saved") else _without_spec(old.get("saved")),
     }
     return {field: value for field, value in status.items() if value is not None}
 
@@ -122,6 +122,11 @@ def refused(job: Document, problems: Sequence[str], now: str) -> Document:
         "observedGeneration": generation if isinstance(generation, int) else 0,
     }
     return {"metadata": {"uid": metadata.get("uid")}, "status": status}
+
+
+def _without_spec(saved: object) -> Document | None:
+    """Of an earlier master; whether it is needed still is known anew (`accepted_specs`)."""
+    return {field: value for field, value in mapping(saved).items() if field != "spec"} or None
 
 
 def _packed(saved: Mapping[str, Any]) -> Document:
@@ -252,7 +257,7 @@ def _conditions(
     problems: Sequence[str],
 ) -> list[Document]:
     """A condition appears when it is true for the first time, and stays. A time changes only with the status."""
-    old = {c.get("type"): c for c in mapping(job.get("status")).get("conditions") or ()}
+    old = {c.get("type"): c for c in map(mapping, entries(mapping(job.get("status")).get("conditions")))}
     faults = document.get("faults") or ()
     why_restarting = faults[-1].get("kind") if faults else "Restarting"
     size = document.get("world") or 0

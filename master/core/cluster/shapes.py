@@ -116,6 +116,13 @@ def identity_of(document: object) -> Identity:
     return Identity(found["namespace"] or "", str(found["name"]), found["uid"] or "")
 
 
+def metadata_of(document: Document) -> Document:
+    """Without the fields that have another shape."""
+    metadata = document["metadata"]
+    wrong = {each.path.partition(".")[0].partition("[")[0] for each in differences(metadata, METADATA)}
+    return {field: value for field, value in metadata.items() if field not in wrong}
+
+
 def check(document: object, shape: Shape) -> Identity:
     """Raises WrongDocument for the first field that has another shape."""
     identity = identity_of(document)

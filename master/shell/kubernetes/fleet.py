@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from master.core.cluster import (
+    accepted_specs,
     conditions,
     deletion,
     elasticjob,
@@ -40,10 +41,11 @@ from master.core.cluster.modes import OFF, SUPERVISE, Mode
 from master.core.cluster.names import GROUP_VERSION, JOB, MEMBER, PLURAL, Document
 from master.core.cluster.parts import mapping
 from master.core.cluster.queueing import Candidate, Queue
+from master.core.cluster.shapes import WrongDocument
 from master.core.events import Event, LeaseLapsed, LeaseRegained, NodeSeen, TurnTold
 from master.shell.kubernetes import adoption
 from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.fencing import fenced, name_of, readable
+from master.shell.kubernetes.fencing import fenced, name_of, readable, said
 from master.shell.kubernetes.jobs import RunningJob
 from master.shell.kubernetes.lease import Lease
 from master.shell.kubernetes.nodes import Nodes
@@ -59,8 +61,12 @@ from wire.messages import Hello
 NAMESPACES = "/api/v1/namespaces"
 WAITS = "A job of this name was deleted, and its pods are not gone yet: this one begins when they are."
 SLOWEST = 300.0
-ATTEMPTS = 15
-"""So often a core is begun again in one process; then all jobs get another one."""
+CORE_HAS_FAILED = "CoreFailed"
+"""Reason of the condition Supervised while a job waits to be begun again."""
+UNSERVED = (
+    "A fault of Outrider itself: what looks after this job has failed ({}). Its ranks train on, and nothing that "
+    "happens to them is mended until it begins again, in {} s."
+)
 LOOK_EVERY = 5.0
 """Seconds between two looks at who lacks room."""
 BEGIN_AGAIN = 5.0
@@ -86,9 +92,11 @@ class Fleet:
         setting: str = SUPERVISE,
         limits: Limits = USUAL,
         scope: Sequence[str] = (),
+        begin_again: float = BEGIN_AGAIN,
     ) -> None:
-        """`setting`: one of `modes.MODES`, for all jobs; `scope`: the only namespaces to be looked at; empty: all."""
-        self._scope = scope
+        """`setting`: one of `modes.MODES`, for all jobs; `scope`: the only namespaces to be looked at; empty: all.
+        `begin_again`: seconds until a job is tried again."""
+        self._scope, self._pause = scope, begin_again
         self._api, self._term, self._policy, self._journals = api.writing_while(self._is_master), term, policy, journals
         self._lease, self._end = lease, end
         self._patterns = Patterns()
@@ -108,6 +116,10 @@ class Fleet:
         self._setting = setting
         self._off: dict[JobName, tuple[Document, Mode]] = {}
         """Those that are switched off, and by whom."""
+        self._failures: dict[JobName, int] = {}
+        """How often a job's core has failed without having run for long between."""
+        self._unserved: dict[JobName, str] = {}
+        """Why those wait to be begun again."""
         self._orders: dict[JobName, int] = {}
         """Of jobs that were left alone: the first number that no order has."""
         self._namespaces: dict[str, Document] = {}
@@ -124,6 +136,8 @@ class Fleet:
         found = self.running.get(hello.job)
         if self._setting == OFF or hello.job in self._off or (found is not None and found.is_left_alone):
             return HandsOff(f"job {hello.job[:120]!r} is {self._why_alone(hello.job)}")
+        if hello.job in self._unserved:
+            return HandsOff(self._unserved[hello.job])
         if found is None and hello.job in self._over:
             return ForGood(f"job {hello.job!r} is over")
         return found.put if found is not None and found.has_begun and found.serves(hello.uid) else None
@@ -287,7 +301,8 @@ class Fleet:
 
     def _job_changed(self, kind: str, job: Document) -> None:
         with fenced(name_of("ElasticJob", job), lambda why: self._refuse(elasticjob.key_of(job), job, [why])):
-            shapes.identity_of(job)
+            if not shapes.identity_of(job).uid:
+                raise WrongDocument("metadata.uid", None, "text")
             self._take_job(kind, job)
 
     def _take_job(self, kind: str, job: Document) -> None:
@@ -342,7 +357,10 @@ class Fleet:
 
     def _gone(self, key: JobName, uid: str) -> None:
         """The ElasticJob with this uid is deleted."""
-        for known in (self._over, self._kept, self._refused, self._off, self._orders, self._judged_first):
+        for known in (
+            self._over, self._kept, self._refused, self._off, self._orders, self._judged_first, self._unserved,
+            self._failures,
+        ):  # fmt: skip
             known.pop(key, None)
         if key in self._waiting and self._waiting[key]["metadata"]["uid"] == uid:
             del self._waiting[key]
@@ -363,24 +381,33 @@ class Fleet:
             self._spawn(record.post_last_events())
         self._gone(key, before.uid)
 
-    def _begin(self, key: JobName, job: Document, attempt: int = 0) -> None:
+    def _begin(self, key: JobName, job: Document, attempt: int = 0, before: Document | None = None) -> None:
+        """`before`: what this process has run of it; another one has written that into the status."""
         mode = self._mode(key, job)
         if mode.word == OFF:
             self._leave_off(key, job, mode)
             return
         self._off.pop(key, None)
         wrong = validation.problems(job, limits=self._limits)
-        if wrong:
+        accepted = (before or accepted_specs.kept_by(job)) if wrong else None
+        if wrong and (accepted is None or validation.problems(accepted, limits=self._limits)):
             self._refuse(key, job, wrong)
         else:
-            self._start(key, job, attempt)
+            self._start(key, job, attempt, accepted, wrong)
 
-    def _start(self, key: JobName, job: Document, attempt: int = 0) -> None:
+    def _start(
+        self,
+        key: JobName,
+        job: Document,
+        attempt: int = 0,
+        accepted: Document | None = None,
+        wrong: Sequence[str] = (),
+    ) -> None:
         assert self.sidecars is not None
         running = RunningJob(
             self._api, job, self._term, self._policy, self.sidecars, self._journals, self._is_master, attempt,
-            self._nodes.of, self._mode(key, job), self._orders.get(key, 1), partial(self.sidecars.invite, key),
-            self._limits,
+            self._nodes.of, self._mode(key, job), self._orders.get(key, 1), partial(self._serve, key),
+            self._limits, accepted, wrong,
         )  # fmt: skip
         self.running[key] = running
         self._refused.pop(key, None)
@@ -388,8 +415,17 @@ class Fleet:
             running.list_pods(list(self._pods.get(key, {}).values()))
         self._spawn(self._run(key, running))
 
+    def _serve(self, key: JobName) -> None:
+        assert self.sidecars is not None
+        self._unserved.pop(key, None)
+        self.sidecars.invite(key)
+
     def _refuse(self, key: JobName, job: Document, wrong: list[str]) -> None:
-        """No webhook has looked at it: what is wrong stands in its conditions."""
+        """No webhook has looked at it: what is wrong stands in its conditions. One that runs is run as it was."""
+        found = self.running.get(key)
+        if found is not None and found.uid == job["metadata"].get("uid"):
+            found.refuse(wrong)
+            return
         if self._refused.get(key) == wrong:
             return
         self._refused[key] = wrong
@@ -409,6 +445,7 @@ class Fleet:
 
     async def _run(self, key: JobName, running: RunningJob) -> None:
         log.info("job %s runs here, with term %d", key, self._term)
+        began = time.monotonic()
         try:
             code = await running.run()
         except Superseded as error:
@@ -424,35 +461,55 @@ class Fleet:
             if running.is_deleted:
                 self._forget(key, running)
                 return
-            log.warning("job %s could not be begun: %s; it is tried again in %g s", key, error, BEGIN_AGAIN)
-            await asyncio.sleep(BEGIN_AGAIN)
-            if self.running.get(key) is running:
-                del self.running[key]
-                self._begin(key, running.document)
+            log.warning("job %s could not be begun: %s; it is tried again in %g s", key, error, self._pause)
+            await asyncio.sleep(self._pause)
+            self._begin_again(key, running, running.attempt)
+            return
+        except Exception as error:  # a bug of ours, or a status that cannot be read: it is this job's alone
+            log.exception("what carries job %s has failed", key)
+            running.write_journal()
+            await self._begin_after_a_bug(key, running, said(error), began)
             return
         if running.is_left_alone:
             self._was_left_alone(key, running)
         elif running.is_deleted:
             self._forget(key, running)
         elif code == CORE_FAILED:
-            await self._begin_after_a_bug(key, running)
+            await self._begin_after_a_bug(key, running, running.failure, began)
         elif self.running.get(key) is running:
             del self.running[key]
             self._is_over(key, running.document)
             log.info("job %s is over", key)
 
-    async def _begin_after_a_bug(self, key: JobName, running: RunningJob) -> None:
-        """The core of this job cannot be trusted any more; those of the others can. It begins again from what is saved,
-        ever more slowly, and its training goes on meanwhile."""
-        attempt = running.attempt + 1
-        pause = min(BEGIN_AGAIN * 2**attempt, SLOWEST)
-        log.error("the core of job %s has failed (a bug of ours); it begins again in %g s", key, pause)
+    async def _begin_after_a_bug(self, key: JobName, running: RunningJob, why: str, began: float) -> None:
+        """The core of this job cannot be trusted any more; those of the others can. It begins again from what is saved
+        and from its members' Hellos, ever more slowly and without end, and its ranks train on meanwhile."""
+        if running.is_deleted:
+            self._forget(key, running)
+            return
+        lasted = time.monotonic() - began
+        failures = self._failures[key] = 1 if lasted > SLOWEST else self._failures.get(key, 0) + 1
+        pause = min(self._pause * 2 ** min(failures, 10), SLOWEST)
+        log.error("the core of job %s has failed (a bug of ours): %s; it begins again in %g s", key, why, pause)
+        await self._leave_unserved(key, running, UNSERVED.format(why.rstrip("."), f"{pause:g}"))
         await asyncio.sleep(pause)
-        if attempt > ATTEMPTS:
-            self._end(CORE_FAILED)
-        elif self.running.get(key) is running:
-            del self.running[key]
-            self._begin(key, running.document, attempt)
+        self._begin_again(key, running, running.attempt + 1)
+
+    async def _leave_unserved(self, key: JobName, running: RunningJob, text: str) -> None:
+        assert self.sidecars is not None
+        self._unserved[key] = text
+        self.sidecars.turn_away(key, HandsOff(text))
+        try:
+            await running.tell_unsupervised(CORE_HAS_FAILED, text)
+        except Exception as error:  # its status may be what cannot be read
+            log.warning("that job %s is not supervised could not be written: %s", key, said(error))
+
+    def _begin_again(self, key: JobName, running: RunningJob, attempt: int) -> None:
+        if self.running.get(key) is not running:
+            return
+        del self.running[key]
+        with fenced(f"ElasticJob {key}", lambda why: self._refuse(key, running.newest, [why])):
+            self._begin(key, running.newest, attempt, running.document)
 
     def _forget(self, key: JobName, running: RunningJob) -> None:
         """One that was deleted, and what was left of it is gone. Another of its name may begin."""

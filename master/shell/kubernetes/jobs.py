@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from master.core.cluster import (
     ps_resources,
     queueing,
     run_policy,
+    shapes,
     validation,
     vanished,
 )
@@ -51,6 +52,9 @@ JOURNALS = Shelf()
 END_PATIENCE = 60.0
 """Seconds that the pods of a job that is over have to end."""
 
+LEAST_PAUSE, MOST_PAUSE = 1.0, 300.0
+"""Seconds before what is done beside a job is begun again after it has failed."""
+
 log = logging.getLogger("jobs")
 
 
@@ -72,9 +76,12 @@ class RunningJob:
         first_order: int = 1,
         begun: Callable[[], None] = lambda: None,
         limits: Limits = USUAL,
+        accepted: Document | None = None,
+        problems: Sequence[str] = (),
     ) -> None:
         """`attempt`: how often this process has begun the job before; orders get other numbers each time, at least from
-        `first_order` on. `node_of`: what is known of a node. `begun`: told when its sidecars can be served."""
+        `first_order` on. `node_of`: what is known of a node. `begun`: told when its sidecars can be served. `accepted`:
+        what is run instead of `job`, which has `problems`."""
         self.attempt = attempt
         self.key = elasticjob.key_of(job)
         self.uid = job["metadata"]["uid"]
@@ -89,8 +96,9 @@ class RunningJob:
         self._told_nodes: dict[str, NodeSeen] = {}
         """Those that are not Ready; all, where a rule of the job is about nodes."""
         self._has_node_rules = False
-        self._record = JobRecord(api, job, term, lambda: list(self._pods.values()))
-        journal = Journal(journals / f"{self.key.replace('/', '.')}.txt", JOURNALS)
+        self._record = JobRecord(api, job, term, lambda: list(self._pods.values()), accepted)
+        self._record.problems = list(problems)
+        self._journal = journal = Journal(journals / f"{self.key.replace('/', '.')}.txt", JOURNALS)
         core = kinds.new(ps_jobs.spec_of(self._record.accepted), next_order=max(first_order, 1 + attempt * ORDERS))
         self._pump: Pump[Job, Event, Action] = Pump(CORE, core, journal)
         self._platform = KubernetesPlatform(api, self._record, policy, self._pump.put, self._lacks_pods, limits)
@@ -111,7 +119,18 @@ class RunningJob:
 
     @property
     def document(self) -> Document:
+        """As it was shown last, but for a spec that cannot be run."""
         return self._record.job
+
+    @property
+    def newest(self) -> Document:
+        """Whatever it says."""
+        return self._record.newest
+
+    @property
+    def failure(self) -> str:
+        """Why its core has failed."""
+        return self._pump.failure
 
     @property
     def state(self) -> Job:
@@ -140,17 +159,15 @@ class RunningJob:
             self._pump.put(StopAsked(run_policy.why_it_ends(self.document)))
 
     async def run(self) -> int:
-        saved = await self._claim()
-        self._seen = ps_resources.edition(self._record.job)
-        self._tell_spec(first=saved)
-        telling = asyncio.create_task(self._record.post_events())
-        if not self.is_deleted:
-            keeping = (self._belongings.keep(), self._platform.owner.keep())
-            self._keeping = [asyncio.create_task(each) for each in keeping]
-        beside = [telling, *self._keeping]
-        for each in beside:
-            each.add_done_callback(_tell_bug)
+        beside: list[asyncio.Task[None]] = []
         try:
+            saved = await self._claim()
+            self._tell_spec(first=saved)
+            beside = [asyncio.create_task(self._kept_up("its Events", self._record.post_events))]
+            if not self.is_deleted:
+                keeping = {"its budget": self._belongings.keep, "its owner's size": self._platform.owner.keep}
+                self._keeping = [asyncio.create_task(self._kept_up(*each)) for each in keeping.items()]
+            beside += self._keeping
             code = await self._pump.run(_Fenced(self.effects, self._is_master))
             if code == 0 and not self._forgotten:
                 await self._see_pods_out()
@@ -162,6 +179,27 @@ class RunningJob:
             for task in self._looking:
                 task.cancel()
             self.has_ended = True
+
+    async def _kept_up(self, what: str, keep: Callable[[], Coroutine[object, object, None]]) -> None:
+        """The job itself does not depend on it: what fails is begun again, ever more slowly."""
+        pause = LEAST_PAUSE
+        while True:
+            try:
+                await keep()
+                return
+            except Exception:  # a document of somebody else's, or a bug of ours
+                log.exception("%s: %s could not be kept up (a bug of ours); again in %g s", self.key, what, pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MOST_PAUSE)
+
+    def write_journal(self) -> None:
+        self._journal.write()
+
+    async def tell_unsupervised(self, reason: str, text: str) -> None:
+        """Its ranks train on, and nobody looks after them until it is begun again."""
+        self._record.add(reason, text, "warning", None, "", {})
+        await self._record.save_unsupervised(reason, text)
+        await self._record.post_last_events()
 
     async def _claim(self) -> dict[str, object] | None:
         """None too where it is gone, and only its pods are left."""
@@ -196,7 +234,13 @@ class RunningJob:
                 await self._record.save_again()
 
     def _tell_spec(self, first: dict[str, object] | None) -> None:
-        job = self._record.accepted = elasticjob.with_defaults(self._record.job)
+        if (edition := ps_resources.edition(self.newest)) != self._seen:  # it was edited before it was claimed
+            self._seen, problems = edition, validation.problems(self.newest, limits=self._limits)
+            if problems:
+                self._record.problems = problems
+            else:
+                self._record.accept()
+        job = self._record.accepted = elasticjob.with_defaults(self._record.accepted)
         spec = self._meant(job)
         self._pump.put(Began(self._term, spec, first, time.time(), self._is_left))
         self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend"))))
@@ -223,21 +267,41 @@ class RunningJob:
         if edition == self._seen or not self.has_begun or self._is_ending:
             return
         self._seen = edition
-        given = elasticjob.with_defaults(job, before)  # also of an edit that met no webhook
-        problems, job = validation.problems(given, limits=self._limits), elastic_policy.in_our_words(given)
-        wrong = owners_resizing.refusal(job, self._platform.owner.document, self.state.target)
-        found = [*problems, *ps_jobs.changes(job, before), *([wrong] if wrong else [])]
-        self._record.problems = list(dict.fromkeys(found))
-        if self._record.problems:
-            reason = f"The job is run as it was: {'; '.join(self._record.problems)}"
-            self._record.add("SpecRefused", reason, "warning", None, "", {})
+        if problems := self._problems(job, before):
+            self.refuse(problems)
             return
-        job = self._record.accepted = elasticjob.with_defaults(job)
+        self._record.accept(before)
+        job = self._record.accepted
         spec = self._meant(job)
         is_new = elasticjob.pod_templates(before) != elasticjob.pod_templates(job)
         self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend")), is_new))
         self._follow_rules(spec)
         self._belongings.stir()
+
+    def _problems(self, job: Document, before: Document) -> list[str]:
+        """Also of an edit that met no webhook."""
+        if malformed := shapes.malformed(job):
+            return malformed
+        given = elasticjob.with_defaults(job, before)
+        problems, meant = validation.problems(given, limits=self._limits), elastic_policy.in_our_words(given)
+        if problems:
+            return problems
+        wrong = owners_resizing.refusal(meant, self._platform.owner.document, self.state.target)
+        return list(dict.fromkeys([*ps_jobs.changes(meant, before), *([wrong] if wrong else [])]))
+
+    def refuse(self, problems: list[str]) -> None:
+        """The last spec that could be run is followed on."""
+        if problems == self._record.problems:
+            return
+        self._record.problems = problems
+        reason = f"The job is run as it was: {'; '.join(problems)}"
+        self._record.add("SpecRefused", reason, "warning", None, "", {})
+        if self._record.has_saved:
+            self._look_at(self._save_again())
+
+    async def _save_again(self) -> None:
+        with contextlib.suppress(ApiError):  # the core's next status says it too
+            await self._record.save_again()
 
     def _end_if_deleted(self) -> None:
         """Somebody's finalizer keeps it for a while, and nothing takes its pods meanwhile: they are ended in order. Or

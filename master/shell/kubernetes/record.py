@@ -14,12 +14,16 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from master.core.cluster import conditions, elastic_policy, paths, refusals
+from master.core.cluster import accepted_specs, conditions, elastic_policy, elasticjob, paths, refusals, shapes
 from master.core.cluster.names import GROUP_VERSION, PLURAL, Document
 from master.core.cluster.pacing import Allowance
+from master.core.cluster.parts import mapping
+from master.core.cluster.shapes import WrongDocument
 from master.shell.kubernetes.api import MERGE_PATCH, Api, ApiError
 
 CLAIMS = 8
+MOST_TERM = 2**31 - 1
+"""As often as the Lease counts; nobody has written more, and following it would end every master."""
 LAST_EVENTS = 5.0
 EVENTS_WAITING = 500
 """Beyond so many that the API server has not taken yet, further Events are in the log alone."""
@@ -46,16 +50,21 @@ def now() -> str:
 
 
 class JobRecord:
-    """`job` is the newest document of this ElasticJob, in our own words, `accepted` the newest that could be run, from
-    which its pods are made; `pods` gives those that the watch shows."""
+    """`newest` is the document as it was shown last, whatever it says. `job` is that with the newest spec that could be
+    run, in our own words, and `accepted` the same with all defaults, from which its pods are made; `pods` gives those
+    that the watch shows."""
 
-    def __init__(self, api: Api, job: Document, term: int, pods: Callable[[], list[Document]]) -> None:
-        self.job = self.accepted = elastic_policy.in_our_words(job)
+    def __init__(
+        self, api: Api, job: Document, term: int, pods: Callable[[], list[Document]], accepted: Document | None = None
+    ) -> None:
+        """`accepted`: where `job` cannot be run, one that could be."""
+        self.newest = job
+        self.job = self.accepted = elastic_policy.in_our_words(accepted or job)
         self._api, self._term, self._pods = api, term, pods
         metadata = job["metadata"]
         self.namespace, self.name, self.uid = metadata["namespace"], metadata["name"], metadata["uid"]
         self.path = path_of(self.namespace, self.name)
-        self._version: str = metadata["resourceVersion"]
+        self._version = str(metadata.get("resourceVersion") or "")
         self._newest: Mapping[str, object] = {}
         self._saved: Mapping[str, object] | None = None
         self.problems: list[str] = []
@@ -70,8 +79,17 @@ class JobRecord:
         """Why the last one was not, which was said."""
 
     def update(self, job: Document) -> None:
-        """The watch shows it in another version."""
-        self.job = elastic_policy.in_our_words(job)
+        """It is shown in another version, whose spec nobody has looked at yet."""
+        self.newest = job
+        status = job.get("status")
+        self.job = {**self.job, "metadata": shapes.metadata_of(job), **({} if status is None else {"status": status})}
+
+    def accept(self, before: Document | None = None) -> None:
+        """The newest can be run, and is followed from now on. `before`: the one that was."""
+        self.problems = []
+        self.job = {**self.job, "spec": elastic_policy.in_our_words(self.newest)["spec"]}
+        given = elasticjob.with_defaults(self.newest, before)
+        self.accepted = elasticjob.with_defaults(elastic_policy.in_our_words(given))
 
     # -- status -----------------------------------------------------------------------------------------------------
     async def claim(self) -> dict[str, object] | None:
@@ -86,7 +104,7 @@ class JobRecord:
                     raise
                 continue
             self._version = job["metadata"]["resourceVersion"]
-            return conditions.left_by(job.get("status") or {})
+            return conditions.left_by(mapping(job.get("status")))
         raise ApiError(409, "Conflict", f"{self.path}: the status changes faster than it can be claimed")
 
     async def save_status(self, status: Mapping[str, object]) -> None:
@@ -99,19 +117,23 @@ class JobRecord:
                 self._saved = newest
 
     async def save_again(self) -> None:
-        """The same, with the pods as they are now."""
+        """The same, with the pods as they are now, and what is wrong now."""
         async with self._writing:
             await self._write(self._newest)
+
+    @property
+    def has_saved(self) -> bool:
+        return bool(self._newest)
 
     async def save_unsupervised(self, reason: str, message: str) -> None:
         """The condition Supervised is False; the rest of the status stays as it was left."""
         for _ in range(CLAIMS):
             job = await self._read()
-            status = conditions.unsupervised(job.get("status") or {}, reason, message, now())
+            status = conditions.unsupervised(mapping(job.get("status")), reason, message, now())
             if status == job.get("status"):
                 return
             try:
-                await self._api.replace(f"{self.path}/status", {**job, "status": status})
+                await self._api.replace(f"{self.path}/status", {**self.job, "status": status})
             except ApiError as error:
                 if not error.is_conflict:
                     raise
@@ -131,6 +153,8 @@ class JobRecord:
             if self.is_gone:
                 return
             document = conditions.status_of(self.job, status, self._pods(), now(), self.problems)
+            if self.problems:
+                document = accepted_specs.kept(document, self.accepted)
             body = {**self.job, "metadata": {**self.job["metadata"], "resourceVersion": self._version}}
             try:
                 written = await self._api.replace(f"{self.path}/status", {**body, "status": document})
@@ -140,7 +164,7 @@ class JobRecord:
                 await self._read()
                 continue
             self._version = written["metadata"]["resourceVersion"]
-            self.job = elastic_policy.in_our_words(written)
+            self.update(written)
             return
         raise ApiError(409, "Conflict", f"{self.path}: the status changes faster than it can be written")
 
@@ -148,9 +172,11 @@ class JobRecord:
         job = await self._api.get(self.path)
         if job["metadata"]["uid"] != self.uid:
             raise ApiError(404, "NotFound", f"{self.path} was deleted, and another one of that name is there")
-        self.job = elastic_policy.in_our_words(job)
+        self.update(job)
         self._version = job["metadata"]["resourceVersion"]
-        term = ((job.get("status") or {}).get("saved") or {}).get("term") or 0
+        term = mapping(mapping(job.get("status")).get("saved")).get("term") or 0
+        if not isinstance(term, int) or term > MOST_TERM:
+            raise WrongDocument("status.saved.term", term, f"a whole number up to {MOST_TERM}")
         if term > self._term:
             raise Superseded(self.path, term, self._term)
         return job
