@@ -148,7 +148,7 @@ async def one_job(
     lease = Lease(cast(Api, documents), "outrider-master", "outrider-system", "a", lambda: 0.0)
     await lease.acquire()
     policy = Policy("outrider:1", "Never", "tcp://m:7070", keys.public, False)
-    fleet = Fleet(cast(Api, documents), 1, policy, tmp_path, lease, ends.append, setting, begin_again)
+    fleet = Fleet(cast(Api, documents), 1, policy, tmp_path, lease, ends.append, setting, begin_again=begin_again)
     fleet.sidecars = Sidecars(keys, ClusterDoor(cast(Api, documents), KEY, fleet.inbox), fleet.refused)
     endpoint = fleet.sidecars.bind("tcp://127.0.0.1:*")
     documents.documents[PATH] = _job(notes)
