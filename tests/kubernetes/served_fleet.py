@@ -71,6 +71,7 @@ async def served(
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         fleet.sidecars.close()
+        await of_lease.close()
 
 
 def healthy() -> Document:

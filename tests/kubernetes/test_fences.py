@@ -50,7 +50,7 @@ def stays_home(asked: Asked) -> bool:
 async def test_a_corpus_of_hostile_documents_costs_nobody_but_themselves(tmp_path: Path) -> None:
     async with api_server() as (server, api):
         server.put_job(healthy())
-        async with served(server, api, tmp_path) as master:
+        async with served(server, api, tmp_path, clock=lambda: 0.0) as master:
             with member(master) as good:
                 await good.greet()
                 first = await good.trains()
@@ -84,7 +84,7 @@ async def test_no_callback_of_the_fleet_raises_for_any_document(tmp_path: Path) 
     node = {"metadata": {"name": "n", "uid": "n"}, "spec": {"taints": [{"key": "a"}]},
             "status": {"conditions": [{"type": "Ready", "status": "True"}]}}  # fmt: skip
     jobs = [document for _title, document in corpus()] + list(broken(healthy()))
-    async with api_server() as (server, api), served(server, api, tmp_path) as master:
+    async with api_server() as (server, api), served(server, api, tmp_path, clock=lambda: 0.0) as master:
         fleet = master.fleet
         for kind in ("ADDED", "MODIFIED", "DELETED"):
             for document in jobs:
