@@ -249,6 +249,8 @@ def _inner(value: object) -> str:
         return f"{type(value).__name__}({_fields(value)})"
     if isinstance(value, float):
         return f"{value:g}" if abs(value) < 1e6 else repr(value)
+    if isinstance(value, set | frozenset):  # whose own order is that of hashes, another in each process
+        return "{" + ", ".join(sorted(map(_inner, value))) + "}"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_inner(value[key])}" for key in value) + "}"
     if isinstance(value, tuple | list):
