@@ -39,7 +39,7 @@ def group_of(version: str, name: str) -> Document:
 
 @pytest.mark.parametrize(
     ("version", "is_native", "policy", "tests_policy"),
-    [("v1.36", True, "policy/v1", "policy/v1")],
+    [("v1.20", False, "policy/v1beta1", "policy/v1beta1"), ("v1.36", True, "policy/v1", "policy/v1")],
 )
 def test_sidecars_and_budgets_are_those_that_the_server_has(
     version: str, is_native: bool, policy: str, tests_policy: str
@@ -49,7 +49,7 @@ def test_sidecars_and_budgets_are_those_that_the_server_has(
     assert preferred(said(version, "apis"), "policy") == tests_policy
 
 
-@pytest.mark.parametrize("version", ["v1.36"])
+@pytest.mark.parametrize("version", ["v1.20", "v1.36"])
 def test_every_version_that_is_named_without_looking_is_served(version: str) -> None:
     asked = {group for _verb, group, _what in json.loads(ASKED.read_text())} - {"", "policy", *INSTALLED}
     assert asked <= set(OURS)

@@ -1,7 +1,8 @@
 """What becomes of a pod whose sidecar is an ordinary container, as below Kubernetes 1.29 (docs/adr/0026).
 
-The documents are those that a Kubernetes 1.20 showed (`seen/`), the moments made up. Its kubelet sends SIGTERM to all
-containers of a pod that has to go at once, and to nobody where one has ended by itself.
+What was recorded with its moments is played in test_recorded_ends.py. Here the documents are those that a Kubernetes
+1.20 showed (`seen/`), the moments made up. Its kubelet sends SIGTERM to all containers of a pod that has to go at once,
+and to nobody where one has ended by itself.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def begins(number: int) -> list[Line]:
     ]
 
 
-def play(*lines: Line, names: tuple[str, ...], deleted: bool = False, restart_limit: int = 0) -> Recording:
+def play(*lines: Line, names: tuple[str, ...], restart_limit: int = 0) -> Recording:
     """Of three pods worker-2 begins where it is wanted; `lines` and documents of these `names` are worker-1's."""
     worker = {
         "replicas": MEMBERS,
@@ -53,21 +54,12 @@ def play(*lines: Line, names: tuple[str, ...], deleted: bool = False, restart_li
     of_one = [*documents(1, *names), *begins(1), *lines]
     job: Line = {"at": 0.0, "elasticjob": {"name": "mnist", "spec": {"replicaSpecs": {"worker": worker}}}}
     ordered = sorted([*of_all, *of_one], key=lambda line: line["at"])
-    gone = ("mnist-worker-1",) if deleted else ()
-    return Recording(ORDINARY, "mnist", gone, lines=[job, *ordered]).play(until=30.0)
+    return Recording(ORDINARY, "mnist", lines=[job, *ordered]).play(until=30.0)
 
 
 def told_to_go(number: int = 1) -> list[Line]:
     """SIGTERM reaches all containers in one moment."""
     return [happens(number, AT + 0.02, signal="SIGTERM", to=container) for container in ("main", "outrider-sidecar")]
-
-
-def test_a_pod_that_has_to_go_is_replaced_while_it_trains() -> None:
-    job = play(*told_to_go(), names=("terminating",), deleted=True)
-    assert len(job.said("MemberLeaving")) == 1
-    assert job.made == ["worker-0", "worker-1", "worker-2"]
-    assert job.said("MemberFailed", "MemberLost", "PlaceEmpty") == []
-    assert len(job.said("WorldRuns")) == 2
 
 
 def test_the_sidecars_word_is_enough_where_no_document_says_so_yet() -> None:
@@ -90,12 +82,3 @@ def test_a_pod_that_fails_by_itself_is_counted_and_stays(names: tuple[str, ...],
     assert why in job.said("MemberFailed")[0]
     assert "as often as restartLimit (0) allows" in job.said("PlaceEmpty")[0]
     assert (job.removed(), job.said("MemberLeaving")) == ([], [])
-
-
-def test_a_trainer_that_is_done_ends_its_sidecar_by_the_masters_word() -> None:
-    done = {"kind": "WorkerExited", "message": "worker process of local rank 0 (pid 30) ended with exit code 0"}
-    others = happens(0, AT - 0.5, of="outrider-sidecar", log=done)
-    job = play(others, happens(1, AT - 0.5, of="outrider-sidecar", log=done), names=("trainer_done", "all_done"))
-    assert job.kinds()[-1] == "JobSucceeded"
-    assert [job.members[f"mnist-worker-{n}"].code for n in range(MEMBERS)] == [0, 0]
-    assert job.said("MemberLeaving", "MemberFailed") == []

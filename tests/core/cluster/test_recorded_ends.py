@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.cluster.recordings import Recording
+from tests.core.cluster.recordings import ORDINARY, Recording
 
 NATIVE = "v1.36"
 DEPARTURES = ("MemberLeaving", "MemberGone", "MemberDismissed")
@@ -25,8 +25,9 @@ def test_a_trainer_that_is_killed_fails_within_restart_limit_and_its_pod_stays()
     assert (job.made, job.removed(), job.said(*DEPARTURES)) == (["worker-0", "worker-1"], [], [])
 
 
-def test_an_init_container_that_fails_ends_the_job_after_restart_limit() -> None:
-    job = play("init-container-fails")
+@pytest.mark.parametrize("version", [NATIVE, ORDINARY])
+def test_an_init_container_that_fails_ends_the_job_after_restart_limit(version: str) -> None:
+    job = play("init-container-fails", version=version)
     why = "failed with exit code 3: the init container download ended."
     assert job.said("MemberFailed") == [f"The pod of worker-{n} {why}" for n in range(3)]
     assert "as often as restartLimit (2) allows" in job.said("PlaceEmpty")[0]
@@ -49,17 +50,19 @@ def test_a_container_that_is_out_of_memory_as_a_whole_gets_more_each_time() -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "member", "why"),
+    ("version", "name", "member", "why"),
     [
-        ("pod-deleted-grace-30", "deleted-worker-1", "it was deleted with 30 s of grace"),
-        ("pod-evicted", "evicted-worker-1", "EvictionByEvictionAPI"),
-        ("node-drained", "drained-worker-1", "EvictionByEvictionAPI"),
+        (NATIVE, "pod-deleted-grace-30", "deleted-worker-1", "it was deleted with 30 s of grace"),
+        (NATIVE, "pod-evicted", "evicted-worker-1", "EvictionByEvictionAPI"),
+        (NATIVE, "node-drained", "drained-worker-1", "EvictionByEvictionAPI"),
+        (ORDINARY, "pod-deleted-grace-30", "deleted-worker-1", "SIGTERM"),
+        (ORDINARY, "pod-evicted", "evicted-worker-1", "it was deleted with 30 s of grace"),
     ],
 )
 def test_a_pod_that_has_to_go_is_replaced_while_it_trains_and_that_costs_nothing(
-    name: str, member: str, why: str
+    version: str, name: str, member: str, why: str
 ) -> None:
-    job = play(name, member)
+    job = play(name, member, version=version)
     assert len(job.said("MemberLeaving")) == 1
     assert why in job.said("MemberLeaving")[0]
     assert job.said("MemberFailed", "MemberLost", "MemberLeft", "PlaceEmpty") == []
@@ -67,9 +70,18 @@ def test_a_pod_that_has_to_go_is_replaced_while_it_trains_and_that_costs_nothing
     assert job.members[member].code == 0
 
 
-@pytest.mark.parametrize("name", ["job-succeeds", "job-succeeds-under-load"])
-def test_a_job_that_is_done_has_succeeded_and_its_sidecars_too(name: str) -> None:
-    job = play(name)
+def test_members_that_a_drain_takes_all_at_once_are_all_replaced() -> None:
+    job = play("node-drained", "drained-worker-0", "drained-worker-1", version=ORDINARY)
+    assert len(job.said("MemberLeaving")) == 2
+    assert job.made == ["worker-0", "worker-1", "worker-2", "worker-3"]
+    assert job.said("MemberFailed", "MemberLost", "PlaceEmpty") == []
+
+
+@pytest.mark.parametrize(
+    ("version", "name"), [(NATIVE, "job-succeeds"), (NATIVE, "job-succeeds-under-load"), (ORDINARY, "job-succeeds")]
+)
+def test_a_job_that_is_done_has_succeeded_and_its_sidecars_too(version: str, name: str) -> None:
+    job = play(name, version=version)
     assert job.kinds()[-1] == "JobSucceeded"
     assert {member.code for member in job.members.values()} == {0}
     assert job.said(*DEPARTURES, "MemberFailed") == []
