@@ -14,6 +14,7 @@ import pytest
 
 from tests.cluster import requests_made, telling
 from tests.cluster.cluster import FOLDERS, SYSTEM, ClusterJob, Pods, kubectl, manifests, rolled_out, set_slots, until
+from tests.cluster.masters import Restarts
 from tests.cluster.reading import listed
 
 _numbers = count()
@@ -33,6 +34,37 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if report.when == "call" and report.failed and namespace:
         report.sections += telling.told_of(namespace)
     return report
+
+
+_restarts = Restarts()
+_was_meant = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[bool | None]:
+    """Each restart of a master is one that a test has caused; one that thaws may end a moment after its test."""
+    global _was_meant
+    is_ours = Path(__file__).parent in item.path.parents
+    is_meant = item.get_closest_marker("ends_masters") is not None
+    if is_ours:
+        _restarts.look(f"before {item.nodeid}", _was_meant or is_meant)
+    done = yield
+    if is_ours:
+        _restarts.look(item.nodeid, is_meant)
+        _was_meant = is_meant
+    return done
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _restarts.table:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _restarts.table:
+        terminalreporter.section("masters that were started again, and no test has caused it")
+        for when, pod, how in _restarts.table:
+            terminalreporter.write_line(f"{when}: {pod}: {how}")
 
 
 @pytest.fixture(scope="session")

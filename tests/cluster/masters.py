@@ -8,6 +8,8 @@ from pathlib import Path
 from tests.cluster.cluster import SYSTEM, until
 from tests.cluster.reading import Document, listed
 
+REPLICAS = "outrider.dev/part=master"
+
 
 def leaders() -> list[Document]:
     """One that is being deleted is about to hand over."""
@@ -28,3 +30,45 @@ def processes_of(pod: Document) -> list[int]:
             if is_its and "python" in (folder / "cmdline").read_text():
                 found.append(int(folder.name))
     return found
+
+
+Count = tuple[str, int, str]
+"""The pod's uid, how often its container was started again, and how it ended last."""
+
+
+def counts() -> dict[str, Count]:
+    """By the name of each replica's pod; those that go are not counted."""
+    return {pod["metadata"]["name"]: _count(pod) for pod in listed("pods", SYSTEM, labels=REPLICAS)
+            if "deletionTimestamp" not in pod["metadata"]}  # fmt: skip
+
+
+def _count(pod: Document) -> Count:
+    containers = pod["status"].get("containerStatuses") or []
+    ends = [each.get("lastState", {}).get("terminated") or {} for each in containers]
+    words = ", ".join(f"{end['reason']} with {end['exitCode']} at {end['finishedAt']}" for end in ends if end)
+    return pod["metadata"]["uid"], sum(each["restartCount"] for each in containers), words
+
+
+def restarted(before: dict[str, Count], after: dict[str, Count]) -> dict[str, str]:
+    """Of these pods those whose container was started again, and how it had ended."""
+    return {
+        name: f"{after[name][1] - times} × {ended}"
+        for name, (uid, times, _) in before.items()
+        if name in after and after[name][0] == uid and after[name][1] > times and (ended := after[name][2] or "?")
+    }
+
+
+class Restarts:
+    """Of masters, during a session of tests. Those of a test that is marked `ends_masters` are meant."""
+
+    def __init__(self) -> None:
+        self.table: list[tuple[str, str, str]] = []
+        self._last: dict[str, Count] | None = None
+
+    def look(self, when: str, is_meant: bool) -> None:
+        with contextlib.suppress(AssertionError):  # there may be none yet
+            now = counts()
+            for pod, how in restarted(self._last or {}, now).items():
+                if not is_meant:
+                    self.table.append((when, pod, how))
+            self._last = now

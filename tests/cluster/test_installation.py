@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cluster.cluster import SYSTEM, kubectl, until
 from tests.cluster.conftest import Make
 from tests.cluster.reading import listed
@@ -14,6 +16,7 @@ def scale(replicas: int) -> None:
     kubectl("-n", SYSTEM, "scale", "deployment", "outrider-master", f"--replicas={replicas}")
 
 
+@pytest.mark.ends_masters
 def test_keys_certificate_and_lease_are_made_where_there_are_none(make: Make) -> None:
     until(lambda: not listed("elasticjobs"), "the jobs of earlier terms to go")
     scale(0)

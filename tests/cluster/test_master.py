@@ -23,6 +23,7 @@ def kill(job: ClusterJob, rank: int) -> None:
     job.execute(pod, f"kill -9 {job.pid_of(pod, f'rank {rank}')}")
 
 
+@pytest.mark.ends_masters
 def test_the_leader_is_killed_and_nobody_notices(make: Make) -> None:
     job = make()
     restart, _world = job.training(4)
@@ -37,6 +38,7 @@ def test_the_leader_is_killed_and_nobody_notices(make: Make) -> None:
     job.training(4, after=restart)
 
 
+@pytest.mark.ends_masters
 def test_a_leader_that_was_frozen_gives_no_order_when_it_thaws(make: Make, frozen: list[int]) -> None:
     job = make()
     restart, _world = job.training(4)

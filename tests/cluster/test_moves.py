@@ -68,6 +68,7 @@ def test_a_job_that_is_deleted_while_it_trains_and_applied_again_repeats_no_step
         job.event("JobWaits", "its pods are not gone yet")
 
 
+@pytest.mark.ends_masters
 def test_a_master_that_goes_when_its_job_has_been_deleted_loses_no_step(make: Make) -> None:
     job = make(script=migrating(OF_A_POD), migrationDir="/work/moves", pod={"terminationGracePeriodSeconds": 40})
     until(lambda: len(job.steps()) > 40, job.story)
@@ -78,6 +79,7 @@ def test_a_master_that_goes_when_its_job_has_been_deleted_loses_no_step(make: Ma
     assert_no_step_is_repeated(job)
 
 
+@pytest.mark.ends_masters
 def test_a_master_that_is_killed_before_its_job_is_deleted_is_followed_by_one_that_saves(
     make: Make, frozen: list[int]
 ) -> None:

@@ -92,6 +92,7 @@ def test_a_job_is_switched_off_a_rank_dies_and_it_is_mended_when_it_is_on_again(
 
 
 @pytest.mark.exhaustive
+@pytest.mark.ends_masters
 def test_one_setting_of_the_master_leaves_all_jobs_alone_and_takes_them_over_again(alone: Alone) -> None:
     before, pods = alone.runs(1), alone.uids()
     try:
