@@ -258,11 +258,13 @@ def _wrap_torch(torch):
         saves.wrap_torch(current, torch)
     module_class = torch.nn.Module
     evaluate = module_class.eval
+    is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)  # there from torch 2.1 on
 
     def eval(self):
-        worker = current()
-        if worker is not None:
-            worker.evaluates()
+        if not is_compiling():  # dynamo knows this one, and may trace nothing of ours (fullgraph=True)
+            worker = current()
+            if worker is not None:
+                worker.evaluates()
         return evaluate(self)
 
     eval.__doc__, eval.__qualname__, eval.__module__ = evaluate.__doc__, evaluate.__qualname__, evaluate.__module__

@@ -147,6 +147,21 @@ def test_data_loader_workers_work_however_they_are_made(make: Make, method: str)
     assert "TOTAL 28" in ended_well(make(LOADER, method, "a b"))
 
 
+FULL_GRAPH = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout())
+@torch.compile(fullgraph=True, backend="eager")
+def evaluated(x):
+    model.eval()
+    return model(x)
+print("TRAINING", evaluated(torch.ones(1, 2)).shape[0], model.training)
+"""
+
+
+def test_a_compiled_function_without_a_break_may_call_eval(make: Make) -> None:
+    assert "TRAINING 1 False" in ended_well(make(FULL_GRAPH))
+
+
 def test_torch_compile_works_in_a_worker(make: Make) -> None:
     text = "import torch\nf = torch.compile(lambda x: torch.relu(x) + 1)\nprint('SUM', f(torch.ones(8)).sum().item())\n"
     assert "SUM 16.0" in ended_well(make(text))
