@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from master.core.cluster.leases import HELD
+from master.core.cluster.leases import DURATION, HELD
 from master.shell.kubernetes import lease as lease_of
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.lease import Lease
@@ -127,3 +127,19 @@ async def test_the_lease_does_not_wait_behind_what_jobs_ask_of_the_server() -> N
                 job.cancel()
             await asyncio.gather(*jobs, return_exceptions=True)
             await of_lease.close()
+
+
+async def test_after_an_outage_the_holder_has_its_time_again_before_another_one_may_take_it() -> None:
+    """Nobody could renew it, and whoever waits may be the first that the API server answers."""
+    cluster, now = Documents(), [100.0]
+    holder, other = (Lease(cast(Api, cluster), "outrider-master", "outrider-system", me, lambda: now[0]) for me in "ab")
+    assert await holder.acquire() == 1
+    assert await other._try() is None
+    cluster.refusals = [ApiError(0, "", "the API server was not reached")]
+    now[0] += 120.0
+    assert await other._try() is None
+    assert await other._try() is None, "it is seen for the first time since"
+    now[0] += DURATION - 0.1
+    assert await other._try() is None
+    now[0] += 0.2
+    assert await other._try() == 2, "and taken where it is not renewed then either"

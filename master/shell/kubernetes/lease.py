@@ -103,6 +103,7 @@ class Lease:
                 else:
                     written = await self._api.create(self._folder, claim.document)
         except (ApiError, TimeoutError) as error:
+            self._seen = ("", 0.0)  # the holder could not renew it either: it has its time from the next look on
             self._outage.told(
                 f"the Lease was not taken or renewed: {str(error) or 'the API server did not answer in time'}"
             )
