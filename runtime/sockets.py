@@ -126,6 +126,7 @@ class _Session:
     name: str
     route: bytes
     descriptor: int
+    address: str
     forgotten: bool = False
 
 
@@ -174,6 +175,11 @@ class Router(_Readable):
         finally:
             self._look_again()
 
+    def address_of(self, session: str) -> str:
+        """The other end's address without its port; empty where the session is closed."""
+        known = self._by_name.get(session)
+        return known.address if known is not None else ""
+
     def forget(self, session: str) -> None:
         """Closes a session: what still comes over its connection is thrown away, nothing more is sent to it, and its
         end is not told. The connection itself stays known until it ends, or its peer would come back as a new
@@ -202,7 +208,7 @@ class Router(_Readable):
         self._counter += 1
         descriptor = frame.get(zmq.SRCFD)
         assert isinstance(descriptor, int)
-        session = _Session(str(self._counter), route, descriptor)
+        session = _Session(str(self._counter), route, descriptor, str(frame.get("Peer-Address")))
         self._by_name[session.name] = self._by_route[route] = self._by_descriptor[descriptor] = session
         return session
 

@@ -95,11 +95,6 @@ class MasterEffects:
         await saving
         self.put(StatusSaved(version))
 
-    def refused(self, member: MemberId | None, reason: str) -> None:
-        """A connection that was not served, for the log and the events."""
-        self._log("HelloRefused", reason, "warning")
-        self.records.add("HelloRefused", reason, "warning", member, "", {})
-
     async def _probe(self, action: ProbeMember) -> None:
         self.put(MemberProbed(action.member, await probe.reach(action.address, action.port)))
 

@@ -32,11 +32,12 @@ def text(
     now: float,
     requests: Mapping[tuple[Request, int], int] | None = None,
     leads: bool | None = None,
+    refused: Mapping[str, int] | None = None,
 ) -> bytes:
-    """`now`: the cores' clock; `requests` and `leads` are a cluster's."""
+    """`now`: the cores' clock; `requests`, `leads` and the Hellos that were `refused` are a cluster's."""
     registry = CollectorRegistry()
     registry.register(_Jobs(jobs, now))
-    registry.register(_Replica(requests or {}, leads))
+    registry.register(_Replica(requests or {}, leads, refused or {}))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
@@ -77,8 +78,10 @@ class _Jobs(Collector):
 
 
 class _Replica(Collector):
-    def __init__(self, requests: Mapping[tuple[Request, int], int], leads: bool | None) -> None:
-        self._requests, self._leads = requests, leads
+    def __init__(
+        self, requests: Mapping[tuple[Request, int], int], leads: bool | None, refused: Mapping[str, int]
+    ) -> None:
+        self._requests, self._leads, self._refused = requests, leads, refused
 
     def collect(self) -> Iterator[Metric]:
         if self._leads is None:
@@ -90,6 +93,8 @@ class _Replica(Collector):
             labels=("verb", "group", "resource", "code"),
         )
         yield _family(family, ((*asked, str(code), count) for (asked, code), count in sorted(self._requests.items())))
+        hellos = CounterMetricFamily("outrider_hellos_refused", "Hellos that were refused, by why.", labels=("reason",))
+        yield _family(hellos, sorted(self._refused.items()))
 
 
 def _faults(job: Job) -> Counter[str]:

@@ -23,6 +23,7 @@ from master.shell.http import Api
 from master.shell.lease import Lease, LeaseHeld
 from master.shell.local import LocalPlatform
 from master.shell.records import Records
+from master.shell.refusals import RefusalLog
 from master.shell.settings import Settings
 from master.shell.sidecars import Sidecars, TokenDoor
 from runtime import logs
@@ -69,7 +70,7 @@ async def serve(settings: Settings, term: int) -> int:
     pump = Pump(CORE, new(settings.spec), journal)
     records = Records(settings.folder)
     door = TokenDoor(settings.job, settings.token, pump.put)
-    sidecars = Sidecars(settings.keys, door, lambda _hello, member, reason: effects.refused(member, reason))
+    sidecars = Sidecars(settings.keys, door, RefusalLog())
     platform = LocalPlatform(settings.node_socket, pump.put)
     effects = MasterEffects(pump.put, pump.stop, sidecars, platform, records)
     pump.put(Began(term, settings.spec, records.saved_status(), time.time()))

@@ -2,8 +2,9 @@
 
 A connection is nobody until a Hello that the door lets in came over it; then it is that member's session, and every
 message is an event of it, for the job that the Hello named. Nothing that a stranger sends reaches the core. A refusal
-is told to the other side in one sentence and announced, once per connection, so that a flood of nonsense is one line;
-and it costs nobody else anything.
+is told to the other side in one sentence, counted, and logged once per connection, so that a flood of nonsense is one
+line; and it costs nobody else anything. A Hello over a connection whose last one is not decided yet is passed over, but
+for what a member says anew of itself.
 
 A connection that the core has closed may say Hello again, and is a new session then: names of sessions are not reused.
 A message that cannot be read from a member that could be is a newer version's, and is passed over.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -33,8 +35,8 @@ SESSIONS_WITH_COMPLAINTS = 1000
 
 log = logging.getLogger("sidecars")
 
-OnRefused = Callable[[Hello | None, MemberId | None, str], None]
-"""The Hello that was refused, if that is what it was; whom the connection is; the sentence."""
+OnRefused = Callable[[MemberId | None, str], None]
+"""Whom the connection is; the sentence, which may hold a stranger's text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +60,36 @@ class HandsOff(str):
     __slots__ = ()
 
 
-Decide = Callable[[Admitted | str], None]
-"""Takes the verdict on a Hello: a text is the reason why not."""
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Not now: `reason` is told to the other side, `detail` goes into the log alone; `kind` is how it is counted."""
+
+    reason: str
+    kind: str
+    detail: str = ""
+    retry_after: float = RETRY_AFTER
+
+
+Verdict = Admitted | Denied | ForGood | HandsOff
+Decide = Callable[[Verdict], None]
+"""Takes the verdict on a Hello."""
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """The other end, as a door may remember it."""
+
+    address: str
+    is_gone: bool = False
+    refused_tokens: int = 0
+    asks_at: float = 0.0
+    """When its next token is looked at, by the loop's clock."""
 
 
 class Door(Protocol):
     """Who is who it says it is."""
 
-    def admit(self, hello: Hello, decide: Decide) -> None:
+    def admit(self, hello: Hello, decide: Decide, of: Connection) -> None:
         """Decides now or later, once."""
 
 
@@ -75,11 +99,12 @@ class TokenDoor:
     def __init__(self, job: JobName, token: str, put: Callable[[Event], None]) -> None:
         self._job, self._token, self._put = job, token, put
 
-    def admit(self, hello: Hello, decide: Decide) -> None:
+    def admit(self, hello: Hello, decide: Decide, of: Connection) -> None:
         if hello.job != self._job:
-            decide(f"this is the master of job {self._job!r}, not of {hello.job[:80]!r}")
+            decide(Denied(f"this is the master of job {self._job!r}, not of {hello.job[:80]!r}", "job"))
         elif not hmac.compare_digest(hello.token.encode("utf-8", "surrogatepass"), self._token.encode()):
-            decide(f"the token of {hello.member[:80]!r} is not that of this run of job {self._job!r}")
+            why = f"the token of {hello.member[:80]!r} is not that of this run of job {self._job!r}"
+            decide(Denied(why, "token"))
         else:
             decide(Admitted(self._put))
 
@@ -90,7 +115,11 @@ class Sidecars:
     def __init__(self, keys: KeyPair, door: Door, on_refused: OnRefused) -> None:
         self._door = door
         self._on_refused = on_refused
+        self.refused: Counter[str] = Counter()
+        """Hellos, and what should have been one, by why they were refused."""
         self._asked: dict[str, Hello] = {}
+        """Those that are not decided yet, one of a connection."""
+        self._others: dict[str, Connection] = {}
         self._admitted: dict[str, Admitted] = {}
         self._sessions: dict[str, str] = {}
         self._connections: dict[str, str] = {}
@@ -167,22 +196,30 @@ class Sidecars:
             self._remind(connection, message)
 
     def _hello(self, connection: str, hello: Hello) -> None:
-        known = self._members.get(connection)
+        known, undecided = self._members.get(connection), self._asked.get(connection)
         if known is not None and known != hello.member:
             reason = f"this connection is {known}, and says now that it is {hello.member[:80]!r}"
-            self._refuse(connection, known, reason, hello)
-            return
-        self._asked[connection] = hello
-        self._door.admit(hello, lambda verdict: self._decided(connection, hello, verdict))
+            self._refuse(connection, known, Denied(reason, "member"))
+        elif undecided is None:
+            self._asked[connection] = hello
+            if (other := self._others.get(connection)) is None:
+                other = self._others[connection] = Connection(self._router.address_of(connection))
+            self._door.admit(hello, lambda verdict: self._decided(connection, verdict), other)
+        elif _who(undecided) == _who(hello):
+            self._asked[connection] = hello
+        else:
+            self.refused["early"] += 1
 
-    def _decided(self, connection: str, hello: Hello, verdict: Admitted | str) -> None:
-        if self._asked.get(connection) is not hello:
-            return  # the connection has ended meanwhile, or has said Hello again
-        del self._asked[connection]
+    def _decided(self, connection: str, verdict: Verdict) -> None:
+        hello = self._asked.pop(connection, None)
+        if hello is None:
+            return  # the connection has ended meanwhile
         if isinstance(verdict, HandsOff):
             self._leave_alone(connection, hello.job, verdict)
-        elif isinstance(verdict, str):
-            self._refuse(connection, None, verdict, hello)
+        elif isinstance(verdict, ForGood):
+            self._refuse(connection, None, Denied(verdict, "job", retry_after=-1.0))
+        elif isinstance(verdict, Denied):
+            self._refuse(connection, None, verdict)
         else:
             self._bind_session(connection, hello, verdict)
 
@@ -217,6 +254,8 @@ class Sidecars:
         self._complained.pop(connection, None)
         self._members.pop(connection, None)
         self._asked.pop(connection, None)
+        if (other := self._others.pop(connection, None)) is not None:
+            other.is_gone = True
         session, admitted = self._sessions.pop(connection, None), self._admitted.pop(connection, None)
         if session is not None and admitted is not None:
             del self._connections[session]
@@ -236,11 +275,13 @@ class Sidecars:
         if connection in self._sessions:
             self._complain(connection, self._members[connection], f"a message was passed over: {complaint}")
         elif connection not in self._closed:
-            self._refuse(connection, None, complaint)
+            self._refuse(connection, None, Denied(complaint, "unreadable"))
 
-    def _refuse(self, connection: str, member: MemberId | None, reason: str, hello: Hello | None = None) -> None:
-        self._complain(connection, member, f"a connection was refused: {reason}", hello)
-        self._answer(connection, Refused(reason, -1.0 if isinstance(reason, ForGood) else RETRY_AFTER))
+    def _refuse(self, connection: str, member: MemberId | None, denied: Denied) -> None:
+        self.refused[denied.kind] += 1
+        detail = f": {denied.detail}" if denied.detail else ""
+        self._complain(connection, member, f"a connection was refused: {denied.reason}{detail}")
+        self._answer(connection, Refused(denied.reason, denied.retry_after))
 
     def _answer(self, connection: str, refusal: Refused) -> None:
         try:
@@ -248,10 +289,15 @@ class Sidecars:
         except Unreachable as error:
             log.info("the refusal could not be told: %s", error)
 
-    def _complain(self, connection: str, member: MemberId | None, reason: str, hello: Hello | None = None) -> None:
+    def _complain(self, connection: str, member: MemberId | None, reason: str) -> None:
         if connection in self._complained:
             return
         if len(self._complained) >= SESSIONS_WITH_COMPLAINTS:
             del self._complained[next(iter(self._complained))]
         self._complained[connection] = None
-        self._on_refused(hello, member, reason)
+        self._on_refused(member, reason)
+
+
+def _who(hello: Hello) -> tuple[str, ...]:
+    """What a door decides by."""
+    return hello.job, hello.member, hello.uid, hello.token, hello.ticket

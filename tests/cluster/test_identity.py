@@ -43,7 +43,9 @@ def test_a_pod_that_claims_to_be_another_ones_member_is_refused(make: Make) -> N
         },
     }  # fmt: skip
     job.create(impostor)
-    job.event("HelloRefused", "is bound to another pod")
+    phase = ("get", "pod", "impostor", "-o", "jsonpath={.status.phase}")
+    until(lambda: job.kubectl(*phase) == "Running", job.story)
+    until(lambda: "is bound to another pod" in job.kubectl("logs", "impostor"), job.story)
     same, _ = job.training(2, more=30)
     assert same == restart
 

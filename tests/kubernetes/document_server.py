@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from typing import Any
@@ -22,6 +22,8 @@ class DocumentServer:
         self.asked: list[tuple[str, str]] = []
         self.reviews: dict[str, Callable[[Document], Document]] = {}
         """By path, the status of what is created there; it is not stored."""
+        self.before_reviewing: Callable[[Document], Awaitable[object]] | None = None
+        """What a review waits for."""
 
     async def handle(self, request: web.Request) -> web.Response:
         self.asked.append((request.method, request.path))
@@ -35,6 +37,8 @@ class DocumentServer:
             return web.json_response(found)
         if request.method == "POST" and request.path in self.reviews:
             review = await request.json()
+            if self.before_reviewing is not None:
+                await self.before_reviewing(review["spec"])
             return web.json_response({**review, "status": self.reviews[request.path](review["spec"])}, status=201)
         if request.method == "POST":
             made = await request.json()

@@ -16,6 +16,7 @@ from master.shell.kubernetes.api import Api
 from master.shell.kubernetes.door import ClusterDoor
 from master.shell.kubernetes.fleet import Fleet
 from master.shell.kubernetes.lease import Lease
+from master.shell.refusals import RefusalLog
 from master.shell.sidecars import Sidecars
 from runtime.sockets import KeyPair, new_key_pair
 from tests.core.cluster.documents import worker
@@ -149,7 +150,7 @@ async def one_job(
     await lease.acquire()
     policy = Policy("outrider:1", "Never", "tcp://m:7070", keys.public, False)
     fleet = Fleet(cast(Api, documents), 1, policy, tmp_path, lease, ends.append, setting, begin_again=begin_again)
-    fleet.sidecars = Sidecars(keys, ClusterDoor(cast(Api, documents), KEY, fleet.inbox), fleet.refused)
+    fleet.sidecars = Sidecars(keys, ClusterDoor(cast(Api, documents), KEY, fleet.inbox), RefusalLog())
     endpoint = fleet.sidecars.bind("tcp://127.0.0.1:*")
     documents.documents[PATH] = _job(notes)
     with _members(endpoint, keys) as members:

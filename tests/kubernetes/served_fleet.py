@@ -16,6 +16,7 @@ from master.shell.kubernetes.api import Api
 from master.shell.kubernetes.door import ClusterDoor
 from master.shell.kubernetes.fleet import BEGIN_AGAIN, Fleet
 from master.shell.kubernetes.lease import Lease, since_boot
+from master.shell.refusals import RefusalLog
 from master.shell.sidecars import Sidecars
 from runtime.sockets import KeyPair, new_key_pair
 from tests.core.cluster.documents import job, worker
@@ -60,7 +61,7 @@ async def served(
     term = await lease.acquire()
     policy = Policy("outrider/sidecar:1", "IfNotPresent", "tcp://master:7070", keys.public)
     fleet = Fleet(api, term, policy, folder, lease, ends.append, begin_again=begin_again)
-    fleet.sidecars = Sidecars(keys, ClusterDoor(api, TICKETS, fleet.inbox, fleet.superseded), fleet.refused)
+    fleet.sidecars = Sidecars(keys, ClusterDoor(api, TICKETS, fleet.inbox, fleet.superseded), RefusalLog())
     endpoint = fleet.sidecars.bind("tcp://127.0.0.1:*")
     tasks = [asyncio.ensure_future(each) for each in (fleet.run(), lease.keep())]
     try:

@@ -12,7 +12,7 @@ from master.core.cluster import tickets
 from master.core.cluster.names import Document
 from master.core.events import Event
 from master.shell.kubernetes.door import ClusterDoor, why_refused
-from master.shell.sidecars import Admitted, ForGood
+from master.shell.sidecars import Admitted, Connection, Denied, ForGood, Verdict
 from tests.kubernetes.unwell_server import refuses, says, unwell
 from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 from wire.messages import Hello
@@ -34,14 +34,14 @@ def of(username: str, *uids: str) -> Document:
 
 
 def test_the_token_of_the_pod_that_says_hello_is_good() -> None:
-    assert why_refused(review(), HELLO) == ""
+    assert why_refused(review(), HELLO) is None
 
 
 @pytest.mark.parametrize(
     ("status", "sentence"),
     [
-        ({"authenticated": False, "error": "token has expired"}, "is not good: token has expired"),
-        ({}, "is not good: the API server does not know it"),
+        ({"authenticated": False, "error": "token has expired"}, "was not accepted"),
+        ({}, "was not accepted"),
         (review(audiences=["https://kubernetes.default.svc"]), "is not for the audience 'outrider'"),
         (review(user=of("system:serviceaccount:other:default", "u0")), "is of namespace 'other'"),
         (review(user=of("system:serviceaccount:research:default", "u9")), "bound to another pod than 'u0'"),
@@ -50,19 +50,26 @@ def test_the_token_of_the_pod_that_says_hello_is_good() -> None:
     ],
 )
 def test_and_no_other(status: Document, sentence: str) -> None:
-    assert sentence in why_refused(status, HELLO)
+    denied = why_refused(status, HELLO)
+    assert denied is not None
+    assert sentence in denied.reason
 
 
-async def asked(hello: Hello, *answers: object) -> tuple[Admitted | str, int]:
+def test_what_the_api_server_says_of_a_token_is_for_the_log_alone() -> None:
+    denied = why_refused({"authenticated": False, "error": "token has expired\nand more"}, HELLO)
+    assert denied == Denied("the token of 'worker-0' was not accepted", "token", r"'token has expired\nand more'")
+
+
+async def asked(hello: Hello, *answers: object) -> tuple[Verdict, int]:
     """The verdict, and how often the API server was asked."""
-    verdict: asyncio.Future[Admitted | str] = asyncio.get_running_loop().create_future()
+    verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
 
     def put(_event: Event) -> None:
         raise AssertionError
 
     async with unwell(*answers) as (server, api):  # type: ignore[arg-type]
         door = ClusterDoor(api, KEY, lambda said: put if said.job == HELLO.job else None)
-        door.admit(hello, verdict.set_result)
+        door.admit(hello, verdict.set_result, Connection("10.0.0.1"))
         return await asyncio.wait_for(verdict, 30), len(server.asked)
 
 
@@ -84,9 +91,10 @@ async def test_a_job_that_is_not_here_is_refused_without_a_question() -> None:
 
 
 async def test_a_job_that_is_over_is_refused_for_good() -> None:
-    verdict: asyncio.Future[Admitted | str] = asyncio.get_running_loop().create_future()
+    verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
     async with unwell() as (_server, api):
-        ClusterDoor(api, KEY, lambda _hello: ForGood("it is over")).admit(HELLO, verdict.set_result)
+        door = ClusterDoor(api, KEY, lambda _hello: ForGood("it is over"))
+        door.admit(HELLO, verdict.set_result, Connection("10.0.0.1"))
         assert isinstance(await verdict, ForGood)
 
 

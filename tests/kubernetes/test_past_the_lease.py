@@ -134,7 +134,7 @@ async def test_and_nobody_else_ends_it(tmp_path: Path, key: bytes, term: int) ->
     async with training(tmp_path) as outage:
         refusals, fleet = list[str](), outage.served.fleet
         assert fleet.sidecars is not None
-        fleet.sidecars._on_refused = lambda _hello, _member, why: refusals.append(why)
+        fleet.sidecars._on_refused = lambda _member, why: refusals.append(why)
         with predecessors.told([outage.served.endpoint], outage.served.keys.public, key, "b-1", term):
             await outage.served.server.until(lambda: refusals)
         outage.served.assert_lives()

@@ -16,14 +16,16 @@ SECONDS = 20.0
 
 
 class Peer:
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, server: KeyPair) -> None:
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, server: KeyPair, address: str = ""
+    ) -> None:
         public, secret = zmq.curve_keypair()
         self._socket = context.socket(zmq.DEALER)
         self._socket.set(zmq.LINGER, 0)
         self._socket.set(zmq.CURVE_PUBLICKEY, public)
         self._socket.set(zmq.CURVE_SECRETKEY, secret)
         self._socket.set(zmq.CURVE_SERVERKEY, server.public.encode())
-        self._socket.connect(endpoint)
+        self._socket.connect(endpoint.replace("tcp://", f"tcp://{address}:0;") if address else endpoint)
 
     def say(self, data: bytes) -> None:
         self._socket.send(data)
@@ -40,9 +42,10 @@ class Peer:
 
 
 @contextmanager
-def peers(endpoint: str, server: KeyPair, count: int) -> Iterator[list[Peer]]:
+def peers(endpoint: str, server: KeyPair, count: int, address: str = "") -> Iterator[list[Peer]]:
+    """`address`: the one that they speak from."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    made = [Peer(context, endpoint, server) for _ in range(count)]
+    made = [Peer(context, endpoint, server, address) for _ in range(count)]
     try:
         yield made
     finally:

@@ -48,7 +48,7 @@ def test_each_line_names_its_job_where_a_process_runs_several(
         lambda event: None, lambda code: None, cast(Sidecars, None), cast(Platform, Nowhere()), records, job
     )
     effects.perform(Announce("MemberLost", "worker-1 is gone.", Generation(1, 2), MemberId("worker-1"), "warning"))
-    effects.refused(MemberId("worker-1"), "it is another one")
+    effects.perform(Announce("HelloRefused", "It is another one.", Generation(1, 2), MemberId("worker-1"), "warning"))
     effects.perform(EndJob(0, Generation(1, 2), "every rank ended with code 0"))
     records.close()
 

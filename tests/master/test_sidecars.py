@@ -11,7 +11,7 @@ import msgpack
 import pytest
 
 from master.core.events import Event, SidecarDisconnected, SidecarSaid
-from master.shell.sidecars import Decide, Door, ForGood, Sidecars, TokenDoor
+from master.shell.sidecars import Connection, Decide, Door, ForGood, Sidecars, TokenDoor
 from runtime.sockets import KeyPair, Unreachable, new_key_pair
 from tests.master.peer import peers
 from wire.codec import MAX_BYTES, encode
@@ -30,7 +30,7 @@ class Served:
         self.refusals: list[tuple[MemberId | None, str]] = []
         self.keys = keys
         door = door or TokenDoor(JobName("digits"), "right", self.events.append)
-        self.sidecars = Sidecars(keys, door, lambda _hello, member, why: self.refusals.append((member, why)))
+        self.sidecars = Sidecars(keys, door, lambda member, why: self.refusals.append((member, why)))
         self.endpoint = self.sidecars.bind("tcp://127.0.0.1:*")
 
     async def until(self, claim: Callable[[], bool]) -> None:
@@ -114,7 +114,7 @@ async def test_a_refused_connection_may_say_hello_again_with_the_right_token() -
 class Closed:
     """The door behind which a job is over."""
 
-    def admit(self, hello: Hello, decide: Decide) -> None:
+    def admit(self, hello: Hello, decide: Decide, of: Connection) -> None:
         decide(ForGood(f"job {hello.job!r} is over"))
 
 

@@ -3,7 +3,10 @@ server is asked about.
 
 The token is bound to a pod, and the API server says to which one; that its job is the one that the Hello names follows
 from the core, which knows each of its members by the UID of its pod. So a token of another job's pod, of a pod that is
-gone, an expired one and one for another audience are all refused, each with its sentence.
+gone, an expired one and one for another audience are all refused, each with its sentence. What the API server says of a
+token goes into the log alone.
+
+A connection whose token was refused is asked for another one ever more slowly; who has a ticket waits for nobody.
 """
 
 from __future__ import annotations
@@ -11,17 +14,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from master.core.cluster import tickets
 from master.core.cluster.names import AUDIENCE, Document
+from master.core.cluster.parts import mapping
 from master.core.events import Event
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.predecessors import OF_MASTERS
-from master.shell.sidecars import Admitted, Decide, ForGood, HandsOff
+from master.shell.kubernetes.reviews import Question, Reviews
+from master.shell.sidecars import RETRY_AFTER, Admitted, Connection, Decide, Denied, ForGood, HandsOff, Verdict
 from wire.messages import Hello
 
-AT_ONCE = 20
-"""Questions to the API server at one time."""
+SLOWEST = 64.0
+"""Seconds between two tokens of one connection, at most."""
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 POD_UID = "authentication.kubernetes.io/pod-uid"
 ACCOUNT = "system:serviceaccount:"
@@ -37,57 +43,82 @@ class ClusterDoor:
     ) -> None:
         """`superseded`: another master says that it has this term."""
         self._api, self._key, self._inbox, self._superseded = api, key, inbox, superseded
-        self._turns = asyncio.Semaphore(AT_ONCE)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._reviews = Reviews()
 
-    def admit(self, hello: Hello, decide: Decide) -> None:
+    def admit(self, hello: Hello, decide: Decide, of: Connection) -> None:
         if hello.job == OF_MASTERS and tickets.is_good(self._key, hello, time.time()):
-            decide(f"{hello.member[:80]!r} is a master of term {hello.term}")
+            decide(Denied(f"{hello.member[:80]!r} is a master of term {hello.term}", "master"))
             self._superseded(hello.term)
             return
-        put = self._inbox(hello)
-        if put is None:
-            decide(f"this master has no job {hello.job[:120]!r} (yet)")
-        elif isinstance(put, ForGood | HandsOff):
-            decide(put)
-        elif hello.ticket and tickets.is_good(self._key, hello, time.time()):
-            decide(self._admitted(hello, put))
+        verdict = self._where(hello)
+        if not isinstance(verdict, Admitted) or (hello.ticket and tickets.is_good(self._key, hello, time.time())):
+            decide(verdict)
+        elif (wait := of.asks_at - asyncio.get_running_loop().time()) > 0:
+            decide(Denied(f"the last token over this connection was not accepted: again in {wait:.0f} s", "early",
+                          retry_after=max(wait, RETRY_AFTER)))  # fmt: skip
         else:
-            task = asyncio.ensure_future(self._ask(hello, put, decide))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._put_into_line(hello, decide, of)
 
-    async def _ask(self, hello: Hello, put: Callable[[Event], None], decide: Decide) -> None:
+    def _put_into_line(self, hello: Hello, decide: Decide, of: Connection) -> None:
+        async def ask() -> bool:
+            verdict = await self._verdict(hello)
+            if isinstance(verdict, Denied) and verdict.kind == "token":
+                decide(_slowed(verdict, of))
+                return False
+            decide(verdict)
+            return True
+
+        busy = Denied("too many wait to have their tokens looked at", "busy")
+        self._reviews.put(Question(of.address, ask, lambda: of.is_gone, lambda: decide(busy)))
+
+    async def _verdict(self, hello: Hello) -> Verdict:
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
             "spec": {"token": hello.token, "audiences": [AUDIENCE]},
         }
         try:
-            async with self._turns:
-                answer = await self._api.create(REVIEWS, review)
+            answer = await self._api.create(REVIEWS, review)
         except ApiError as error:
-            decide(f"the API server could not say whose token {hello.member[:80]!r} has: {error}")
-            return
-        why_not = why_refused(answer.get("status") or {}, hello)
-        decide(why_not or self._admitted(hello, put))
+            why = f"the API server could not say whose token {hello.member[:80]!r} has"
+            return Denied(why, "unknown", _quoted(error))
+        return why_refused(mapping(answer.get("status")), hello) or self._where(hello)
 
-    def _admitted(self, hello: Hello, put: Callable[[Event], None]) -> Admitted:
+    def _where(self, hello: Hello) -> Verdict:
+        """Where the events of one go who is who it says it is; the job may have ended since it asked."""
+        put = self._inbox(hello)
+        if put is None:
+            return Denied(f"this master has no job {hello.job[:120]!r} (yet)", "job")
+        if isinstance(put, ForGood | HandsOff):
+            return put
         return Admitted(put, lambda: tickets.issue(self._key, hello, time.time()))
 
 
-def why_refused(status: Document, hello: Hello) -> str:
-    """From a TokenReview's status; empty where the token is that of the pod that says Hello."""
+def _slowed(denied: Denied, of: Connection) -> Denied:
+    pause = min(RETRY_AFTER * 2**of.refused_tokens, SLOWEST)
+    of.refused_tokens += 1
+    of.asks_at = asyncio.get_running_loop().time() + pause
+    return replace(denied, retry_after=pause)
+
+
+def _quoted(text: object) -> str:
+    return repr(str(text)[:300])
+
+
+def why_refused(status: Document, hello: Hello) -> Denied | None:
+    """From a TokenReview's status; None where the token is that of the pod that says Hello."""
     who = f"the token of {hello.member[:80]!r}"
     if not status.get("authenticated"):
-        return f"{who} is not good: {status.get('error') or 'the API server does not know it'}"
+        return Denied(
+            f"{who} was not accepted", "token", _quoted(status.get("error") or "the API server does not know it")
+        )
     if AUDIENCE not in (status.get("audiences") or ()):
-        return f"{who} is not for the audience {AUDIENCE!r}"
+        return Denied(f"{who} is not for the audience {AUDIENCE!r}", "token")
     user = status.get("user") or {}
     namespace = str(user.get("username") or "").removeprefix(ACCOUNT).partition(":")[0]
     if namespace != hello.job.partition("/")[0]:
-        return f"{who} is of namespace {namespace!r}, and job {hello.job[:120]!r} is of another one"
+        return Denied(f"{who} is of namespace {namespace!r}, and job {hello.job[:120]!r} is of another one", "token")
     uids = (user.get("extra") or {}).get(POD_UID) or []
     if hello.uid not in uids:
-        return f"{who} is bound to another pod than {hello.uid!r}"
-    return ""
+        return Denied(f"{who} is bound to another pod than {hello.uid!r}", "token")
+    return None

@@ -55,7 +55,7 @@ from master.shell.kubernetes.watching import Watch
 from master.shell.patterns import NotJudged, Patterns
 from master.shell.sidecars import ForGood, HandsOff, Sidecars
 from runtime.pump import CORE_FAILED
-from wire.ids import JobName, MemberId
+from wire.ids import JobName
 from wire.messages import Hello
 
 NAMESPACES = "/api/v1/namespaces"
@@ -145,14 +145,6 @@ class Fleet:
     def _why_alone(self, key: JobName) -> str:
         mode = self._off[key][1] if key in self._off else Mode(OFF, f"the master's {modes.SETTING} is {OFF}")
         return f"switched off: {mode.why}" if self._setting == OFF or key in self._off else "about to be served anew"
-
-    def refused(self, hello: Hello | None, member: MemberId | None, reason: str) -> None:
-        """Told to the users of the job that was named, in the log where there is none."""
-        running = self.running.get(hello.job) if hello is not None else None
-        if running is not None and hello is not None:
-            running.effects.refused(None, f"{hello.member[:80]!r}: {reason}")
-        else:
-            log.warning("%s%s", f"{member}: " if member else "", reason)
 
     async def run(self) -> None:
         """Watches until it is cancelled."""

@@ -47,9 +47,11 @@ class Health:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         assert self._readers is not None
-        refused = await self._readers.why_refused(request.headers.get("Authorization", ""))
-        if refused is not None:
-            return refused.response()
+        no_reader = await self._readers.why_refused(request.headers.get("Authorization", ""))
+        if no_reader is not None:
+            return no_reader.response()
         jobs = [job.state for job in self.fleet.running.values()] if self.fleet is not None else []
-        text = metrics.text(jobs, time.monotonic(), self._api.requests, self.fleet is not None)
+        sidecars = self.fleet.sidecars if self.fleet is not None else None
+        refused = sidecars.refused if sidecars is not None else {}
+        text = metrics.text(jobs, time.monotonic(), self._api.requests, self.fleet is not None, refused)
         return web.Response(body=text, headers={"Content-Type": metrics.CONTENT_TYPE})

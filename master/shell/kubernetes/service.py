@@ -32,6 +32,7 @@ from master.shell.kubernetes.policy import has_native_sidecars, policy_of
 from master.shell.kubernetes.readers import Readers
 from master.shell.kubernetes.settings import ALL, MASTER, WEBHOOK, Settings
 from master.shell.kubernetes.waiting import until_it_answers
+from master.shell.refusals import RefusalLog
 from master.shell.sidecars import Sidecars
 from runtime import logs
 from runtime.settings import Environment, WrongSetting
@@ -120,7 +121,7 @@ async def _lead(
     ticket_key = await until_it_answers(
         lambda: secret_keys.tickets(api, settings.namespace), "the key of the tickets", log
     )
-    fleet.sidecars = Sidecars(keys, ClusterDoor(api, ticket_key, fleet.inbox, fleet.superseded), fleet.refused)
+    fleet.sidecars = Sidecars(keys, ClusterDoor(api, ticket_key, fleet.inbox, fleet.superseded), RefusalLog())
     health.fleet = fleet
     try:
         fleet.sidecars.bind(f"tcp://*:{settings.sidecars_port}")
