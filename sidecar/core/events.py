@@ -50,6 +50,8 @@ class Began:
     alone_after: float | None = None
     """Seconds without any word of a master after which the command runs as without us; None: it waits for one for ever
     (docs/adr/0028)."""
+    done_after: float = 600.0
+    """Seconds that a member whose worker processes have all ended with 0 waits for a master to tell it to finish."""
     endpoint: str = ""
     """Where the master is looked for."""
     word: str = ""

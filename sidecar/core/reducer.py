@@ -14,6 +14,7 @@ from sidecar.core import (
     checking,
     checkpoints,
     data_notes,
+    deserted,
     ending,
     hands_off,
     isolation,
@@ -110,7 +111,9 @@ def step(state: State, event: Event, now: float) -> list[Action]:
     if state.over:
         return []
     actions = _taken(state, event, now)
-    return [*actions, *hands_off.look(state, now)]
+    actions += hands_off.look(state, now)
+    deserted.look(state, now)
+    return actions
 
 
 def _taken(state: State, event: Event, now: float) -> list[Action]:
@@ -344,6 +347,7 @@ def _deadlines(state: State) -> list[Deadline]:
         (unsupervised.tells_at(state), unsupervised.tell),
         (unsupervised.goes_at(state), unsupervised.decide),
         (isolation.due(state), isolation.look),
+        (deserted.due(state), deserted.finish),
         (work.start_by if work and not state.hands_off else None, supervision.start_took_too_long),
         (work.doubt_until if work else None, supervision.doubt_ended),
         (work.poll_at if work else None, _poll),

@@ -257,6 +257,8 @@ class State:
     neighbourhood: Neighbourhood = field(default_factory=Neighbourhood)
     hands_off: bool = False
     """The job is switched off, or only observed: worker processes are left alone (`hands_off.py`)."""
+    deserted_since: float | None = None
+    """Every worker process has ended with 0 and no master has served this member since then (`deserted.py`)."""
     isolated: str = ""
     """Why this member has stopped its newest generation by itself."""
     stopped_step: int = 0

@@ -173,6 +173,7 @@ def _began(settings: Settings, probe_port: int, restarted: bool, checkpoints: Ch
         memory_key=checkpoints.key,
         is_native=settings.is_native,
         alone_after=settings.alone_after,
+        done_after=settings.done_after,
         endpoint=settings.master,
         word=decided.word,
         alone_trainer=decided.trainer,

@@ -39,6 +39,8 @@ class Settings:
     token_file: Path
     alone_after: float | None
     """Seconds without a word of any master after which the command runs as without us; None: never."""
+    done_after: float
+    """Seconds that a member whose worker processes have all ended with 0 waits for a master to tell it to finish."""
 
     def token_now(self) -> str:
         """The token as its file says it now; as it was at the start where that cannot be read."""
@@ -71,6 +73,7 @@ def read(environment: Environment) -> Settings:
         is_native=environment.choice("OUTRIDER_SIDECAR", ("container", "native"), "container") == "native",
         http_port=environment.optional_integer("OUTRIDER_HTTP_PORT", low=1, high=65535),
         alone_after=environment.optional_seconds("OUTRIDER_ALONE_AFTER"),
+        done_after=environment.seconds("OUTRIDER_DONE_AFTER", 600.0),
         token_file=Path(environment.text("OUTRIDER_TOKEN_FILE", what="a file")),
     )
 
