@@ -41,6 +41,8 @@ class ApiServer:
         self.refuse: Callable[[Asked], tuple[int, str] | None] = lambda _asked: None
         self.stall: Callable[[web.Request], bool] = lambda _request: False
         """Which requests are never answered."""
+        self.warns: Callable[[Document], list[str]] = lambda _document: []
+        """Of what, in a document that it is given with `fieldValidation=Warn`."""
         self._version = 1
         self._changes: list[tuple[int, str, str, Document]] = []
         """Version, ADDED and its like, path, document."""
@@ -112,7 +114,11 @@ class ApiServer:
             case "GET":
                 return self._get(request)
             case "POST":
-                return self._post(request.path, asked.body)
+                response = self._post(request.path, asked.body)
+                if request.query.get("fieldValidation") == "Warn":
+                    for text in self.warns(asked.body):
+                        response.headers.add("Warning", f"299 - {json.dumps(text)}")
+                return response
             case "DELETE":
                 return self._delete(request.path)
             case _:

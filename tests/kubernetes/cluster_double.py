@@ -30,7 +30,7 @@ class Documents:
             raise ApiError(404, "NotFound", path)
         return deepcopy(self.documents[path])
 
-    async def create(self, path: str, document: Mapping[str, Any]) -> Document:
+    async def create(self, path: str, document: Mapping[str, Any], *_warnings: list[str], **_query: str) -> Document:
         await self._begin("create", path)
         named = f"{path}/{document['metadata']['name']}"
         if named in self.documents:

@@ -11,6 +11,7 @@ import socket
 import aiohttp
 import pytest
 from aiohttp import web
+from multidict import CIMultiDict
 
 from master.core.cluster.names import Document
 from master.core.cluster.requests import Request
@@ -65,6 +66,23 @@ async def test_a_server_that_is_not_there_is_an_error() -> None:
     with pytest.raises(ApiError, match="was not reached"):
         await api.get("/api/v1/pods/a")
     await api.close()
+
+
+async def test_the_warnings_of_an_answer_are_handed_on() -> None:
+    """One a header, or some in one, as a proxy may have joined them."""
+    unknown = r'299 - "unknown field \"spec.a\""'
+
+    async def answer(_request: web.Request) -> web.Response:
+        headers = CIMultiDict([("Warning", unknown), ("Warning", '299 kube "a, \\\\ b" "some date", 299 - "c"')])
+        return web.json_response(POD, headers=headers)
+
+    warnings = list[str]()
+    async with unwell(answer, says(POD)) as (server, api):
+        await api.create("/api/v1/pods", POD, warnings, fieldValidation="Warn")
+        assert warnings == ['unknown field "spec.a"', "a, \\ b", "c"]
+        assert server.queries == [{"fieldValidation": "Warn"}]
+        await api.create("/api/v1/pods", POD, warnings)
+        assert len(warnings) == 3
 
 
 @pytest.mark.parametrize(

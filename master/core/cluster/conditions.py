@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from master.core.cluster import job_scaling, quantities, run_policy
+from master.core.cluster import job_scaling, quantities, run_policy, unknown_fields
 from master.core.cluster.elasticjob import has_master, members, roles_of, sizes
 from master.core.cluster.modes import OBSERVED
 from master.core.cluster.names import DOMAIN, GROUP_VERSION, JOB, KIND, ROLE, Document
@@ -60,10 +60,16 @@ once a save, for as long as the job runs. All of them are in the log and in `out
 
 # -- status -------------------------------------------------------------------------------------------------------
 def status_of(
-    job: Document, document: Mapping[str, Any], pods: Sequence[Document], now: str, problems: Sequence[str] = ()
+    job: Document,
+    document: Mapping[str, Any],
+    pods: Sequence[Document],
+    now: str,
+    problems: Sequence[str] = (),
+    unknown: Sequence[str] = (),
 ) -> Document:
     """`document`: what a SaveStatus action carries, empty where the core has said nothing yet; `now`: RFC 3339;
-    `problems`: what `validation.problems` has against the newest spec, which is then not followed."""
+    `problems`: what `validation.problems` has against the newest spec, which is then not followed; `unknown`: paths of
+    fields that pods are made without."""
     old = mapping(job.get("status"))
     known = _known(job, pods)
     phase = str(document.get("phase") or "").capitalize() or (PENDING if problems else CREATED)
@@ -72,7 +78,7 @@ def status_of(
     counts = _counts(job, known.values())
     status: Document = {
         "phase": phase,
-        "conditions": _conditions(job, phase, message, document, known, now, problems),
+        "conditions": _conditions(job, phase, message, document, known, now, problems, unknown),
         "replicaStatuses": counts,
         "generation": str(document.get("generation") or ""),
         "observedGeneration": int(job["metadata"].get("generation") or 0),
@@ -255,6 +261,7 @@ def _conditions(
     known: Mapping[MemberId, PodSeen],
     now: str,
     problems: Sequence[str],
+    unknown: Sequence[str],
 ) -> list[Document]:
     """A condition appears when it is true for the first time, and stays. A time changes only with the status."""
     old = {c.get("type"): c for c in map(mapping, entries(mapping(job.get("status")).get("conditions")))}
@@ -284,10 +291,8 @@ def _conditions(
     unheard = list(document.get("unreached") or ())
     if unheard or "MembersUnreached" in old:
         wanted.append(("MembersUnreached", bool(unheard), *_why_unreached(unheard)))
-    if problems or "Valid" in old:
-        wanted.append(
-            ("Valid", not problems, "SpecRefused" if problems else "SpecTaken", "; ".join(problems)[:MESSAGE])
-        )
+    if problems or unknown or "Valid" in old:
+        wanted.append(("Valid", not problems, *_why_valid(problems, unknown)))
     would = document.get("would")
     if would is not None:
         told = "It is only observed, and nothing is done."
@@ -296,6 +301,13 @@ def _conditions(
         wanted.append(("Supervised", True, "Supervised", ""))
     created = str(job["metadata"].get("creationTimestamp") or now)
     return [_condition(*entry, old, created if entry[0] == "Created" else now) for entry in wanted]
+
+
+def _why_valid(problems: Sequence[str], unknown: Sequence[str]) -> tuple[str, str]:
+    if problems:
+        return "SpecRefused", "; ".join(problems)[:MESSAGE]
+    said = "; ".join(map(unknown_fields.sentence, unknown))[:MESSAGE]
+    return unknown_fields.REASON if unknown else "SpecTaken", said
 
 
 def _why_unreached(members: Sequence[str]) -> tuple[str, str]:

@@ -11,7 +11,7 @@ import asyncio
 import re
 import socket
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from copy import copy
 from importlib.metadata import version
 from pathlib import Path
@@ -40,6 +40,8 @@ PAUSE = 0.2
 MERGE_PATCH = "application/merge-patch+json"
 _PATH = re.compile(r"(/(?!\.{1,2}(/|$))([A-Za-z0-9._~:-]|%(?!2F|25)[0-9A-F]{2})+)+")
 """What `master.core.cluster.paths` makes: no text of a user's that was not looked at there is ever sent."""
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+"""https://kubernetes.io/blog/2020/09/03/warnings/. Several may stand in one header: what is between may join them."""
 IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
@@ -123,8 +125,11 @@ class Api:
     async def get(self, path: str, **query: str) -> Document:
         return await self._call("GET", path, query)
 
-    async def create(self, path: str, document: Mapping[str, Any], **query: str) -> Document:
-        return await self._call("POST", path, query, document)
+    async def create(
+        self, path: str, document: Mapping[str, Any], warnings: list[str] | None = None, **query: str
+    ) -> Document:
+        """`warnings` is given those that come with the answer."""
+        return await self._call("POST", path, query, document, warnings=warnings)
 
     async def replace(self, path: str, document: Mapping[str, Any]) -> Document:
         return await self._call("PUT", path, {}, document)
@@ -155,21 +160,33 @@ class Api:
 
     # -- one call ---------------------------------------------------------------------------------------------------
     async def _call(
-        self, method: str, path: str, query: Mapping[str, str], body: Any = None, content_type: str | None = None
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any = None,
+        content_type: str | None = None,
+        warnings: list[str] | None = None,
     ) -> Document:
         pause = PAUSE
         for _ in range(TRIES - 1):
             try:
-                return await self._once(method, path, query, body, content_type)
+                return await self._once(method, path, query, body, content_type, warnings)
             except ApiError as error:
                 if not error.may_pass:
                     raise
             await asyncio.sleep(pause)
             pause *= 2
-        return await self._once(method, path, query, body, content_type)
+        return await self._once(method, path, query, body, content_type, warnings)
 
     async def _once(
-        self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str | None
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        content_type: str | None,
+        warnings: list[str] | None,
     ) -> Document:
         timeout = aiohttp.ClientTimeout(total=self._seconds, sock_connect=CONNECT_SECONDS)
         response = await self._send(method, path, query, body, content_type, timeout)
@@ -180,6 +197,8 @@ class Api:
                 raise ApiError(0, "", f"{method} {path}: the answer broke off: {_said(error)}") from error
         if not isinstance(found, dict):
             raise ApiError(0, "", f"{method} {path}: the answer is no object")
+        if warnings is not None:
+            warnings += _warnings(response.headers.getall("Warning", []))
         return found
 
     async def _send(
@@ -223,6 +242,10 @@ async def _refusal(method: str, path: str, response: aiohttp.ClientResponse) -> 
             status = {}
     known = status if isinstance(status, dict) else {}
     return ApiError(response.status, known.get("reason") or "", f"{method} {path}: {known.get('message') or ''}")
+
+
+def _warnings(headers: Sequence[str]) -> list[str]:
+    return [re.sub(r"\\(.)", r"\1", text) for header in headers for text in _WARNING.findall(header)]
 
 
 def _said(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from master.core.actions import CreatePod, DeletePod, FollowOwner, HidePod, PlacePod, ResizeOwner, WriteReplicas
-from master.core.cluster import elasticjob, injection, owners, paths, refusals
+from master.core.cluster import elasticjob, injection, owners, paths, refusals, unknown_fields
 from master.core.cluster import pods as pod_documents
 from master.core.cluster.containers import brief
 from master.core.cluster.injection import Policy
@@ -61,15 +61,16 @@ class KubernetesPlatform:
 
     async def _create(self, pod: CreatePod) -> None:
         document = self._injected(pod_documents.pod_of(self._record.accepted, pod))
-        name = document["metadata"]["name"]
+        name, warnings = document["metadata"]["name"], list[str]()
         try:
-            await self._api.create(self._folder, document)
+            await self._api.create(self._folder, document, warnings, **unknown_fields.WARN)
         except ApiError as error:
             if not error.is_conflict:
                 raise
             there = await self._api.get(self._path(name))
             if not _belongs_to(there, self._record.uid):
                 raise ApiError(409, "AlreadyExists", f"a pod {name} is there, and it is not this job's") from error
+        await self._record.leave_out(unknown_fields.found(self._record.newest, pod.role, document, warnings))
 
     async def delete(self, pod: DeletePod) -> None:
         options = {

@@ -10,11 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from master.core.cluster import accepted_specs, conditions, elastic_policy, elasticjob, paths, refusals, shapes
+from master.core.cluster import (
+    accepted_specs,
+    conditions,
+    elastic_policy,
+    elasticjob,
+    paths,
+    refusals,
+    shapes,
+    unknown_fields,
+)
 from master.core.cluster.names import GROUP_VERSION, PLURAL, Document
 from master.core.cluster.pacing import Allowance
 from master.core.cluster.parts import mapping
@@ -69,6 +78,8 @@ class JobRecord:
         self._saved: Mapping[str, object] | None = None
         self.problems: list[str] = []
         """What is wrong with the newest spec, which is then not followed."""
+        self.unknown_fields = unknown_fields.left_by(accepted or job)
+        """Paths in the newest spec of what pods are made without."""
         self.is_gone = False
         """It was deleted: nothing is written to it any more."""
         self._writing = asyncio.Lock()
@@ -87,6 +98,7 @@ class JobRecord:
     def accept(self, before: Document | None = None) -> None:
         """The newest can be run, and is followed from now on. `before`: the one that was."""
         self.problems = []
+        self.unknown_fields = unknown_fields.still_there(self.newest, self.unknown_fields)
         self.job = {**self.job, "spec": elastic_policy.in_our_words(self.newest)["spec"]}
         given = elasticjob.with_defaults(self.newest, before)
         self.accepted = elasticjob.with_defaults(elastic_policy.in_our_words(given))
@@ -152,7 +164,7 @@ class JobRecord:
         for _ in range(CLAIMS):
             if self.is_gone:
                 return
-            document = conditions.status_of(self.job, status, self._pods(), now(), self.problems)
+            document = conditions.status_of(self.job, status, self._pods(), now(), self.problems, self.unknown_fields)
             if self.problems:
                 document = accepted_specs.kept(document, self.accepted)
             body = {**self.job, "metadata": {**self.job["metadata"], "resourceVersion": self._version}}
@@ -192,6 +204,17 @@ class JobRecord:
             self._events.put_nowait(event)
         except asyncio.QueueFull:
             log.warning("the API server is slow to take Events: %s is in the log alone", kind)
+
+    async def leave_out(self, fields: Sequence[str]) -> None:
+        """The API server does not know them: each is told once, for as long as it stands in the template."""
+        new = [each for each in dict.fromkeys(fields) if each not in self.unknown_fields]
+        new = new[: unknown_fields.MOST - len(self.unknown_fields)]
+        self.unknown_fields += new
+        for each in new:
+            self.add(unknown_fields.REASON, unknown_fields.sentence(each), "warning", None, "", {})
+        if new and self.has_saved:
+            with contextlib.suppress(ApiError, Superseded, WrongDocument):  # as the core's next status is met, and says
+                await self.save_again()
 
     async def post_events(self) -> None:
         """Until it is cancelled."""
