@@ -48,6 +48,7 @@ __all__ = ["Injection", "Place", "Policy", "inject", "passed_through"]
 
 ANNOTATION_BYTES = 256 * 1024
 """Of all names and values together: the API server stores no pod with more."""
+WITH_HOST_NET = "ClusterFirstWithHostNet"
 _PID_1 = re.compile(r"\bkill\b[^;&|]*[ \"]1\b|/proc/1/")
 DEFAULT_LOGS_CONTAINER = "kubectl.kubernetes.io/default-logs-container"
 
@@ -127,12 +128,23 @@ def _spec(spec: Document, place: Place, policy: Policy, index: int) -> Document:
     sidecar = sidecar_container(spec, place, policy)
     containers[index] = trainers.launched(containers[index], place)
     (init if policy.native_sidecar else containers).append(sidecar)
-    return _with_secret(spec, policy) | {
-        "shareProcessNamespace": True,
-        "initContainers": [*init, *entries(spec.get("initContainers"))],
-        "containers": containers,
-        "volumes": [*entries(spec.get("volumes")), *volumes(place)],
-    }
+    names = {"dnsPolicy": WITH_HOST_NET} if _resolves_no_services(spec) else {}
+    return (
+        _with_secret(spec, policy)
+        | names
+        | {
+            "shareProcessNamespace": True,
+            "initContainers": [*init, *entries(spec.get("initContainers"))],
+            "containers": containers,
+            "volumes": [*entries(spec.get("volumes")), *volumes(place)],
+        }
+    )
+
+
+def _resolves_no_services(spec: Document) -> bool:
+    """On its node's network ClusterFirst, which the API server writes where nothing is said, means the node's resolver;
+    the master is a Service. Any other is meant as it is."""
+    return bool(spec.get("hostNetwork")) and spec.get("dnsPolicy") in (None, "", "ClusterFirst")
 
 
 def _with_secret(spec: Document, policy: Policy) -> Document:
@@ -163,6 +175,8 @@ def _explained(spec: Document, place: Place, policy: Policy, chosen: trainers.Ch
         f"added to the pod: init container {HOOKS_CONTAINER}, {kind} {SIDECAR_CONTAINER}, volumes {VOLUME} and "
         f"{TOKEN_VOLUME}, shareProcessNamespace"
     )
+    if _resolves_no_services(spec):
+        yield f"its dnsPolicy becomes {WITH_HOST_NET}: on its node's network it would not find the master's Service"
     yield _about_quality(spec)
     yield from _what_would_stop_it(spec, trainer)
 

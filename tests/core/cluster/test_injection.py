@@ -323,3 +323,20 @@ def test_the_secret_that_pulls_our_image_comes_behind_the_users() -> None:
     assert injected(pod, policy=policy)["spec"]["imagePullSecrets"] == [{"name": "theirs"}, {"name": "ours"}]
     pod["spec"]["imagePullSecrets"] = [{"name": "ours"}]
     assert injected(pod, policy=policy)["spec"]["imagePullSecrets"] == [{"name": "ours"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "becomes"),
+    [
+        ({"hostNetwork": True}, "ClusterFirstWithHostNet"),
+        ({"hostNetwork": True, "dnsPolicy": "ClusterFirst"}, "ClusterFirstWithHostNet"),
+        ({"hostNetwork": True, "dnsPolicy": "Default"}, "Default"),
+        ({"hostNetwork": True, "dnsPolicy": "None"}, "None"),
+        ({"hostNetwork": False, "dnsPolicy": "ClusterFirst"}, "ClusterFirst"),
+        ({}, None),
+    ],
+)
+def test_a_pod_on_its_nodes_network_finds_the_masters_service(spec: Document, becomes: str | None) -> None:
+    found = inject(pod_of(main(), **spec), PLACE, POLICY)
+    assert found.pod["spec"].get("dnsPolicy") == becomes
+    assert any("dnsPolicy becomes" in sentence for sentence in found.explanation) is (becomes != spec.get("dnsPolicy"))

@@ -24,7 +24,7 @@ LAUNCH = "/outrider/hooks/outrider-launch"
 CHANGED = {"command", "env", "volumeMounts"}
 """Of the trainer."""
 ADDED_TO = {"initContainers", "containers", "volumes", "shareProcessNamespace"}
-"""Of the pod's spec."""
+"""Of the pod's spec, and dnsPolicy where it is on its node's network."""
 
 # -- pods as the API server takes them ----------------------------------------------------------------------------
 TEXT = st.text("abc/:$() =1\n", max_size=6)
@@ -72,6 +72,7 @@ SPEC = st.fixed_dictionaries(
             [{}, {"runAsNonRoot": True, "runAsUser": 1000, "fsGroup": 2000, "seccompProfile": {"type": "Localhost"}}]
         ),
         "hostNetwork": st.booleans(),
+        "dnsPolicy": st.sampled_from(["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"]),
         "shareProcessNamespace": st.just(True),
         "serviceAccountName": st.just("trainer"),
         "automountServiceAccountToken": st.booleans(),
@@ -111,7 +112,8 @@ def test_what_is_the_users_stays_as_it_is(pod: Document, native: bool, container
     assert new["spec"]["containers"][1 : len(users)] == users[1:]
     assert new["spec"]["initContainers"][1 + native :] == pod["spec"].get("initContainers", [])
     assert new["spec"]["volumes"][:-2] == pod["spec"].get("volumes", [])
-    assert without(new["spec"], ADDED_TO) == without(pod["spec"], ADDED_TO)
+    changed = ADDED_TO | ({"dnsPolicy"} if pod["spec"].get("hostNetwork") else set())
+    assert without(new["spec"], changed) == without(pod["spec"], changed)
     assert quality_of(new["spec"]) == quality_of(pod["spec"])
     for kind in ("labels", "annotations"):
         kept = without(pod["metadata"].get(kind, {}), {"outrider.dev/injected"})
