@@ -155,6 +155,7 @@ def test_explain_says_why_and_prints_no_yaml() -> None:
         "  - the pod stays BestEffort: our containers have no requests and no limits",
         "  - what would stop it: no /bin/sh in the image train:1: then the container cannot start",
         "  - what would stop it: no Python from 3.8 on in the image train:1: then the command runs as without us",
+        "  - where its sidecar reaches no master it waits for one, and its log says so each minute",
         '  - the webhook does so only with the label outrider.dev/inject: "true" on the pod, or enabled on its '
         "namespace",
     ]
