@@ -44,7 +44,7 @@ class Master(Process):
     woke = told.Woke
 
     def __init__(self, world: World, term: int) -> None:
-        super().__init__(world, f"master-{term}", CORE, kinds.new(world.scenario.spec))
+        super().__init__(world, f"master-{term}", *world.master_core(term))
         self.host, self.term = f"master-{term}", term
         self.watching = False
         self.request_at = 0.0

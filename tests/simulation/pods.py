@@ -49,7 +49,7 @@ class Sidecar(Process):
     woke = told.Woke
 
     def __init__(self, pod: Pod, restarted: bool) -> None:
-        super().__init__(pod.world, f"{pod.member}", CORE, State())
+        super().__init__(pod.world, f"{pod.member}", *pod.world.sidecar_core(pod))
         self.pod = pod
         self.link: Link | None = None
         self.newest_term = 0

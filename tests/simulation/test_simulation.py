@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
+
 import pytest
 from _pytest.mark.structures import ParameterSet
 
 from tests.simulation.__main__ import try_seed
 from tests.simulation.outages import OutageWorld
 from tests.simulation.ps import PsWorld
+from tests.simulation.two_releases import TwoReleases, importable
 
 
 def _by_ten(first: int, further: int, end: int) -> list[ParameterSet]:
@@ -41,6 +45,18 @@ def test_there_is_one_world_at_a_time_also_where_one_of_two_masters_is_cut_off_f
         world.run()
         begun += world.laws.begun_past_the_lease
     assert begun, "nothing was begun past a Lease: these seeds show nothing"
+
+
+@pytest.mark.exhaustive
+def test_no_law_is_broken_where_masters_and_sidecars_are_of_this_release_and_the_one_before(tmp_path: Path) -> None:
+    releases: Counter[str] = Counter()
+    with importable(tmp_path):
+        for seed in range(40):
+            world = TwoReleases(seed)
+            world.run()
+            releases += world.releases
+    assert len(releases) == 4
+    assert min(releases.values()) > 40, releases
 
 
 def test_a_seed_is_the_same_story_each_time() -> None:

@@ -7,8 +7,10 @@ import sys
 from collections import deque
 from typing import Any
 
+from master.core import kinds
 from master.core.events import StopAsked
 from runtime.journal import line
+from sidecar.core.state import State as SidecarState
 from tests.simulation.checking import Checking
 from tests.simulation.faults import Faults
 from tests.simulation.hangs import Hangs
@@ -16,11 +18,13 @@ from tests.simulation.isolation import Isolation
 from tests.simulation.laws import Laws
 from tests.simulation.lines import Lines
 from tests.simulation.links import Links
+from tests.simulation.masters import CORE as MASTER
 from tests.simulation.masters import Masters
 from tests.simulation.memories import Memories
 from tests.simulation.network import Network
 from tests.simulation.own_times import OwnTimes
 from tests.simulation.owner import Owner
+from tests.simulation.pods import CORE as SIDECAR
 from tests.simulation.pods import Platform, Pod
 from tests.simulation.scenario import Scenario
 from tests.simulation.timeline import Timeline
@@ -76,6 +80,13 @@ class World:
 
     def drawn(self, seed: int) -> Scenario:
         return Scenario.of(seed)
+
+    def master_core(self, _term: int) -> tuple[Any, Any]:
+        """The core of the master of this term, and its state."""
+        return MASTER, kinds.new(self.scenario.spec)
+
+    def sidecar_core(self, _pod: Pod) -> tuple[Any, Any]:
+        return SIDECAR, SidecarState()
 
     # -- what happens
     def run(self) -> None:
