@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from copy import deepcopy
@@ -24,6 +25,8 @@ class DocumentServer:
         """By path, the status of what is created there; it is not stored."""
         self.before_reviewing: Callable[[Document], Awaitable[object]] | None = None
         """What a review waits for."""
+        self.ends = asyncio.Event()
+        """Set by a test at its end, for what it had waiting."""
 
     async def handle(self, request: web.Request) -> web.Response:
         self.asked.append((request.method, request.path))

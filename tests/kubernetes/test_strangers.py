@@ -69,13 +69,22 @@ async def master() -> AsyncIterator[Master]:
     async with having({}) as (server, api):
         server.reviews = {REVIEWS: whose}
         events, logged = list[Event](), list[str]()
-        sidecars = Sidecars(
-            KEYS, ClusterDoor(api, KEY, lambda _hello: events.append), lambda _member, why: logged.append(why)
-        )
+        ours = ClusterDoor(api, KEY, lambda _hello: events.append)
+        sidecars = Sidecars(KEYS, ours, lambda _member, why: logged.append(why))
         try:
             yield Master(server, sidecars, events, logged)
         finally:
+            server.ends.set()
+            await _give_up(ours._reviews)
             sidecars.close()
+
+
+async def _give_up(line: Reviews) -> None:
+    line._waiting.clear()
+    tasks = list(line._tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_300_hellos_with_a_wrong_token_are_one_review_and_a_member_is_admitted_meanwhile(
@@ -126,7 +135,7 @@ async def test_a_second_hello_waits_for_the_first_ones_answer_and_the_newest_wor
 
 async def test_who_has_a_ticket_waits_behind_no_review() -> None:
     async with master() as ours:
-        ours.server.before_reviewing = _hangs_for("wrong")
+        ours.server.before_reviewing = _hangs_for("wrong", ours.server.ends)
         with peers(ours.endpoint, KEYS, reviews.AT_ONCE + 1) as (member, *strangers):
             for stranger in strangers:
                 stranger.say(encode(WRONG))
@@ -138,7 +147,7 @@ async def test_who_has_a_ticket_waits_behind_no_review() -> None:
 async def test_a_stranger_with_many_connections_delays_nobody_of_another_address() -> None:
     """The API server answers no question about him: each address has its own turns."""
     async with master() as ours:
-        ours.server.before_reviewing = _hangs_for("wrong")
+        ours.server.before_reviewing = _hangs_for("wrong", ours.server.ends)
         strangers = peers(ours.endpoint, KEYS, 40, "127.0.0.66")
         with strangers as many, peers(ours.endpoint, KEYS, 1) as (real,):
             for stranger in many:
@@ -149,10 +158,10 @@ async def test_a_stranger_with_many_connections_delays_nobody_of_another_address
             assert ours.reviews() == reviews.OF_AN_ADDRESS + 1
 
 
-def _hangs_for(token: str) -> Callable[[Document], Any]:
+def _hangs_for(token: str, end: asyncio.Event) -> Callable[[Document], Any]:
     async def wait(spec: Document) -> None:
         if spec["token"] == token:
-            await asyncio.Event().wait()
+            await end.wait()
 
     return wait
 

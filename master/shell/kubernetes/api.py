@@ -1,8 +1,9 @@
 """The API server, as documents: the official client's connection and credentials, without its models.
 
 Every call has a time-out. What may be repeated without harm is repeated a few times where the server is busy (429, 5xx)
-or the connection broke, with a growing pause; a create is repeated too, because a name is made only once: the second
-answer is then 409, which the caller takes for what it is. Anything else is the caller's `ApiError`.
+or the connection broke, with a growing pause, or the one that the server asks for (Retry-After); a create is repeated
+too, because a name is made only once: the second answer is then 409, which the caller takes for what it is. Anything
+else is the caller's `ApiError`.
 """
 
 from __future__ import annotations
@@ -37,6 +38,12 @@ MANAGER = "outrider-master"
 TRIES = 4
 PAUSE = 0.2
 """Seconds before the second try; each further pause is twice as long."""
+LONGEST_PAUSE = 30.0
+"""Seconds that the server may ask for with Retry-After, at most."""
+NO_PATIENCE = 1.0
+"""The same for what may not wait."""
+CREATIONS = 64
+"""Pods of all jobs that are created at one time: the pool has 100 connections."""
 MERGE_PATCH = "application/merge-patch+json"
 _PATH = re.compile(r"(/(?!\.{1,2}(/|$))([A-Za-z0-9._~:-]|%(?!2F|25)[0-9A-F]{2})+)+")
 """What `master.core.cluster.paths` makes: no text of a user's that was not looked at there is ever sent."""
@@ -48,9 +55,10 @@ IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 class ApiError(Exception):
     """The API server refused, or could not be reached (status 0)."""
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    def __init__(self, status: int, reason: str, message: str, retry_after: float = 0.0) -> None:
+        """`retry_after`: seconds that the server asks to be left alone."""
         super().__init__(f"{status} {reason}: {message}" if status else message)
-        self.status, self.reason, self.message = status, reason, message
+        self.status, self.reason, self.message, self.retry_after = status, reason, message, retry_after
 
     @property
     def is_conflict(self) -> bool:
@@ -93,6 +101,8 @@ class Api:
         api_client.rest_client = _KeptAlive(api_client.configuration)
         api_client.user_agent = f"{MANAGER}/{version('outrider')}"
         self._may_write: Callable[[], bool] = lambda: True
+        self._longest_pause = LONGEST_PAUSE
+        self.creations = asyncio.Semaphore(CREATIONS)
         self.requests: Counter[tuple[Request, int]] = Counter()
         """Every one that was sent, tries included, by what it was and the status of its answer (0: there was none)."""
 
@@ -110,7 +120,7 @@ class Api:
         """The same server by connections of its own, for what may not wait behind what jobs ask of it. What it asks is
         counted in both."""
         found = Api(kubernetes_client.ApiClient(self._client.configuration), self._seconds, self._silence)
-        found.requests = self.requests
+        found.requests, found._longest_pause = self.requests, NO_PATIENCE
         return found
 
     def writing_while(self, may_write: Callable[[], bool]) -> Api:
@@ -175,7 +185,8 @@ class Api:
             except ApiError as error:
                 if not error.may_pass:
                     raise
-            await asyncio.sleep(pause)
+                asked_for = min(error.retry_after, self._longest_pause)
+            await asyncio.sleep(max(pause, asked_for))
             pause *= 2
         return await self._once(method, path, query, body, content_type, warnings)
 
@@ -241,7 +252,10 @@ async def _refusal(method: str, path: str, response: aiohttp.ClientResponse) -> 
         except (aiohttp.ClientError, TimeoutError, ValueError):
             status = {}
     known = status if isinstance(status, dict) else {}
-    return ApiError(response.status, known.get("reason") or "", f"{method} {path}: {known.get('message') or ''}")
+    asked_for = response.headers.get("Retry-After", "") if response.status in (429, 503) else ""
+    retry_after = float(asked_for) if asked_for.isascii() and asked_for.isdecimal() else 0.0
+    message = f"{method} {path}: {known.get('message') or ''}"
+    return ApiError(response.status, known.get("reason") or "", message, retry_after)
 
 
 def _warnings(headers: Sequence[str]) -> list[str]:

@@ -1,7 +1,8 @@
 """A job's pods, made and deleted through the API server. What became of them is told by the watch (`fleet.py`).
 
 Making a pod twice is harmless: its name is taken by then, and a pod of that name that is this job's is the one that was
-wanted. Our own pods are injected here, before they are sent: no webhook needs to be up for a replacement.
+wanted. Our own pods are injected here, before they are sent: no webhook needs to be up for a replacement. They are made
+in slices (`slices.py`), and nothing else waits behind those.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from master.core.events import CreateRefused, Event, PodGone
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.owner import Owner
 from master.shell.kubernetes.record import JobRecord, path_of
+from master.shell.kubernetes.slices import Slices
 from wire.ids import MemberId, PodUid
 
 
@@ -38,6 +40,7 @@ class KubernetesPlatform:
     ) -> None:
         """`lacks_pods`: fewer of the job's pods run, or are about to, than are wanted."""
         self._api, self._record, self._policy, self._put = api, record, policy, put
+        self._slices = Slices()
         self.owner = Owner(api, record, put, lacks_pods, limits=limits)
 
     @property
@@ -61,7 +64,13 @@ class KubernetesPlatform:
 
     async def _create(self, pod: CreatePod) -> None:
         document = self._injected(pod_documents.pod_of(self._record.accepted, pod))
-        name, warnings = document["metadata"]["name"], list[str]()
+        warnings = list[str]()
+        async with self._slices.turn(), self._api.creations:
+            await self._create_once(document, warnings)
+        await self._record.leave_out(unknown_fields.found(self._record.newest, pod.role, document, warnings))
+
+    async def _create_once(self, document: Document, warnings: list[str]) -> None:
+        name = document["metadata"]["name"]
         try:
             await self._api.create(self._folder, document, warnings, **unknown_fields.WARN)
         except ApiError as error:
@@ -70,7 +79,6 @@ class KubernetesPlatform:
             there = await self._api.get(self._path(name))
             if not _belongs_to(there, self._record.uid):
                 raise ApiError(409, "AlreadyExists", f"a pod {name} is there, and it is not this job's") from error
-        await self._record.leave_out(unknown_fields.found(self._record.newest, pod.role, document, warnings))
 
     async def delete(self, pod: DeletePod) -> None:
         options = {
