@@ -25,7 +25,8 @@ class Health:
         self._runner: web.AppRunner | None = None
 
     async def start(self, port: int) -> int:
-        """Returns the port, which differs from the one given where that is 0."""
+        """Returns the port, which differs from the one given where that is 0: then IPv4's, for IPv6 has
+        another."""
         application = web.Application()
         application.add_routes([web.get("/healthz", self._healthy), web.get("/readyz", self._readyz)])
         if self._readers is not None:
@@ -33,7 +34,7 @@ class Health:
         self._runner = web.AppRunner(application, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, port=port).start()
-        return int(self._runner.addresses[0][1])
+        return int(min(self._runner.addresses, key=len)[1])  # (address, port) before IPv6's four
 
     async def stop(self) -> None:
         if self._runner is not None:
