@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 from master.core.cluster.names import Document
-from master.shell.kubernetes.api import ApiError
+from master.shell.kubernetes.api import CREATIONS, ApiError
 
 
 class Documents:
@@ -19,6 +19,7 @@ class Documents:
         self.calls: list[str] = []
         self.refusals: list[ApiError] = []
         """Each call takes one away, as long as there are."""
+        self.creations = asyncio.Semaphore(CREATIONS)
         self._version = 100
 
     def writing_while(self, _may_write: Callable[[], bool]) -> Documents:
