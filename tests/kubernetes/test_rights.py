@@ -16,10 +16,6 @@ NEVER_SEEN = {
     Request("update", "outrider.dev", "elasticjobs/finalizers"): (
         "no request of ours: the admission plugin OwnerReferencesPermissionEnforcement asks for it, where it is on"
     ),
-    Request("patch", "", "secrets"): (
-        "the certificate is renewed, eleven months after the installation, and a key that somebody changed in its "
-        "Secret is written back"
-    ),
 }
 """Rights that no test can use, and why they are there nevertheless."""
 
