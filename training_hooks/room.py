@@ -12,6 +12,7 @@ import os
 import stat
 
 from .beside import Beside, is_required
+from .overtaken import Overtaken
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 PIECE = 1 << 16
@@ -44,22 +45,26 @@ def measured(write, target):
     return counter.length + counter.pieces * (64 + 2 * len(os.path.basename(target)))
 
 
-def put(target, page, fill, size, told=lambda lack: None, may_go_in_place=True):
+def put(target, page, fill, size, told=lambda lack: None, may_go_in_place=True, check=lambda: None):
     """Calls `fill(path)`, so that `target` is whole wherever there is room for it; returns what it returns. `size()`:
     the bytes that it will write at the most, None where nobody knows; it takes a while. `told(lack)`: the error for
-    which the save is not whole, before it is made, or None behind one that is."""
+    which the save is not whole, before it is made, or None behind one that is. `check()` raises Overtaken where the old
+    file must stay."""
     place = Beside(target, page)
     try:
         try:
             _expect_room(place, size)
             result = fill(place.path)
-            place.finish()
+            place.finish(lambda: check() is None)
+        except Overtaken:
+            raise
         except Exception as error:
             lack = lack_of_room(error, place.path) if place.folder else place.lack
             if lack is None:
                 raise
             if not (may_go_in_place and _fits_over(place, lack, size)):
                 raise lack
+            check()
             place.leave()
             told(lack)
             return fill(target)

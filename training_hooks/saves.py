@@ -13,7 +13,7 @@ import os
 import re
 import threading
 
-from . import room
+from . import overtaken, room
 
 DIGITS = re.compile(r"\d+")
 
@@ -33,20 +33,29 @@ class Series:
 
 def whole(worker, save, target, call, size, note=None):
     """Runs `call(path)` so that `target` is whole; returns what it returns. `size()`: the bytes that it writes at the
-    most, None where nobody knows. `note(path)` is called when the file is complete there, before it takes its place."""
-    existed = os.path.exists(target)
+    most, None where nobody knows. `note(path)` is called when the file is complete there, before it takes its place.
+    Where a newer generation has saved there meanwhile its file stays, and None is returned."""
+    existed, mine = os.path.exists(target), overtaken.Save(target, worker.generation_number())
 
     def fill(path):
         result = call(path)
+        if path != target:
+            mine.check()  # before anything is noted of it
         if save == "torch.save" and worker.data is not None:
             _note_position(worker, target, path)
         if note is not None:
             note(path)
+        mine.mark(path)
         return result
 
     began = worker.begin_save()
     try:
-        result = room.put(target, worker.page, fill, size, lambda lack: worker.told_room(target, lack))
+        told = functools.partial(worker.told_room, target)
+        result = room.put(target, worker.page, fill, size, told, check=mine.check)
+    except overtaken.Overtaken as error:
+        worker.end_save(False)
+        worker.told_overtaken(error)
+        return None
     except BaseException:
         worker.end_save(False)
         raise

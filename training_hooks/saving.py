@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-from . import arena, leaving, remembering, storing, tensors, worker
+from . import arena, leaving, overtaken, remembering, storing, tensors, worker
 from .allotting import VARIABLE, mebibytes
 from .migrator import SHARDED
 
@@ -114,7 +114,8 @@ class Rank:
             done = self._write(enclosed, path, kind)
         finally:
             self.here.end_save(done)
-        self.here.saved(path, enclosed["counted"], began)
+        if done:
+            self.here.saved(path, enclosed["counted"], began)
 
     def _remember(self, enclosed, path, kind):
         if self.newest is not None and self._is_behind(enclosed, path):
@@ -222,6 +223,13 @@ class Rank:
 
     def _write(self, enclosed, path, kind, still=None):
         """True where it is there now."""
+        try:
+            return self._put(enclosed, path, kind, still)
+        except overtaken.Overtaken as error:
+            self.here.told_overtaken(error)
+            return False
+
+    def _put(self, enclosed, path, kind, still):
         page = self.here.page if self.here is not None else None
         if kind != arena.SHARDED:
             return storing.write(path, enclosed, page, still, lambda lack: self._told_room(path, lack))

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 
-from . import room
+from . import overtaken, room
 
 MARK = "outrider_checkpoint"
 VERSION = 1
@@ -39,9 +39,12 @@ def envelope(state, step, generation, counted, positions):
 
 
 def write(path, enclosed, page=None, still=None, told=lambda lack: None):
-    """True where it is there now; False where `still()` said no at the end. Raises what torch and the disk raise. What
-    may be given up (`still`) is in memory, and never goes in place."""
+    """True where it is there now; False where `still()` said no at the end. Raises what torch and the disk raise, and
+    Overtaken where a newer generation has saved there meanwhile. What may be given up (`still`) is in memory, and never
+    goes in place."""
     import torch
+
+    mine = overtaken.Save(path, enclosed["generation"])
 
     def put(file):
         torch.save(enclosed, file)
@@ -51,9 +54,13 @@ def write(path, enclosed, page=None, still=None, told=lambda lack: None):
             put(file)
         if still is not None and not still():
             raise _GivenUp
+        mine.mark(to)
+
+    def size():
+        return room.measured(put, path)
 
     try:
-        room.put(path, page or _NoPage(), fill, lambda: room.measured(put, path), told, may_go_in_place=still is None)
+        room.put(path, page or _NoPage(), fill, size, told, may_go_in_place=still is None, check=mine.check)
     except _GivenUp:
         return False
     return True

@@ -34,6 +34,7 @@ from . import (
 
 MARKED = "OUTRIDER_CHECKPOINT_PATH"
 NOT_ATOMIC, ATOMIC = "not atomic", "atomic"
+OVERTAKEN = "overtaken"
 OVER = (
     "%s is written over, because there is no room beside it for a second file (%s): a kill in such a save leaves no "
     "checkpoint there; the disk needs room for two"
@@ -181,6 +182,12 @@ class Worker:
             self.in_place.remove(path)
             if not self.in_place:
                 self.tell_data(ATOMIC, WHOLE_AGAIN, False, {})
+
+    def told_overtaken(self, error):
+        self.tell_data(OVERTAKEN, str(error), True, {})
+
+    def generation_number(self):
+        return self.generation[0] << 32 | self.generation[1]
 
     def loaded(self, path):
         """Before the first step, a checkpoint that the job has written says at which step this process goes on; where

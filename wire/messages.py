@@ -26,6 +26,7 @@ DATA_KINDS = {
     "state not saved": "CheckpointNotKept",
     "not atomic": "CheckpointsNotAtomic",
     "atomic": "CheckpointsAtomic",
+    "overtaken": "SaveOvertaken",
 }
 """The words of a DataSaid, and what they are called in events."""
 

@@ -5,6 +5,8 @@ generation is a lease: it holds for as long as anybody gives a sign of life, and
 one, when the master may have given its place away. Losing the master alone costs nothing, for ever; a member without
 neighbours never stops itself; a network that comes back in time is not noticed.
 
+The next world may be saving by then: a save of this one that is not ready is not waited for.
+
 When it is back the master is told why in the next Hello, and the member is ready for the next generation.
 """
 
@@ -84,7 +86,7 @@ def _stop(state: State, now: float) -> list[Action]:
     state.isolated = why
     state.link.welcomed = state.link.report_due = False  # the link may be up and dead: all is said anew after a Hello
     state.link.report_at = None
-    grace, handler_grace, save_grace = state.link.graces
-    order = Stop(NO_ORDER, generation, grace, handler_grace, save_grace, why)
+    grace, handler_grace, _ = state.link.graces
+    order = Stop(NO_ORDER, generation, grace, handler_grace, 0.0, why)
     line = Announce("Isolated", why, generation, "warning")
     return [line, *supervision.begin_stop(state, order, now), *telling.hello(state, now)]

@@ -93,7 +93,7 @@ def test_a_member_that_reaches_nobody_stops_its_workers_when_the_master_would_gi
     play.pass_time(SILENT_AFTER + 0.1)
     stop = only(play.done, StopWorkers)
     assert stop.generation == FIRST
-    assert (stop.grace, stop.handler_grace, stop.save_grace) == (0.2, 10.0, 60.0)
+    assert (stop.grace, stop.handler_grace, stop.save_grace) == (0.2, 10.0, 0.0)
     line = next(each for each in play.done if isinstance(each, Announce) and each.kind == "Isolated")
     assert "neither the master nor worker-1, worker-2 could be reached" in line.reason
     assert play.now - cut_at < SILENT_AFTER + 1
@@ -248,14 +248,14 @@ def test_patience_is_as_long_as_the_masters_and_two_seconds_at_least(silent_afte
     assert play.stopped()
 
 
-def test_it_stops_with_the_graces_of_the_job() -> None:
+def test_it_stops_with_the_graces_of_the_job_and_waits_for_no_save_that_would_end_in_the_next_worlds_time() -> None:
     play = Among()
     play.trains()
     play.said(Welcome(1, stop_grace=1.0, handler_grace=20.0, save_grace=90.0))
     play.is_cut_off()
     play.pass_time(5)
     stop = only(play.done, StopWorkers)
-    assert (stop.grace, stop.handler_grace, stop.save_grace) == (1.0, 20.0, 90.0)
+    assert (stop.grace, stop.handler_grace, stop.save_grace) == (1.0, 20.0, 0.0)
 
 
 def test_when_the_master_is_back_it_hears_why_and_the_member_is_ready_for_the_next_generation_only() -> None:
