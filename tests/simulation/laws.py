@@ -93,10 +93,14 @@ class Laws:
             self._hold(is_there, f"{generation} is started past the Lease, and {other} is not on its link")
 
     def trains(self, run: Run) -> None:
-        """One world at a time, whatever masters there are."""
-        others = [other for other in self.world.runs.values() if other is not run and other.since is not None]
-        self._hold(not any(other.can_step() for other in others),
-                   f"{run.generation} trains beside {' and '.join(str(o.generation) for o in others)}")  # fmt: skip
+        """One world at a time, whatever masters there are. A member that is frozen or cut off cannot be stopped: where
+        it needs nobody else's ranks, it trains on until it is reached (its saves are refused: `overtaken`)."""
+        for other in self.world.runs.values():
+            if other is run or other.since is None or not other.can_step():
+                continue
+            older = min(run, other, key=lambda each: each.generation)
+            can_be_stopped = any(self.is_healthy(pod, reach_master=True) for pod, _ in older.joined.values())
+            self._hold(not can_be_stopped, f"{run.generation} trains beside {other.generation}")
 
     def _ran_out(self, master: Master, member: MemberId) -> None:
         pod, past = self.world.platform.pods.get(member), master.state.past.get(member)
