@@ -32,7 +32,7 @@ REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 POD_UID = "authentication.kubernetes.io/pod-uid"
 ACCOUNT = "system:serviceaccount:"
 
-Inbox = Callable[[Hello], Callable[[Event], None] | ForGood | HandsOff | None]
+Inbox = Callable[[Hello], Callable[[Event], None] | ForGood | HandsOff | Denied | None]
 """Where the events of the job that it names go; why nowhere, if that job is over or switched off; None where there is
 none (yet)."""
 
@@ -89,7 +89,7 @@ class ClusterDoor:
         put = self._inbox(hello)
         if put is None:
             return Denied(f"this master has no job {hello.job[:120]!r} (yet)", "job")
-        if isinstance(put, ForGood | HandsOff):
+        if isinstance(put, ForGood | HandsOff | Denied):
             return put
         return Admitted(put, lambda: tickets.issue(self._key, hello, time.time()))
 

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from master.core.cluster import (
     accepted_specs,
+    beginning_anew,
     conditions,
     deletion,
     elasticjob,
@@ -53,7 +54,7 @@ from master.shell.kubernetes.record import JobRecord, Superseded, now, path_of
 from master.shell.kubernetes.scope import ScopedWatch
 from master.shell.kubernetes.watching import Watch
 from master.shell.patterns import NotJudged, Patterns
-from master.shell.sidecars import ForGood, HandsOff, Sidecars
+from master.shell.sidecars import Denied, ForGood, HandsOff, Sidecars
 from runtime.pump import CORE_FAILED
 from wire.ids import JobName
 from wire.messages import Hello
@@ -105,7 +106,9 @@ class Fleet:
         """Those whose patterns are being compiled, as they were shown last."""
         self.sidecars: Sidecars | None = None
         self.running: dict[JobName, RunningJob] = {}
-        self._over: dict[JobName, str] = {}
+        self._over: dict[JobName, beginning_anew.Ended] = {}
+        self._told_to_wait: dict[JobName, str] = {}
+        """Those among them, by uid, whose Events say that further pods wait."""
         self._kept: dict[JobName, Document] = {}
         """Those among them that are deleted some time after their end."""
         self._waiting: dict[JobName, Document] = {}
@@ -132,15 +135,28 @@ class Fleet:
     def _is_master(self) -> bool:
         return self._lease.is_held
 
-    def inbox(self, hello: Hello) -> Callable[[Event], None] | ForGood | HandsOff | None:
+    def inbox(self, hello: Hello) -> Callable[[Event], None] | ForGood | HandsOff | Denied | None:
         found = self.running.get(hello.job)
         if self._setting == OFF or hello.job in self._off or (found is not None and found.is_left_alone):
             return HandsOff(f"job {hello.job[:120]!r} is {self._why_alone(hello.job)}")
         if hello.job in self._unserved:
             return HandsOff(self._unserved[hello.job])
         if found is None and hello.job in self._over:
-            return ForGood(f"job {hello.job!r} is over")
+            return self._after_the_end(hello)
         return found.put if found is not None and found.has_begun and found.serves(hello.uid) else None
+
+    def _after_the_end(self, hello: Hello) -> ForGood | Denied:
+        key, over = hello.job, self._over[hello.job]
+        pod = next((pod for pod in self._pods.get(key, {}).values() if pod["metadata"].get("uid") == hello.uid), None)
+        found = beginning_anew.judged(key, over, hello.uid, pod)
+        if not isinstance(found, beginning_anew.Retry):
+            return ForGood(found.reason)
+        if pod is not None and self._told_to_wait.get(key) != over.uid:
+            self._told_to_wait[key] = over.uid
+            record = JobRecord(self._api, over.job, self._term, list)
+            record.add("PodsWait", found.reason, "warning", None, "", {})
+            self._spawn(record.post_last_events())
+        return Denied(found.reason, "job", retry_after=found.seconds)
 
     def _why_alone(self, key: JobName) -> str:
         mode = self._off[key][1] if key in self._off else Mode(OFF, f"the master's {modes.SETTING} is {OFF}")
@@ -271,6 +287,8 @@ class Fleet:
                 left.pop(key)
         for key in [key for key in self.running if key not in there]:
             self._gone(key, self.running[key].uid)
+        for key in [key for key in self._over if key not in there]:
+            self._deleted_after_its_end(key)
         for job in jobs:
             self._job_changed("MODIFIED", job)
         self._jobs_were_listed = True
@@ -303,7 +321,10 @@ class Fleet:
         found = self.running.get(key)
         is_going = elasticjob.is_deleted(job) and bool(mapping(job.get("spec")).get("adopts"))  # its pods go before it
         if kind == "DELETED" or (is_going and found is not None and found.uid == uid):
+            was_over = found is None and key in self._over
             self._gone(key, uid)
+            if was_over:
+                self._deleted_after_its_end(key)
         elif not self._begins:
             self._waiting[key] = job
         elif found is not None and found.uid != uid:
@@ -315,7 +336,7 @@ class Fleet:
             self._follow_mode(key, found, job)
         elif _phase(job) in phases.OVER:
             self._is_over(key, job)
-        elif self._over.get(key) != uid:
+        elif key not in self._over or self._over[key].uid != uid:
             self._begin(key, job)
             if is_going and key in self.running:
                 self._gone(key, uid)
@@ -342,16 +363,25 @@ class Fleet:
             self._job_changed("MODIFIED", newest)
 
     def _is_over(self, key: JobName, job: Document) -> None:
-        self._over[key] = job["metadata"]["uid"]
+        self._over[key] = beginning_anew.ended(job)
         self._kept.pop(key, None)
         if run_policy.expires_at(job) is not None and not elasticjob.is_deleted(job):
             self._kept[key] = job
+
+    def _deleted_after_its_end(self, key: JobName) -> None:
+        """The pods that its owner has made since wait for a job."""
+        for known in (self._over, self._kept, self._told_to_wait):
+            known.pop(key, None)
+        pods = self._pods.get(key, {}).values()
+        waits = (pod for pod in pods if not pod["metadata"].get("deletionTimestamp") and not pod_documents.is_over(pod))
+        for pod in [*waits][:1]:
+            self._adopt_if_needed(key, pod)
 
     def _gone(self, key: JobName, uid: str) -> None:
         """The ElasticJob with this uid is deleted."""
         for known in (
             self._over, self._kept, self._refused, self._off, self._orders, self._judged_first, self._unserved,
-            self._failures,
+            self._failures, self._told_to_wait,
         ):  # fmt: skip
             known.pop(key, None)
         if key in self._waiting and self._waiting[key]["metadata"]["uid"] == uid:
