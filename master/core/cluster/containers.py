@@ -6,6 +6,7 @@ is the same sentence for both, so that nothing seems to change while nothing doe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,6 +27,12 @@ ENDS = ("CrashLoopBackOff", "RunContainerError", "PostStartHookError")
 """It is started again, and each attempt is an end of its own."""
 HARMLESS = ("", "ContainerCreating", "PodInitializing")
 SENTENCE = 300
+_NO_SHELL = re.compile(r"exec \"?/\S*/outrider-launch\"?: no such file or directory")
+"""What execve says of a script whose interpreter is not there; where the script itself is missing, it is `stat`."""
+NO_SHELL = (
+    "the image has no /bin/sh, which outrider-launch needs: take an image with a shell, or leave the label "
+    "outrider.dev/inject off"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +50,8 @@ class End:
     def sentence(self) -> str:
         """Without the code. OOMKilled is true of a container's whole life, not of its end (docs/adr/0001)."""
         known = "ended" if self.cause in ("", "Completed", "Error") else f"ended ({self.cause})"
-        return f"{known}: {self.message}" if self.message else known
+        why = NO_SHELL if self.code and _NO_SHELL.search(self.message) else self.message
+        return f"{known}: {why}" if why else known
 
     @property
     def with_code(self) -> str:

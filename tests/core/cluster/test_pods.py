@@ -76,6 +76,29 @@ def test_a_recorded_pod_is_seen_as_what_it_is(name: str, phase: str, reason: str
     assert found[1].startswith(beginning)
 
 
+LAUNCH = "/outrider/hooks/outrider-launch"
+
+
+@pytest.mark.parametrize(
+    ("message", "is_named"),
+    [
+        (f"exec {LAUNCH}: no such file or directory", True),
+        (f"failed to start container: exec {LAUNCH}: no such file or directory: unknown.", True),
+        (f'exec: "{LAUNCH}": stat {LAUNCH}: no such file or directory: unknown', False),
+        (f"exec {LAUNCH}: permission denied", False),
+        ("exec /bin/none: no such file or directory", False),
+    ],
+)
+@pytest.mark.parametrize("name", ["bad_command", "bad_command_on_failure"])
+def test_an_image_without_a_shell_is_named_as_such(name: str, message: str, is_named: bool) -> None:
+    pod = recorded(name)
+    (trainer,) = (each for each in pod["status"]["containerStatuses"] if each["name"] == "main")
+    (trainer["state"].get("terminated") or trainer["lastState"]["terminated"])["message"] = message
+    _phase, reason, _code = standing(pod)
+    assert ("the image has no /bin/sh, which outrider-launch needs: take an image with a shell" in reason) is is_named
+    assert (message.rstrip(".") in reason) is not is_named
+
+
 def test_every_recorded_pod_is_in_the_table() -> None:
     assert {path.stem for path in SEEN.glob("*.json")} == {name for name, *_ in STANDINGS}
 
