@@ -54,7 +54,7 @@ class Creator(threading.Thread):
 
 
 @contextmanager
-def every_pod_injected(namespace: str) -> Iterator[None]:
+def every_pod_injected(namespace: str, but: int = 0) -> Iterator[None]:
     creator = Creator(namespace)
     creator.start()
     try:
@@ -65,7 +65,7 @@ def every_pod_injected(namespace: str) -> Iterator[None]:
     finally:
         creator.end()
     assert creator.error is None
-    assert creator.uninjected == [], f"of {creator.made}"
+    assert len(creator.uninjected) <= but, f"of {creator.made}: {creator.uninjected}"
     assert creator.made > 40
 
 

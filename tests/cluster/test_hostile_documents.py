@@ -75,7 +75,7 @@ def bad(namespace: str) -> list[Document]:
     return [job for job in listed("elasticjobs", namespace) if job["metadata"]["name"].startswith("bad-")]
 
 
-@pytest.mark.exhaustive  # it has not been seen on a cluster yet
+@pytest.mark.exhaustive  # over a minute
 def test_hostile_documents_cost_the_job_beside_them_nothing_and_no_master_ends(make: Make) -> None:
     job, documents = make(), selection()
     restart, _ = job.training(4)

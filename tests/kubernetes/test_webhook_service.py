@@ -210,7 +210,9 @@ async def test_one_that_ends_answers_on_until_nobody_asks_it() -> None:
         await running.is_ready()
         assert (await running.injected(POD))[1] != "close"
         running.ended.set()
-        while running.health.is_ready:
+        while not running.health.is_leaving:
+            await asyncio.sleep(0)
+        for _ in range(10):  # whatever follows from the signal in the process
             await asyncio.sleep(0)
         _, connection = await running.injected(POD)
         assert connection == "close", "the next question goes to another replica"

@@ -20,7 +20,7 @@ class Health:
 
     def __init__(self, api: Api, readers: Readers | None = None) -> None:
         self._api, self._readers = api, readers
-        self.is_ready = False
+        self.is_ready = self.is_leaving = False
         self.fleet: Fleet | None = None
         self._runner: web.AppRunner | None = None
 
@@ -44,7 +44,9 @@ class Health:
         return web.Response(text="ok\n")
 
     async def _readyz(self, _request: web.Request) -> web.Response:
-        return web.Response(text="ok\n") if self.is_ready else web.Response(status=503, text="not ready yet\n")
+        if self.is_ready and not self.is_leaving:
+            return web.Response(text="ok\n")
+        return web.Response(status=503, text="not ready\n")
 
     async def _metrics(self, request: web.Request) -> web.Response:
         assert self._readers is not None

@@ -144,7 +144,8 @@ async def _admission(
         return certificates.keep(api, settings.namespace, serve)
 
     if settings.serves == ALL:
-        async with admission.serving(api, settings, lambda: policy, certify):
+        async with admission.serving(api, settings, lambda: policy, certify) as server:
+            server.leave()  # a connection that the API server keeps would be cut off when this replica ends
             health.is_ready = True
             yield
         return

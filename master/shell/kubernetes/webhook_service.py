@@ -8,7 +8,6 @@ any more: an API server that meets a closed port makes the pod without us.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import signal
 from collections.abc import Awaitable, Callable
@@ -37,13 +36,7 @@ async def serve(settings: Settings) -> int:
     health = Health(api)
     try:
         await health.start(settings.http_port)
-        answering = asyncio.ensure_future(answer(api, settings, health, ended))
-        is_told = asyncio.ensure_future(ended.wait())
-        await asyncio.wait({answering, is_told}, return_when=asyncio.FIRST_COMPLETED)
-        if not health.is_ready:  # nobody asks it yet
-            answering.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await answering
+        await answer(api, settings, health, ended)
         return 0
     finally:
         await health.stop()
@@ -53,7 +46,20 @@ async def serve(settings: Settings) -> int:
 async def answer(
     api: Api, settings: Settings, health: Health, ended: asyncio.Event, leaving: float = LEAVING_SECONDS
 ) -> None:
-    """Answers the API server until `ended`, and for `leaving` seconds after it."""
+    """Answers the API server until `ended`, and for `leaving` seconds after it, if it was ready by then."""
+    answering = asyncio.ensure_future(_answer(api, settings, health, ended, leaving))
+    is_told = asyncio.ensure_future(ended.wait())
+    try:
+        await asyncio.wait({answering, is_told}, return_when=asyncio.FIRST_COMPLETED)
+        if health.is_ready or answering.done():  # else nobody asks it yet
+            await answering
+    finally:
+        is_told.cancel()
+        answering.cancel()
+        await asyncio.gather(is_told, answering, return_exceptions=True)
+
+
+async def _answer(api: Api, settings: Settings, health: Health, ended: asyncio.Event, leaving: float) -> None:
     known = Known(api, settings)
     await known.first()
     following = asyncio.ensure_future(known.follow())
@@ -65,7 +71,7 @@ async def answer(
         async with admission.serving(api, settings, lambda: known.policy, certify) as server:
             health.is_ready = True
             await ended.wait()
-            health.is_ready = False
+            health.is_leaving = True
             server.leave()
             await asyncio.sleep(leaving)
     finally:
