@@ -2,8 +2,9 @@
 
 No pod and no job is ever held up by a fault of ours: whatever goes wrong in here is told in the answer's warnings and
 in the log, and the object is let through as it came (hence the broad excepts); so is one of a kind that nothing here is
-about, which a selector of somebody's sends us. Only a request that is none is refused, with 400; the API server then
-goes on by itself (failurePolicy Ignore). What is decided is decided by the functions that are given.
+about, which a selector of somebody's sends us. Only a request that is none is refused, with 400, and one whose body
+does not come, with 503; the API server then goes on by itself (failurePolicy Ignore). What is decided is decided by the
+functions that are given.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from master.core.cluster.names import KIND, Document
+from master.shell.bodies import READ_SECONDS, Bodies, Unread
 from runtime.http import failure
 
 REVIEW = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
@@ -58,8 +60,16 @@ class NotOurs(Exception):
 
 
 class Webhook:
-    def __init__(self, mutate: Mutate, normalise: Normalise, validate: Validate, seconds: float = DECIDE_SECONDS):
+    def __init__(
+        self,
+        mutate: Mutate,
+        normalise: Normalise,
+        validate: Validate,
+        seconds: float = DECIDE_SECONDS,
+        read_seconds: float = READ_SECONDS,
+    ) -> None:
         self._mutate, self._normalise, self._validate, self._seconds = mutate, normalise, validate, seconds
+        self._bodies = Bodies(read_seconds)
 
     def application(self) -> web.Application:
         application = web.Application(client_max_size=BODY_BYTES, middlewares=[_refusals])
@@ -73,7 +83,7 @@ class Webhook:
         return application
 
     async def _pod(self, http: web.Request) -> web.Response:
-        request = await _request(http, "Pod")
+        request = _request(await self._bodies.read(http), http.path, "Pod")
         pod = request["object"]
         try:
             namespace = request.get("namespace") or (pod.get("metadata") or {}).get("namespace") or "default"
@@ -83,7 +93,7 @@ class Webhook:
             return _let_through(request, "the pod is made as it is, without outrider", error)
 
     async def _elasticjob(self, http: web.Request) -> web.Response:
-        request = await _request(http, KIND)
+        request = _request(await self._bodies.read(http), http.path, KIND)
         job = request["object"]
         try:
             return _answer(request, patch=_patch(job, self._normalise(deepcopy(job), request.get("oldObject"))))
@@ -91,7 +101,7 @@ class Webhook:
             return _let_through(request, "the ElasticJob is stored as it is", error)
 
     async def _check(self, http: web.Request) -> web.Response:
-        request = await _request(http, KIND)
+        request = _request(await self._bodies.read(http), http.path, KIND)
         job = request["object"]
         try:
             if (job.get("metadata") or {}).get("deletionTimestamp"):
@@ -108,14 +118,18 @@ class Webhook:
 
 
 class HttpsServer:
-    """`certify` may be called again at any time: what connects from then on meets the new certificate."""
+    """`certify` may be called again at any time: what connects from then on meets the new certificate. `client_cas`, in
+    PEM: a client must have a certificate of one of these; empty: it needs none."""
 
-    def __init__(self, application: web.Application) -> None:
+    def __init__(self, application: web.Application, client_cas: str = "") -> None:
         self._runner = web.AppRunner(
             application, access_log=None, shutdown_timeout=DECIDE_SECONDS, keepalive_timeout=KEEP_ALIVE
         )
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if client_cas:
+            self._context.load_verify_locations(cadata=client_cas)
+            self._context.verify_mode = ssl.CERT_REQUIRED
         self._is_leaving = False
         application.on_response_prepare.append(self._close_if_leaving)
 
@@ -161,14 +175,17 @@ async def _refusals(request: web.Request, handler: Any) -> web.StreamResponse:
     except WrongReview as error:
         log.warning("%s: %s", request.path, error)
         return failure(400, str(error))
+    except Unread as error:
+        log.warning("%s: %s", request.path, error)
+        return failure(503, str(error))
     except web.HTTPException as error:
         return failure(error.status, f"{request.method} {request.path}: {error.reason}")
 
 
-async def _request(http: web.Request, kind: str) -> Document:
+def _request(body: bytes, path: str, kind: str) -> Document:
     """The request of a review about an object of this kind."""
     try:
-        review = json.loads(await http.read())
+        review = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise WrongReview(f"the body must be an AdmissionReview in JSON: {error}") from error
     if not isinstance(review, dict) or any(review.get(name) != value for name, value in REVIEW.items()):
@@ -180,7 +197,7 @@ async def _request(http: web.Request, kind: str) -> Document:
     asked = request.get("kind")
     found = asked.get("kind") if isinstance(asked, dict) else None
     if found != kind:
-        raise NotOurs(request, f"request.kind.kind is {_shown(found)}, and {http.path} answers for {kind}")
+        raise NotOurs(request, f"request.kind.kind is {_shown(found)}, and {path} answers for {kind}")
     if not isinstance(request.get("object"), dict):
         raise NotOurs(request, "request.object is no object, and only CREATE and UPDATE are answered")
     return request

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -82,17 +83,21 @@ def broken(*arguments: object) -> Any:
 
 class Asked:
     def __init__(self, server: HttpsServer, port: int) -> None:
-        self.server, self._port = server, port
+        self.server, self.port = server, port
 
-    async def post(self, path: str, body: object, trusted: Certificates) -> tuple[int, Any]:
+    async def post(
+        self, path: str, body: object, trusted: Certificates, client_certificate: Path | None = None
+    ) -> tuple[int, Any]:
         """By a connection of its own, as the API server would verify it."""
         context = ssl.create_default_context(cadata=trusted.ca.decode())
         context.verify_flags |= ssl.VERIFY_X509_STRICT
+        if client_certificate:
+            context.load_cert_chain(client_certificate)
         data = io.BytesIO(body if isinstance(body, bytes) else json.dumps(body).encode())
         async with (
             aiohttp.ClientSession() as client,
             client.post(
-                f"https://127.0.0.1:{self._port}{path}", data=data, ssl=context, server_hostname=NAMES[0]
+                f"https://127.0.0.1:{self.port}{path}", data=data, ssl=context, server_hostname=NAMES[0]
             ) as answer,
         ):
             return answer.status, await answer.json()

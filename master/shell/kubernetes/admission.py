@@ -56,7 +56,8 @@ async def serving(
         await patterns.learn(job)
         return validation.problems(job, old, limits)
 
-    server = HttpsServer(Webhook(mutate, elasticjob.with_defaults, validate).application())
+    application = Webhook(mutate, elasticjob.with_defaults, validate).application()
+    server = HttpsServer(application, settings.webhook_client_cas)
     certified = asyncio.Event()
 
     def serve(held: Certificates) -> None:

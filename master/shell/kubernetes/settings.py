@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ ALONE_AFTER = 600.0
 """Longer than any change of leader takes."""
 SIDECARS_PORT, WEBHOOK_PORT, HTTP_PORT = 7070, 8443, 8080
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+CLIENT_CA = "OUTRIDER_WEBHOOK_CLIENT_CA"
 ALL, MASTER, WEBHOOK = "all", "master", "webhook"
 """What a replica serves: each Deployment of today has one of the two, those from before docs/adr/0031 had both."""
 
@@ -47,6 +49,8 @@ class Settings:
     """What pulls the image of the sidecars, in each pod's own namespace; empty: nothing is needed."""
     namespaces: tuple[str, ...] = ()
     """The only ones that are looked at; empty: all but those of the control plane."""
+    webhook_client_cas: str = ""
+    """PEM: the webhook answers only who has a certificate of one of these; empty: anybody."""
 
 
 def read(environment: Environment) -> Settings:
@@ -72,7 +76,21 @@ def read(environment: Environment) -> Settings:
         serves=environment.choice("OUTRIDER_SERVES", (ALL, MASTER, WEBHOOK), ALL),
         pull_secret=environment.text("OUTRIDER_PULL_SECRET", ""),
         namespaces=_namespaces(environment.text("OUTRIDER_NAMESPACES", "")),
+        webhook_client_cas=_client_cas(environment),
     )
+
+
+def _client_cas(environment: Environment) -> str:
+    """A bundle's comments may have any characters; the certificates themselves have ASCII alone."""
+    path = environment.text(CLIENT_CA, "")
+    if not path:
+        return ""
+    found = environment.content(CLIENT_CA).encode("ascii", "replace").decode()
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=found)
+    except (ssl.SSLError, ValueError) as error:
+        raise WrongSetting(f"{CLIENT_CA}={path!r}: must be a file with certificates of CAs in PEM: {error}") from error
+    return found
 
 
 def _namespaces(text: str) -> tuple[str, ...]:
