@@ -109,7 +109,8 @@ def is_mended(job: ClusterJob) -> None:
     """A rank is killed, and the master that is there now has the job train from its checkpoint again."""
     restart, world = job.training(2)
     job.training(2, more=len(world[0]) + MORE)
-    pod = job.pod("worker-1")
+    others = {name: pod for name, pod in job.pods().items() if name != job.pod("worker-0")}  # one may be on its way out
+    pod = next(name for name, each in others.items() if "deletionTimestamp" not in each["metadata"])
     job.execute(pod, f"kill -9 {job.pid_of(pod, 'rank 1')}")
     job.training(2, after=restart)
 
