@@ -79,7 +79,7 @@ async def test_it_stops_its_workers_when_nobody_answers_and_joins_the_next_gener
             peer.answers = False
         await master.hears(Ping)  # and gets no answer: the link is up and dead
         order = await hook.hears("do")
-        assert (order["do"], order["generation"], order["save_grace"]) == ("stop", [1, 1], 60.0)
+        assert (order["do"], order["generation"], order["save_grace"]) == ("stop", [1, 1], 0.0)
         hello = await master.hears(Hello)
         assert "neither the master nor worker-1, worker-2 could be reached" in hello.isolated
         hook.say({"event": "stopped", "generation": [1, 1], "killed": 0})
