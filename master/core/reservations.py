@@ -6,9 +6,11 @@ members run it (`rebuilding`).
 
 from __future__ import annotations
 
+from master.core import standing
+from master.core.member import Member
 from master.core.state import State
 from master.core.world import Place, Reservation, World
-from wire.ids import PodUid
+from wire.ids import NO_GENERATION, PodUid
 
 RESERVED = 10
 
@@ -26,6 +28,15 @@ def saved(state: State, version: int) -> None:
     """A write that failed may have arrived all the same: it counts as on its way until a later one has arrived."""
     while state.reserving and state.reserving[0].version <= version:
         state.reserved = state.reserving.pop(0)
+        standing.note_staffing(state)  # who waited for it may be dismissed
+
+
+def may_have(state: State, member: Member) -> bool:
+    """The newest status that is saved has it in its world, as far as is known. Told to finish, it would end with code
+    0, and who reads that status next would take this for the end of the job (`outcomes`)."""
+    if state.reserved is None:
+        return member.told > NO_GENERATION
+    return any(place.member == member.id for place, _ in state.reserved.seats)
 
 
 def up_to(state: State) -> int:

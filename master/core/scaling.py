@@ -7,7 +7,18 @@ or when its grace has nearly run out, whichever is first.
 
 from __future__ import annotations
 
-from master.core import assignment, autoscaling, generations, moves, observing, orders, standing, status, strangers
+from master.core import (
+    assignment,
+    autoscaling,
+    generations,
+    moves,
+    observing,
+    orders,
+    reservations,
+    standing,
+    status,
+    strangers,
+)
 from master.core.actions import DeletePod
 from master.core.member import Member
 from master.core.state import GATHERING, REBUILDING, RUNNING, State
@@ -306,8 +317,12 @@ def dismiss(state: State) -> None:
             or (_is_beyond(state, member) and not state.spec.is_adopted)
         )
     ]
+    if state.left is not None and any(member.id in state.left.places for member in to_go):
+        state.left = None  # it cannot begin again as it is
+        status.mark(state)
     for member in sorted(to_go, key=lambda m: m.id):
-        _dismiss(state, member)
+        if not reservations.may_have(state, member):
+            _dismiss(state, member)
 
 
 def _owner_takes(state: State, member: Member) -> bool:

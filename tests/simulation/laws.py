@@ -137,8 +137,8 @@ class Laws:
         wanted = master.state.target
         member = master.state.members.get(action.member)
         dismissed = member is not None and bool(member.leaving)
-        if dismissed and getattr(master.state, "waits_behind", ""):
-            return  # it gives its pods back
+        if member is not None and member.leaving == "it waits for room":
+            return  # it gives its pods back, and asks again where that failed
         others = [p for p in world.platform.pods.values() if p is not pod and p.there and not p.deleting]
         if not dismissed:
             others = [p for p in others if p.is_up]

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from master.core.events import PodSeen
+from master.core.events import PodSeen, SpecChanged, StatusSaved
 from tests.core.master.adopted import adopted
-from tests.core.master.play import Play, running
+from tests.core.master.play import Play, names, running
 from tests.core.master.test_masters import successor
 from wire.ids import NO_GENERATION
 from wire.messages import Finish, Stop
@@ -86,3 +86,21 @@ def test_one_that_was_told_to_leave_proves_nothing() -> None:
     play.tell(ends(play, "worker-1"))
     play.run(40)
     assert play.ended() is None
+
+
+@pytest.mark.parametrize("is_suspended", [False, True])
+def test_nobody_is_told_to_leave_before_a_status_without_it_is_saved(is_suspended: bool) -> None:
+    """It ends with code 0. Who has read of a world with it would take that for the end of the job."""
+    play = running(3, 2)
+    play.save("worker-0")
+    play.saves_status = False
+    play.tell(SpecChanged(replace(play.spec, replicas=3 if is_suspended else 2), is_suspended))
+    play.save("worker-0")
+    play.run(20)
+    assert play.sent(Stop)
+    assert not play.sent(Finish)
+    assert not play.deleted()
+    play.saves_status = True
+    play.tell(StatusSaved(play.state.version))
+    play.run(1)
+    assert {send.member for send in play.sent(Finish)} == (set(names(0, 1, 2)) if is_suspended else {"worker-2"})
