@@ -62,14 +62,15 @@ def refused_for_good(state: State, reason: str, now: float) -> list[Action]:
 
 
 def end_trainer(state: State, exit_code: int, reason: str, now: float, last_words: str = "") -> list[Action]:
-    """Orders the trainer to end with this code; the sidecar ends after it."""
+    """Orders the trainer to end with this code; the sidecar ends after it. One that has not come yet is waited for: its
+    container may be on its way, and without a sidecar it would wait for ever."""
     ending = state.ending or Ending(reason)
     ending.last_words = last_words
     ending.reason, ending.exit_code, ending.leave_at = reason, exit_code, None
     ending.give_up_at = now + FINISH_PATIENCE
     state.ending = ending
     line = Announce("Finishing", reason, state.generation)
-    if state.trainer is None:
+    if state.trainer is None and state.met_trainer:
         return [line, *give_up(state, f"no trainer is left: {reason}")]
     return [line, *order_finish(state)]
 
@@ -81,6 +82,15 @@ def order_finish(state: State) -> list[Action]:
         return []
     words = ending.last_words
     return [FinishTrainer(trainer.connection, ending.exit_code, state.generation, ending.reason, words)]
+
+
+def overdue(state: State) -> list[Action]:
+    """`FINISH_PATIENCE` is over."""
+    assert state.ending is not None
+    return give_up(
+        state,
+        "the trainer did not end in time" if state.met_trainer else f"no trainer has come: {state.ending.reason}",
+    )
 
 
 def give_up(state: State, reason: str) -> list[Action]:

@@ -355,7 +355,7 @@ def _deadlines(state: State) -> list[Deadline]:
          lambda s, _now: supervision.stop_took_too_long(s)),
         (check.give_up_at if check else None, checking.took_too_long),
         (end.leave_at if end else None, ending.leave),
-        (end.give_up_at if end else None, lambda s, _now: ending.give_up(s, "the trainer did not end in time")),
+        (end.give_up_at if end else None, lambda s, _now: ending.overdue(s)),
     ]  # fmt: skip
     return [(moment, act) for moment, act in found if moment is not None]
 

@@ -242,6 +242,8 @@ class State:
     link: Link = field(default_factory=Link)
     alone: Alone = field(default_factory=Alone)
     trainer: Trainer | None = None
+    met_trainer: bool = False
+    """One has come to this sidecar; it may be gone since."""
     launcher: Trainer | None = None
     """One that runs its command at once and in whose command the template has appeared."""
     unsure_until: float | None = None

@@ -19,7 +19,7 @@ def connected(state: State, event: HookConnected, now: float) -> list[Action]:
     if state.trainer is not None and state.trainer.pid != event.pid:
         return _another(state, event, now)
     known = state.trainer is not None
-    state.trainer = _trainer_of(event)
+    state.trainer, state.met_trainer = _trainer_of(event), True
     state.lost = None
     awaited = state.unsure_until is not None or (not known and event.running > NO_GENERATION)
     state.unsure_until = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from sidecar.core.actions import (
     Announce,
     Exit,
@@ -337,6 +339,20 @@ def test_a_member_that_is_refused_for_good_ends_what_runs_and_itself() -> None:
     actions = play.said(Refused("another member has this identity", retry_after=-1.0))
     assert only(actions, FinishTrainer).exit_code == 1
     assert only(play.tell(TrainerEnded(50)), Exit)
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_member_that_is_refused_before_its_trainer_has_come_waits_for_it(comes: bool) -> None:
+    """A container that is not told would wait for a sidecar for ever, and its pod would never end."""
+    play = Play()
+    play.tell(BEGAN)
+    play.tell(MasterConnected())
+    assert none(play.said(Refused("the job is over", retry_after=-1.0)), Exit)
+    if comes:
+        assert only(play.tell(template()), FinishTrainer).exit_code == 1
+        assert only(play.tell(TrainerEnded(50)), Exit)
+    else:
+        assert only(play.pass_time(120), Exit).reason == "no trainer has come: the job is over"
 
 
 def test_a_member_ends_well_whatever_its_trainer_was_told_unless_it_ends_as_that() -> None:
