@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.cluster import OF_A_POD, SYSTEM, Pods, kubectl, until
+from tests.cluster.cluster import OF_A_POD, SYSTEM, Pods, kubectl, rolled_out, until
 from tests.cluster.conftest import Make, MakePods
 from tests.cluster.masters import leader, processes_of
 from tests.cluster.reading import Document
@@ -87,7 +87,8 @@ def test_a_master_that_is_killed_before_its_job_is_deleted_is_followed_by_one_th
     job = make(script=migrating(OF_A_POD), migrationDir="/work/moves", pod={"terminationGracePeriodSeconds": 40})
     until(lambda: len(job.steps()) > 40, job.story)
     job.event("StateOffered", "model, optimizer, progress")
-    frozen += processes_of(leader())
+    first = leader()
+    frozen += processes_of(first)
     if not frozen:
         pytest.skip("the nodes of this cluster are other machines, whose processes cannot be stopped from here")
     for pid in frozen:
@@ -96,6 +97,9 @@ def test_a_master_that_is_killed_before_its_job_is_deleted_is_followed_by_one_th
     job.create(job.document)
     job.event("JobStopped", "its ElasticJob was deleted")
     assert_no_step_is_repeated(job)
+    # The kubelet would start it anew in half a minute, in the midst of another test.
+    kubectl("-n", SYSTEM, "delete", "pod", first["metadata"]["name"], "--grace-period=0", "--force")
+    rolled_out("outrider-master")
 
 
 def of_a_job(job: Pods, **annotations: str) -> Document:
