@@ -40,7 +40,7 @@ check: $(INSTALLED)  ## format, lint, types, import contracts, tests of the core
 
 test: $(INSTALLED)  ## the tests that need no cluster, but for the exhaustive ones (about 30 minutes on 2 cores)
 	@$(BIN)/python -m pytest -m 'not cluster and not exhaustive' -n 2 $(PURE) $(PLAYED)
-	@$(BIN)/python -m pytest -m 'not cluster and not exhaustive' $(PURE:%=--ignore=%) $(PLAYED:%=--ignore=%)
+	@$(BIN)/python -m pytest -m 'not cluster and not exhaustive' -n 2 --dist loadfile $(PURE:%=--ignore=%) $(PLAYED:%=--ignore=%)
 
 exhaustive: $(INSTALLED)  ## further cases, that `make test` leaves out; ARGS="--budget 8" starts none after 8 minutes
 	@$(BIN)/python -m pytest -m 'exhaustive and not cluster' $(ARGS)

@@ -8,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,14 @@ from runtime.processes import is_alive, marked
 from tests.local.job import NodeClient, commands, config, of_job, until
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A short one: the path of a unix socket has at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="outrider-") as folder:
+        yield Path(folder)
+
 
 SLEEPERS = ("sh", "-c", "sleep 1000 & sleep 1000")
 

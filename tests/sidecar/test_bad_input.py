@@ -148,6 +148,7 @@ async def test_bytes_of_a_master_that_are_no_message_are_dropped() -> None:
 async def test_a_refused_sidecar_logs_the_sentence_and_ends_where_it_must() -> None:
     refusal = Refused("another member says that it is worker-0: stop one of them", retry_after=-1.0)
     async with member(refusal) as (_master, sidecar):
+        await sidecar.obedient_trainer()
         code, log = await sidecar.ends()
         assert code == 0
         assert "another member says that it is worker-0" in log

@@ -151,6 +151,8 @@ async def test_its_own_end_is_told_to_those_that_asked_for_it() -> None:
         other = await Probes.open("127.0.0.1", one.folder / "other", lambda *place: heard.put_nowait(place))
         try:
             assert (await other.reach(neighbour.address, neighbour.port, 5.0)).came
+            await one.obedient_trainer()
+            await master.hears(Ready)
             master.send(Finish(OrderId(1), 0, "the job is over"))
             async with asyncio.timeout(DEADLINE):
                 assert await heard.get() == (neighbour.address, neighbour.port)

@@ -121,7 +121,8 @@ async def test_a_sidecar_that_was_killed_reattaches_to_what_runs() -> None:
 
 async def test_after_finish_the_trainer_is_told_and_then_the_sidecar_ends() -> None:
     async with member() as (master, sidecar):
-        await master.hears(Hello)
+        await sidecar.obedient_trainer()
+        await master.hears(Ready)
         master.send(Finish(OrderId(5), 0, "the job succeeded"))
         assert (await master.hears(Acknowledged)).order == 5
         code, log = await sidecar.ends()
