@@ -235,9 +235,12 @@ def unconfirmed(state: State, member_id: str) -> None:
 
 
 def stop_leftover(state: State, member: Member) -> None:
-    """It runs something that is not the running generation: that must end before it can be ready."""
+    """It runs something that is not the running generation: that must end before it can be ready, and before a world
+    forms that it could be in, however long this master has waited already."""
     if state.stage == REBUILDING or orders.is_told_to_stop(member, member.running):
         return
+    member.overdue = False
+    state.deadlines.set(("patience", member.id), state.now + orders.longest_stop(state.spec))
     reason = f"{member.id} still runs generation {member.running}, which is over."
     generations.stop_member(state, member, member.running, reason)
 

@@ -58,10 +58,26 @@ def test_with_min_ready_the_first_world_does_not_wait_for_a_pod_that_finds_no_ro
     assert len(play.world) == 2
 
 
-def _come(play: Play, number: int) -> None:
+def test_a_world_waits_for_a_member_that_has_come_late_and_still_runs_an_earlier_generation() -> None:
+    """However long the first world has waited already: two worlds would write to one checkpoint."""
+    play = Play(job(2, 1))
+    play.creates_pods = False
+    play.run(0.1)
+    for i in range(2):
+        play.tell(PodSeen(MemberId(f"worker-{i}"), PodUid(f"u{i}"), WORKER, RankIndex(i), "running"))
+    play.run(play.spec.ready_patience + 1)
+    _come(play, 1, running=Generation(0, 1))
+    _come(play, 0)
+    assert not play.sent(Start)
+    assert play.until_running(2)
+    assert play.world == ["worker-0", "worker-1"]
+
+
+def _come(play: Play, number: int, running: Generation = NO_GENERATION) -> None:
     from tests.core.master.play import Actor
 
     actor = Actor(MemberId(f"worker-{number}"), PodUid(f"u{number}"), RankIndex(number))
+    actor.running = actor.highest = running
     play.actors[actor.id] = actor
     play.connect(actor)
     play.report(actor)
