@@ -40,6 +40,7 @@ def consider(state: State, member_id: str) -> None:
     elif member.doubt is None:
         member.doubt = Doubt()
         state.doubted.add(member.id)
+        state.crowd.note(member)
         silence.ask(state, member, f"{member.id} is about to be given up.")
         _look_in(state, member, silence.LOOK_AGAIN)
     elif _is_reached(member) or _is_our_own_silence(state, member):
@@ -65,7 +66,7 @@ def _is_reached(member: Member) -> bool:
 def _is_our_own_silence(state: State, member: Member) -> bool:
     """Half of the others are not heard either: the master may be the one that is cut off. Where its node tells against
     this one, only those count whose nodes do not."""
-    others, silent = silence.count_others(state, member, bool(silence.witness(state, member)))
+    others, silent = state.crowd.beside(member, bool(silence.witness(state, member)))
     patience = silence.CUT_OFF_PATIENCE * state.spec.replace_after
     return others > 0 and 2 * silent >= others and state.now - member.heard_at < patience
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from master.core.actions import Action, DeletePod, Send
+from master.core.member import SILENT
 from master.core.state import COMMITTING, ENDED, GATHERING, REBUILDING, RUNNING, STOPPING, State
 from master.core.world import World
 from wire.messages import Start
@@ -78,6 +79,22 @@ def _check_members(state: State) -> None:
         _hold(member is not None and member.is_usable and member.ready is not None, "who is ready is there", member_id)
     _hold(state.doubted <= set(state.members), "only members are doubted", state.doubted)
     _hold(state.coming <= set(state.members), "only members are coming", state.coming)
+    _check_crowd(state)
+
+
+def _check_crowd(state: State) -> None:
+    """Of a seat, only of what is its own."""
+    crowd = state.crowd
+    present = {m.id for m in state.members.values() if m.greeted and not m.deleting}
+    unheard = {i for i in present if (m := state.members[i]).doubt is not None or m.life == SILENT}
+    counted = [{i for i in those if i in state.members} for those in (crowd.present, crowd.unheard)]
+    _hold(counted == [present, unheard], "it is known who is heard", (counted, present, unheard))
+    on_bad_nodes = [i for i, node in crowd.unheard.items() if node in crowd.bad_nodes]
+    _hold(crowd.excused == len(on_bad_nodes), "it is known whose node is to blame", (crowd.excused, on_bad_nodes))
+    nodes = {i: state.members[i].node for i in unheard}
+    _hold(nodes == {i: crowd.unheard[i] for i in unheard}, "it is known on which nodes", (nodes, crowd.unheard))
+    if not state.spec.is_ps:
+        _hold(crowd.present <= state.members.keys(), "only members are counted", crowd.present)
 
 
 def _check_orders(state: State) -> None:

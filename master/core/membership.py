@@ -144,6 +144,7 @@ def _bind(state: State, session: str, member: Member, hello: Hello) -> None:
     member.told = max(member.told, hello.running, hello.highest if hello.finished else NO_GENERATION)
     if hello.trainer_pid:
         member.rung, member.rung_reason, member.trainer_pid = hello.rung, hello.rung_reason, hello.trainer_pid
+    state.crowd.note(member)
     silence.heard(state, member)
     if first:
         silence.watch(state, member)

@@ -30,6 +30,7 @@ def seen(state: State, event: NodeSeen) -> None:
     before = state.nodes.pop(event.node, None)
     if not event.is_ready:
         state.nodes[event.node] = event
+    state.crowd.note_node(event.node, event.is_ready)
     node_rules.seen(state, event)
     there = [m for _id, m in sorted(state.members.items()) if m.node == event.node]
     if event.is_ready and before is not None and not state.is_over:

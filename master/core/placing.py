@@ -51,6 +51,7 @@ def remove(state: State, member: Member) -> None:
     release(state, member)
     member.rank_index = index
     del state.members[member.id]
+    state.crowd.forget(member.id)
 
 
 def holder_of(state: State, rank_index: RankIndex | None) -> Member | None:

@@ -36,6 +36,7 @@ from master.core.events import PodGone, PodSeen, PodsListed
 from master.core.member import ALIVE, ENDED_WELL, FAILED, GONE, SILENT, Member
 from master.core.state import State
 from master.core.wording import counted
+from wire.ids import MemberId
 from wire.messages import Finish
 
 PAST_KEPT = 64
@@ -343,31 +344,31 @@ def patience_over(state: State, member_id: str) -> None:
     """A member has not become ready for longer than a first world waits; it may be older than this master."""
     if state.world is not None and member_id in state.world.started:
         return  # its processes run, and have done so since before this master
-    for member in state.members.values():
-        if member.id == member_id and member.life == ALIVE and member.ready is None and not member.overdue:
-            member.overdue = True
-            standing.refresh(state, member)
-            if member.cannot_start:  # which has been told
-                return
-            text = f"{member.id} was not ready within {state.spec.ready_patience:.0f} s; nobody waits for it any more."
-            state.announce("MemberSlow", text, member.id, warning=True)
-            if not member.greeted:
-                state.deadlines.set(("absent", member.id), state.now + ABSENT_AFTER * state.spec.start_patience)
+    member = state.members.get(MemberId(member_id))
+    if member is None or member.life != ALIVE or member.ready is not None or member.overdue:
+        return
+    member.overdue = True
+    standing.refresh(state, member)
+    if member.cannot_start:  # which has been told
+        return
+    text = f"{member.id} was not ready within {state.spec.ready_patience:.0f} s; nobody waits for it any more."
+    state.announce("MemberSlow", text, member.id, warning=True)
+    if not member.greeted:
+        state.deadlines.set(("absent", member.id), state.now + ABSENT_AFTER * state.spec.start_patience)
 
 
 def absent(state: State, member_id: str) -> None:
     """A pod that runs and whose sidecar has never been heard: another one is tried."""
-    for member in list(state.members.values()):
-        if member.id != member_id or member.greeted or member.uid is None or member.pod_phase != "running":
-            continue
-        if member.deleting:
-            return
-        if member.is_stranger or unreached.waits_for(state, member):  # it cannot be heard, and may well train
-            return
-        if member.address:  # it spoke to an earlier master: its peers can be asked, as about anyone who falls silent
-            member.greeted, member.heard_at = True, state.now
-            silence.watch(state, member)
-        else:
-            reason = f"{member.id} has never been heard since it was created; its pod is deleted."
-            state.announce("MemberGivenUp", reason, member.id, warning=True)
-            giving_up.delete(state, member, reason)
+    member = state.members.get(MemberId(member_id))
+    if member is None or member.greeted or member.uid is None or member.pod_phase != "running" or member.deleting:
+        return
+    if member.is_stranger or unreached.waits_for(state, member):  # it cannot be heard, and may well train
+        return
+    if member.address:  # it spoke to an earlier master: its peers can be asked, as about anyone who falls silent
+        member.greeted, member.heard_at = True, state.now
+        state.crowd.note(member)
+        silence.watch(state, member)
+    else:
+        reason = f"{member.id} has never been heard since it was created; its pod is deleted."
+        state.announce("MemberGivenUp", reason, member.id, warning=True)
+        giving_up.delete(state, member, reason)

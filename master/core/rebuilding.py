@@ -183,6 +183,7 @@ def _adopt_member(state: State, world: World, member: Member) -> bool:
 def _judge_by_silence(state: State, member: Member) -> None:
     """It spoke to an earlier master, and not to this one yet: like anybody else who is not heard."""
     member.heard_at, member.greeted = state.began_now, True
+    state.crowd.note(member)
     silence.watch(state, member)
 
 

@@ -92,6 +92,7 @@ from master.core.events import (
 from master.core.member import Member
 from master.core.state import COMMITTING, ENDED, GATHERING, RUNNING, STOPPING, State
 from master.core.wording import counted
+from wire.ids import MemberId
 from wire.messages import (
     Acknowledged,
     Answer,
@@ -290,10 +291,10 @@ def _save_again(state: State, _key: str) -> None:
 
 
 def _delete_again(state: State, member_id: str) -> None:
-    for member in state.members.values():
-        if member.id == member_id and member.deleting and member.uid is not None:
-            reason = member.dismissed or f"{member.id} is deleted once more: it is still there."
-            state.act(DeletePod(member.id, member.uid, giving_up.DELETE_GRACE, state.generation, reason))
+    member = state.members.get(MemberId(member_id))
+    if member is not None and member.deleting and member.uid is not None:
+        reason = member.dismissed or f"{member.id} is deleted once more: it is still there."
+        state.act(DeletePod(member.id, member.uid, giving_up.DELETE_GRACE, state.generation, reason))
 
 
 def _woke(state: State, _event: Woke) -> None:

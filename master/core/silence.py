@@ -17,7 +17,7 @@ reach it. In a large one eight are asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
 from master.core import ending, links, orders, recovery, standing
@@ -105,6 +105,7 @@ def _listen_at_the_end(state: State, member: Member, quiet_since: float) -> None
 def _doubt(state: State, member: Member, quiet: float) -> None:
     member.doubt = Doubt()
     state.doubted.add(member.id)
+    state.crowd.note(member)
     standing.note_staffing(state)
     ask(state, member, f"{member.id} has not been heard for {seconds(quiet)}.")
 
@@ -171,14 +172,14 @@ def own_probe(state: State, member_id: str, reachable: bool) -> None:
 def _judge(state: State, member: Member, quiet: float) -> None:
     doubt = member.doubt
     assert doubt is not None
-    peers, others_silent = count_others(state, member)
+    peers, others_silent = state.crowd.beside(member, on_good_nodes=False)
     if doubt.reached_by:
         _leave_alone(state, member, quiet)
     elif doubt.own is not True and (why := witness(state, member)):
         _silence(state, member, quiet, why)
     elif peers and 2 * others_silent >= peers and quiet < CUT_OFF_PATIENCE * state.spec.replace_after:
         _suspect_ourselves(state, member, quiet, others_silent + 1)
-    elif not _others(state.members.values(), member):
+    elif not _has_others(state, member):
         _judge_alone(state, member, quiet)
     elif has_enough_witnesses(state, member):
         _silence(state, member, quiet, f"{_names(doubt.missed_by)} cannot reach it either")
@@ -187,15 +188,11 @@ def _judge(state: State, member: Member, quiet: float) -> None:
         state.deadlines.set(("hear", member.id), state.now + LOOK_AGAIN)
 
 
-def count_others(state: State, member: Member, on_good_nodes: bool = False) -> tuple[int, int]:
-    """The other members, and how many of them are not heard either; those alone whose nodes are well, if so asked."""
-    others = _others((*state.members.values(), *state.elsewhere()), member)
-    silent = [m for m in others if m.doubt is not None or m.life == SILENT]
-    return len(others), sum(1 for m in silent if not (on_good_nodes and witness(state, m)))
-
-
-def _others(members: Iterable[Member], member: Member) -> list[Member]:
-    return [m for m in members if m.id != member.id and m.greeted and not m.deleting]
+def _has_others(state: State, member: Member) -> bool:
+    """In its own seat, where this is one of a PS job: what a seat does not know it cannot ask."""
+    present: Collection[MemberId] = state.crowd.present
+    few = min(present, state.members.keys(), key=len)
+    return any(each != member.id and each in present and each in state.members for each in few)
 
 
 def has_enough_witnesses(state: State, member: Member) -> bool:
@@ -316,6 +313,7 @@ def remember(state: State, member: Member) -> None:
     if uid is None or uid != member.uid:
         return
     member.life, member.greeted, member.heard_at = SILENT, True, heard_at
+    state.crowd.note(member)
     state.deadlines.set(("replace", member.id), state.now + state.spec.replace_after)
 
 

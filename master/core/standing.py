@@ -10,6 +10,7 @@ from wire.ids import MemberId
 
 def refresh(state: State, member: Member) -> None:
     """Puts the member into the sets where it belongs now, and notes that something may have become possible."""
+    state.crowd.note(member)
     is_prepared = can_be_told(member)
     is_ready = is_prepared and not member.check_wanted
     is_held = member.unschedulable or member.cannot_start or member.overdue or member.is_stranger

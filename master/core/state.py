@@ -17,12 +17,12 @@ a member changes, so that no question about the whole job needs a walk over its 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from master.core.actions import Action, Announce
 from master.core.answers import Known, Rows
+from master.core.crowd import Crowd
 from master.core.deadlines import Deadlines
 from master.core.events import NodeSeen
 from master.core.links import Links
@@ -218,8 +218,8 @@ class State:
     exclusions: dict[RankIndex, int] = field(default_factory=dict)
     """Members that did not pass it, by rank index."""
     doubted: set[MemberId] = field(default_factory=set)
-    elsewhere: Callable[[], Iterable[Member]] = tuple
-    """Members of the job's other seats, where this is one of a PS job: who is not heard beside how many others."""
+    crowd: Crowd = field(default_factory=Crowd)
+    """Who is not heard beside how many others; one of all seats, where this is one of a PS job."""
     orphans: set[MemberId] = field(default_factory=set)
     """Members whose sidecar has ended for good, to be looked at in this step."""
     strangers: set[MemberId] = field(default_factory=set)

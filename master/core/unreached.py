@@ -125,6 +125,7 @@ def runs_alone(state: State, session: str, member: Member) -> None:
     state.act(CloseSession(session, why, state.generation))
     _forget(state, member)
     member.greeted = True
+    state.crowd.note(member)
     if not member.is_stranger:
         member.is_stranger = member.runs_alone = state.has_news_of_strangers = True
         member.rung = member.rung_reason = ""

@@ -23,6 +23,8 @@ def advance(job: PsState) -> None:
     """At the end of a step."""
     for key, seat in [(k, s) for k, s in job.seats.items() if s.removed and has_ended(s)]:
         _forget(job, seat)
+        for member in seat.state.members:
+            job.crowd.forget(member)
         del job.seats[key]
     if not job.is_over:
         _judge(job)

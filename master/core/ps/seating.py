@@ -7,11 +7,9 @@ stopped alone.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from master.core.events import Began, PodsListed, SpecChanged, StopAsked
-from master.core.member import Member
 from master.core.ps import cluster, saving
 from master.core.ps.passing import tell
 from master.core.ps.state import Key, PsState, Seat
@@ -61,7 +59,7 @@ def _tell_of_tf_config(job: PsState) -> None:
 
 
 def _add(job: PsState, key: Key, event: Began, kept: dict[str, Any]) -> Seat:
-    seat = job.seats[key] = Seat(*key, State(next_order=job.next_order, elsewhere=partial(_elsewhere, job, key)))
+    seat = job.seats[key] = Seat(*key, State(next_order=job.next_order, crowd=job.crowd))
     left = kept.get("seats", {}).get(seat.name)
     for member in (left or {}).get("members", {}):
         job.members[MemberId(member)] = key
@@ -72,11 +70,6 @@ def _add(job: PsState, key: Key, event: Began, kept: dict[str, Any]) -> Seat:
         seat.state.phase, seat.state.exit_code, seat.state.message = done
         seat.state.stage = ENDED
     return seat
-
-
-def _elsewhere(job: PsState, key: Key) -> list[Member]:
-    """Members of the other seats."""
-    return [member for other, seat in job.seats.items() if other != key for member in seat.state.members.values()]
 
 
 def _share(job: PsState, seat: Seat, *, is_first: bool) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from master.core.actions import Action, Announce
+from master.core.crowd import Crowd
 from master.core.deadlines import Deadlines
 from master.core.member import Member
 from master.core.spec import WORKER, JobSpec
@@ -98,6 +99,8 @@ class PsState:
     next_id: dict[Role, int] = field(default_factory=dict)
     """Shared with all seats: ids grow through a role."""
     restarts: Budget = field(default_factory=Budget)
+    """Shared with all seats."""
+    crowd: Crowd = field(default_factory=Crowd)
     """Shared with all seats."""
     would: dict[str, str] = field(default_factory=dict)
     """As in State."""

@@ -1,4 +1,4 @@
-"""What the core does for many new members grows with their number, not with its square."""
+"""What the core does for many members, new ones and lost ones, grows with their number, not with its square."""
 
 from __future__ import annotations
 
@@ -9,37 +9,41 @@ from types import FrameType
 
 import pytest
 
+from master.core import giving_up, pods, silence
 from master.core.actions import CreatePod
-from master.core.events import Began, Event, PodsListed
-from master.core.member import Doubt
-from master.core.reducer import step
+from master.core.events import Began, Event, NodeSeen, PodSeen, PodsListed, SidecarSaid, Woke
+from master.core.member import SILENT, Doubt
+from master.core.reducer import next_deadline, step
 from master.core.spec import MASTER
 from master.core.state import State
 from master.core.status import member_state
 from tests.core.master.play import Play, job
-from wire.ids import MemberId
+from wire.ids import NO_GENERATION, MemberId, PodUid
+from wire.messages import Hello, Report
 
 FEW, MANY = 100, 800
 
 
-def calls_of(work: Callable[[], object]) -> int:
-    """Calls of Python functions, each turn of a generator among them."""
-    calls = 0
+def lines_of(work: Callable[[], object]) -> int:
+    """Lines of Python that run, one in each turn of a loop or of a comprehension."""
+    lines = 0
 
-    def count(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event == "call"
+    def count(_frame: FrameType, event: str, _argument: object) -> Callable[..., object]:
+        nonlocal lines
+        lines += event == "line"
+        return count
 
-    sys.setprofile(count)
+    before = sys.gettrace()
+    sys.settrace(count)
     try:
         work()
     finally:
-        sys.setprofile(None)
-    return calls
+        sys.settrace(before)
+    return lines
 
 
 def assert_linear(made: Callable[[int], Callable[[], object]]) -> None:
-    few, many = (calls_of(made(count)) for count in (FEW, MANY))
+    few, many = (lines_of(made(count)) for count in (FEW, MANY))
     assert many <= 1.5 * few * MANY / FEW, (few, many)
 
 
@@ -89,6 +93,74 @@ def test_spares_for_many_who_are_in_doubt_are_asked_for_in_linear_time() -> None
     assert len(made) == FEW
     assert all("in case worker-0 or worker-1 or" in pod.reason and "or 92 others does" in pod.reason for pod in made)
     assert_linear(lambda members: lambda: listed(in_doubt(members)))
+
+
+def greeted(members: int) -> tuple[State, list[PodSeen]]:
+    """Two of each node, all of which speak at once."""
+    state = begun(members)
+    shown = [
+        PodSeen(made.member, PodUid(f"uid-{made.member}"), made.role, made.rank_index, "running", node=f"node-{n // 2}")
+        for n, made in enumerate(listed(state))
+    ]
+    for n, pod in enumerate(shown):
+        step(state, pod, 2.0)
+        hello = Hello(state.spec.name, pod.member, pod.uid, pod.role, pod.rank_index, "", probe_port=9)
+        step(state, SidecarSaid(f"s{n}", hello), 2.0)
+    return state, shown
+
+
+def woken(state: State, now: float) -> State:
+    """By all that is due until then; what is due in between is done then."""
+    while (due := next_deadline(state)) is not None and due <= now:
+        step(state, Woke(), now)
+    return state
+
+
+def silent(members: int) -> tuple[State, list[PodSeen]]:
+    """The newest third of them is not heard any more, and is about to be judged."""
+    state, shown = greeted(members)
+    for n, _pod in enumerate(shown[: members - members // 3]):
+        step(state, SidecarSaid(f"s{n}", Report(NO_GENERATION, "ready", 0, 0.0, 0.0, 0.0, 0, (), (), 0)), 4.5)
+    return state, shown
+
+
+def nodes_go(state: State, shown: list[PodSeen]) -> None:
+    for node in dict.fromkeys(pod.node for pod in shown[len(shown) - len(shown) // 3 :]):
+        step(state, NodeSeen(node, is_ready=False), 4.6)
+
+
+def test_a_node_outage_of_many_members_is_judged_in_linear_time() -> None:
+    def judged(members: int) -> Callable[[], object]:
+        state, shown = silent(members)
+        nodes_go(state, shown)
+        return lambda: woken(state, 5.2)
+
+    state, shown = silent(FEW)
+    nodes_go(state, shown)
+    assert sum(m.life == SILENT for m in woken(state, 5.2).members.values()) == FEW // 3
+    assert_linear(judged)
+
+
+def test_many_members_that_stay_silent_are_given_up_in_linear_time() -> None:
+    def given_up(members: int) -> Callable[[], object]:
+        state, shown = silent(members)
+        nodes_go(state, shown)
+        woken(state, 5.2)
+        for pod in shown[: members - members // 3]:
+            silence.heard(state, state.members[pod.member])
+        state.deadlines.set(("rebuild", ""), 60.0)
+        return lambda: [giving_up.consider(state, each) for each in list(state.members) for _twice in range(2)]
+
+    assert_linear(given_up)
+
+
+def test_deadlines_of_many_members_that_never_came_cost_each_its_own() -> None:
+    def late(members: int) -> Callable[[], object]:
+        state = begun(members)
+        listed(state)
+        return lambda: [pods.patience_over(state, each) for each in list(state.members)]
+
+    assert_linear(late)
 
 
 def test_it_is_known_whose_place_is_taken_without_asking_everyone() -> None:
