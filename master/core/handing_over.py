@@ -25,6 +25,7 @@ def saved(state: State) -> dict[str, object]:
     return {
         "term": state.term,
         "number": state.number,
+        **({"number_before": state.number_before} if state.number_before else {}),
         "target": state.target,
         "stage": state.stage,
         "began_at": state.began_at + state.unix_offset,
@@ -159,10 +160,9 @@ def _world(state: State, world: World | None) -> dict[str, object] | None:
 def restore(state: State, saved: Mapping[str, Any]) -> None:
     """Takes over what an earlier master wrote; what is missing keeps its default."""
     offset = state.unix_offset
-    state.number = int(saved.get("number", 0))
+    _restore_numbers(state, saved)
     state.target = int(saved.get("target", state.target))
     state.began_at = _moment(state, saved.get("began_at", state.now + offset))
-    state.next_id = {Role(role): int(number) for role, number in saved.get("next_id", {}).items()}
     state.held = {RankIndex(index) for index in saved.get("held", ())}
     state.placed = {
         MemberId(member): _placed(*entry) for member, entry in saved.get("members", {}).items() if entry[0] is not None
@@ -187,7 +187,6 @@ def restore(state: State, saved: Mapping[str, Any]) -> None:
     text, count = saved.get("same_error", ("", 0))
     state.same_error = (str(text), int(count))
     state.port_clashes = int(saved.get("port_clashes", 0))
-    state.version = state.saved_version = int(saved.get("version", 0))
     state.met = {
         MemberId(member): (Generation(term, number), int(port))
         for member, (term, number, port) in saved.get("met", {}).items()
@@ -270,12 +269,23 @@ def _restore_progress(state: State, saved: Mapping[str, Any]) -> None:
 
 
 def begin(state: State, term: int, spec: JobSpec, unix_time: float, saved: Mapping[str, Any] | None) -> bool:
-    """Sets the state up; true where an earlier master left something."""
+    """Sets the state up; true where an earlier master left a job that goes on. One that begins anew after its end
+    (docs/adr/0036) goes on only in its numbers."""
     state.term, state.spec, state.target = term, spec, spec.replicas
     state.unix_offset = unix_time - state.now
     state.began_at = state.began_now = state.deaf_until = state.restarts.since = state.now
     kept = saved.get("saved") if saved is not None else None
     if not isinstance(kept, dict):
         return False
+    if kept.get("anew"):
+        _restore_numbers(state, kept)
+        state.number_before = state.number
+        return False
     restore(state, kept)
     return True
+
+
+def _restore_numbers(state: State, saved: Mapping[str, Any]) -> None:
+    state.number, state.number_before = int(saved.get("number", 0)), int(saved.get("number_before", 0))
+    state.next_id = {Role(role): int(number) for role, number in saved.get("next_id", {}).items()}
+    state.version = state.saved_version = int(saved.get("version", 0))

@@ -242,6 +242,8 @@ class State:
     """Those of which it was said that no budget is left to fill them."""
     spares_made: int = 0
     number: int = 0
+    number_before: int = 0
+    """Of the last generation before the job began anew."""
     world: World | None = None
     left: World | None = None
     """The one before, from its end until another one is decided."""

@@ -72,7 +72,7 @@ def document(state: State, now: float) -> dict[str, Any]:
         "generation": str(state.generation),
         "world": world.world_size if world is not None else 0,
         "step": state.high_step,
-        "restarts": max(0, state.number - 1),
+        "restarts": max(0, state.number - state.number_before - 1),
         "goodput": goodput(state, now),
         "kept_in_memory": state.kept_in_memory,
         "message": _message(state),

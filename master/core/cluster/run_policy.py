@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from master.core.cluster import beginning_anew
 from master.core.cluster.names import Document
 from master.core.cluster.parts import entries, mapping, shown, whole
 from master.core.cluster.phases import FAILED, OVER, SUCCEEDED, SUSPENDED
@@ -30,12 +31,13 @@ def _policy(job: Document) -> Document:
 
 
 def ends_at(job: Document) -> float | None:
-    """Unix time after which it may not run; counted anew when a suspension ends."""
+    """Unix time after which it may not run; counted anew when a suspension ends, or the job begins anew."""
     seconds = whole(_policy(job).get(DEADLINE))
     suspended = _condition(job, SUSPENDED)
     if seconds is None or job["spec"].get("suspend") or suspended.get("status") == "True":
         return None
-    since = suspended.get("lastTransitionTime") or job["metadata"].get("creationTimestamp")
+    began = beginning_anew.begun_anew(job) or job["metadata"].get("creationTimestamp")
+    since = suspended.get("lastTransitionTime") or began
     return None if since is None else _unix(since) + seconds
 
 

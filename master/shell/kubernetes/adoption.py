@@ -21,19 +21,24 @@ log = logging.getLogger("adoption")
 async def adopt(api: Api, pod: Document, limits: Limits = USUAL) -> None:
     """Raises ValueError where annotations and owner cannot both be meant, ApiError where the server does not help."""
     owner = await top_owner(api, pod)
-    size = owners.size_of(owner, pod)
-    if size.max > limits.members:
-        raise ValueError(
-            f"{owner['kind']} {owner['metadata']['name']} may have {size.max} pods, and a job may have "
-            f"{limits.members} members here"
-        )
-    job = adopted_jobs.adopting(owner, size.replicas, pod, size.min, size.max)
+    job = job_for(owner, pod, limits)
     try:
         await api.create(path_of(job["metadata"]["namespace"]), job)
         log.info("%s %s is adopted", owner["kind"], owner["metadata"]["name"])
     except ApiError as error:
         if not error.is_conflict:
             raise
+
+
+def job_for(owner: Document, pod: Document, limits: Limits = USUAL) -> Document:
+    """The ElasticJob that stands for the owner. Raises ValueError where annotations and owner cannot both be meant."""
+    size = owners.size_of(owner, pod)
+    if size.max > limits.members:
+        raise ValueError(
+            f"{owner['kind']} {owner['metadata']['name']} may have {size.max} pods, and a job may have "
+            f"{limits.members} members here"
+        )
+    return adopted_jobs.adopting(owner, size.replicas, pod, size.min, size.max)
 
 
 async def top_owner(api: Api, pod: Document) -> Document:

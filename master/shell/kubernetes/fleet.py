@@ -29,6 +29,7 @@ from master.core.cluster import (
     elasticjob,
     modes,
     phases,
+    revisions,
     run_policy,
     shapes,
     validation,
@@ -60,6 +61,7 @@ from wire.ids import JobName
 from wire.messages import Hello
 
 NAMESPACES = "/api/v1/namespaces"
+FROM_BEFORE = "job {!r} has begun anew, and this pod is from before: it waits until its owner replaces it"
 WAITS = "A job of this name was deleted, and its pods are not gone yet: this one begins when they are."
 SLOWEST = 300.0
 CORE_HAS_FAILED = "CoreFailed"
@@ -109,6 +111,10 @@ class Fleet:
         self._over: dict[JobName, beginning_anew.Ended] = {}
         self._told_to_wait: dict[JobName, str] = {}
         """Those among them, by uid, whose Events say that further pods wait."""
+        self._made: dict[JobName, dict[str, revisions.Made]] = {}
+        """By whom pods of theirs were made, by the pods' uids, as far as that was read."""
+        self._looking: set[JobName] = set()
+        """Those among them of which a pod's owners are being read."""
         self._kept: dict[JobName, Document] = {}
         """Those among them that are deleted some time after their end."""
         self._waiting: dict[JobName, Document] = {}
@@ -143,20 +149,71 @@ class Fleet:
             return HandsOff(self._unserved[hello.job])
         if found is None and hello.job in self._over:
             return self._after_the_end(hello)
+        if found is not None and found.is_of_before(hello.uid):
+            return Denied(FROM_BEFORE.format(hello.job), "job", retry_after=beginning_anew.LOOK_AGAIN)
         return found.put if found is not None and found.has_begun and found.serves(hello.uid) else None
 
     def _after_the_end(self, hello: Hello) -> ForGood | Denied:
         key, over = hello.job, self._over[hello.job]
         pod = next((pod for pod in self._pods.get(key, {}).values() if pod["metadata"].get("uid") == hello.uid), None)
-        found = beginning_anew.judged(key, over, hello.uid, pod)
+        found = beginning_anew.judged(key, over, hello.uid, pod, self._made.get(key, {}).get(hello.uid))
+        if pod is not None:
+            self._look_for_another_beginning(key, pod)
         if not isinstance(found, beginning_anew.Retry):
             return ForGood(found.reason)
-        if pod is not None and self._told_to_wait.get(key) != over.uid:
+        if found.seconds == beginning_anew.LOOK_AGAIN and self._told_to_wait.get(key) != over.uid:
             self._told_to_wait[key] = over.uid
             record = JobRecord(self._api, over.job, self._term, list)
             record.add("PodsWait", found.reason, "warning", None, "", {})
             self._spawn(record.post_last_events())
         return Denied(found.reason, "job", retry_after=found.seconds)
+
+    def _look_for_another_beginning(self, key: JobName, pod: Document | None = None) -> None:
+        """Of a job that is over, if this pod, or else the newest, may begin it anew."""
+        over = self._over.get(key)
+        if over is None or key in self.running or key in self._looking or self._setting == OFF:
+            return
+        pods = [pod] if pod is not None else list(self._pods.get(key, {}).values())
+        pods = [each for each in pods if beginning_anew.may_begin(over, each)]
+        if pods and self._mode(key, over.job).word != OFF:
+            self._looking.add(key)
+            self._spawn(self._begin_if_anew(key, over, max(pods, key=_made_at)))
+
+    async def _begin_if_anew(self, key: JobName, over: beginning_anew.Ended, pod: Document) -> None:
+        try:
+            owner = await adoption.top_owner(self._api, pod)
+            made = self._note_made(key, pod, revisions.made(pod, owner))
+            if why := beginning_anew.why_anew(over, pod, made):
+                await self._begin_anew(key, over, pod, owner, why)
+        except Superseded as error:
+            await self._is_superseded(error)
+        except Exception as error:  # its owner's document may be anything
+            self._note_made(key, pod, revisions.UNREADABLE)
+            is_ours = not isinstance(error, ApiError | ValueError)
+            log.warning("job %s does not begin anew with %s: %s", key, name_of("Pod", pod), error, exc_info=is_ours)
+            await asyncio.sleep(self._pause)
+        finally:
+            self._looking.discard(key)
+
+    def _note_made(self, key: JobName, pod: Document, made: revisions.Made) -> revisions.Made:
+        there = {each["metadata"].get("uid") for each in self._pods.get(key, {}).values()}
+        known = {uid: each for uid, each in self._made.get(key, {}).items() if uid in there}
+        self._made[key] = {**known, pod["metadata"]["uid"]: made}
+        return made
+
+    async def _begin_anew(
+        self, key: JobName, over: beginning_anew.Ended, pod: Document, owner: Document, why: str
+    ) -> None:
+        record = JobRecord(self._api, over.job, self._term, list)
+        since = beginning_anew.since(over, pod, self._pods.get(key, {}).values())
+        begun = await record.begin_anew(adoption.job_for(owner, pod, self._limits), since)
+        if begun is None:
+            return
+        log.info("job %s begins anew: %s", key, why)
+        record.add("JobBegunAnew", f"The job begins anew: {why}.", "normal", None, "", {})
+        self._forget_end(key)
+        self._job_changed("MODIFIED", begun)
+        await record.post_last_events()
 
     def _why_alone(self, key: JobName) -> str:
         mode = self._off[key][1] if key in self._off else Mode(OFF, f"the master's {modes.SETTING} is {OFF}")
@@ -336,7 +393,8 @@ class Fleet:
             self._follow_mode(key, found, job)
         elif _phase(job) in phases.OVER:
             self._is_over(key, job)
-        elif key not in self._over or self._over[key].uid != uid:
+        elif key not in self._over or self._over[key].uid != uid or beginning_anew.is_begun(job, self._over[key]):
+            self._forget_end(key)
             self._begin(key, job)
             if is_going and key in self.running:
                 self._gone(key, uid)
@@ -367,11 +425,15 @@ class Fleet:
         self._kept.pop(key, None)
         if run_policy.expires_at(job) is not None and not elasticjob.is_deleted(job):
             self._kept[key] = job
+        self._look_for_another_beginning(key)
+
+    def _forget_end(self, key: JobName) -> None:
+        for known in (self._over, self._kept, self._told_to_wait, self._made):
+            known.pop(key, None)
 
     def _deleted_after_its_end(self, key: JobName) -> None:
         """The pods that its owner has made since wait for a job."""
-        for known in (self._over, self._kept, self._told_to_wait):
-            known.pop(key, None)
+        self._forget_end(key)
         pods = self._pods.get(key, {}).values()
         waits = (pod for pod in pods if not pod["metadata"].get("deletionTimestamp") and not pod_documents.is_over(pod))
         for pod in [*waits][:1]:
@@ -381,7 +443,7 @@ class Fleet:
         """The ElasticJob with this uid is deleted."""
         for known in (
             self._over, self._kept, self._refused, self._off, self._orders, self._judged_first, self._unserved,
-            self._failures, self._told_to_wait,
+            self._failures, self._told_to_wait, self._made,
         ):  # fmt: skip
             known.pop(key, None)
         if key in self._waiting and self._waiting[key]["metadata"]["uid"] == uid:
@@ -471,10 +533,7 @@ class Fleet:
         try:
             code = await running.run()
         except Superseded as error:
-            log.error("%s: this process is no longer the master", error)
-            with contextlib.suppress(ApiError):
-                await self._lease.lift(error.term)
-            self._end(1)
+            await self._is_superseded(error)
             return
         except ApiError as error:
             if running.is_left_alone:
@@ -502,6 +561,12 @@ class Fleet:
             del self.running[key]
             self._is_over(key, running.document)
             log.info("job %s is over", key)
+
+    async def _is_superseded(self, error: Superseded) -> None:
+        log.error("%s: this process is no longer the master", error)
+        with contextlib.suppress(ApiError):
+            await self._lease.lift(error.term)
+        self._end(1)
 
     async def _begin_after_a_bug(self, key: JobName, running: RunningJob, why: str, began: float) -> None:
         """The core of this job cannot be trusted any more; those of the others can. It begins again from what is saved
@@ -620,6 +685,7 @@ class Fleet:
         for key, of_job in self._pods.items():
             with fenced(f"the pods of ElasticJob {key}"):
                 self._adopt_if_needed(key, next(iter(of_job.values())))
+                self._look_for_another_beginning(key)
 
     def _pod_changed(self, kind: str, pod: Document) -> None:
         with fenced(name_of("Pod", pod)):
@@ -648,6 +714,7 @@ class Fleet:
             running.pod_changed(kind, pod)
         elif kind == "ADDED":
             self._adopt_if_needed(key, pod)
+            self._look_for_another_beginning(key, pod)
 
     def _adopt_if_needed(self, key: JobName, pod: Document) -> None:
         """The pod of a job for which there is no ElasticJob, and which is no ElasticJob's own."""
@@ -673,3 +740,7 @@ class Fleet:
 
 def _phase(job: Document) -> object:
     return mapping(job.get("status")).get("phase")
+
+
+def _made_at(pod: Document) -> str:
+    return str(pod["metadata"].get("creationTimestamp"))

@@ -13,6 +13,7 @@ from pathlib import Path
 from master.core import kinds, lapsing
 from master.core.actions import Action
 from master.core.cluster import (
+    beginning_anew,
     deletion,
     elastic_policy,
     elasticjob,
@@ -98,11 +99,15 @@ class RunningJob:
         self._has_node_rules = False
         self._record = JobRecord(api, job, term, lambda: list(self._pods.values()), accepted)
         self._record.problems = list(problems)
+        self._begun_anew = beginning_anew.begun_anew(job)
+        self._of_before: set[str] = set()
+        """Pods (by uid) from before it began anew."""
         self._journal = journal = Journal(journals / f"{self.key.replace('/', '.')}.txt", JOURNALS)
         core = kinds.new(ps_jobs.spec_of(self._record.accepted), next_order=max(first_order, 1 + attempt * ORDERS))
         self._pump: Pump[Job, Event, Action] = Pump(CORE, core, journal)
         self._platform = KubernetesPlatform(api, self._record, policy, self._pump.put, self._lacks_pods, limits)
         self.effects = MasterEffects(self._pump.put, self._pump.stop, sidecars, self._platform, self._record, self.key)
+        self._record.owner = lambda: self._platform.owner.document
         self._belongings = Belongings(api, self._record, lambda: list(self._pods.values()), is_master)
         self._pump.drain_before_judging(sidecars.drain)
         self._seen = ps_resources.edition(job)
@@ -259,6 +264,8 @@ class RunningJob:
     # -- what the watches show --------------------------------------------------------------------------------------
     def changed(self, job: Document) -> None:
         """A status write changes the version, an edit the generation as well."""
+        if beginning_anew.is_late(job, self._begun_anew):
+            return
         self._record.update(job)
         if self.is_left_alone:
             return
@@ -317,6 +324,7 @@ class RunningJob:
 
     def list_pods(self, pods: list[Document]) -> None:
         """Those that are missing since the last list are read first, as those that the watch shows no more."""
+        self._of_before = {pod["metadata"]["uid"] for pod in pods if self._is_of_before(pod)}
         before, self._pods = self._pods, {pod["metadata"]["name"]: pod for pod in pods if self.has(pod)}
         self._listed = True
         if self.has_begun:
@@ -403,9 +411,18 @@ class RunningJob:
 
     # -- its own deletion -------------------------------------------------------------------------------------------
     def has(self, pod: Document) -> bool:
-        """Not one of another job of its name."""
+        """Not one of another job of its name, nor from before it began anew."""
+        if self._is_of_before(pod):
+            return False
         is_known = not (self.is_deleted and self._is_adopted) or pod["metadata"]["uid"] in self._known
         return is_known and deletion.is_its(pod, self.document)
+
+    def is_of_before(self, uid: str) -> bool:
+        """The pod is from before the job began anew."""
+        return uid in self._of_before
+
+    def _is_of_before(self, pod: Document) -> bool:
+        return self._is_adopted and beginning_anew.is_of_before(pod, self._begun_anew)
 
     def serves(self, uid: str) -> bool:
         """The pod whose sidecar says Hello may be of the next job of its name."""

@@ -16,17 +16,20 @@ from typing import Any
 
 from master.core.cluster import (
     accepted_specs,
+    beginning_anew,
     conditions,
     elastic_policy,
     elasticjob,
     paths,
     refusals,
+    revisions,
     shapes,
     unknown_fields,
 )
 from master.core.cluster.names import GROUP_VERSION, PLURAL, Document
 from master.core.cluster.pacing import Allowance
 from master.core.cluster.parts import mapping
+from master.core.cluster.phases import OVER
 from master.core.cluster.shapes import WrongDocument
 from master.shell.kubernetes.api import MERGE_PATCH, Api, ApiError
 
@@ -80,6 +83,8 @@ class JobRecord:
         """What is wrong with the newest spec, which is then not followed."""
         self.unknown_fields = unknown_fields.left_by(accepted or job)
         """Paths in the newest spec of what pods are made without."""
+        self.owner: Callable[[], Document | None] = lambda: None
+        """The controller whose pods it has adopted, as it was read last."""
         self.is_gone = False
         """It was deleted: nothing is written to it any more."""
         self._writing = asyncio.Lock()
@@ -152,6 +157,27 @@ class JobRecord:
                 continue
             return
 
+    async def begin_anew(self, meant: Document, since: str) -> Document | None:
+        """Of a job that is over: its spec and owner become those of `meant`, and it has not begun. None where it is not
+        over any more, or is being deleted. A master that ends between the two writes is followed by one that makes
+        both: the owner and revision of the end are in the status until then."""
+        for _ in range(CLAIMS):
+            job = await self._read()
+            if mapping(job.get("status")).get("phase") not in OVER or elasticjob.is_deleted(job):
+                return None
+            identity = {"uid": self.uid, "resourceVersion": self._version}
+            owners = {"ownerReferences": meant["metadata"]["ownerReferences"]}
+            try:
+                patch = {"metadata": {**identity, **owners}, "spec": meant["spec"]}
+                job = await self._api.patch(self.path, patch, MERGE_PATCH)
+                return await self._api.replace(
+                    f"{self.path}/status", {**job, "status": beginning_anew.begun(job, since)}
+                )
+            except ApiError as error:
+                if not error.is_conflict:
+                    raise
+        raise ApiError(409, "Conflict", f"{self.path}: the status changes faster than it can be written")
+
     async def _write(self, status: Mapping[str, object]) -> None:
         try:
             await self._write_what_is_there(status)
@@ -165,6 +191,7 @@ class JobRecord:
             if self.is_gone:
                 return
             document = conditions.status_of(self.job, status, self._pods(), now(), self.problems, self.unknown_fields)
+            document = revisions.kept(document, self.job, self._pods(), self.owner())
             if self.problems:
                 document = accepted_specs.kept(document, self.accepted)
             body = {**self.job, "metadata": {**self.job["metadata"], "resourceVersion": self._version}}

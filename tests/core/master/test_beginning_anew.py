@@ -1,0 +1,61 @@
+"""A job that begins anew after its end, from the status that was left for that."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from master.core.cluster.beginning_anew import begun
+from master.core.cluster.conditions import left_by
+from master.core.status import document
+from tests.core.master.play import Play, running
+from wire.ids import Generation
+from wire.messages import Stop
+
+
+def left(play: Play) -> Any:
+    assert play.saved is not None
+    return play.saved["saved"]
+
+
+def begun_again(ended: Play) -> Play:
+    """All of its pods are gone; new ones come."""
+    status = {"saved": {"term": ended.term, "state": json.dumps(left(ended))}}
+    return Play(ended.spec, term=2, saved=left_by(begun({"status": status}, "2026-03-01T00:00:02Z")), now=ended.now + 9)
+
+
+def test_its_generations_go_on_above_every_number_that_there_was_or_that_was_reserved() -> None:
+    before = running(4)
+    before.crash("worker-1")
+    before.until_next(4)
+    before.run(15)
+    term, reserved = left(before)["reserved"]
+    assert (term, reserved) == (1, 12)
+    after = begun_again(before)
+    after.until(lambda: after.is_running(4))
+    assert after.generation == Generation(2, reserved + 1)
+    assert after.announced("JobBegan")
+    assert not after.announced("MasterStarted"), "nothing of it runs that a master could wait for"
+    assert not after.sent(Stop)
+
+
+def test_it_has_no_faults_and_no_steps_yet_and_its_pods_get_new_ids() -> None:
+    before = running(4)
+    before.crash("worker-1")
+    before.until_next(4)
+    before.run(15)
+    after = begun_again(before)
+    after.until(lambda: after.is_running(4))
+    assert (after.state.faults, after.state.restarts.used) == ([], 0)
+    assert document(after.state, after.now)["restarts"] == 0
+    assert after.state.version > left(before)["version"]
+    assert not set(after.state.members) & set(before.state.members)
+
+
+def test_a_master_that_follows_counts_from_there_too() -> None:
+    after = begun_again(running(4))
+    after.until(lambda: after.is_running(4))
+    following = Play(after.spec, term=3, saved=json.loads(json.dumps(after.saved)), actors=after.actors, now=after.now)
+    following.run(20)
+    assert following.announced("GenerationAdopted")
+    assert document(following.state, following.now)["restarts"] == 0
