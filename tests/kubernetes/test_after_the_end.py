@@ -125,12 +125,16 @@ async def test_a_job_begins_anew_with_pods_of_another_revision(tmp_path: Path) -
         server.put(f"{PODS}/train-same", of_revision("same", "2026-03-02T00:00:00Z", "one"))
         async with served(server, api, tmp_path) as world:
             await server.until(lambda: world.fleet._made)
-            assert server.documents[path]["status"]["phase"] == "Failed", "the same revision begins nothing"
+            as_it_ended = server.documents[path]
+            assert as_it_ended["status"]["phase"] == "Failed", "the same revision begins nothing"
             server.put(f"{PODS}/train-new", of_revision("new", "2026-03-03T00:00:00Z", "two"))
             await server.until(lambda: "a/train" in world.fleet.running)
             with peers(world.endpoint, world.keys, 2) as (new, same):
                 start = await trains(new, "new")
                 assert start.generation.number == 18, "above those that there were, and that were reserved"
+                world.fleet._job_changed("MODIFIED", as_it_ended)  # a watch that is late
+                new.say(encode(Started(start.order, start.generation, (8,))))
+                await server.until(lambda: server.documents[path]["status"]["phase"] == "Running")
                 same.say(hello("same"))
                 told = await same.hear()
                 assert isinstance(told, Refused)
@@ -233,6 +237,24 @@ async def test_an_elasticjob_that_changes_meanwhile_is_read_again(changes: str, 
             assert server.documents[path]["metadata"]["ownerReferences"][0]["uid"] == "owner-2"
             await server.until(lambda: events(server, "JobBegunAnew"))
             assert len(events(server, "JobBegunAnew")) == 1
+            world.assert_lives()
+
+
+async def test_a_master_that_ended_between_the_two_writes_is_followed_by_one_that_makes_both(tmp_path: Path) -> None:
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "owner-2", "controller": True}
+    async with api_server() as (server, api):
+        metadata = {"name": "train", "namespace": "a", "uid": "owner-2"}
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"parallelism": 1}}
+        server.put("/apis/batch/v1/namespaces/a/jobs/train", owner)
+        job = ended("Job", "batch/v1", owner="owner", revision="one")
+        job["metadata"]["ownerReferences"] = [{**reference, "controller": False}]
+        path = server.put_job(job)
+        new = pod("new", "2026-03-03T00:00:00Z")
+        new["metadata"]["ownerReferences"] = [reference]
+        server.put(f"{PODS}/train-new", new)
+        async with served(server, api, tmp_path) as world:
+            await server.until(lambda: "a/train" in world.fleet.running)
+            assert server.documents[path]["status"]["saved"]["begunAnew"] == "2026-03-02T23:59:55Z"
             world.assert_lives()
 
 

@@ -56,6 +56,12 @@ def test_a_suspended_job_has_no_deadline_and_a_resumed_one_counts_anew() -> None
     assert run_policy.ends_at(job(policy, {"Suspended": ("False", LATER)})) == unix("2026-03-01T11:01:00")
 
 
+def test_a_job_that_began_anew_has_its_time_from_there() -> None:
+    begun = job({"activeDeadlineSeconds": 60})
+    begun["status"]["saved"] = {"begunAnew": LATER}
+    assert run_policy.ends_at(begun) == unix("2026-03-01T11:01:00")
+
+
 def test_a_job_that_is_over_goes_after_its_time_and_no_other_does() -> None:
     policy, over = {"ttlSecondsAfterFinished": 60}, {"Succeeded": ("True", LATER)}
     assert run_policy.expires_at(job(policy, over)) == unix("2026-03-01T11:01:00")
