@@ -6,7 +6,11 @@ ones rest (their Deployment is scaled to 0, and back). The pods are real documen
 Either way the sidecars are played, over real ZeroMQ with CURVE. Memory and processor time are those of the master's
 process, as it counts them itself; the first sample is taken before there is a job.
 
+With --jobs: a real master of a cluster whose API server is played too (`measure/many_jobs.py`), and an hour's worth of
+the reports of members with 8 ranks, in minutes. It fails where the master ever had more memory than --limit MiB.
+
 Run: python benchmarks/cluster_master.py [--local] [--members 100] [--seconds 30] [--json]
+     python benchmarks/cluster_master.py --jobs 100 --members 8 [--reports 3600] [--limit 400] [--json]
 """
 
 from __future__ import annotations
@@ -30,8 +34,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
-from measure import metrics_reader
+from measure import many_jobs, metrics_reader
 from measure.played import Member, play
+from measure.report import table, write
 from prometheus_client.parser import text_string_to_metric_families
 
 from master.core.cluster import tickets
@@ -99,13 +104,14 @@ async def until(what: str, log: Path, claim: Callable[[], Awaitable[Found | None
 
 
 @contextmanager
-def process(log: Path, told: dict[str, str]) -> Iterator[None]:
+def process(log: Path, told: dict[str, str]) -> Iterator[int]:
+    """Its id."""
     with log.open("wb") as out:
         master = subprocess.Popen(
             [sys.executable, "-m", "master"], cwd=ROOT, env={**os.environ, **told}, stdout=out, stderr=out
         )
     try:
-        yield
+        yield master.pid
     finally:
         master.terminate()
         with contextlib.suppress(
@@ -262,6 +268,64 @@ class Node:
         writer.close()
 
 
+# -- many jobs --------------------------------------------------------------------------------------------------------
+async def hour(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    sidecars, log, count = free_port(), folder / "master.log", asked.jobs * asked.members
+    async with many_jobs.api_server(folder) as (server, config):
+        told = {
+            "OUTRIDER_PLATFORM": "kubernetes", "POD_NAMESPACE": SYSTEM, "POD_NAME": "benchmark",
+            "OUTRIDER_IMAGE": "outrider/sidecar:dev", "OUTRIDER_JOURNALS": str(folder), "OUTRIDER_LOG": "json",
+            "OUTRIDER_SIDECARS_PORT": str(sidecars), "OUTRIDER_HTTP_PORT": str(free_port()),
+            "OUTRIDER_SERVES": "master", "KUBECONFIG": str(config),
+        }  # fmt: skip
+
+        async def all_pods() -> bool:
+            return sum(each.get("kind") == "Pod" for each in server.documents.values()) == count
+
+        async def all_run() -> bool:
+            return many_jobs.phases(server).count("Running") == asked.jobs
+
+        with process(log, told) as pid:
+            key = f"/api/v1/namespaces/{SYSTEM}/secrets/outrider-master-curve"
+            held = await until("the master's key", log, lambda: found(server.documents, key))
+            await asyncio.sleep(5)
+            idle = many_jobs.memory_of(pid)
+            many_jobs.make_jobs(server, asked.jobs, asked.members)
+            await until("the pods", log, all_pods)
+            members = many_jobs.run_pods(server)
+            public = b64decode(held["data"]["public"]).decode()
+            async with many_jobs.connected(members, f"tcp://127.0.0.1:{sidecars}", public):
+                await until("all jobs to run", log, all_run)
+                note = print if not asked.json else lambda _text: None
+                samples = await many_jobs.say_all(members, asked.reports, pid, note)
+                breaks = sum(member.breaks for member in members)
+            most = many_jobs.memory_of(pid, "VmHWM")
+    return {"jobs": asked.jobs, "members": asked.members, "reports": asked.reports, "ranks": many_jobs.RANKS,
+            "idle_rss_mib": round(idle, 1), "most_rss_mib": round(most, 1), "limit_mib": asked.limit,
+            "seconds": samples[-1]["at"], "broken_links": breaks, "samples": samples}  # fmt: skip
+
+
+async def found(documents: dict[str, Any], path: str) -> Any:
+    return documents.get(path)
+
+
+def of_many_jobs(asked: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        result = asyncio.run(hour(asked, Path(folder)))
+    samples = result["samples"]
+    shown = [samples[round(n * (len(samples) - 1) / 10)] for n in range(11)]
+    if asked.json:
+        print(json.dumps(result))
+    else:
+        rows = [[f"{each['reports']:.0f}", f"{each['at']:.0f}", f"{each['rss_mib']:.1f}"] for each in shown]
+        print(table(["reports a member", "s", "MiB"], rows))
+        print(f"{asked.jobs} jobs of {asked.members} members of {result['ranks']} ranks: at most "
+              f"{result['most_rss_mib']} MiB of {asked.limit:g}, {result['idle_rss_mib']} without a job; "
+              f"{result['broken_links']} links broke")  # fmt: skip
+    write("cluster_master", {"result": result})
+    return int(result["most_rss_mib"] > asked.limit)
+
+
 # -- the measurement --------------------------------------------------------------------------------------------------
 async def measure(stage: Stage, members: int, seconds: float) -> dict[str, Any]:
     await asyncio.sleep(5)
@@ -302,10 +366,15 @@ async def run(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--local", action="store_true", help="the master of outrider run, without a cluster")
-    parser.add_argument("--members", type=int, default=100)
+    parser.add_argument("--jobs", type=int, default=0, help="so many jobs, beside an API server that is played")
+    parser.add_argument("--members", type=int, default=100, help="of a job")
+    parser.add_argument("--reports", type=int, default=3600, help="of each member, with --jobs")
+    parser.add_argument("--limit", type=float, default=400.0, help="MiB, with --jobs")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
+    if asked.jobs:
+        return of_many_jobs(asked)
     if not asked.local and not os.environ.get("KUBECONFIG"):
         raise SystemExit("KUBECONFIG must name a cluster in which Outrider is installed; or give --local")
     with tempfile.TemporaryDirectory() as folder:

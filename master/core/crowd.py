@@ -28,7 +28,8 @@ class Crowd:
 
     def note(self, member: Member) -> None:
         """It is as it is now."""
-        self.forget(member.id)
+        if member.id in self.present:
+            self.forget(member.id)
         if not member.greeted or member.deleting or member.life not in (ALIVE, SILENT):
             return
         self.present.add(member.id)

@@ -86,7 +86,7 @@ def document(state: State, now: float) -> dict[str, Any]:
         **slowness.document(state),
         **_in_place(state),
         "network": link_telling.document(state),
-        "unreached": [m.id for m in sorted(state.members.values(), key=in_order) if m.is_unreached],
+        "unreached": [m.id for m in sorted((m for m in state.members.values() if m.is_unreached), key=in_order)],
         **metric_values.document(state.metrics, state.spec.metrics_pattern, state.unix_offset),
         **own_size.document(state.scaling, state.spec, state.target, state.unix_offset),
         "data": {
