@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import random
 import sys
 import time
 from collections import deque
@@ -49,7 +50,10 @@ class Server(ApiServer):
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.asked.clear()
-        return await super().handle(request)
+        try:
+            return await super().handle(request)
+        except ConnectionError:  # a watch that the master has given up
+            return web.Response()
 
 
 @asynccontextmanager
@@ -124,18 +128,25 @@ class Trains(Member):
         self.greet()
 
     def made(self) -> Report:
-        """As a sidecar of eight ranks says it."""
-        step, number = self.step(), self.seconds
-        ranks = tuple(RankProgress(n, step, 0.05 + n / 1000, "step", 0.1 + n / 10_000, step * 32) for n in range(RANKS))
+        """As a sidecar of eight ranks says it. No two times are equal: what repeats itself is packed into a quarter."""
+        step, number, about = self.step(), self.seconds, random.uniform
+        ranks = tuple(
+            RankProgress(n, step, about(0.0, 0.1), "step", about(0.09, 0.11), step * 32) for n in range(RANKS)
+        )
         windows = number * STEPS_PER_SECOND // WINDOW > (number - 1) * STEPS_PER_SECOND // WINDOW
         first = step // WINDOW * WINDOW - WINDOW
-        own = tuple(OwnTime(n, first, WINDOW, "recorder and cpu", 0.09, 0.08 + n / 1000, 0.1, 1, 0.07, 0.01, 0.001)
-                    for n in range(RANKS)) if windows and first >= 0 else ()  # fmt: skip
-        links = tuple(LinkSeen(other, 0.0004, 0, 20) for other in self.others) if number % LOOK == 0 else ()
+        own = tuple(self.window(n, first) for n in range(RANKS)) if windows and first >= 0 else ()
+        links = (
+            tuple(LinkSeen(other, about(0.0002, 0.0008), 0, 20) for other in self.others) if number % LOOK == 0 else ()
+        )
         pids = tuple(range(2, 2 + RANKS))
         return Report(
-            self.running, "running", step, 0.1, 7.5, 4000.0 + number % 7, RANKS, pids, ranks, 99, "", own, links
+            self.running, "running", step, 0.1, about(7, 8), about(4000, 4100), RANKS, pids, ranks, 99, "", own, links
         )
+
+    def window(self, rank: int, first: int) -> OwnTime:
+        gap, busy, step, cpu, waited = (random.uniform(0.9, 1.1) * each for each in (0.09, 0.08, 0.1, 0.07, 0.01))
+        return OwnTime(rank, first, WINDOW, "recorder and cpu", gap, busy, step, 1, cpu, waited)
 
 
 @asynccontextmanager
