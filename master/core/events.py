@@ -91,6 +91,8 @@ class PodSeen:
     """Its sidecar was given the key of another master than this one: it can never be heard here (`strangers`)."""
     resources: str = ""
     """What it was made with, where that is watched (`CreatePod.resources`)."""
+    has_sidecar: bool = True
+    """False: its trainer runs as without us, and it can never be heard (`unreached`)."""
     alone_after: float = 0.0
     """Seconds after which its command begins by itself if its sidecar hears no master; 0: never (`unreached`)."""
 

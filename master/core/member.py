@@ -77,6 +77,8 @@ class Member:
     """Its sidecar holds the key of another installation's master (`strangers`)."""
     runs_alone: bool = False
     """Its command was let go: a stranger of another kind (`unreached`)."""
+    has_sidecar: bool = True
+    """As its last PodSeen said."""
     alone_after: float = 0.0
     """As its last PodSeen said."""
     is_bound: bool = False

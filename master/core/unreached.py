@@ -28,6 +28,10 @@ AFTER = 30.0
 """Seconds that a pod runs without a Hello until it is said: a sidecar needs 1 to 3 of them."""
 AGAIN = 60.0
 """Seconds after which one that runs unsupervised introduces itself again."""
+NO_SIDECAR = (
+    'it has no sidecar: its template does not say outrider.dev/inject: "true" (nor does its namespace say enabled), or '
+    "the webhook did not answer when it was made. Its trainer runs as without Outrider; make the pod anew"
+)
 CHECK = (
     "check that a NetworkPolicy lets the pod out to, and outrider-system in from it on, TCP port 7070, and that the "
     "pod's dnsPolicy resolves names of Services"
@@ -36,7 +40,7 @@ CHECK = (
 
 def note(state: State, member: Member, pod: PodSeen) -> None:
     """Its pod was seen, before its phase is taken over."""
-    member.alone_after = pod.alone_after
+    member.alone_after, member.has_sidecar = pod.alone_after, pod.has_sidecar
     if pod.alone_after and not member.is_bound:
         state.unbound.add(member.id)
     if pod.phase != "running":
@@ -53,8 +57,8 @@ def due(state: State, member_id: str) -> None:
         return
     member.is_unreached = True
     status.mark(state)
-    text = f"{member.id} has run for {seconds(AFTER)}, and its sidecar has not reached this master: {CHECK}."
-    state.announce("MemberUnreached", text, member.id, warning=True)
+    what = f"its sidecar has not reached this master: {CHECK}" if member.has_sidecar else NO_SIDECAR
+    state.announce("MemberUnreached", f"{member.id} has run for {seconds(AFTER)}, and {what}.", member.id, warning=True)
 
 
 def greeted(state: State, member: Member, hello: Hello) -> None:

@@ -316,7 +316,7 @@ def _why_unreached(members: Sequence[str]) -> tuple[str, str]:
     more = f" and {len(members) - NAMED} more" if len(members) > NAMED else ""
     named = ", ".join(members[:NAMED]) + more
     which = "runs, and its sidecar has" if len(members) == 1 else "run, and their sidecars have"
-    return "NeverHeard", f"{named} {which} never reached the master: {CHECK}"[:MESSAGE]
+    return "NeverHeard", f"{named} {which} never reached the master: {CHECK}, and that it has a sidecar"[:MESSAGE]
 
 
 def _why_failed(job: Document, phase: str, message: str) -> str:

@@ -70,15 +70,20 @@ def trainer_name(pod: Document) -> str:
 
 def master_key(pod: Document) -> str:
     """The CURVE key of the master that its sidecar was told to trust; empty where the pod itself does not say."""
-    spec = pod.get("spec") or {}
-    sidecars = (
-        container
-        for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
-        if container.get("name") == SIDECAR_CONTAINER
-    )
-    said = (entry.get("value") for sidecar in sidecars for entry in sidecar.get("env") or ()
+    said = (entry.get("value") for sidecar in _sidecars(pod) for entry in sidecar.get("env") or ()
             if entry.get("name") == MASTER_KEY)  # fmt: skip
     return str(next(said, None) or "")
+
+
+def has_sidecar(pod: Document) -> bool:
+    return bool(_sidecars(pod))
+
+
+def _sidecars(pod: Document) -> list[Document]:
+    """Its sidecar, an ordinary or a native one."""
+    spec = pod.get("spec") or {}
+    there = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    return [container for container in there if container.get("name") == SIDECAR_CONTAINER]
 
 
 def status_of(pod: Document, name: str) -> Document:

@@ -301,6 +301,7 @@ def seen(pod: Document, public_key: str = "") -> PodSeen | None:
         ends_at=_ends_at(metadata),
         resources=(metadata.get("annotations") or {}).get(RESOURCES) or "",
         has_controller=MEMBER in labels or owners_references.controller_of(metadata) is not None,
+        has_sidecar=containers.has_sidecar(pod),
         alone_after=_alone_after(metadata),
     )
 

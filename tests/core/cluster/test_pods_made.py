@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from master.core.actions import CreatePod
 from master.core.cluster import pods, quantities
 from master.core.cluster.elasticjob import spec_of
-from master.core.cluster.names import Document
+from master.core.cluster.names import SIDECAR_CONTAINER, Document
 from master.core.cluster.validation import problems
 from master.core.events import PodSeen
 from tests.core.cluster.documents import job, template, worker
@@ -63,7 +64,10 @@ def test_a_pod_is_its_roles_template_with_a_name_an_owner_and_who_it_is() -> Non
 def test_a_pod_that_was_made_is_seen_as_the_member_that_was_asked_for() -> None:
     pod = pods.pod_of(job(), creation("worker-4", 1))
     pod["metadata"]["uid"] = "u"
-    assert pods.seen(pod) == PodSeen(MemberId("worker-4"), PodUid("u"), Role("worker"), RankIndex(1), "pending")
+    asked = PodSeen(MemberId("worker-4"), PodUid("u"), Role("worker"), RankIndex(1), "pending", has_sidecar=False)
+    assert pods.seen(pod) == asked
+    pod["spec"]["initContainers"] = [{"name": SIDECAR_CONTAINER}]  # the webhook adds it
+    assert pods.seen(pod) == replace(asked, has_sidecar=True)
 
 
 def test_a_spare_has_no_rank() -> None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from master.core.events import PodSeen
 from tests.core.master.play import Actor, Play, job
-from wire.ids import MemberId, PodUid, RankIndex
+from wire.ids import MemberId, PodUid, RankIndex, Role
 from wire.messages import Refused, Start
 
 LONG = 3600.0
@@ -44,6 +45,18 @@ def test_a_member_that_runs_and_is_not_heard_is_named_with_what_to_look_at_and_n
     play.until_running(2)
     play.run(2)
     assert unreached(play) == []
+
+
+def test_a_member_without_a_sidecar_is_told_so() -> None:
+    """Without the label that asks for one, or made while the webhook was away: no network is to blame."""
+    play = adopted(member(0), member(1, unheard=True, alone_after=0.0))
+    pod = PodSeen(MemberId("train-1"), play["train-1"].uid, Role("worker"), RankIndex(1), "running", has_sidecar=False)
+    play.tell(pod)
+    play.run(34)
+    (event,) = play.announced("MemberUnreached")
+    assert 'train-1 has run for 30 s, and it has no sidecar: its template does not say outrider.dev/inject: "true"' in (
+        event.reason
+    )
 
 
 def test_no_generation_forms_while_one_that_may_begin_by_itself_is_not_heard_and_it_is_not_deleted() -> None:
