@@ -25,8 +25,8 @@ from master.core.cluster.patterns import Verdict, Verdicts, judge, of_job, too_s
 MOST_CPU = 0.1
 """Seconds for one pattern: an ordinary one takes a few milliseconds."""
 MOST_MEMORY = 1 << 30
-SECONDS = 10.0
-"""By the clock, for one pattern: that process gives way to all others."""
+SECONDS = 60.0
+"""By the clock, for one pattern: that process gives way to all others, and on a busy node it may wait for long."""
 KEPT = 4096
 """Patterns whose verdicts are kept, of all jobs: of at most 1,000 characters each."""
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,6 +78,7 @@ class Patterns:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
+            await process.wait()
         if (missing := next(left, None)) is not None:
             if ended != -signal.SIGPROF:
                 raise NotJudged(f"the process that compiles patterns ended with {ended}")
