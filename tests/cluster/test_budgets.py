@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 
+import pytest
+
 from tests.cluster.cluster import Document, Pods, pod_spec, until
 from tests.cluster.conftest import Make, MakePods
 from tests.cluster.reading import listed, policy, shown
@@ -68,6 +70,7 @@ def test_the_pods_of_a_job_whose_kind_tells_no_size_are_counted(pods: MakePods) 
     assert allows(job, 1)["spec"]["minAvailable"] == 1
 
 
+@pytest.mark.exhaustive
 def test_pods_that_a_budget_of_the_users_selects_are_left_to_it(pods: MakePods) -> None:
     job = pods("with-budget")
     selector = {"matchLabels": {"app": job.name}}

@@ -106,6 +106,7 @@ def test_the_network_of_a_pod_is_slow_as_long_as_the_command_stays(make: Make) -
     job.training(6)
 
 
+@pytest.mark.exhaustive
 def test_a_fault_ends_with_its_pod_and_with_its_time(make: Make) -> None:
     job = make(replicas=3, least=2, recovery={"silentAfter": "5s", "replaceAfter": "300s"})
     restart, _ = job.training(6)

@@ -56,7 +56,7 @@ def assert_no_step_is_repeated(job: Pods) -> None:
         assert abs(step.loss - undisturbed.loss(step.step)) < undisturbed.SPREAD, step
 
 
-@pytest.mark.parametrize("cascade", ["background", "foreground"])
+@pytest.mark.parametrize("cascade", ["background", pytest.param("foreground", marks=pytest.mark.exhaustive)])
 def test_a_job_that_is_deleted_while_it_trains_and_applied_again_repeats_no_step(make: Make, cascade: str) -> None:
     job = make(script=migrating(OF_A_POD), migrationDir="/work/moves")
     until(lambda: len(job.steps()) > 40, job.story)
@@ -109,7 +109,12 @@ def of_a_job(job: Pods, **annotations: str) -> Document:
 
 @pytest.mark.parametrize(
     ("made", "cascade"),
-    [(of_a_job, "background"), (of_a_job, "foreground"), (stateful_set, "background"), (stateful_set, "foreground")],
+    [
+        (of_a_job, "background"),
+        pytest.param(of_a_job, "foreground", marks=pytest.mark.exhaustive),
+        (stateful_set, "background"),
+        pytest.param(stateful_set, "foreground", marks=pytest.mark.exhaustive),
+    ],
     ids=["Job", "Job-foreground", "StatefulSet", "StatefulSet-foreground"],
 )
 def test_a_job_of_another_controller_that_is_deleted_and_applied_again_repeats_no_step(

@@ -73,7 +73,13 @@ def test_a_lost_worker_is_replaced_at_its_place_and_nobody_waits_for_it(make_ps:
     assert job.keeps(before)
 
 
-@pytest.mark.parametrize("options", [["--wait=false"], ["--grace-period=0", "--force"]], ids=["asked", "forced"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(["--wait=false"], id="asked"),
+        pytest.param(["--grace-period=0", "--force"], id="forced", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_lost_ps_is_replaced_at_its_address_and_all_go_on_from_the_last_checkpoint(
     make_ps: MakePs, options: list[str]
 ) -> None:
