@@ -16,11 +16,13 @@ EVENTS = (
 def told_of(namespace: str) -> list[tuple[str, str]]:
     """(what, text), whatever the API server answers."""
     masters = ("-n", SYSTEM, "logs", "--selector=app.kubernetes.io/component=master", "--prefix", "--timestamps")
+    sidecars = ("-n", namespace, "logs", "--selector=outrider.dev/job", "--container=outrider-sidecar", "--prefix")
     return [
         ("Jobs and pods", _said("-n", namespace, "get", "elasticjobs,pods", "-o", "wide")),
         ("Events", _said("-n", namespace, "get", "events", "--sort-by=.metadata.creationTimestamp", "-o", EVENTS)),
         ("Masters", _said(*masters, f"--tail={LINES}")),
         ("Masters before they were restarted", _said(*masters, f"--tail={LINES}", "--previous")),
+        ("Sidecars", _said(*sidecars, "--timestamps", f"--tail={LINES}")),
     ]
 
 
