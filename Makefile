@@ -38,7 +38,7 @@ check: $(INSTALLED)  ## format, lint, types, import contracts, tests of the core
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -m 'not slow and not exhaustive' -n 2 $(PURE)
 
-test: $(INSTALLED)  ## the tests that need no cluster, but for the exhaustive ones (about 25 minutes on 2 cores)
+test: $(INSTALLED)  ## the tests that need no cluster, but for the exhaustive ones (about half an hour on 2 cores)
 	@$(BIN)/python -m pytest -m 'not cluster and not exhaustive' -n 2 $(PURE) $(PLAYED)
 	@$(BIN)/python -m pytest -m 'not cluster and not exhaustive' -n 2 --dist loadfile $(PURE:%=--ignore=%) $(PLAYED:%=--ignore=%)
 

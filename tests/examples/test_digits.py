@@ -32,6 +32,7 @@ def steps(folder: Path) -> list[int]:
     return [int(row[1]) for row in csv.reader((folder / "loss.csv").read_text().splitlines())]
 
 
+@pytest.mark.exhaustive  # the demo learns in `make test`
 def test_it_learns_under_plain_python(tmp_path: Path) -> None:
     train(tmp_path, [sys.executable], "--epochs", "8")
     assert result(tmp_path)["accuracy"] > 0.9

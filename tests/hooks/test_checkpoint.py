@@ -13,6 +13,7 @@ import pytest
 from tests.hooks.agent import Trainer
 from tests.hooks.fixtures import free_port
 from tests.hooks.memories import SAY, damage, generation, said, trainers
+from tests.tiers import witnesses
 from training_hooks import arena
 
 pytestmark = pytest.mark.slow
@@ -203,13 +204,17 @@ def test_what_is_misused_says_what_is_wrong_and_what_it_may_be(make: Callable[..
 
 @pytest.mark.parametrize(
     ("there", "sentence"),
-    [
-        (b"", "foreign.pt cannot be read: "),
+    witnesses(
+        [
+            (b"", "foreign.pt cannot be read: "),
+            (b"garbage", "foreign.pt cannot be read: "),
+            ({"model": 1}, "foreign.pt was not written by checkpoint.save()"),
+            ({"outrider_checkpoint": 2}, "foreign.pt has version 2, and version 1 is read here"),
+            ({"outrider_checkpoint": 1, "step": 3, "state": {}}, "it lacks generation, counted, positions"),
+        ],
         (b"garbage", "foreign.pt cannot be read: "),
-        ({"model": 1}, "foreign.pt was not written by checkpoint.save()"),
         ({"outrider_checkpoint": 2}, "foreign.pt has version 2, and version 1 is read here"),
-        ({"outrider_checkpoint": 1, "step": 3, "state": {}}, "it lacks generation, counted, positions"),
-    ],
+    ),
 )
 def test_a_file_that_is_damaged_or_foreign_is_an_error_on_all_ranks_and_nothing_begins_at_zero(
     make: Callable[..., Trainer], tmp_path: Path, there: bytes | dict[str, Any], sentence: str

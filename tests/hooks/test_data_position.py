@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.hooks.agent import Trainer
+from tests.tiers import witnesses
 from training_hooks import page
 from training_hooks import worker as worker_module
 
@@ -126,7 +127,7 @@ else:
     assert_goes_on(worker, worker.run())
 
 
-@pytest.mark.parametrize("memory", [str(1 << 20), ""])
+@pytest.mark.parametrize("memory", witnesses([str(1 << 20), ""], str(1 << 20)))
 def test_a_position_and_the_steps_made_are_in_a_state_that_was_saved_to_memory_or_by_its_fallback(
     make: Callable[..., Worker], memory: str
 ) -> None:
@@ -165,7 +166,7 @@ PLACES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("how", PLACES)
+@pytest.mark.parametrize("how", witnesses(PLACES, "a DCP folder", "a renamed file"))
 def test_a_position_is_found_however_the_checkpoint_was_saved(make: Callable[[str], Worker], how: str) -> None:
     save, load = PLACES[how]
     worker = make(f"""
@@ -192,7 +193,7 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize("what", ELSEWHERE)
+@pytest.mark.parametrize("what", witnesses(ELSEWHERE, "a look at the first batch"))
 def test_what_is_no_training_neither_takes_a_position_up_nor_spends_it(
     make: Callable[[str], Worker], what: str
 ) -> None:
@@ -289,7 +290,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("what", OTHERS)
+@pytest.mark.parametrize("what", witnesses(OTHERS, "another seed"))
 def test_a_position_of_other_data_is_told_and_not_taken_up(make: Callable[[str], Worker], what: str) -> None:
     options, said = OTHERS[what]
     worker = make(f"""
@@ -304,7 +305,7 @@ train(reading := iter(batches), 5 if FIRST else None); save()
     assert len(set(worker.seen(2))) == len(worker.seen(2)) >= 100
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"outrider": "data position", "version": 9}'])
+@pytest.mark.parametrize("content", witnesses([b"", b"{}", b'{"outrider": "data position", "version": 9}'], b"{}"))
 def test_a_file_that_cannot_be_read_is_told_by_its_name(make: Callable[[str], Worker], content: bytes) -> None:
     worker = make(SHORT)
     worker.run()
@@ -423,7 +424,7 @@ def test_without_the_flag_nothing_is_written_beside_and_what_is_repeated_is_told
     assert not [name for name in os.listdir(worker.folder) if name.startswith(".")]
 
 
-@pytest.mark.parametrize(("skipped", "again"), [(5, []), (4, [4]), (2, [20])])
+@pytest.mark.parametrize(("skipped", "again"), witnesses([(5, []), (4, [4]), (2, [20])], (4, [4])))
 def test_what_a_script_leaves_out_itself_is_not_repeated(
     make: Callable[[str], Worker], skipped: int, again: list[int]
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 from sidecar.shell.windows import WindowReader
 from tests.hooks.agent import Trainer, wait_until
 from tests.hooks.fixtures import free_port
+from tests.tiers import witnesses
 from wire.ids import Generation
 from wire.messages import OwnTime
 
@@ -96,7 +97,12 @@ def common_window(trainer: Trainer, nproc: int) -> list[OwnTime]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "nproc", "slow"), [("batch_norm", 2, 0), ("fsdp", 2, 1), ("two_groups", 4, 3), ("two_optimizers", 2, 1)]
+    ("kind", "nproc", "slow"),
+    witnesses(
+        [("batch_norm", 2, 0), ("fsdp", 2, 1), ("two_groups", 4, 3), ("two_optimizers", 2, 1)],
+        ("fsdp", 2, 1),
+        ("two_groups", 4, 3),
+    ),
 )
 def test_the_slow_rank_stands_out_and_those_that_wait_for_it_do_not(
     make: Make, kind: str, nproc: int, slow: int

@@ -12,6 +12,7 @@ import pytest
 
 from tests.hooks.agent import Trainer, is_alive, wait_until
 from tests.hooks.fixtures import DDP, free_port
+from tests.tiers import witnesses
 from training_hooks import page
 
 pytestmark = pytest.mark.slow
@@ -142,7 +143,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", witnesses(["fork", "spawn", "forkserver"], "fork"))
 def test_data_loader_workers_work_however_they_are_made(make: Make, method: str) -> None:
     assert "TOTAL 28" in ended_well(make(LOADER, method, "a b"))
 

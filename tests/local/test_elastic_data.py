@@ -12,6 +12,7 @@ import pytest
 
 from tests.local.elastic import SCRIPT, Run, Seen, assert_each_once, times_seen
 from tests.local.training import until
+from tests.tiers import witnesses
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +58,7 @@ def test_the_position_goes_with_a_save_that_is_in_memory_alone(run: Callable[...
     assert [(e.step, e.epoch, e.samples, e.loss) for e in seen] == [(e.step, e.epoch, e.samples, e.loss) for e in plain]
 
 
-@pytest.mark.parametrize(("workers", "shuffle"), [(0, True), (2, False)])
+@pytest.mark.parametrize(("workers", "shuffle"), witnesses([(0, True), (2, False)], (2, False)))
 def test_after_a_crash_in_place_an_epoch_goes_on_as_if_nothing_had_been(
     run: Callable[..., Run], workers: int, shuffle: bool
 ) -> None:
@@ -73,7 +74,9 @@ def test_after_a_crash_in_place_an_epoch_goes_on_as_if_nothing_had_been(
     assert job.status()["data"]["samples_repeated"] == 0
 
 
-@pytest.mark.parametrize(("workers", "shuffle", "rank_0_loads"), [(2, True, True), (0, False, False)])
+@pytest.mark.parametrize(
+    ("workers", "shuffle", "rank_0_loads"), witnesses([(2, True, True), (0, False, False)], (2, True, True))
+)
 def test_a_job_that_shrinks_and_grows_within_an_epoch_sees_each_sample_once(
     run: Callable[..., Run], workers: int, shuffle: bool, rank_0_loads: bool
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.local.elastic import SCRIPT, Run, assert_each_once
+from tests.tiers import witnesses
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +54,7 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
         each.close()
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", witnesses([0, 2], 2))
 def test_a_job_that_is_stopped_and_begun_anew_trains_as_if_nothing_had_been(
     run: Callable[..., Run], workers: int
 ) -> None:
