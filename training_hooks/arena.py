@@ -12,6 +12,7 @@ import collections
 import fcntl
 import os
 import struct
+import time
 import zlib
 
 NAME = "checkpoints"
@@ -23,6 +24,10 @@ FIRST = struct.Struct("<4sIQIIQ")
 KEPT = struct.Struct("<Q")
 KEPT_AT = 8
 SEQUENCE_AT = 8
+GIVEN = struct.Struct("<QQQQ")
+GIVEN_AT = 32
+LONGEST_GIVEN = 3600.0
+"""Seconds. A later end was written before the node began anew: its clock begins at zero."""
 FIELDS = "version sequence step generation rank world kind sealed length crc32 quick"
 HEAD = struct.Struct("<4sIQqQIIIIQII")
 SUM = struct.Struct("<I")
@@ -190,6 +195,34 @@ def copies(fd, divided, slots):
     found = [(slot, head(fd, divided, slot)) for slot in slots]
     sealed = [(slot, each) for slot, each in found if each is not None and each.sealed]
     return sorted(sealed, key=lambda pair: (pair[1].step, pair[1].generation), reverse=True)
+
+
+def is_given(fd, head):
+    """This copy is being taken over by a partner, which counts only if its owner has it too: it waits for `kept` to
+    reach it, or for the end that the sidecar has set."""
+    step, generation, before, until = GIVEN.unpack(os.pread(fd, GIVEN.size, GIVEN_AT).ljust(GIVEN.size, b"\0"))
+    if head is None or not step or (head.step + 1, head.generation) != (step, generation):
+        return False
+    (now_kept,) = KEPT.unpack(os.pread(fd, KEPT.size, KEPT_AT))
+    left = until / 1000 - time.monotonic()
+    return (now_kept == before or now_kept < step) and 0 < left < LONGEST_GIVEN
+
+
+def claim(fd, divided, slots, generation, pinned=()):
+    """(slot, sequence of its next head) of the place that a save of this generation may take; from now on nothing in it
+    counts. None where none is free. A copy that this generation made and a partner takes over now is not written over:
+    the sidecar notes that it gives it before it looks whether it is there, so one of both sees the other."""
+    pinned = list(pinned)
+    while (slot := next_slot(fd, divided, slots, pinned)) is not None:
+        before = head(fd, divided, slot)
+        of_now = before if before is not None and before.generation == generation else None
+        if not is_given(fd, of_now):
+            sequence = begin(fd, divided, slot)
+            if not is_given(fd, of_now):
+                return slot, sequence
+            os.pwrite(fd, KEPT.pack(before.sequence), place(divided, slot) + SEQUENCE_AT)
+        pinned.append(slot)
+    return None
 
 
 def next_slot(fd, divided, slots, pinned=()):

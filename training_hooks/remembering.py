@@ -43,18 +43,18 @@ class Memory:
         return copy
 
     def begin(self, about):
-        """A place of which nothing counts from now on; None where both are in use."""
+        """A place of which nothing counts from now on; None where both are in use, here or by a partner."""
         divided = arena.divide(self.fd, about.kind, self.local_world)
         with self.lock:
             own, pinned = arena.own(about.kind, self.local_rank), list(self.pinned.values())
-            slot = arena.next_slot(self.fd, divided, own, pinned)
-            if slot is None:
+            claimed = arena.claim(self.fd, divided, own, about.generation, pinned)
+            if claimed is None:
                 return None
+            slot, sequence = claimed
             where = arena.place(divided, slot)
             lending.settle(where, where + divided.size)
             self._saves += 1
             self.owner[slot] = self._saves
-            sequence = arena.begin(self.fd, divided, slot)
         return Copy(self, divided, slot, about._replace(sequence=sequence), self.owner[slot])
 
     def copies(self, kind):

@@ -25,6 +25,10 @@ BEHIND = (
     "each save needs a greater one than the save before"
 )
 
+NOT_TAKEN = (
+    "saves come faster than another member takes over their copies: those that come meanwhile are not kept in memory"
+)
+
 Job = collections.namedtuple("Job", "copy path counted positions began")
 """A save that is in memory. `path`: where it is written to, None: nowhere."""
 
@@ -131,6 +135,10 @@ class Rank:
         if copy is not None:
             self.wanted[path] = copy.head.step
             self.sealing.give(path, Job(copy, path, enclosed["counted"], (), began))
+        elif path is not None:
+            self.sealing.wait()
+            self.storing.wait()  # an older one would take its place there
+            self._save_alone(enclosed, path, kind)
 
     def _is_behind(self, enclosed, path):
         """A version is its step and generation: of two states with the same ones some ranks would load the one, and
@@ -160,8 +168,10 @@ class Rank:
             if copy is None and path is not None:
                 self.storing.wait()
                 copy = self.memory.take(packed, about)
-            if copy is None:
+            if copy is None and "store" in self.memory.pinned:
                 self.warn("step %d is not saved: the one before it is still being written to storage" % about.step)
+            elif copy is None:
+                self.warn(NOT_TAKEN)
             return copy
         except remembering.TooBig as error:
             raise CheckpointError(_too_big(error))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +29,8 @@ HEAD: Final = struct.Struct("<4sIQqQIIIIQII")
 WORD: Final = struct.Struct("<Q")
 SUM: Final = struct.Struct("<I")
 KEPT_AT, SEQUENCE_AT = 8, 8
+GIVEN: Final = struct.Struct("<QQQQ")
+GIVEN_AT: Final = 32
 SLOTS: Final = {REPLICATED: 2, SHARDED: 4, MARKED: 2}
 
 
@@ -119,6 +122,13 @@ class Arena:
         """Every rank has this step: its copies here are not overwritten before there is a newer one."""
         if self.division() is not None:
             os.pwrite(self.fd, WORD.pack(step + 1), KEPT_AT)
+
+    def give(self, head: Head, seconds: float) -> None:
+        """A partner takes this copy over: its rank does not write over it before Kept is said of it, or the time is
+        over. Said before looking whether it is there: the rank looks again behind its first mark."""
+        (kept,) = WORD.unpack(os.pread(self.fd, WORD.size, KEPT_AT))
+        until = int((time.monotonic() + seconds) * 1000)
+        os.pwrite(self.fd, GIVEN.pack(head.step + 1, head.generation, kept, until), GIVEN_AT)
 
     # -- slots
     def places(self, division: Division) -> Iterator[Place]:

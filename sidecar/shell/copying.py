@@ -51,6 +51,8 @@ MOST_AT_ONCE: Final = 32
 """Members that are given something; each costs two threads."""
 MOST_ASKING: Final = 128
 """Connections that have not proved yet that they know the key."""
+GIVEN_FOR, SLOWEST = 60.0, 25e6
+"""Seconds, and bytes a second: half of what a master allows, so a copy is held until it has said that all are there."""
 VERSION: Final = 1
 ASKED: Final = ("outrider", "rank", "step", "generation", "sharded", "nonce")
 
@@ -152,7 +154,11 @@ class Giver:
 
     def _send(self, connection: socket.socket, memory: Arena, nonce: bytes, said: dict[str, Any]) -> None:
         rank, step, division = said["rank"], said["step"], memory.division()
-        place = memory.find(rank, (step, said["generation"]), bool(said["sharded"]))
+        version = step, said["generation"]
+        place = memory.find(rank, version, bool(said["sharded"]))
+        if place is not None and place.head is not None and place.head.kind == arena.SHARDED:
+            memory.give(place.head, GIVEN_FOR + place.head.length / SLOWEST)
+            place = memory.find(rank, version, sharded=True)
         if place is None or place.head is None or division is None:
             _say(connection, {"error": f"there is no whole copy of step {step} for rank {rank} any more"})
             return

@@ -1,6 +1,7 @@
 """The memory for checkpoints: what counts as a copy, and which one a save may take the place of."""
 
 import os
+import time
 
 import pytest
 
@@ -151,3 +152,73 @@ def test_of_one_step_saved_twice_the_later_generation_is_safe(memory):
     write(memory, divided, 1, 10, generation=1)
     arena.keep(memory, 10)
     assert arena.next_slot(memory, divided, (0, 1)) == 1
+
+
+def give(fd, step, generation=1, seconds=60.0):
+    """As a sidecar does it (sidecar/shell/arena.py)."""
+    (kept,) = arena.KEPT.unpack(os.pread(fd, arena.KEPT.size, arena.KEPT_AT))
+    until = int((time.monotonic() + seconds) * 1000)
+    os.pwrite(fd, arena.GIVEN.pack(step + 1, generation, kept, until), arena.GIVEN_AT)
+
+
+def claim(fd, divided, generation=1):
+    claimed = arena.claim(fd, divided, (0, 1), generation)
+    return None if claimed is None else claimed[0]
+
+
+@pytest.fixture
+def divided(memory):
+    """Step 10 is kept, step 20 is not yet."""
+    divided = arena.divide(memory, arena.SHARDED, 1)
+    write(memory, divided, 0, 10)
+    write(memory, divided, 1, 20)
+    arena.keep(memory, 10)
+    return divided
+
+
+def test_a_copy_that_a_partner_takes_over_is_not_written_over_before_it_is_kept(memory, divided):
+    give(memory, 20)
+    assert claim(memory, divided) is None
+    arena.keep(memory, 20)
+    assert claim(memory, divided) == 0
+
+
+def test_word_of_an_older_step_does_not_free_what_is_taken_over_and_the_end_of_its_time_does(memory, divided):
+    arena.keep(memory, 5)
+    give(memory, 20)
+    arena.keep(memory, 10)  # it comes late
+    assert claim(memory, divided) is None
+    give(memory, 20, seconds=-1.0)
+    assert claim(memory, divided) == 1
+
+
+def test_what_an_older_generation_gave_holds_up_no_save_nor_does_a_clock_of_another_boot(memory, divided):
+    give(memory, 20, seconds=arena.LONGEST_GIVEN + 60.0)
+    assert claim(memory, divided) == 1
+    write(memory, divided, 1, 20)
+    give(memory, 20)
+    assert claim(memory, divided, generation=2) == 1
+
+
+def test_kept_of_an_older_generation_frees_nothing_that_is_taken_over_later(memory, divided):
+    arena.keep(memory, 90)  # the job went back to an older step
+    give(memory, 20)
+    write(memory, divided, 0, 15)
+    assert claim(memory, divided) == 0
+    write(memory, divided, 0, 25)
+    assert claim(memory, divided) is None
+    arena.keep(memory, 20)
+    assert claim(memory, divided) == 0
+
+
+def test_a_copy_that_is_given_while_a_save_takes_its_place_is_there_again(memory, divided, monkeypatch):
+    begin = arena.begin
+
+    def meanwhile(*where):
+        sequence = begin(*where)
+        give(memory, 20)
+        return sequence
+
+    monkeypatch.setattr(arena, "begin", meanwhile)
+    assert claim(memory, divided) is None
+    assert [head.step for _, head in arena.copies(memory, divided, (0, 1))] == [20, 10]

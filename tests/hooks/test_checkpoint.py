@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sidecar.shell.arena import copies, opened
 from tests.hooks.agent import Trainer
 from tests.hooks.fixtures import free_port
 from tests.hooks.memories import SAY, damage, generation, said, trainers
@@ -306,6 +307,32 @@ def test_what_is_saved_to_a_path_is_there_however_many_saves_to_memory_follow(
     assert in_memory == 59 or any("step 59 is not saved" in each for each in warnings)
     assert on_storage == 59 or any("step 59 was not written to" in each for each in warnings)
     assert best or any("step 1 was not written to" in each for each in warnings)
+
+
+def test_while_a_partner_takes_over_a_copy_others_are_not_kept_in_memory_and_go_straight_to_storage(
+    make: Callable[..., Trainer], tmp_path: Path
+) -> None:
+    trainer = make(
+        "for step in (1, 2):\n    checkpoint.save(state(step), step, sharded=True)\n    checkpoint.wait()\n"
+        "say('saved')\n"
+        "while not os.path.exists('given'):\n    pass\n"
+        "checkpoint.save(state(3), 3, sharded=True)\n"
+        "checkpoint.save(state(4), 4, sharded=True)\n"
+        "checkpoint.save(state(5), 5, path='all', sharded=True)\n"
+        "say(told(checkpoint.load('all', sharded=True)))\n"
+    )
+    trainer.start()
+    assert trainer.agent.expect(lambda line: line.get("event") == "remembered" and line["step"] == 2)
+    with opened(trainer.volume / arena.NAME) as memory:
+        memory.keep(1)
+        newest = max(place.head for place in memory.places(memory.division()) if place.head is not None)
+        memory.give(newest, 60.0)
+    (tmp_path / "given").touch()
+    assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
+    assert said(tmp_path) == [["saved"], [[5, 50]]]
+    [warning] = [line["sentence"] for line in trainer.agent.lines if line.get("word") == "state not saved"]
+    assert "faster than another member takes over" in warning
+    assert [copy.step for copy in copies(trainer.volume / arena.NAME)] == [1, 2]
 
 
 def test_a_copy_that_not_every_rank_has_is_not_loaded_and_does_not_stay(

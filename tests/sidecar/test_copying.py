@@ -110,6 +110,21 @@ def test_a_partner_holds_the_ranks_of_another_beside_its_own(tmp_path: Path) -> 
     assert taken(source, target, sharded=True, held=True, rank=2).error.endswith("for rank 2 any more")
 
 
+def test_what_a_partner_has_taken_over_stays_with_its_owner_until_it_is_kept(tmp_path: Path) -> None:
+    source, target = memory(tmp_path / "a", theirs.SHARDED), memory(tmp_path / "b", theirs.SHARDED)
+    made_in = MADE_IN.term << 32 | MADE_IN.number
+    put(source, 0, 30)
+    put(source, 1, 40)
+    with open(source, "r+b") as file, ours.opened(source) as memory_of_ours:
+        fd, divided = file.fileno(), theirs.division(file.fileno())
+        memory_of_ours.keep(30)
+        assert theirs.next_slot(fd, divided, (0, 1)) == 1
+        assert taken(source, target, sharded=True, held=True).error == ""
+        assert theirs.claim(fd, divided, (0, 1), made_in) is None
+        memory_of_ours.keep(40)
+        assert theirs.claim(fd, divided, (0, 1), made_in)[0] == 0
+
+
 def test_who_does_not_know_the_key_gets_nothing(tmp_path: Path) -> None:
     source, target = memory(tmp_path / "a"), memory(tmp_path / "b")
     put(source, 0, 40)

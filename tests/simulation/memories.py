@@ -28,6 +28,8 @@ MARKED_ODDS = 0.4
 """Of those without the others: rank 0 alone saves, and the master has it given to all."""
 TORN = 0.03
 """Saves that a rank does not come to the end of."""
+GIVEN_FOR = 60.0
+"""Seconds for which a sidecar asks its ranks not to write over what it gives to a partner."""
 LATE = 1.0
 """Seconds for what a master does in one step."""
 
@@ -38,6 +40,9 @@ class Memory:
 
     slots: dict[tuple[int, bool], list[Copy]] = field(default_factory=dict)
     kept: tuple[Generation, int] = (NO_GENERATION, -1)
+    given: tuple[Generation, int] = (NO_GENERATION, -1)
+    """What a partner takes over, until `kept` reaches it or `given_until`."""
+    given_until: float = 0.0
 
     def copies(self) -> tuple[Copy, ...]:
         return tuple(copy for _key, slots in sorted(self.slots.items()) for copy in slots)
@@ -45,13 +50,17 @@ class Memory:
     def own(self) -> list[Copy]:
         return [copy for copy in self.copies() if not copy.held]
 
-    def put(self, local_rank: int, copy: Copy) -> None:
-        """Never over what is kept, or else the newest."""
+    def put(self, local_rank: int, copy: Copy, now: float = 0.0) -> bool:
+        """Never over what is kept, or else the newest; nor, of one's own, over what a partner takes over `now`."""
         slots = self.slots.setdefault((local_rank, copy.held), [])
         if len(slots) == 2:
             slots.sort(key=lambda each: (each.step == self.kept[1], each.generation if each.marked else 0, each.step))
+            is_given = self.kept < self.given and now < self.given_until and not copy.held
+            if is_given and (slots[0].generation, slots[0].step) == self.given and copy.generation == self.given[0]:
+                return False
             del slots[0]
         slots.append(copy)
+        return True
 
     def find(self, wanted: Wanted, order: FetchCopies) -> Copy | None:
         version = (order.order.step, order.order.made_in, order.order.sharded)
@@ -106,7 +115,8 @@ class Memories:
         generation = worker.start.generation
         step = self._number(pod, worker.start) if is_marked else step
         copy = Copy(worker.rank, step, is_sharded, worker.run.size, generation, 1000, marked=is_marked)
-        pod.memory.put(worker.local_rank, copy)
+        if not pod.memory.put(worker.local_rank, copy, self.world.time.now):
+            return
         said = Remembered(generation, worker.rank, step, 1000, is_sharded, is_marked, counted)
         trainer.remembered[worker.local_rank] = said
         trainer.tell(told.CheckpointRemembered(trainer.remembered[worker.local_rank]))
@@ -156,6 +166,9 @@ class Memories:
         if not wanted.held and not only_read and any(worker.alive for worker in workers):
             self.world.broken(f"a copy is written into the memory of {pod.member} while its ranks use it")
         pod.memory.put(wanted.local_rank, replace(found, held=wanted.held))
+        if found.sharded:
+            source.memory.given = (found.generation, found.step)
+            source.memory.given_until = self.world.time.now + GIVEN_FOR
         return ""
 
     def keep(self, pod: Pod, action: KeepCopies) -> None:
