@@ -131,6 +131,31 @@ def test_a_job_of_another_controller_that_is_deleted_and_applied_again_repeats_n
     assert_no_step_is_repeated(job)
 
 
+@pytest.mark.exhaustive
+def test_a_stateful_set_whose_job_is_over_begins_anew_when_it_is_rolled_out(pods: MakePods) -> None:
+    job = pods("anew")
+    job.create(stateful_set(job))
+    job.training(2)
+    job.end_well()
+    first = job.phase("Succeeded")
+    (job.folder / "end").unlink()
+    uid, over = job.job()["metadata"]["uid"], max(step.time for step in job.steps())
+    saved = max(job.saved)
+    job.kubectl("set", "env", f"statefulset/{job.name}", "AGAIN=1")
+    job.event("JobBegunAnew")
+
+    def again() -> dict[int, list[Step]]:
+        made = [step for step in job.steps() if step.time > over and step.world == 2]
+        return {rank: [step for step in made if step.rank == rank] for rank in (0, 1)}
+
+    until(lambda: all(len(steps) > 5 for steps in again().values()), job.story)
+    assert {(steps[0].loaded, steps[0].step) for steps in again().values()} == {(saved, saved + 1)}, job.story()
+    assert job.job()["metadata"]["uid"] == uid
+    older, newer = (tuple(map(int, status["generation"].split("."))) for status in (first, job.status()))
+    assert newer > older
+    assert job.status().get("exitCode") is None
+
+
 AT_RUNG: dict[str, dict[str, Any]] = {
     "T0": {"nprocPerNode": 2},
     "T1": {

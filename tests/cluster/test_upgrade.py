@@ -109,8 +109,7 @@ def is_mended(job: ClusterJob) -> None:
     """A rank is killed, and the master that is there now has the job train from its checkpoint again."""
     restart, world = job.training(2)
     job.training(2, more=len(world[0]) + MORE)
-    others = {name: pod for name, pod in job.pods().items() if name != job.pod("worker-0")}  # one may be on its way out
-    pod = next(name for name, each in others.items() if "deletionTimestamp" not in each["metadata"])
+    pod = next(name for name in job.pods() if name.startswith(job.pod("worker-")) and name != job.pod("worker-0"))
     job.execute(pod, f"kill -9 {job.pid_of(pod, 'rank 1')}")
     job.training(2, after=restart)
 
