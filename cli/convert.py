@@ -7,7 +7,7 @@ from typing import IO, Any
 import click
 
 from cli.errors import UserError
-from cli.yaml_files import documents_of, pod_yaml
+from cli.pod_yaml import documents_of, written
 from master.core.cluster import validation
 from master.core.cluster.conversion import KNOWN, Converted, converted, unpacked
 
@@ -25,7 +25,7 @@ def convert(file: IO[str]) -> None:
         kinds = ", ".join(dict.fromkeys(str(each.document.get("kind") or "no kind") for each in found))
         said = " ".join(note for each in found for note in each.notes) or f"known are {KNOWN}"
         raise UserError(f"{file.name}: there is nothing to convert in it, only {kinds or 'nothing'}; {said}")
-    click.echo(pod_yaml().written(each.document for each in found), nl=False)
+    click.echo(written(each.document for each in found), nl=False)
     for each in found:
         metadata = each.document.get("metadata") or {}
         name = metadata.get("name") or metadata.get("generateName")

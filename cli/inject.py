@@ -7,7 +7,7 @@ from typing import IO
 import click
 
 from cli.errors import UserError
-from cli.yaml_files import documents_of, pod_yaml
+from cli.pod_yaml import documents_of, written
 from master.core.cluster.injection import Policy
 from master.core.cluster.injection_documents import Injected, inject_all
 from master.core.cluster.names import INJECT
@@ -58,7 +58,7 @@ def inject(
     if explain:
         click.echo("\n\n".join(_explanation(each) for each in found))
     else:
-        click.echo(pod_yaml().written(document for document, _ in injected), nl=False)
+        click.echo(written(document for document, _ in injected), nl=False)
         _tell(found, public_key)
     if any(each.injection.refused for each in found):
         raise SystemExit(PASSED_THROUGH)

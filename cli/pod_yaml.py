@@ -13,6 +13,8 @@ from typing import IO, Any
 
 import yaml
 
+from cli.errors import UserError
+
 _TIMESTAMP, _FLOAT = "tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:float"
 _DOUBTFUL = re.compile(
     r"[-+.]?[0-9][-+0-9_.,:eoxa-f]*|[-+]?\.(inf|nan)|~|null|y|n|yes|no|on|off|true|false", re.IGNORECASE
@@ -72,6 +74,17 @@ def _count(value: Any, counts: dict[int, int]) -> int:
         inner = value.values() if isinstance(value, dict) else value
         counts[id(value)] = 1 + sum(_count(each, counts) for each in inner)
     return counts[id(value)]
+
+
+def documents_of(file: IO[str]) -> list[dict[str, Any]]:
+    """Of a file that a command is given; UserError says what is wrong with it."""
+    try:
+        documents = read(file)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{file.name} is no YAML: {' '.join(str(error).split())}") from error
+    if not all(isinstance(document, dict) for document in documents):
+        raise UserError(f"{file.name}: each document must be an object with apiVersion, kind and metadata")
+    return documents
 
 
 def written(documents: Iterable[Any]) -> str:

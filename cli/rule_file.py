@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
-from cli import pod_yaml
 from cli.errors import UserError
 from master.core.cluster import job_rules
 from master.core.spec import Rule
@@ -19,6 +17,10 @@ from master.core.spec import Rule
 
 def rules_of(path: Path) -> tuple[Rule, ...]:
     """UserError says what is wrong with them."""
+    import yaml  # here, because most runs have no such file
+
+    from cli import pod_yaml
+
     try:
         with path.open(encoding="utf-8") as file:
             documents = pod_yaml.read(file)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -236,15 +234,6 @@ def test_what_cannot_be_meant_is_said_in_one_line(document: Any, said: str) -> N
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
-
-
-def test_a_missing_pyyaml_is_named_with_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "yaml.py").write_text("raise ModuleNotFoundError(name='yaml')")
-    code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]; from cli.__main__ import main; main()"
-    command = [sys.executable, "-P", "-c", code, "inject", "-f", "-"]
-    done = subprocess.run(command, input=json.dumps(POD), capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "outrider: yaml is not installed: pip install 'outrider[kubernetes]'\n"
 
 
 # -- YAML ---------------------------------------------------------------------------------------------------------
