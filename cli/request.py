@@ -24,9 +24,15 @@ from cli.sizes import Members
 from master.core.cluster import chaos, quantities
 from master.core.spec import Rule
 from master.shell.cgroups import Limits
+from training_hooks import invocation
+from training_hooks.inner import is_python
+from training_hooks.shells import SHELLS, line_of
 
 MOST_RESTARTS = 1_000_000
 LONGEST_SILENCE = 3600
+NO_INPUT = "ranks have none, and each of them reads the script anew; write it to a file, and give that"
+SAYS_ITSELF = {"-h", "--help", "-V", "-VV", "--version"}
+"""Options with which an interpreter reads no script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +228,7 @@ def _check_script(script: str) -> None:
     if not script or not path.exists():
         hint = f"; to run a command, write: outrider run -- {script} ..." if script and shutil.which(script) else ""
         raise UserError(f"there is no script {script!r} (looked in {folders.here()}){hint}")
+    _check_no_stream(script)
     if path.is_dir() and not (path / "__main__.py").exists():
         raise UserError(f"{script} is a folder without a __main__.py; SCRIPT is a Python file (a module: -m NAME)")
     if not os.access(path, os.R_OK):
@@ -233,7 +240,20 @@ def _any_command(command: tuple[str, ...], wishes: Wishes, environ: Mapping[str,
     if wishes.module or wishes.python:
         flag = "--module" if wishes.module else "--python"
         raise UserError(f"{flag} belongs to a script; after -- the command says itself how it is run")
+    name, words = os.path.basename(command[0]), list(command)
+    called = invocation.parse(words) if is_python(name) else None
+    reads_none = name in SHELLS and line_of(words) == (None, [])
+    if not set(words) & SAYS_ITSELF and (reads_none or (called is not None and called.kind == "stdin")):
+        raise UserError(f"{' '.join(command)!r} reads its script from the standard input: {NO_INPUT}")
+    if called is not None and called.kind == "script":
+        _check_no_stream(called.target)
     return (_program(command[0], environ), *command[1:])
+
+
+def _check_no_stream(script: str) -> None:
+    path = Path(script)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UserError(f"{script} is no file: {NO_INPUT}")
 
 
 def _program(name: str, environ: Mapping[str, str]) -> str:

@@ -195,3 +195,36 @@ def test_a_job_with_parameter_servers_has_workers_and_an_address_for_each(asked:
 
 def test_a_job_is_an_all_reduce_job_where_nothing_else_is_said(asked: Any) -> None:
     assert asked("train.py").ps is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("/dev/stdin",),
+        ("/dev/fd/0", "--lr", "1"),
+        ("--", "python3", "-"),
+        ("--", "python3", "-u"),
+        ("--", "python3", "-u", "/dev/stdin"),
+        ("--", "bash"),
+        ("--", "sh", "-e", "-s"),
+    ],
+)
+def test_a_script_on_the_standard_input_is_refused(asked: Any, words: tuple[str, ...]) -> None:
+    said = "ranks have none, and each of them reads the script anew"
+    read, write = os.pipe()
+    kept = os.dup(0)
+    os.dup2(read, 0)
+    try:
+        with pytest.raises(UserError, match=said):
+            asked("--nnodes", "2", *words)
+    finally:
+        os.dup2(kept, 0)
+        for each in (read, write, kept):
+            os.close(each)
+
+
+@pytest.mark.parametrize(
+    "words", [("python3", "--version"), ("python3", "-m", "this"), ("bash", "-c", "true"), ("cat",)]
+)
+def test_what_reads_no_script_there_is_left_alone(asked: Any, words: tuple[str, ...]) -> None:
+    assert asked("--", *words).command == words
