@@ -136,6 +136,7 @@ def test_a_stateful_set_whose_job_is_over_begins_anew_when_it_is_rolled_out(pods
     job = pods("anew")
     job.create(stateful_set(job))
     job.training(2)
+    until(lambda: job.steps() and job.saved, job.story)
     job.end_well()
     first = job.phase("Succeeded")
     (job.folder / "end").unlink()
