@@ -166,6 +166,8 @@ def _variables(request: Request) -> dict[str, str]:
         variables[atomic_saves.VARIABLE] = atomic_saves.of_words(request.atomic_save) or "1"
     if request.per_rank:
         variables["OUTRIDER_PER_RANK"] = "1"
+    if request.threads:
+        variables["OMP_NUM_THREADS"] = str(request.threads)
     if request.needless:
         variables["OUTRIDER_FLAGS_TOLD"] = "1"
     return variables

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cli import folders, inner
+from cli import folders, inner, sizes
 from cli.armed import Armed
 from cli.errors import UserError
 from cli.patience import HangLimits
@@ -105,6 +105,8 @@ class Request:
     """What the script saves there is kept in that memory."""
     scaling: Scaling = field(default_factory=dict)
     metrics_pattern: str = ""
+    threads: int = 0
+    """Of each rank, for OMP_NUM_THREADS; 0: it stays as it is."""
     needless: tuple[str, ...] = ()
     """Flags of the inner launcher that mean nothing here."""
     ps: PsSize | None = None
@@ -131,7 +133,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
     inside = inner.read(command, environ) if after_dashes else inner.Inner()
     asked = wishes.ps.workers if wishes.ps is not None else wishes.nnodes
     nnodes = inner.agreed("--nnodes", asked, inside.nnodes, command) or Members(1, 1)
-    inner.agreed("--nproc-per-node", wishes.nproc, inside.nproc, command)
+    nproc = inner.agreed("--nproc-per-node", wishes.nproc, inside.nproc, command) or 1
     inner.agreed("--max-restarts", wishes.max_restarts, inside.max_restarts, command)
     _check_chaos(wishes, nnodes)
     _check_memory(wishes)
@@ -163,6 +165,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         atomic_save=wishes.atomic_save,
         scaling=wishes.scaling,
         metrics_pattern=wishes.metrics_pattern,
+        threads=0 if wishes.ps else sizes.threads(nnodes.most * nproc, wishes.limits, nproc, environ),
         limits=wishes.limits,
         ps=wishes.ps,
         needless=(*inside.needless, *inside.ineffective),

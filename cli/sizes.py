@@ -14,6 +14,7 @@ import click
 from cli.errors import UserError
 from master.core import save_signals
 from master.core.cluster import checkpoint_memory as memory
+from master.shell.cgroups import Limits
 
 MOST_MEMBERS = 512
 """On one machine; each is two processes besides the ranks."""
@@ -65,6 +66,16 @@ def save_signal(_context: click.Context, _param: click.Parameter, value: str | N
         return save_signals.parsed(value) if value is not None else ""
     except ValueError as wrong:
         raise click.BadParameter(str(wrong)) from wrong
+
+
+def threads(ranks: int, limits: Limits | None, nproc: int, environ: Mapping[str, str]) -> int:
+    """How many each of the machine's ranks has, so that together they have as many as there are cores; 0 where the user
+    has said it, or one rank may have them all. torch takes all cores for each rank."""
+    least = limits.cpus / nproc if limits is not None and limits.cpus else None
+    if "OMP_NUM_THREADS" in environ or (ranks < 2 and least is None):
+        return 0
+    share = len(os.sched_getaffinity(0)) / ranks
+    return max(1, int(share if least is None else min(share, least)))
 
 
 def processes(context: click.Context, param: click.Parameter, value: str | None) -> int | None:

@@ -44,7 +44,7 @@ class NodeConfig:
     nproc: int | None = None
     """None: the trainer's own launcher says it."""
     trainer_variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """More of OUTRIDER_* for the trainer: OUTRIDER_PREFIX, OUTRIDER_LOG_DIR, OUTRIDER_PER_RANK."""
+    """More for the trainer: OUTRIDER_PREFIX, OUTRIDER_LOG_DIR, OUTRIDER_PER_RANK, OMP_NUM_THREADS."""
     on_output: OnOutput | None = None
     """Called with member, `stdout` or `stderr`, and a line; None: trainers write where the command does."""
     armed: Mapping[MemberId, str] = dataclasses.field(default_factory=dict)

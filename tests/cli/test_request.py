@@ -228,3 +228,27 @@ def test_a_script_on_the_standard_input_is_refused(asked: Any, words: tuple[str,
 )
 def test_what_reads_no_script_there_is_left_alone(asked: Any, words: tuple[str, ...]) -> None:
     assert asked("--", *words).command == words
+
+
+@pytest.mark.parametrize(
+    ("words", "threads"),
+    [
+        (("train.py",), 0),
+        (("--nnodes", "4", "train.py"), 4),
+        (("--nnodes", "1:4", "--nproc-per-node", "2", "train.py"), 2),
+        (("--nproc-per-node", "3", "train.py"), 5),
+        (("--nnodes", "2", "--nproc-per-node", "16", "train.py"), 1),
+        (("--nnodes", "2", "--", "torchrun", "--nproc-per-node", "2", "train.py"), 4),
+        (("--isolate", "--member-cpus", "2.5", "train.py"), 2),
+        (("--nnodes", "2", "--isolate", "--member-cpus", "0.5", "train.py"), 1),
+        (("--ps", "1", "--workers", "2", "train.py"), 0),
+    ],
+)
+def test_ranks_share_the_machines_cores(
+    asked: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], threads: int
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(16)))
+    assert asked(*words).threads == threads
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert asked(*words).threads == 0
