@@ -30,6 +30,7 @@ EVENT_FIELDS = {"seq": int, "kind": str, "generation": str, "reason": str, "deta
 def status_of(job: str) -> dict[str, Any]:
     """The newest status document of a job, running or ended."""
     folder = folders.existing(job)
+    job = folder.name
     if not folders.is_running(job):
         return _ended(_saved(job), job)
     try:

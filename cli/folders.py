@@ -82,16 +82,22 @@ def is_running(job: str) -> bool:
 
 def existing(job: str) -> Path:
     """The folder of a job that exists; else an error that names those that do."""
-    if job in jobs():
-        return job_folder(job)
+    return job_folder(_found(job))
+
+
+def _found(job: str) -> str:
+    """Its name as it was given, or in the letters that a name may have."""
+    everything = jobs()
+    for name in (job, in_its_letters(job)):
+        if name in everything:
+            return name
     raise UserError(f"there is no job {job!r} in {home()}; {_known()}")
 
 
 def the_job(job: str | None) -> str:
     """The job that was named, else the only one that runs."""
     if job is not None:
-        existing(job)
-        return job
+        return _found(job)
     candidates = running_jobs()
     if len(candidates) == 1:
         return candidates[0]
@@ -118,19 +124,22 @@ def _begun(job: str) -> float:
 
 
 def checked_name(job: str) -> str:
-    """A job's name as given, or an error that says what it may be."""
-    if not NAME.match(job):
-        raise UserError(
-            f"--job {job!r}: a name may have lower-case letters, digits and '-', at most 63, "
-            "and begins and ends with a letter or a digit"
-        )
-    return job
+    """A job's name in the letters that it may have, or an error that says what it may be."""
+    name = job if NAME.match(job) else in_its_letters(job)
+    if not NAME.match(name):
+        raise UserError(f"--job {job!r}: a name has letters, digits and '-', at most 63, and not only '-'")
+    return name
+
+
+def in_its_letters(text: str) -> str:
+    """As a DNS label has them; empty where no letter of it may be in one."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def name_from(script: str) -> str:
     """A job's name made of a script's or a module's: its last part, in the letters that a name may have, and free."""
     stem = Path(script).name.removesuffix(".py").rpartition(".")[2]
-    plain = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:40].strip("-") or "job"
+    plain = in_its_letters(stem)[:40].strip("-") or "job"
     taken, number, name = set(running_jobs()), 1, plain
     while name in taken:
         number += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,10 +27,19 @@ class _RunCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given = list(args)
-        rest = super().parse_args(ctx, args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.NoSuchOption as unknown:
+            name = unknown.option_name
+            raise click.NoSuchOption(name, possibilities=self._near(name, ctx), ctx=ctx) from unknown
         words = ctx.params.get("words", ())
         ctx.params["after_dashes"] = len(given) > len(words) and given[-len(words) - 1] == "--" and bool(words)
         return rest
+
+    def _near(self, name: str, context: click.Context) -> list[str]:
+        """Flags of ours that may be meant: click names any that shares some letters, those without effect too."""
+        shown = [each for each in self.get_params(context) if isinstance(each, click.Option) and not each.hidden]
+        return get_close_matches(name, [each.opts[0] for each in shown], cutoff=0.75)
 
 
 def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Function]:

@@ -2,7 +2,7 @@
 
 The rendezvous is the master's business, worker processes are always forked or started anew, logs have their own flag:
 such a flag changes nothing here. It is accepted with its value and named once, so that nobody believes it did anything.
-(--virtual-local-rank is not among them: a script that was written for it would run wrongly, so it stays unknown.)
+--virtual-local-rank is refused, because a script that was written for it would run wrongly.
 """
 
 from __future__ import annotations
@@ -53,9 +53,19 @@ def accepted(command: Command) -> Command:
     for flag in (*RENDEZVOUS, *OTHERS):
         short = (SHORT[flag],) if flag in SHORT else ()
         command = click.option(*both_spellings(flag), *short, flag.replace("-", "_"), hidden=True)(command)
+    command = click.option(
+        *both_spellings("virtual-local-rank"), is_flag=True, hidden=True, expose_value=False, callback=_refused
+    )(command)
     for flag in SWITCHES:
         command = click.option(*both_spellings(flag), flag.replace("-", "_"), is_flag=True, hidden=True)(command)
     return command
+
+
+def _refused(_context: click.Context, _param: click.Parameter, is_given: bool) -> None:
+    if is_given:
+        raise click.BadParameter(
+            "each rank has its own LOCAL_RANK here, and a script that is written for 0 runs wrongly"
+        )
 
 
 def not_needed(given: dict[str, Any], inner: tuple[str, ...] = ()) -> list[str]:

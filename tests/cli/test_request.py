@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from cli import ps
+from cli import folders, ps
 from cli.armed import Armed
 from cli.errors import UserError
 from cli.request import Request
@@ -252,3 +252,19 @@ def test_ranks_share_the_machines_cores(
     assert asked(*words).threads == threads
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert asked(*words).threads == 0
+
+
+def test_a_name_is_taken_in_the_letters_that_it_may_have(asked: Any, home: Path) -> None:
+    assert asked("--job", "f_segv", "train.py").job == "f-segv"
+    assert asked("--job", "My Train", "train.py").job == "my-train"
+    folder = home / "jobs" / "f-segv"
+    folder.mkdir(parents=True)
+    (folder / "lock").touch()
+    assert folders.existing("f_segv") == folder
+    assert folders.the_job("f_segv") == "f-segv"
+
+
+def test_a_flag_that_is_like_none_is_not_taken_for_one(asked: Any) -> None:
+    with pytest.raises(click.NoSuchOption) as found:
+        asked("--dry-run", "train.py")
+    assert not list(found.value.possibilities or ())
