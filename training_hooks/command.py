@@ -114,7 +114,7 @@ def _shell(argv, environ):
 
 
 def _by_text(argv, text, what, environ):
-    text = re.sub(r"(?m)^\s*#.*$", "", text).replace("\\\n", " ")
+    text = re.sub(r"(?m)^[^\S\n]*#.*$", "", text).replace("\\\n", " ")
     if OTHER_LAUNCHERS.search(text):
         return Plan("command", "%s uses a launcher of its own: it is run anew in each generation" % what, argv)
     if not MENTION.search(text):

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
+from master.core.cluster import bounds
 from master.core.cluster.names import KIND, Document
 from master.shell.bodies import READ_SECONDS, Bodies, Unread
 from runtime.http import failure
@@ -33,6 +34,9 @@ DECIDE_SECONDS = 4.0
 """The API server waits 5 s, and then makes the pod without us and without a word."""
 KEEP_ALIVE = 300.0
 """Longer than the API server keeps an idle connection (90 s), so that it never writes into one that we just closed."""
+MARKS, MOST_MARKS = (b",", b"[", b"{"), 200_000
+"""Commas and brackets of a body: a review of two objects of the largest size that is read has half of them, and each
+costs the parser a microsecond or less, in which nobody else is answered."""
 WARNING_LENGTH, WARNINGS_LENGTH = 256, 4000
 """Characters; the API server cuts what is longer."""
 
@@ -85,6 +89,8 @@ class Webhook:
     async def _pod(self, http: web.Request) -> web.Response:
         request = _request(await self._bodies.read(http), http.path, "Pod")
         pod = request["object"]
+        if said := bounds.too_large(pod):
+            return _answer(request, warnings=[f"outrider: the pod is made as it is: {said}"])
         try:
             namespace = request.get("namespace") or (pod.get("metadata") or {}).get("namespace") or "default"
             new, warnings = await self._decided(self._mutate(deepcopy(pod), str(namespace), request))
@@ -95,6 +101,8 @@ class Webhook:
     async def _elasticjob(self, http: web.Request) -> web.Response:
         request = _request(await self._bodies.read(http), http.path, KIND)
         job = request["object"]
+        if bounds.too_large(job) or bounds.too_large(request.get("oldObject")):
+            return _answer(request)  # what is asked next says it
         try:
             return _answer(request, patch=_patch(job, self._normalise(deepcopy(job), request.get("oldObject"))))
         except Exception as error:
@@ -106,7 +114,11 @@ class Webhook:
         try:
             if (job.get("metadata") or {}).get("deletionTimestamp"):
                 return _answer(request)  # what is wrong with it must not keep it from going
-            return _answer(request, wrong=await self._decided(self._validate(deepcopy(job), request.get("oldObject"))))
+            if said := bounds.too_large(job):
+                return _answer(request, wrong=[said])
+            old = request.get("oldObject")
+            old = None if bounds.too_large(old) else old  # it was never run
+            return _answer(request, wrong=await self._decided(self._validate(deepcopy(job), old)))
         except Exception as error:
             return _let_through(request, "the ElasticJob is stored unchecked", error)
 
@@ -184,6 +196,8 @@ async def _refusals(request: web.Request, handler: Any) -> web.StreamResponse:
 
 def _request(body: bytes, path: str, kind: str) -> Document:
     """The request of a review about an object of this kind."""
+    if sum(map(body.count, MARKS)) > MOST_MARKS:
+        raise web.HTTPRequestEntityTooLarge(MOST_MARKS, len(body))
     try:
         review = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -49,7 +49,7 @@ __all__ = ["Injection", "Place", "Policy", "inject", "passed_through"]
 ANNOTATION_BYTES = 256 * 1024
 """Of all names and values together: the API server stores no pod with more."""
 WITH_HOST_NET = "ClusterFirstWithHostNet"
-_PID_1 = re.compile(r"\bkill\b[^;&|]*[ \"]1\b|/proc/1/")
+_KILL, _OF_PID_1 = re.compile(r"\bkill\b"), re.compile(r"[ \"]1\b")
 DEFAULT_LOGS_CONTAINER = "kubectl.kubernetes.io/default-logs-container"
 
 
@@ -213,7 +213,17 @@ def _what_would_stop_it(spec: Document, trainer: Document) -> Iterator[str]:
     else:
         yield f"what would stop it: an entrypoint of the image {image} that is no Python, or one with -I, -E, -S"
     own = [trainer.get(field) for field in ("command", "args", "lifecycle", "livenessProbe", "readinessProbe")]
-    if _PID_1.search(json.dumps(own)):
+    if _names_pid_1(json.dumps(own)):
         yield "what changes: pid 1, which the trainer seems to name, is the pause container's in a shared namespace"
     if spec.get("restartPolicy") == "Never":
         yield "restartPolicy is Never: where the template or launcher dies, the whole pod has failed and is replaced"
+
+
+def _names_pid_1(text: str) -> bool:
+    """In a command of its own, as `kill -TERM 1`. One look at each: an expression for all of it would begin anew at
+    every `kill`."""
+    for command in re.split("[;&|]", text):
+        found = _KILL.search(command)
+        if found is not None and _OF_PID_1.search(command, found.end()):
+            return True
+    return "/proc/1/" in text

@@ -35,7 +35,8 @@ LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
 FIRST = "it is the first container"
 _PYTHON = re.compile(r"(python|pypy)[0-9.tdm]*")
 _TORCHRUN = re.compile(r"\btorchrun\b|\btorch\.distributed\.(run|launch)\b")
-_RUNS_PYTHON = re.compile(r"\baccelerate\s+launch\b|\bpy(thon|py)[\d.]*[\"']?\s[^;&|\n]*?(\.py\b|-m\s)")
+_ACCELERATE, _PY = re.compile(r"\baccelerate\s+launch\b"), re.compile(r"\bpy(thon|py)[\d.]*[\"']?\s")
+_SCRIPT = re.compile(r"\.py\b|-m\s")
 _OTHER_LAUNCHER = re.compile(r"\b(deepspeed|horovodrun|mpirun|mpiexec|srun)\b")
 
 
@@ -104,7 +105,16 @@ def _words(container: Document) -> list[str]:
 def _names_python(word: str) -> bool:
     name = _basename(word)
     is_program = bool(_PYTHON.fullmatch(name)) or name in LAUNCHERS or name.endswith(".py")
-    return is_program or any(pattern.search(word) for pattern in (_TORCHRUN, _RUNS_PYTHON, _OTHER_LAUNCHER))
+    return is_program or bool(_TORCHRUN.search(word) or _OTHER_LAUNCHER.search(word)) or _runs_python(word)
+
+
+def _runs_python(text: str) -> bool:
+    """One look at each command: an expression for all of it would begin anew at every `python`."""
+    for command in re.split(r"[;&|\n]", text):
+        found = _PY.search(command)
+        if found is not None and _SCRIPT.search(command, found.end() - 1):
+            return True
+    return _ACCELERATE.search(text) is not None
 
 
 # -- what is changed ----------------------------------------------------------------------------------------------
@@ -270,14 +280,14 @@ def _shell(argv: Sequence[str], script: str) -> str:
     options = [index for index, word in enumerate(argv) if re.fullmatch("-[a-zA-Z]*c[a-zA-Z]*", word)]
     if not options:
         return f"T0 if the script that {name} runs starts a Python trainer; else T1, run anew in each generation"
-    text = re.sub(r"(?m)^\s*#.*$", "", "".join(argv[options[0] + 1 : options[0] + 2])).replace("\\\n", " ")
+    text = re.sub(r"(?m)^[^\S\n]*#.*$", "", "".join(argv[options[0] + 1 : options[0] + 2])).replace("\\\n", " ")
     if found := _OTHER_LAUNCHER.search(text):
         return (
             f"T1: {name} -c uses {found.group()}, which starts its ranks itself, so it is run anew in each generation"
         )
     if _TORCHRUN.search(text):
         return f"T0: torchrun inside {name} -c is taken over, and its script becomes the template"
-    if _RUNS_PYTHON.search(text):
+    if _runs_python(text):
         if script:
             return f"T0: inside {name} -c, the script that matches {script} becomes the template"
         return (

@@ -13,7 +13,7 @@ from copy import deepcopy
 from datetime import datetime
 
 from master.core.actions import CreatePod
-from master.core.cluster import atomic_saves, chaos, containers, owners_references, ps_resources, quantities
+from master.core.cluster import atomic_saves, bounds, chaos, containers, owners_references, ps_resources, quantities
 from master.core.cluster.containers import brief, end_of
 from master.core.cluster.elasticjob import has_master, key_of, members, pods_restart_policy, roles_of, sizes
 from master.core.cluster.names import (
@@ -83,6 +83,11 @@ def member_of(pod: Document) -> MemberId | None:
     if not labels.get(JOB) or not metadata.get("name"):
         return None
     return MemberId(labels.get(MEMBER) or metadata["name"])
+
+
+def kept(pod: Document) -> Document | None:
+    """What is kept of a pod that is watched; None of one that is so large that it was not injected."""
+    return None if bounds.too_large(pod) else bounds.kept(pod)
 
 
 def job_of(pod: Document) -> JobName | None:

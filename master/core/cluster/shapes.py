@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from types import UnionType
 from typing import Any, NamedTuple, TypeAlias
 
+from master.core.cluster import bounds
 from master.core.cluster.names import Document
 from master.core.cluster.parts import shown
 
@@ -133,6 +134,8 @@ def check(document: object, shape: Shape) -> Identity:
 
 def malformed(job: Document) -> list[str]:
     """All that is wrong with the shape of an ElasticJob: sentences that begin with the path of a field."""
+    if said := bounds.too_large(job):
+        return [said]
     return [str(wrong) for wrong in differences(job, JOB)]
 
 

@@ -135,6 +135,11 @@ class Api:
     async def get(self, path: str, **query: str) -> Document:
         return await self._call("GET", path, query)
 
+    async def page(self, path: str, **query: str) -> tuple[Document, int]:
+        """And how many bytes it had."""
+        sizes: list[int] = []
+        return await self._call("GET", path, query, sizes=sizes), sizes[-1]
+
     async def create(
         self, path: str, document: Mapping[str, Any], warnings: list[str] | None = None, **query: str
     ) -> Document:
@@ -177,18 +182,19 @@ class Api:
         body: Any = None,
         content_type: str | None = None,
         warnings: list[str] | None = None,
+        sizes: list[int] | None = None,
     ) -> Document:
         pause = PAUSE
         for _ in range(TRIES - 1):
             try:
-                return await self._once(method, path, query, body, content_type, warnings)
+                return await self._once(method, path, query, body, content_type, warnings, sizes)
             except ApiError as error:
                 if not error.may_pass:
                     raise
                 asked_for = min(error.retry_after, self._longest_pause)
             await asyncio.sleep(max(pause, asked_for))
             pause *= 2
-        return await self._once(method, path, query, body, content_type, warnings)
+        return await self._once(method, path, query, body, content_type, warnings, sizes)
 
     async def _once(
         self,
@@ -198,14 +204,18 @@ class Api:
         body: Any,
         content_type: str | None,
         warnings: list[str] | None,
+        sizes: list[int] | None,
     ) -> Document:
         timeout = aiohttp.ClientTimeout(total=self._seconds, sock_connect=CONNECT_SECONDS)
         response = await self._send(method, path, query, body, content_type, timeout)
         async with response:
             try:
-                found = nesting.read(await response.read())
+                raw = await response.read()
+                found = nesting.read(raw)
             except (aiohttp.ClientError, TimeoutError, ValueError) as error:
                 raise ApiError(0, "", f"{method} {path}: the answer broke off: {_said(error)}") from error
+        if sizes is not None:
+            sizes.append(len(raw))
         if not isinstance(found, dict):
             raise ApiError(0, "", f"{method} {path}: the answer is no object")
         if warnings is not None:

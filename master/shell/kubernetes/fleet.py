@@ -223,7 +223,8 @@ class Fleet:
         """Watches until it is cancelled."""
         api, scope = self._api, self._scope
         jobs = ScopedWatch(api, scope, f"/apis/{GROUP_VERSION}", PLURAL, self._jobs_listed, self._job_changed)
-        pods = ScopedWatch(api, scope, "/api/v1", "pods", self._list_pods, self._pod_changed, labelSelector=JOB)
+        pods = ScopedWatch(api, scope, "/api/v1", "pods", self._list_pods, self._pod_changed, labelSelector=JOB,
+                           kept=pod_documents.kept)  # fmt: skip
         nodes = Watch(self._api, "/api/v1/nodes", self._nodes.listed, self._nodes.shown, node_documents.trimmed)
         async with asyncio.TaskGroup() as group:
             group.create_task(nodes.run())

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from master.core.cluster import bounds
 from master.core.cluster.names import CONTROL_PLANE, Document
 from master.core.cluster.parts import mapping
 from master.shell.kubernetes.api import Api, ApiError
@@ -46,10 +47,12 @@ class ScopedWatch:
         listed: Listed,
         changed: Changed,
         look_every: float = LOOK_EVERY,
+        kept: Callable[[Document], Document | None] = bounds.kept,
         **query: str,
     ) -> None:
         self._api, self._namespaces, self._listed, self._changed = api, tuple(namespaces), listed, changed
         self._prefix, self._plural, self._query, self._look_every = prefix, plural, query, look_every
+        self._kept = kept
         self._there: dict[str, dict[str, Document]] = {}
         """Of each namespace that has been listed, what it has, by name."""
 
@@ -60,7 +63,8 @@ class ScopedWatch:
                 group.create_task(self._is_not_there(namespace))
             if not self._namespaces:
                 path = f"{self._prefix}/{self._plural}"
-                group.create_task(Watch(self._api, path, self._list_ours, self._change_ours, None, **self._query).run())
+                watch = Watch(self._api, path, self._list_ours, self._change_ours, self._kept, **self._query)
+                group.create_task(watch.run())
         raise AssertionError("a watch has no end")
 
     def _list_ours(self, documents: list[Document]) -> None:
@@ -85,9 +89,8 @@ class ScopedWatch:
             if self._is_whole():
                 self._changed(kind, document)
 
-        return Watch(
-            self._api, f"{self._prefix}/namespaces/{namespace}/{self._plural}", listed, changed, None, **self._query
-        )
+        path = f"{self._prefix}/namespaces/{namespace}/{self._plural}"
+        return Watch(self._api, path, listed, changed, self._kept, **self._query)
 
     async def _is_not_there(self, namespace: str) -> None:
         """Its watch is refused for ever, and says so; the others are not to wait for it."""

@@ -22,7 +22,10 @@ from master.shell.kubernetes.fencing import fenced, name_of
 WATCH_SECONDS = 300
 AGAIN = (0.5, 10.0)
 """The first and the longest pause after a failure, in seconds."""
-PAGE = "500"
+FIRST_PAGE, LARGEST_PAGE = 10, 500
+"""Documents of a page: each page may have twice as many as the one before, while pages are small."""
+SMALL_PAGE = 1 << 20
+"""Bytes. A page is read in one go, in which the process does nothing else, and a document may have 1.5 MiB."""
 
 log = logging.getLogger("watch")
 
@@ -36,10 +39,11 @@ class Watch:
         path: str,
         listed: Callable[[list[Document]], None],
         changed: Callable[[str, Document], None],
-        kept: Callable[[Document], Document] | None = None,
+        kept: Callable[[Document], Document | None] | None = None,
         **query: str,
     ) -> None:
-        """`kept`: what is wanted of each document; of a list of thousands the rest is dropped page by page."""
+        """`kept`: what is wanted of each document; the rest is dropped page by page. None: nothing of it,
+        as if it were not there."""
         self._api, self._path, self._query = api, path, query
         self._listed, self._changed, self._kept = listed, changed, kept
 
@@ -63,9 +67,10 @@ class Watch:
     async def _list(self) -> str:
         """Page by page, so that a large cluster's answer is no single one."""
         found: list[Document] = []
-        query = {**self._query, "limit": PAGE}
+        query, limit = dict(self._query), FIRST_PAGE
         while True:
-            page = await self._api.get(self._path, **query)
+            page, size = await self._api.page(self._path, limit=str(limit), **query)
+            limit = min(2 * limit, LARGEST_PAGE) if size <= SMALL_PAGE else max(1, limit * SMALL_PAGE // size)
             metadata, items = mapping(page.get("metadata")), page.get("items")
             if not isinstance(items, list):
                 raise ApiError(0, "", f"{self._path}: the answer has no list of items")
@@ -80,7 +85,8 @@ class Watch:
         assert self._kept is not None
         for document in items:
             with fenced(name_of(self._path, document)):
-                yield self._kept(document)
+                if (each := self._kept(document)) is not None:
+                    yield each
 
     async def _follow(self, version: str) -> str:
         async with contextlib.aclosing(self._api.watch(self._path, version, WATCH_SECONDS, **self._query)) as changes:
@@ -91,5 +97,6 @@ class Watch:
                     raise ApiError(code if isinstance(code, int) else 500, "Watch", str(document.get("message")))
                 version = str(mapping(document.get("metadata")).get("resourceVersion") or version)
                 if kind in ("ADDED", "MODIFIED", "DELETED"):
-                    self._changed(kind, document)
+                    for each in [document] if self._kept is None else self._trimmed([document]):
+                        self._changed(kind, each)
         return version
