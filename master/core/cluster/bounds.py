@@ -6,7 +6,6 @@ Counted is what its user wrote: neither the status nor the API server's notes of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from master.core.cluster.names import Document
@@ -36,20 +35,19 @@ def too_large(document: object) -> str:
     waiting: list[tuple[str, Any]] = [(name, value) for name, value in document.items() if name not in NOT_THEIRS]
     while waiting:
         path, value = waiting.pop()
-        inner: Iterable[tuple[object, Any]] = ()
         if isinstance(value, str):
             size += len(value)
         elif isinstance(value, dict | list):
             values += len(value)
-            inner = value.items() if isinstance(value, dict) else enumerate(value)
         if values > MOST_VALUES or size > MOST_BYTES:
             most = f"{MOST_VALUES} values" if values > MOST_VALUES else f"{MOST_BYTES >> 10} KiB"
             return f"{path[:200]}: with it the document has more than {most}, and so it is not read"
-        for name, each in inner:
-            below = f"{path}[{name}]" if isinstance(value, list) else f"{path}.{name}"
-            if below not in NOT_THEIRS:
-                size += len(str(name)) if isinstance(value, dict) else 0
-                waiting.append((below[:300], each))
+        if isinstance(value, list):
+            waiting += [(f"{path}[{number}]"[:300], each) for number, each in enumerate(value)]
+        elif isinstance(value, dict):
+            size += sum(len(str(name)) for name in value)
+            inner = ((f"{path}.{name}"[:300], each) for name, each in value.items())
+            waiting += [each for each in inner if each[0] not in NOT_THEIRS]
     return ""
 
 
