@@ -84,6 +84,9 @@ class Connection:
     refused_tokens: int = 0
     asks_at: float = 0.0
     """When its next token is looked at, by the loop's clock."""
+    proved: tuple[str, str, str] = ("", "", "")
+    """Job, uid and token of the last Hello whose token was a good one, until `proved_until`."""
+    proved_until: float = 0.0
 
 
 class Door(Protocol):

@@ -84,15 +84,30 @@ async def test_a_good_token_is_asked_about_once_and_its_ticket_not_at_all() -> N
     assert times == 0
 
 
-async def test_a_job_that_is_not_here_is_refused_without_a_question() -> None:
-    verdict, times = await asked(replace(HELLO, job=JobName("research/other")))
+async def test_whether_there_is_a_job_is_told_to_who_has_proved_to_be_of_its_namespace() -> None:
+    other = replace(HELLO, job=JobName("research/other"))
+    verdict, times = await asked(other, says({"status": review()}))
     assert "no job 'research/other'" in str(verdict)
-    assert times == 0
+    assert times == 1
+    for job in ("research/other", "research/digits"):
+        stranger, _ = await asked(replace(HELLO, job=JobName(job)), says({"status": {"authenticated": False}}))
+        assert isinstance(stranger, Denied)
+        assert stranger.reason == "the token of 'worker-0' was not accepted"
+
+
+async def test_who_waits_for_its_job_over_one_connection_proves_once_who_it_is() -> None:
+    async with unwell(says({"status": review()})) as (server, api):
+        door, connection = ClusterDoor(api, KEY, lambda _hello: None), Connection("10.0.0.1")
+        for _ in range(3):
+            verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+            door.admit(HELLO, verdict.set_result, connection)
+            assert "no job" in str(await asyncio.wait_for(verdict, 30))
+        assert len(server.asked) == 1
 
 
 async def test_a_job_that_is_over_is_refused_for_good() -> None:
     verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
-    async with unwell() as (_server, api):
+    async with unwell(says({"status": review()})) as (_server, api):
         door = ClusterDoor(api, KEY, lambda _hello: ForGood("it is over"))
         door.admit(HELLO, verdict.set_result, Connection("10.0.0.1"))
         assert isinstance(await verdict, ForGood)

@@ -26,6 +26,8 @@ from master.shell.kubernetes.reviews import Question, Reviews
 from master.shell.sidecars import RETRY_AFTER, Admitted, Connection, Decide, Denied, ForGood, HandsOff, Verdict
 from wire.messages import Hello
 
+PROVED_FOR = 60.0
+"""Seconds for which a token need not be looked at again over the same connection: who waits for its job asks each 2."""
 SLOWEST = 64.0
 """Seconds between two tokens of one connection, at most."""
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -50,10 +52,11 @@ class ClusterDoor:
             decide(Denied(f"{hello.member[:80]!r} is a master of term {hello.term}", "master"))
             self._superseded(hello.term)
             return
-        verdict = self._where(hello)
-        if not isinstance(verdict, Admitted) or (hello.ticket and tickets.is_good(self._key, hello, time.time())):
-            decide(verdict)
-        elif (wait := of.asks_at - asyncio.get_running_loop().time()) > 0:
+        now = asyncio.get_running_loop().time()
+        has_ticket = bool(hello.ticket) and tickets.is_good(self._key, hello, time.time())
+        if has_ticket or (of.proved == (hello.job, hello.uid, hello.token) and now < of.proved_until):
+            decide(self._where(hello))
+        elif (wait := of.asks_at - now) > 0:
             decide(Denied(f"the last token over this connection was not accepted: again in {wait:.0f} s", "early",
                           retry_after=max(wait, RETRY_AFTER)))  # fmt: skip
         else:
@@ -61,17 +64,20 @@ class ClusterDoor:
 
     def _put_into_line(self, hello: Hello, decide: Decide, of: Connection) -> None:
         async def ask() -> bool:
-            verdict = await self._verdict(hello)
-            if isinstance(verdict, Denied) and verdict.kind == "token":
-                decide(_slowed(verdict, of))
+            refused = await self._why_not(hello)
+            if refused is not None and refused.kind == "token":
+                decide(_slowed(refused, of))
                 return False
-            decide(verdict)
+            if refused is None:
+                of.proved = (hello.job, hello.uid, hello.token)
+                of.proved_until = asyncio.get_running_loop().time() + PROVED_FOR
+            decide(refused or self._where(hello))
             return True
 
         busy = Denied("too many wait to have their tokens looked at", "busy")
         self._reviews.put(Question(of.address, ask, lambda: of.is_gone, lambda: decide(busy)))
 
-    async def _verdict(self, hello: Hello) -> Verdict:
+    async def _why_not(self, hello: Hello) -> Denied | None:
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
@@ -82,10 +88,10 @@ class ClusterDoor:
         except ApiError as error:
             why = f"the API server could not say whose token {hello.member[:80]!r} has"
             return Denied(why, "unknown", _quoted(error))
-        return why_refused(mapping(answer.get("status")), hello) or self._where(hello)
+        return why_refused(mapping(answer.get("status")), hello)
 
     def _where(self, hello: Hello) -> Verdict:
-        """Where the events of one go who is who it says it is; the job may have ended since it asked."""
+        """Where the events of one go who is who it says it is. Nobody else is told whether there is such a job."""
         put = self._inbox(hello)
         if put is None:
             return Denied(f"this master has no job {hello.job[:120]!r} (yet)", "job")
