@@ -17,6 +17,9 @@ What bites, and what is done here about it (measured with libzmq 4.3.5):
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import socket as sockets
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -31,6 +34,10 @@ LARGEST_MESSAGE = 4 << 20
 """A frame above this closes its connection before it is read into memory."""
 BATCH = 1000
 """Messages taken before the loop's other work gets its turn."""
+MOST_STRANGERS = 2000
+"""Connections that are nobody's yet (28 KiB each, with CURVE); beyond that the oldest of them is hung up."""
+SILENT = 30.0
+"""Seconds after which one is hung up over which nothing has come: who has something to say says it within 3."""
 ENDED = 10_000
 """So many connections are remembered after their end, for what they had still to say."""
 
@@ -154,14 +161,29 @@ class Router(_Readable):
         self._by_descriptor: dict[int, _Session] = {}
         self._ended: dict[bytes, None] = {}
         self._counter = 0
-        super().__init__(socket, zmq.EVENT_DISCONNECTED)
+        self._port = 0
+        self._strangers: dict[int, float] = {}
+        """Descriptors of connections that are nobody's yet, and since when: the oldest first."""
+        self._looks: asyncio.TimerHandle | None = None
+        super().__init__(socket, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
 
     def bind(self, endpoint: str) -> str:
         """Binds (port `*`: any free one) and returns the endpoint as it became."""
         self._socket.bind(endpoint)
         bound = self._socket.getsockopt(zmq.LAST_ENDPOINT)
         assert isinstance(bound, bytes)
+        self._port = int(bound.rstrip(b"\0").rpartition(b":")[2])
         return bound.rstrip(b"\0").decode()
+
+    def admit(self, session: str) -> None:
+        """It is somebody's: it may be silent, and gives way to nobody."""
+        if (known := self._by_name.get(session)) is not None:
+            self._strangers.pop(known.descriptor, None)
+
+    def close(self, linger_milliseconds: int = 0) -> None:
+        if self._looks is not None:
+            self._looks.cancel()
+        super().close(linger_milliseconds)
 
     def send(self, session: str, payload: bytes) -> None:
         """Queues a message; Unreachable where the session's connection is gone or takes no more."""
@@ -213,6 +235,13 @@ class Router(_Readable):
         return session
 
     def _connection_event(self, event: int, value: int) -> None:
+        self._strangers.pop(value, None)
+        if event == zmq.EVENT_ACCEPTED:
+            self._strangers[value] = self._loop.time()
+            if len(self._strangers) > MOST_STRANGERS:
+                self._hang_up(next(iter(self._strangers)))
+            self._look_later()
+            return
         session = self._by_descriptor.pop(value, None)
         if session is None:
             return
@@ -222,6 +251,27 @@ class Router(_Readable):
             del self._ended[next(iter(self._ended))]
         if not session.forgotten:
             self._on_disconnect(session.name)
+
+    def _look_later(self) -> None:
+        if self._looks is None:
+            self._looks = self._loop.call_later(SILENT / 3, self._look_at_strangers)
+
+    def _look_at_strangers(self) -> None:
+        self._looks = None
+        self._drain_monitor()  # who has gone meanwhile has given its descriptor back
+        before = self._loop.time() - SILENT
+        for descriptor, since in list(self._strangers.items()):
+            if since <= before and descriptor not in self._by_descriptor:
+                self._hang_up(descriptor)
+        if self._strangers:
+            self._look_later()
+
+    def _hang_up(self, descriptor: int) -> None:
+        """libzmq has no word for it. It finds the connection's end, and tells it; the descriptor stays its own."""
+        self._strangers.pop(descriptor, None)
+        with contextlib.suppress(OSError), sockets.socket(fileno=os.dup(descriptor)) as connection:
+            if connection.family in (sockets.AF_INET, sockets.AF_INET6) and connection.getsockname()[1] == self._port:
+                connection.shutdown(sockets.SHUT_RDWR)
 
 
 class Dealer(_Readable):

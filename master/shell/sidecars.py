@@ -232,6 +232,7 @@ class Sidecars:
         if int(connection) < self._newest.get(name, 0):
             self._closed.add(connection)
             return
+        self._router.admit(connection)
         self._names[connection], self._newest[name] = name, int(connection)
         self._admitted[connection] = admitted
         self._away.pop(connection, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 import zmq
@@ -251,3 +251,43 @@ def test_a_secret_key_gives_its_pair_and_a_wrong_one_a_sentence() -> None:
     for wrong in ("", "short", "x" * 39, "\n" * 40, "é" * 40):
         with pytest.raises(ValueError, match="40 characters"):
             key_pair_of(wrong)
+
+
+async def told(seen: Seen, here: Router, number: int) -> list[str]:
+    """The sessions of so many dealers that have said something."""
+    await seen.until(lambda things: sum(thing[0] == "said" for thing in things) >= number)
+    return [thing[1] for thing in seen.things if thing[0] == "said"]
+
+
+async def test_a_connection_that_says_nothing_is_hung_up_and_one_that_is_somebodys_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("runtime.sockets.SILENT", 0.5)
+    keys, seen, silent, member = new_key_pair(), Seen(), Seen(), Seen()
+    async with (
+        router(keys, seen) as (here, endpoint),
+        dealer(endpoint, keys.public, silent),
+        dealer(endpoint, keys.public, member) as there,
+    ):
+        await member.until(lambda things: ("up",) in things)
+        there.send(b"hello")
+        here.admit(*await told(seen, here, 1))
+        await silent.until(lambda things: things.count(("up",)) >= 3)  # it comes again, as a sidecar would
+        assert member.things == [("up",)]
+
+
+async def test_of_too_many_that_are_nobodys_the_oldest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.sockets.MOST_STRANGERS", 3)
+    keys, seen, member = new_key_pair(), Seen(), Seen()
+    others = [Seen() for _ in range(4)]
+    async with router(keys, seen) as (here, endpoint), dealer(endpoint, keys.public, member) as there:
+        await member.until(lambda things: ("up",) in things)
+        there.send(b"hello")
+        here.admit(*await told(seen, here, 1))
+        async with AsyncExitStack() as stack:
+            for other in others:
+                stranger = await stack.enter_async_context(dealer(endpoint, keys.public, other))
+                await other.until(lambda things: ("up",) in things)
+                stranger.send(b"who cares")
+            await others[0].until(lambda things: ("down",) in things)
+        assert member.things == [("up",)]
