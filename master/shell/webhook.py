@@ -14,6 +14,7 @@ import inspect
 import json
 import logging
 import os
+import re
 import ssl
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -37,6 +38,10 @@ KEEP_ALIVE = 300.0
 MARKS, MOST_MARKS = (b",", b"[", b"{"), 200_000
 """Commas and brackets of a body: a review of two objects of the largest size that is read has half of them, and each
 costs the parser a microsecond or less, in which nobody else is answered."""
+UID, UID_WITHIN = re.compile(rb'"request":\{"uid":"([-0-9A-Za-z]{1,64})"'), 4096
+CREATE = re.compile(rb'"operation":"CREATE"')
+"""Where an API server writes whose review it is, and of what: in front of the objects."""
+CHECK = "/validate-elasticjobs"
 WARNING_LENGTH, WARNINGS_LENGTH = 256, 4000
 """Characters; the API server cuts what is longer."""
 
@@ -53,6 +58,14 @@ log = logging.getLogger("webhook")
 
 class WrongReview(Exception):
     """This is no question to this webhook; the message says what is wrong with it."""
+
+
+class Unparsed(Exception):
+    """The objects are so large that they are not even parsed."""
+
+    def __init__(self, request: Document, is_new: bool) -> None:
+        super().__init__(f"the object has more than {bounds.MOST_VALUES} values, and so it is not read")
+        self.request, self.is_new = request, is_new
 
 
 class NotOurs(Exception):
@@ -81,7 +94,7 @@ class Webhook:
             [
                 web.post("/mutate-pods", self._pod),
                 web.post("/mutate-elasticjobs", self._elasticjob),
-                web.post("/validate-elasticjobs", self._check),
+                web.post(CHECK, self._check),
             ]
         )
         return application
@@ -184,6 +197,11 @@ async def _refusals(request: web.Request, handler: Any) -> web.StreamResponse:
     except NotOurs as error:
         log.warning("%s: %s", request.path, error)
         return _answer(error.request, warnings=[f"outrider: it is let through as it is: {error}"])
+    except Unparsed as error:
+        log.warning("%s: %s", request.path, error)
+        if request.path == CHECK and error.is_new:  # an edit may make it smaller, or let it go
+            return _answer(error.request, wrong=[f"spec: {error}"])
+        return _answer(error.request, warnings=[f"outrider: it is let through as it is: {error}"])
     except WrongReview as error:
         log.warning("%s: %s", request.path, error)
         return failure(400, str(error))
@@ -196,8 +214,8 @@ async def _refusals(request: web.Request, handler: Any) -> web.StreamResponse:
 
 def _request(body: bytes, path: str, kind: str) -> Document:
     """The request of a review about an object of this kind."""
-    if sum(map(body.count, MARKS)) > MOST_MARKS:
-        raise web.HTTPRequestEntityTooLarge(MOST_MARKS, len(body))
+    if sum(map(body.count, MARKS)) > MOST_MARKS and (uid := UID.search(body, 0, UID_WITHIN)) is not None:
+        raise Unparsed({"uid": uid[1].decode()}, is_new=CREATE.search(body, 0, UID_WITHIN) is not None)
     try:
         review = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -93,7 +93,7 @@ class Asked:
         context.verify_flags |= ssl.VERIFY_X509_STRICT
         if client_certificate:
             context.load_cert_chain(client_certificate)
-        data = io.BytesIO(body if isinstance(body, bytes) else json.dumps(body).encode())
+        data = io.BytesIO(body if isinstance(body, bytes) else json.dumps(body, separators=(",", ":")).encode())
         async with (
             aiohttp.ClientSession() as client,
             client.post(
@@ -215,6 +215,35 @@ async def test_a_wrong_job_is_refused_with_every_sentence() -> None:
         "spec.replicaSpecs.Worker.replicas: 3 is more than 2, it was 2; "
         "spec.replicaSpecs.ps.replicas: 9 is more than 2, it was 2"
     )
+
+
+@pytest.mark.parametrize(("operation", "is_allowed"), [("CREATE", False), ("UPDATE", True)])
+async def test_a_job_that_is_far_too_large_is_refused_unread_and_may_be_edited(
+    operation: str, is_allowed: bool
+) -> None:
+    def never(*_given: Any) -> Any:
+        raise AssertionError("it was read")
+
+    large = {"kind": "ElasticJob", "spec": {"x": [[]] * 200_000}}
+    asked_about = review({"kind": "ElasticJob"}, operation=operation)
+    del asked_about["request"]["object"]
+    asked_about["request"]["object"] = large
+    async with serving(never, never, never) as asked:
+        answer = await asked.decide("/validate-elasticjobs", asked_about)
+        assert answer["allowed"] is is_allowed
+        said = [*answer.get("warnings", ()), answer.get("status", {}).get("message", "")]
+        assert any("more than 10000 values, and so it is not read" in each for each in said)
+        pod = await asked.decide("/mutate-pods", asked_about)
+        assert pod["allowed"]
+
+
+async def test_a_pod_that_is_too_large_is_made_as_it_is() -> None:
+    pod = {"kind": "Pod", "metadata": {}, "spec": {"containers": [{"args": ["kill " * 60_000]}]}}
+    async with serving(with_a_sidecar, in_lower_case, lambda _job, _old: []) as asked:
+        answer = await asked.decide("/mutate-pods", review(pod))
+    assert answer["allowed"]
+    assert "patch" not in answer
+    assert "spec.containers[0].args[0]: with it the document has more than 256 KiB" in answer["warnings"][0]
 
 
 async def test_a_wrong_job_may_go() -> None:
