@@ -113,6 +113,13 @@ def written_by_hand() -> Iterator[Titled]:
     for value in ([{"sidecar.istio.io/inject": "false"}], "text", 7, [None], True):
         for field in ("annotations", "labels", "finalizers"):
             yield f"template.metadata.{field} = {value!r}", _with_template(metadata={field: value})
+    for kind, words in (("kill", "kill "), ("python", "python "), ("an empty line", "\n"), ("a comma", ",")):
+        for size in (250_000, 1_400_000):
+            command = ["sh", "-c", words * (size // len(words))]
+            yield f"{size} bytes of {kind}", _with_template(spec={"containers": [{"name": "t", "command": command}]})
+    containers = [{"name": "t", "image": "i", "env": [{"name": f"V{n}", "value": "1"} for n in range(3000)]}]
+    yield "3000 variables", _with_template(spec={"containers": containers})
+    yield "470000 lists", _with_template(spec={"containers": [{"name": "t"}], "x": [[]] * 470_000})
     for value in ("text", ["a"], 7, None, True):
         yield f"template = {value!r}", job({"worker": {"replicas": 1, "template": value}})
         yield f"template.metadata = {value!r}", _with_template(metadata=value)
