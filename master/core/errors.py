@@ -18,6 +18,28 @@ EFFECT_TEXT = re.compile(
     r"monitoredBarrier|ProcessGroup(NCCL|Gloo|MPI).*(abort|timeout)",
     re.IGNORECASE,
 )
+ITS_OWN = frozenset((
+    "SyntaxError", "IndentationError", "TabError", "ImportError", "ModuleNotFoundError", "NameError",
+    "UnboundLocalError", "AttributeError", "TypeError", "ValueError", "UnicodeDecodeError", "UnicodeEncodeError",
+    "KeyError", "IndexError", "LookupError", "AssertionError", "ArithmeticError", "ZeroDivisionError", "OverflowError",
+    "FloatingPointError", "NotImplementedError", "RecursionError", "StopIteration", "RuntimeError",
+))  # fmt: skip
+"""Python's own exceptions that tell of the script. Of a library's nobody knows whether another try may help."""
+OUTSIDE = re.compile(
+    r"CUDA|cuDNN|CUBLAS|NCCL|\bHIP\b|ROCm|XLA|out of memory|cannot allocate|No space left|disk quota|read-only file|"
+    r"Input/output error|Stale file handle|temporarily unavailable|name or service not known|name resolution|"
+    r"timed? ?out|too many (open files|requests)|connection|\bsocket\b|broken pipe|rate limit|"
+    r"\b(429|500|502|503|504)\b|service unavailable|bad gateway|try again|SIGKILL|killed by signal|"
+    r"DataLoader worker|exited unexpectedly",
+    re.IGNORECASE,
+)
+"""What another moment, machine or neighbour may do better: storage, network, devices, memory, other processes."""
+OUTSIDE_TYPE = re.compile(
+    r"OSError|IOError|Connect|Timeout|HTTP|URLError|gaierror|SSL|Socket|BrokenPipe|Unavailable|Memory"
+)
+NEEDS_A_CHANGE = ("SyntaxError", "IndentationError", "TabError", "ImportError", "ModuleNotFoundError", "NameError")
+USAGE = 2
+"""The exit code of argparse, click and shells for arguments that cannot be."""
 PORT_TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
 NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
 SIGNALS = {
@@ -42,6 +64,31 @@ def is_port_clash(exit: WorkerExit) -> bool:
 
 def is_port_clash_text(text: str) -> bool:
     return PORT_TAKEN.search(text) is not None
+
+
+def is_its_own(exit: WorkerExit) -> bool:
+    """An exception of the script's that comes again wherever it is run."""
+    return exit.error_type in ITS_OWN and not is_of_outside(exit)
+
+
+def is_of_outside(exit: WorkerExit) -> bool:
+    """Another try may go well, though nothing of the script is changed."""
+    if exit.signal is not None or exit.out_of_memory or is_effect(exit):
+        return True
+    return bool(OUTSIDE.search(exit.error_message) or OUTSIDE_TYPE.search(exit.error_type.rpartition(".")[2]))
+
+
+def needs_a_change(exit: WorkerExit) -> bool:
+    """Of the script, of what is installed, or of its arguments: the second try would end as the first."""
+    if exit.error_type:
+        return exit.error_type.rsplit(".", 1)[-1] in NEEDS_A_CHANGE
+    return exit.code == USAGE
+
+
+def asked_for_input(exit: WorkerExit) -> bool:
+    """A debugger, or `input()`: ranks have no standard input."""
+    name = exit.error_type.rsplit(".", 1)[-1]
+    return name == "BdbQuit" or (name == "EOFError" and exit.error_message.startswith("EOF when reading a line"))
 
 
 def signature(exit: WorkerExit) -> str:

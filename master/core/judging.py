@@ -44,6 +44,9 @@ def settle(state: State) -> bool:
     world = state.world
     if episode is None or world is None or episode.generation != world.generation or episode.charged:
         return True
+    if episode.again_at > state.now:
+        state.deadlines.set(("last word", ""), episode.again_at)
+        return False
     if episode.free:
         return True
     if any(errors.is_port_clash(f.exit) for f in episode.failures) and is_free_port_clash(state):
@@ -59,9 +62,15 @@ def _judge(state: State, world: World, episode: Episode) -> bool:
         action, why = failure.verdict
         if action == FAIL:
             return _fail_unless_explained(state, episode, failure, why)
+    if cause is not None and errors.asked_for_input(cause.exit):
+        fail_with(state, cause, "ranks have no standard input under Outrider, so neither pdb nor input() works in them")
+        return False
     if cause is not None and _is_crash_loop(state, world, cause):
-        count = state.same_error[1]
-        fail_with(state, cause, f"the same error ended {count} generations running, and none of them made a step")
+        step = cause.exit.step
+        passed = f"was past step {step}" if world.made_step else "made a step"
+        fail_with(
+            state, cause, f"the same error ended {state.same_error[1]} generations running, and none of them {passed}"
+        )
         return False
     if budgets.left(state.restarts, allowed, state.spec.restart_decay, state.now) <= 0:
         all_used = (
@@ -75,12 +84,22 @@ def _judge(state: State, world: World, episode: Episode) -> bool:
 
 
 def _is_crash_loop(state: State, world: World, cause: Failure) -> bool:
-    if world.made_step or not cause.signature or cause.is_effect:
-        state.same_error = ("", 0)
-        return False
+    """Not where the user has said how many restarts there are."""
+    signature = _signature(world, cause)
     known, count = state.same_error
-    state.same_error = (cause.signature, count + 1 if known == cause.signature else 1)
-    return state.same_error[1] >= state.spec.crash_loop
+    state.same_error = (signature, count + 1 if known == signature else 1)
+    return bool(signature) and state.same_error[1] >= state.spec.crash_loop and not state.spec.max_restarts_asked
+
+
+def _signature(world: World, cause: Failure) -> str:
+    """Equal for what comes again and again; empty where another try may go well. A job that trains has done something
+    right: there it is an exception of the script's own alone, at the same place behind the same step."""
+    end = cause.exit
+    if not cause.signature or errors.is_of_outside(end):
+        return ""
+    if not world.made_step:
+        return cause.signature
+    return f"{end.error_type}|{end.error_frame}|step {end.step}" if errors.is_its_own(end) and end.error_frame else ""
 
 
 def is_free_port_clash(state: State) -> bool:

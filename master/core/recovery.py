@@ -39,6 +39,8 @@ from wire.messages import Exited, Stopped, TrainerExited, TrainerLost, WorkerExi
 EFFECT_WITHIN = 10.0
 """Seconds after another end within which an error of torch.distributed is its effect, and within which the loss of a
 member explains what was seen before."""
+SECOND_TRY = 10.0
+"""Seconds between the first generation and the second where all ranks fail at import."""
 IMPORT_HOLD = 1.0
 """How long the first generation is left alone after an exception at import: do all ranks fail the same way?"""
 FAULTS_KEPT = 200
@@ -211,7 +213,7 @@ def _open(state: State, world: World, member: Member, failures: list[Failure]) -
     state.episode = Episode(world.generation, fault, state.now, failures)
     if _is_at_import(state, world, failures):
         if _all_failed_alike(world, failures):
-            judging.fail_with(state, cause, "every rank fails at import the same way")
+            _all_fail_at_import(state, state.episode, cause)
             return
         state.deadlines.set(("hold", str(world.generation.number)), state.now + IMPORT_HOLD)
         state.message = f"{judging.sentence(cause)} It did so before its first step; do all ranks?"
@@ -235,7 +237,7 @@ def _add(state: State, world: World, episode: Episode, failures: list[Failure]) 
         episode.fault.member = cause.member
     if state.stage == RUNNING and _is_at_import(state, world, failures):
         if _all_failed_alike(world, episode.failures):
-            judging.fail_with(state, cause, "every rank fails at import the same way")
+            _all_fail_at_import(state, episode, cause)
     elif state.stage == RUNNING:
         generations.stop(state, episode.fault.reason)
 
@@ -246,13 +248,29 @@ def evidence(state: State, generation: Generation) -> list[Failure]:
 
 
 # -- the script's own error at import -----------------------------------------------------------------------------
+def _all_fail_at_import(state: State, episode: Episode, cause: Failure) -> None:
+    """At once where only a change helps. Anything else gets a second try, a while later: storage, a name server or a
+    download may be there by then."""
+    if cause.signature and (errors.needs_a_change(cause.exit) or state.same_error[0] == cause.signature):
+        judging.fail_with(state, cause, "every rank fails at import the same way")
+        return
+    episode.again_at = state.now + SECOND_TRY
+    generations.stop(state, f"{judging.sentence(cause)} Every rank does; all are tried once more in {SECOND_TRY:g} s.")
+
+
 def _is_at_import(state: State, world: World, failures: list[Failure]) -> bool:
-    """An exception of the script itself before any step of the whole job, in its first generation. One member of a PS
-    job says nothing about the others."""
-    if state.high_step > 0 or world.made_step or world.generation.number > 1 or state.spec.is_ps:
+    """An exception of the script itself, or arguments that it does not take, before any step of the whole job, in its
+    first generation or the one after. One member of a PS job says nothing about the others."""
+    if state.high_step > 0 or world.made_step or world.generation.number > 2 or state.spec.is_ps:
         return False
-    return all(f.exit.in_import and f.exit.error_type and not f.is_effect and not errors.is_port_clash(f.exit)
-               for f in failures)  # fmt: skip
+    return all(_is_of_the_script(f) for f in failures)
+
+
+def _is_of_the_script(failure: Failure) -> bool:
+    end = failure.exit
+    is_usage = not end.error_type and end.code == errors.USAGE and end.step == 0
+    is_raised = end.in_import and bool(end.error_type) and not failure.is_effect and not errors.is_port_clash(end)
+    return is_raised or is_usage
 
 
 def _all_failed_alike(world: World, failures: list[Failure]) -> bool:

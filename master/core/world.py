@@ -78,6 +78,8 @@ class Episode:
     charged: bool = False
     free: bool = False
     """It costs no budget whatever the exits say: a member was lost, a port was taken."""
+    again_at: float = 0.0
+    """Nothing begins again before."""
 
 
 @dataclass(slots=True)
