@@ -1,13 +1,14 @@
 """What `outrider run` says while a job runs: each event as it comes, and a summary at the end.
 
-Told are generations with their rendezvous lines, faults, remedies and what they cost. What only confirms that all is
-well (a checkpoint was saved, one more member is ready) is left to `outrider events`: a line that means nothing teaches
-people not to read the others.
+Told are generations, faults, remedies and what they cost. What only confirms that all is well (a checkpoint was saved,
+one more member is ready), where each member meets the others, and the errors that another rank's end has brought about
+are left to `outrider events`: a line that means nothing teaches people not to read the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,8 +19,12 @@ QUIET = frozenset(
     {"CheckpointKept", "CheckpointSaved", "MemberReady", "MemberCreated", "MemberDone", "MemberGone", "WorldRuns"}
 )
 
+EFFECT = ": an effect of it."
+"""The master's words (`recovery`) for a rank that failed because another one had."""
 AGAIN = timedelta(minutes=1)
 """After that the same line is told once more: whoever looks now should see that it is still so."""
+
+NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 
 
 class Narrator:
@@ -39,7 +44,7 @@ class Narrator:
         self.last = event["seq"]
         if event["kind"] == "GenerationStarted":
             self._generation_started(event)
-        elif event["kind"] not in QUIET and not self._is_said_again(event):
+        elif event["kind"] not in QUIET and not _is_effect(event) and not self._is_said_again(event):
             self._say(event, event_line(event))
             self._traceback(event)
 
@@ -52,15 +57,13 @@ class Narrator:
         return False
 
     def _generation_started(self, event: Mapping[str, Any]) -> None:
-        """A headline for the generation, then one rendezvous line for each of its members."""
+        """One line for all of its members."""
         if not event["detail"]:
             self._say(event, event_line(event))
             return
         if event["generation"] != self._generation:
             self._generation = event["generation"]
             self._say(event, f"generation {event['generation']}: {_world(event['detail'])}")
-        fields = " ".join(f"{name}={value}" for name, value in event["detail"].items())
-        self._say(event, f"  {event['member']}: {fields}")
 
     def _traceback(self, event: Mapping[str, Any]) -> None:
         for line in event["detail"].get("traceback", "").splitlines():
@@ -68,6 +71,10 @@ class Narrator:
 
     def _say(self, event: Mapping[str, Any], text: str) -> None:
         self._screen.say(f"outrider {local_time(event['time'])} {text}", event_style(event))
+
+
+def _is_effect(event: Mapping[str, Any]) -> bool:
+    return event["kind"] == "WorkerExited" and str(event["reason"]).endswith(EFFECT)
 
 
 def _world(rendezvous: Mapping[str, str]) -> str:
@@ -108,9 +115,19 @@ def summary(status: Mapping[str, Any], elapsed: float) -> Iterator[str]:
         f"{plural(status['restarts'] + 1, 'generation')}, {plural(len(faults), 'fault')}, "
         f"goodput {percent(status.get('goodput'))}"
     )
+    alike: dict[str, list[Mapping[str, Any]]] = {}
     for fault in faults:
-        lost = "no step since" if fault["seconds_lost"] is None else f"{seconds(fault['seconds_lost'])} lost"
-        yield f"  {local_time(fault['time'])} {lost:>14}: {fault['reason']}"
-    if len(faults) > 1:
-        total = sum(fault["seconds_lost"] or 0.0 for fault in faults)
-        yield f"  {'':8} {seconds(total) + ' lost':>14} in all"
+        alike.setdefault(NUMBERS.sub("#", fault["reason"]), []).append(fault)
+    for group in alike.values():
+        times = f"{len(group)} × " if len(group) > 1 else ""
+        yield f"  {local_time(group[0]['time'])} {_lost(group):>14}: {times}{group[0]['reason']}"
+    if len(alike) > 1:
+        known = seconds(sum(fault["seconds_lost"] or 0.0 for fault in faults))
+        since = ", and no step since the last one" if faults[-1]["seconds_lost"] is None else ""
+        yield f"  {'':8} {known + ' lost':>14} in all{since}"
+
+
+def _lost(faults: Sequence[Mapping[str, Any]]) -> str:
+    if any(fault["seconds_lost"] is None for fault in faults):
+        return "no step since"
+    return f"{seconds(sum(fault['seconds_lost'] for fault in faults))} lost"

@@ -226,7 +226,7 @@ def _add(state: State, world: World, episode: Episode, failures: list[Failure]) 
     episode.failures.extend(failures)
     cause = judging.first(episode.failures)
     for failure in failures:
-        what = "an effect of it" if failure.is_effect else "in the same moment"
+        what = "an effect of it" if failure.is_effect else "at the same moment"
         said = judging.sentence(failure)
         reason = said if failure is cause else f"{said.rstrip('.')}: {what}."
         state.announce("WorkerExited", reason, failure.member, warning=True)

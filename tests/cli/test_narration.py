@@ -38,19 +38,15 @@ def started(seq: int, member: str, generation: str, group_rank: int) -> dict[str
     return event(seq, "GenerationStarted", member, generation, **where, **sizes)
 
 
-def test_a_generation_has_one_headline_and_a_rendezvous_line_for_each_member() -> None:
+def test_a_generation_is_one_line() -> None:
     lines = told(
         started(1, "worker-0", "1.1", 0),
         started(2, "worker-1", "1.1", 1),
         started(3, "worker-0", "1.2", 0),
     )
-    fields = "group_rank={} group_world_size=2 world_size=4"
     assert [line.split(" ", 2)[2] for line in lines] == [
         "generation 1.1: 2 members, 4 ranks, rendezvous at 127.0.0.1:20001",
-        "  worker-0: master_addr=127.0.0.1 master_port=20001 " + fields.format(0),
-        "  worker-1: master_addr=127.0.0.1 master_port=20001 " + fields.format(1),
         "generation 1.2: 2 members, 4 ranks, rendezvous at 127.0.0.1:20002",
-        "  worker-0: master_addr=127.0.0.1 master_port=20002 " + fields.format(0),
     ]
 
 
@@ -74,7 +70,21 @@ def test_the_summary_counts_what_was_lost() -> None:
     assert lines[0] == "digits succeeded after 1 m 23 s: 1,240 steps, 2 generations, 2 faults, goodput 96.2 %"
     assert "0.21 s lost: rank 1 was killed by SIGKILL" in lines[1]
     assert "no step since: no step yet" in lines[2]
-    assert lines[3].strip() == "0.21 s lost in all"
+    assert lines[3].strip() == "0.21 s lost in all, and no step since the last one"
+
+
+def test_the_summary_tells_equal_faults_once() -> None:
+    first = document()["faults"][0]
+    reason = "Rank 1 failed with ValueError: loss is nan in batch {}."
+    faults = [first | {"seconds_lost": lost, "reason": reason.format(n)} for n, lost in enumerate((1.0, 2.0, None))]
+    lines = list(summary(document(phase="failed", faults=faults), elapsed=83.0))
+    assert len(lines) == 2
+    assert lines[1].endswith("no step since: 3 × Rank 1 failed with ValueError: loss is nan in batch 0.")
+
+
+def test_the_error_that_another_ranks_end_brought_about_is_not_told() -> None:
+    effect = event(1, "WorkerExited", "worker-0") | {"reason": "Rank 0 on worker-0 failed: an effect of it."}
+    assert told(effect) == []
 
 
 def test_a_job_without_faults_is_one_line() -> None:
