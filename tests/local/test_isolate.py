@@ -85,7 +85,7 @@ def test_members_have_networks_pids_and_cgroups_of_their_own_and_leave_nothing(j
     assert {group.name for group in job.groups()} == set(members(world))
     sizes = [(group / "memory.limit_in_bytes", group / "memory.max") for group in job.groups()]
     assert {path.read_text().strip() for pair in sizes for path in pair if path.exists()} == {str(256 << 20)}
-    addresses = set(re.findall(r"master_addr=(\S+)", job.log()))
+    addresses = set(re.findall(r"rendezvous at (\S+):", job.log()))
     assert addresses
     assert "127.0.0.1" not in addresses
     told = {job.member(member)["pids"]["sidecar"] for member in members(world)}
