@@ -77,11 +77,11 @@ class Hearing:
         message = self.channel.hear()
         while message is not None:
             asked = self._asked(message, generation)
-            if "first" in message and asked:
-                message["saved"] = message.pop("first")
-            if "saved" in message and message.get("generation") == generation:
-                event = {"event": "saved", "path": message["saved"], "asked": asked}
+            if ("saved" in message or "first" in message) and message.get("generation") == generation:
+                event = {"event": "saved", "path": message.get("saved", message.get("first")), "asked": asked}
+                event["first"] = "saved" not in message and not asked
                 event.update((key, message.get(key)) for key in ("generation", "local_rank", "step"))
+                event["prints"] = message.get("prints", [])
                 self.agent.send(event)
             if "data" in message and message.get("generation") == generation:
                 self.agent.send(dict(message, event="data", word=message.pop("data")))

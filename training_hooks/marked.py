@@ -9,6 +9,7 @@ else's file: whose it is can be told by its bytes then. What somebody puts there
 later one.
 """
 
+import functools
 import io
 import os
 import shutil
@@ -16,7 +17,7 @@ import stat
 import threading
 import time
 
-from . import arena, image, remembering, room, saves, saving, versions, word, worker
+from . import arena, image, remembering, renames, room, saves, saving, versions, word, worker
 from .allotting import mebibytes
 from .beside import Beside, is_plain_path
 
@@ -332,19 +333,15 @@ def too_big(needed, divided):
 def wrap_files():
     """Who copies or renames the file that was just saved, or a folder above it, gets what was saved; who removes the
     folder finds nobody at work in it."""
-    for module, names in ((os, ("rename", "replace", "link")), (shutil, ("copyfile", "copytree", "rmtree"))):
-        for name in names:
-            setattr(module, name, _settled(getattr(module, name)))
+    for name in ("rename", "replace", "link"):
+        renames.wrap(name, _settled)
+    for name in ("copyfile", "copytree", "rmtree"):
+        real = getattr(shutil, name)
+        setattr(shutil, name, functools.wraps(real)(functools.partial(_settled, real)))
 
 
-def _settled(real):
-    import functools
-
-    @functools.wraps(real)
-    def settled(*args, **kwargs):
-        mine, src = _mine, args[0] if args else kwargs.get("src", kwargs.get("path"))
-        if mine is not None and mine.pid == os.getpid() and (mine.is_it(src) or mine.is_under(src)):
-            mine.settle()
-        return real(*args, **kwargs)
-
-    return settled
+def _settled(real, *args, **kwargs):
+    mine, src = _mine, args[0] if args else kwargs.get("src", kwargs.get("path"))
+    if mine is not None and mine.pid == os.getpid() and (mine.is_it(src) or mine.is_under(src)):
+        mine.settle()
+    return real(*args, **kwargs)

@@ -167,7 +167,7 @@ def load_ckpt():
         )
     here = worker.current() or worker.observed()
     if here is not None:
-        here.known[os.path.realpath(path)] = int(_state["record"].get("step") or 0)
+        here.known.saved(path, int(_state["record"].get("step") or 0))
     saved = torch.load(path, map_location="cpu", weights_only=False)["state"]
     for name, value in saved.items():
         _fill(_registered[name], value)

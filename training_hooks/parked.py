@@ -40,7 +40,8 @@ class Child:
 
     def __init__(self, spec, environment, order, generation, streams):
         self.spec, self.environment, self.generation = spec, environment, generation
-        self.saves, self.defaults = order.get("saves") or (), order.get("defaults") or {}
+        self.saves, self.prints = order.get("saves") or (), order.get("prints") or ()
+        self.defaults = order.get("defaults") or {}
         self.streams = streams
 
 

@@ -73,10 +73,10 @@ def forget_hidden(folder, kept):
             del sys.modules[name]
 
 
-def watch(volume, spec, generation, known_saves):
+def watch(volume, spec, generation, known_before):
     """The worker side of the hooks; a volume that cannot be written leaves the rank unobserved."""
     try:
-        watched = worker.Worker(volume, spec["local_rank"], generation, known_saves)
+        watched = worker.Worker(volume, spec["local_rank"], generation, known_before)
         worker.activate(watched)
         worker.count_steps(watched)
     except Exception:  # never in the way of the training

@@ -13,7 +13,7 @@ import os
 import re
 import threading
 
-from . import overtaken, room
+from . import known, overtaken, room
 
 DIGITS = re.compile(r"\d+")
 
@@ -114,6 +114,8 @@ def noticed_load(current, load, marked=lambda: None):
         worker, path = current(), as_path(f) or _opened(f)
         if worker is not None and path is not None:
             worker.loaded(path)
+        elif path is not None:
+            known.note_early(path)
         return result
 
     return noticed_load

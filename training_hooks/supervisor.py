@@ -20,6 +20,7 @@ from . import (
     descent,
     errors,
     hearing,
+    known,
     lastwords,
     launcher,
     memory,
@@ -198,6 +199,7 @@ class Supervisor:
         self.outlet.forget()
         self.outlet.follow(order.get("patterns"))
         self.global_ranks = runs.ranks_of(order)
+        known.write(self.volume, order.get("saves") or (), order.get("prints") or ())
         try:
             for local_rank, variables in runs.environments(order, self.each_rank, self.environ):
                 self.workers[self._spawn(local_rank, variables)] = local_rank

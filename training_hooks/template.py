@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from . import BEFORE, early, handover, invocation, parked, ranks, selfcheck, titles, worker
+from . import BEFORE, early, handover, invocation, known, parked, ranks, selfcheck, titles, worker
 
 NO_SIDECAR = 60.0
 """Seconds from the start, where OUTRIDER_PATIENCE names no other number."""
@@ -101,7 +101,7 @@ def enter_script(template, child, start, first, loaded_with):
         sys.argv[1:] = handover.fill_in(sys.argv[1:], child.spec["local_rank"])
     template.redirect(child)
     ranks.name_process(environment, child.spec["local_rank"])
-    ranks.watch(start.environment["OUTRIDER_DIR"], child.spec, child.generation, child.saves)
+    ranks.watch(start.environment["OUTRIDER_DIR"], child.spec, child.generation, known.Known(child.saves, child.prints))
     ranks.keep_thread_count(loaded_with)
     ranks.settle()
     if first.folder is not None:

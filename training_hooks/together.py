@@ -33,6 +33,13 @@ class Together:
             self._tell_held()
         self.held.append(message)
 
+    def let_go(self, message):
+        """It is told in other words."""
+        for index, each in enumerate(self.held):
+            if each is message:
+                del self.held[index]
+                return
+
     def _tell_held(self):
         """The checkpoint began with the first of them."""
         held, self.held = self.held, []
@@ -45,7 +52,8 @@ class Together:
         if own and is_whole:
             path = os.path.commonpath([os.path.dirname(each.get("saved", each.get("first"))) for each in own])
             one = {key: value for key, value in own[-1].items() if key != "first"}
-            self.hold(dict(one, saved=path, began=min(each.get("began", 0.0) for each in own)))
+            prints = [each for message in own for each in message.get("prints", ())]
+            self.hold(dict(one, saved=path, prints=prints, began=min(each.get("began", 0.0) for each in own)))
 
     def wait(self, busy):
         """A save is done. While `busy()` another one goes on."""

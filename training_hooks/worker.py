@@ -20,11 +20,13 @@ from . import (
     frameworks,
     global_steps,
     imports,
+    known,
     lightning_loop,
     loaders,
     meeting,
     offered,
     page,
+    renames,
     sampling,
     saves,
     stacks,
@@ -53,14 +55,14 @@ def _nothing():
 
 
 class Worker:
-    def __init__(self, volume, local_rank, generation, known_saves=()):
+    def __init__(self, volume, local_rank, generation, known_before=None):
         self.volume, self.local_rank, self.generation, self.pid = volume, local_rank, list(generation), os.getpid()
         os.makedirs(os.path.join(volume, "progress"), exist_ok=True)
         self.page = page.Page(page_path(volume, local_rank), *generation)
         self.channel = channel.Channel(volume)
         self.listening = False
         self.series = saves.Series()
-        self.known = {os.path.realpath(path): step for path, step in known_saves}
+        self.known = known_before or known.Known()
         self.in_place = set()
         """Paths whose last save went over the old file, for want of room."""
         self._saving, self._save_began, self._save_ended, self._after = 0, 0, 0, page.INIT
@@ -142,20 +144,37 @@ class Worker:
     def saved(self, path, step=None, began=0.0, is_first=False):
         """`began`: when what is in it was taken. `is_first`: of a path that nothing else says to be a checkpoint."""
         step = self.page.words[page.STEPS] if step is None else step
-        if not is_first:
-            self.known[os.path.realpath(path)] = step
+        print_ = known.fingerprint(path)
+        prints = [print_] if print_ else []
+        self.known.saved(path, step, prints)
         self._look_at_mark(path)
-        message = {
-            "first" if is_first else "saved": os.path.abspath(path),
-            "step": step,
-            "began": began,
-            "local_rank": self.local_rank,
-            "generation": self.generation,
-        }
+        self._tell_saved(
+            {
+                "first" if is_first else "saved": os.path.abspath(path),
+                "step": step,
+                "began": began,
+                "prints": prints,
+                "local_rank": self.local_rank,
+                "generation": self.generation,
+            }
+        )
+
+    def _tell_saved(self, message):
+        self.known.note(message.get("saved", message.get("first")), message)
         if (self.together.waits or self._saving) and _in_main_thread():
             self.together.hold(message)
         else:
             self.channel.tell("up", message)
+
+    def renamed(self, old, new, existed):
+        """The script has given what lies at `old` another name. What takes the place of an older file, or continues a
+        series, is a checkpoint, whatever it was called while it was written."""
+        for message, path in self.known.renamed(old, new):
+            told = {key: value for key, value in message.items() if key not in ("first", "saved")}
+            is_first = "first" in message and not self.series.continues(path, existed)
+            told["first" if is_first else "saved"] = path
+            self.together.let_go(message)
+            self._tell_saved(told)
 
     def _look_at_mark(self, path):
         if MARKED in os.environ:
@@ -194,8 +213,8 @@ class Worker:
         several are loaded (the best beside the last) the highest."""
         if self.data is not None:
             self.data.loaded(path)
-        whole = os.path.realpath(path)
-        self.goes_on_at(self.known.get(whole) or self.known.get(os.path.dirname(whole), 0))
+        if self.page.words[page.LAST] == 0:
+            self.goes_on_at(self.known.step_of(path))
 
     def goes_on_at(self, step):
         words = self.page.words
@@ -236,6 +255,7 @@ def error_paths(volume, local_rank):
 def prepare():
     """Wraps what must be wrapped early. Nothing happens until there is a worker."""
     offered.serve()
+    renames.follow(current)
     global_steps.prepare(current)
     if MARKED in os.environ:
         from . import marked
@@ -365,8 +385,11 @@ def observed():
     try:
         term, number = os.environ["OUTRIDER_GENERATION"].split(".")
         local_rank = int(os.environ.get("LOCAL_RANK") or 0)
-        worker = Worker(os.environ["OUTRIDER_DIR"], local_rank, (int(term), int(number)))
+        volume = os.environ["OUTRIDER_DIR"]
+        worker = Worker(volume, local_rank, (int(term), int(number)), known.read(volume))
         activate(worker)
+        for path in known.early:
+            worker.loaded(path)
         return worker
     except Exception:  # a volume that cannot be written, a rank that is no number: unobserved
         return None

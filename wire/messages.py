@@ -53,6 +53,7 @@ Token = Annotated[str, Longest(16384)]
 """A service account's with many audiences has 2,000."""
 Ticket = Annotated[str, Longest(1024)]
 Path = Annotated[str, Longest(4096)]
+Print = Annotated[str, Longest(100)]
 Pattern = Annotated[str, Longest(1000)]
 Json = Annotated[str, Longest(1 << 19)]
 
@@ -369,6 +370,10 @@ class Saved:
     step: int
     asked: OrderId = NO_ORDER
     """The SaveState whose signal had been sent there when this save began."""
+    prints: tuple[Print, ...] = ()
+    """Fingerprints of its files: size and hash of the first and last bytes (docs/contracts.md §4)."""
+    is_first: bool = False
+    """Nothing says that it is a checkpoint, but the load of a later process may: until then only its step is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -625,6 +630,9 @@ class Start:
     """The save of the marked path that every member of this world has in memory; -1: there is none."""
     begins_in: Generation = NO_GENERATION
     """The generation that made it: a version is both."""
+    prints: tuple[tuple[Print, int], ...] = ()
+    """The newest fingerprints of checkpoints, at most 32, each with its step: a file is known by them behind a rename
+    or a copy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from master.core.world import Place, World
 from wire.ids import NO_GENERATION, Generation, OrderId
 from wire.messages import Start, Stop
 
-SAVES_TOLD = 16
+SAVES_TOLD, PRINTS_TOLD = 16, 32
 START_OVERDUE = 60.0
 """Seconds after which a Start without an answer is a fault of that member."""
 WRITE_DELAY = 0.5
@@ -104,6 +104,7 @@ def start(state: State) -> None:
     state.message = f"generation {world.generation} starts"
     allowed = max_restarts(state)
     saves = tuple(list(state.saves.items())[-SAVES_TOLD:])
+    prints = tuple([each for each in state.prints.items() if each[1]][-PRINTS_TOLD:])
     there = {i: m.ready.copies for i in world.places if (m := state.members[i]).ready is not None}
     begun = copies.begun_from(world.places.values(), there)
     world.begins_from = (begun.step, begun.generation) if begun is not None else world.begins_from
@@ -112,7 +113,7 @@ def start(state: State) -> None:
         member.told, member.ready, member.finished = world.generation, None, False
         state.deadlines.cancel(("confirm", member.id))  # it was about an older generation
         standing.refresh(state, member)
-        _start(state, world, member, place, allowed, saves)
+        _start(state, world, member, place, allowed, saves, prints)
     state.deadlines.set(("start", str(world.generation.number)), state.now + START_OVERDUE)
     watching.begin(state, world)
     metrics.begin(state)
@@ -120,7 +121,13 @@ def start(state: State) -> None:
 
 
 def _start(
-    state: State, world: World, member: Member, place: Place, allowed: int, saves: tuple[tuple[str, int], ...]
+    state: State,
+    world: World,
+    member: Member,
+    place: Place,
+    allowed: int,
+    saves: tuple[tuple[str, int], ...],
+    prints: tuple[tuple[str, int], ...],
 ) -> None:
     reason = _how_it_starts(state, world, member, place)
 
@@ -144,6 +151,7 @@ def _start(
             job=state.spec.name,
             high_step=state.high_step,
             saves=saves,
+            prints=prints,
             reason=reason,
             neighbours=neighbours.of(state, world, member.id),
             patterns=tuple(dict.fromkeys(rules.patterns(state) + metrics.patterns(state, place))),

@@ -18,6 +18,8 @@ from master.core.state import STOPPING, Budget, DataNote, FailedPod, Flag, State
 from master.core.world import Fault, World
 from wire.ids import Generation, MemberId, PodUid, RankIndex, Role
 
+PRINTS_SAVED = 64
+
 
 # -- writing ------------------------------------------------------------------------------------------------------
 def saved(state: State) -> dict[str, object]:
@@ -121,6 +123,7 @@ def _progress(state: State) -> dict[str, object]:
     offset = state.unix_offset
     return {
         "saves": [[path, step] for path, step in state.saves.items()],
+        "prints": [[each, step] for each, step in list(state.prints.items())[-PRINTS_SAVED:]],
         "first_step": state.first_step,
         "high_step": state.high_step,
         "high_step_at": None if state.high_step_at is None else state.high_step_at + offset,
@@ -258,6 +261,7 @@ def _restore_progress(state: State, saved: Mapping[str, Any]) -> None:
     state.fault_counts = {str(kind): int(count) for kind, count in saved.get("fault_counts", {}).items()}
     state.seconds_lost = float(saved.get("seconds_lost", 0.0))
     state.saves = {str(path): int(step) for path, step in saved.get("saves", ())}
+    state.prints = {str(each): int(step) for each, step in saved.get("prints", ())}
     state.first_step = saved.get("first_step")
     state.high_step = int(saved.get("high_step", 0))
     at = saved.get("high_step_at")

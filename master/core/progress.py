@@ -16,6 +16,7 @@ from wire.ids import Generation
 from wire.messages import Report, Saved, Stepped, WorkerExit
 
 SAVES_KEPT = 64
+PRINTS_KEPT = 256
 
 
 def note_step(state: State, generation: Generation, step: int, at: float) -> None:
@@ -131,8 +132,12 @@ def saved(state: State, member: Member, message: Saved) -> None:
     if world is None or message.generation != world.generation:
         return
     data_notes.saved(state, member, message.generation)
+    if message.is_first:
+        _note_prints(state, message)
+        return
     is_new = state.saves.pop(message.path, None) != message.step
     state.saves[message.path] = message.step
+    _note_prints(state, message)
     while len(state.saves) > SAVES_KEPT:
         del state.saves[next(iter(state.saves))]
     if is_new:
@@ -143,3 +148,12 @@ def saved(state: State, member: Member, message: Saved) -> None:
             state.checkpoint_step = message.step
         moves.checkpoint(state, member, message)
         standing.stir(state)
+
+
+def _note_prints(state: State, message: Saved) -> None:
+    """Of files that saves of two steps have in common nothing can be said: 0."""
+    for each in message.prints:
+        known = state.prints.pop(each, message.step)
+        state.prints[each] = message.step if known == message.step else 0
+    while len(state.prints) > PRINTS_KEPT:
+        del state.prints[next(iter(state.prints))]

@@ -304,6 +304,8 @@ class State:
     """A checkpoint was finished in this step."""
     saves: dict[str, int] = field(default_factory=dict)
     """Newest checkpoints by path, oldest first."""
+    prints: dict[str, int] = field(default_factory=dict)
+    """Steps by the fingerprint of a checkpoint's file, oldest first; 0: of more than one step."""
     first_step: int | None = None
     first_step_at: float | None = None
     high_step: int = 0

@@ -159,6 +159,10 @@ class CheckpointSaved:
     step: int
     asked: OrderId = NO_ORDER
     """The order whose signal had been sent when it began."""
+    prints: tuple[str, ...] = ()
+    """Fingerprints of its files."""
+    is_first: bool = False
+    """Nothing says yet that this is a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)

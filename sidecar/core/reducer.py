@@ -195,8 +195,9 @@ def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]
         case CommandEnded(code, reason):
             state.command_ended = (code, reason)
             return [Announce("CommandEnded", reason), *telling.command_ended(state)]
-        case CheckpointSaved(generation, _, path, made_at, asked):
-            return telling.say(state, Saved(generation, path, made_at, asked), f"{path} was saved", generation)
+        case CheckpointSaved(generation, _, path, made_at, asked, prints, is_first):
+            message = Saved(generation, path, made_at, asked, prints, is_first)
+            return telling.say(state, message, f"{path} was saved", generation)
         case PagesRead() as pages:
             return supervision.pages_read(state, pages, now)
         case UsageSampled(cpu, memory_mib, gpus):

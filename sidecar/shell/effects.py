@@ -192,6 +192,7 @@ def start_line(start: Start, volume: str) -> Line:
         "env": environment.common(start),
         "defaults": environment.defaults(start),
         "saves": [[path, at] for path, at in start.saves],
+        "prints": [[print_, at] for print_, at in start.prints],
         "patterns": list(start.patterns),
     }
 

@@ -49,6 +49,7 @@ TIMES = ("compute", "cpu", "elapsed", "held_up")
 MOST_PEERS = 4
 MOST_GROUPS = 100
 MOST_NAMES = 1000
+MOST_PRINTS, PRINT = 100, 60
 MESSAGE = 500
 KIND = 100
 LONGEST = 3600.0
@@ -101,7 +102,9 @@ def event(line: Line, now: float, grace: float) -> Event | None:
             return WorkersStopped(generation(line), number(line, "killed", default=0))
         case "saved":
             place = (number(line, "local_rank"), text(line, "path"), number(line, "step"))
-            return CheckpointSaved(generation(line), *place, OrderId(number(line, "asked", default=0)))
+            prints = texts(line, "prints", MOST_PRINTS, PRINT)
+            asked, is_first = OrderId(number(line, "asked", default=0)), _flag(line, "first", False)
+            return CheckpointSaved(generation(line), *place, asked, prints, is_first)
         case "command_ended":
             return CommandEnded(number(line, "code"), text(line, "reason"))
         case "collected":
@@ -116,7 +119,7 @@ def event(line: Line, now: float, grace: float) -> Event | None:
         case "data":
             return _data(line)
         case "offers":
-            return StateOfferMade(generation(line), _names(line.get("names")))
+            return StateOfferMade(generation(line), texts(line, "names", MOST_NAMES, KIND))
         case "state_saved":
             return StateWritten(_state_saved(line))
         case "remembered":
@@ -147,6 +150,13 @@ def text(line: Line, name: str) -> str:
     if not isinstance(value, str):
         raise BadLine(f"{name}={_quote(value)}: must be a text")
     return value[:TRACEBACK_CHARACTERS]
+
+
+def texts(line: Line, name: str, most: int, longest: int) -> tuple[str, ...]:
+    value = line.get(name, [])
+    if not isinstance(value, list) or len(value) > most or not all(isinstance(each, str) for each in value):
+        raise BadLine(f"{name}={_quote(value)}: must be a list of at most {most} texts")
+    return tuple(each[:longest] for each in value)
 
 
 def generation(line: Line, name: str = "generation") -> Generation:
@@ -212,12 +222,6 @@ def _state_saved(line: Line) -> StateSaved:
         seconds=_seconds(line, "seconds") or 0.0,
         error=text(line, "error")[:MESSAGE],
     )
-
-
-def _names(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or len(value) > MOST_NAMES or not all(isinstance(name, str) for name in value):
-        raise BadLine(f"names={_quote(value)}: must be a list of at most {MOST_NAMES} texts")
-    return tuple(name[:KIND] for name in value)
 
 
 def _seconds(line: Line, name: str) -> float | None:

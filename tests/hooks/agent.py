@@ -106,13 +106,16 @@ class Trainer:
     def announced(self) -> Line:
         return self.agent.accept()
 
-    def start(self, nproc: int = 1, port: int = 0, saves: list[Any] | None = None, **env: str) -> list[int]:
+    def start(
+        self, nproc: int = 1, port: int = 0, saves: list[Any] | None = None, prints: list[Any] | None = None, **env: str
+    ) -> list[int]:
         """Orders the next generation; returns its pids."""
         self.number += 1
         ranks = [{"local_rank": rank, "env": {"RANK": str(rank), "LOCAL_RANK": str(rank)}} for rank in range(nproc)]
         common = {"WORLD_SIZE": str(nproc), "LOCAL_WORLD_SIZE": str(nproc), "MASTER_ADDR": "127.0.0.1"}
         common |= {"MASTER_PORT": str(port)} | env
-        self.agent.say(do="start", generation=[1, self.number], ranks=ranks, env=common, saves=saves or [])
+        known = {"saves": saves or [], "prints": prints or []}
+        self.agent.say(do="start", generation=[1, self.number], ranks=ranks, env=common, **known)
         return list(self.agent.expect("started")["pids"])
 
     def stop(self, **patience: float) -> Line:

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,11 +120,11 @@ class Container:
         """To whoever said the line `to`."""
         self.connections[to["from"]][0].sendall(json.dumps(order).encode() + b"\n")
 
-    def start(self, to: Line, number: int, nproc: int = 1, **more: str) -> Line:
+    def start(self, to: Line, number: int, nproc: int = 1, prints: Sequence[Any] = (), **more: str) -> Line:
         ranks = [{"local_rank": i, "env": {"RANK": str(i), "LOCAL_RANK": str(i)}} for i in range(nproc)]
         common = {"WORLD_SIZE": str(nproc), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400", "GROUP_RANK": "0"}
         common |= {"GROUP_WORLD_SIZE": "1", **more}
-        self.order(to, do="start", generation=[1, number], ranks=ranks, env=common, saves=[])
+        self.order(to, do="start", generation=[1, number], ranks=ranks, env=common, saves=[], prints=list(prints))
         return self.said(event="started", generation=[1, number])
 
     def stop(self, to: Line, number: int, **graces: float) -> Line:

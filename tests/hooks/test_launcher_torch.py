@@ -13,7 +13,7 @@ import pytest
 
 from tests.hooks.container import Container, is_alive
 from tests.hooks.fixtures import free_port
-from training_hooks import page
+from training_hooks import known, page
 
 pytestmark = pytest.mark.slow
 ORDERS = itertools.count(1)
@@ -52,6 +52,13 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 optimizer.step()
 torch.save({"model": model.state_dict(), "slow": Slow()}, "checkpoint.pt")
 time.sleep(600)
+"""
+
+LOADING = """
+import torch
+torch.load("last.pt")
+optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=0.1)
+optimizer.step()
 """
 
 
@@ -127,3 +134,17 @@ def test_a_rank_below_a_program_is_let_finish_its_save(container: Container) -> 
     import torch
 
     assert torch.load(container.folder / "checkpoint.pt", weights_only=False)["slow"] == 0
+
+
+def test_a_rank_below_a_program_knows_what_was_saved_before(container: Container) -> None:
+    import torch
+
+    saved = container.folder / "last.pt"
+    torch.save(torch.ones(2), saved)
+    (container.folder / "train.py").write_text(LOADING)
+    container.run(str(container.folder / "program"), "train.py")
+    hello = container.said(what="launcher")
+    container.start(hello, 1, prints=[[known.fingerprint(str(saved)), 103]])
+    assert container.said(event="exited")["code"] == 0, container.stderr()
+    shown = page.read(str(container.volume / "progress" / "0"))
+    assert (shown.base, shown.step) == (103, 104)

@@ -176,8 +176,10 @@ torch.save(weight, "last.pt"); torch.save(weight, "last.pt")
     trainer.start()
     trainer.agent.expect("exited")
     trainer.stop()
-    told = [(line["path"], line["step"]) for line in trainer.agent.lines if line.get("event") == "saved"]
+    lines = [line for line in trainer.agent.lines if line.get("event") == "saved"]
+    told = [(line["path"], line["step"]) for line in lines if not line["first"]]
     here = str(tmp_path)
+    assert [line["path"] for line in lines if line["first"]] == [f"{here}/{it}.pt" for it in ("step_0", "once", "last")]
     assert told == [(f"{here}/step_{n}.pt", n + 1) for n in (1, 2, 3)] + [(f"{here}/last.pt", 4)]
     (pid,) = trainer.start(saves=[[f"{here}/last.pt", 104]])
     trainer.agent.expect("exited")

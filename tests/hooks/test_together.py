@@ -113,6 +113,6 @@ def test_a_folder_that_one_call_fills_is_told_as_one_and_not_where_the_call_fail
 
 
 def test_a_file_of_a_folder_that_was_told_says_at_which_step_training_goes_on(watched: Any) -> None:
-    watched.known["/x/step-3"] = 3
+    watched.known.saved("/x/step-3", 3)
     watched.loaded("/x/step-3/optimizer.pt")
     assert reading(watched).base == 3

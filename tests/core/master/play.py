@@ -376,7 +376,8 @@ class Play:
 
     def save(self, member: str, path: str = "/data/ckpt.pt") -> list[Action]:
         actor = self[member]
-        return self.say(actor, Saved(actor.running, path, actor.step_at(self.now)))
+        step = actor.step_at(self.now)
+        return self.say(actor, Saved(actor.running, path, step, prints=(f"9-{step}",)))
 
     def reconnect(self, member: str, highest: Generation | None = None) -> None:
         """The connection breaks and a new one comes."""

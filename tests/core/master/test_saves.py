@@ -1,0 +1,46 @@
+"""What the master keeps of saves, and hands out with the next Start."""
+
+from __future__ import annotations
+
+from tests.core.master.play import Play, running
+from wire.messages import Saved, Start
+
+
+def say(play: Play, step: int, *prints: str, is_first: bool = False, path: str = "/data/a.pt") -> None:
+    actor = play["worker-0"]
+    play.say(actor, Saved(actor.running, path, step, prints=prints, is_first=is_first))
+
+
+def next_start(play: Play) -> Start:
+    play.crash("worker-1")
+    play.run(5)
+    start = play["worker-0"].start
+    assert start is not None
+    return start
+
+
+def test_fingerprints_are_handed_out_but_for_those_that_saves_of_two_steps_share() -> None:
+    play = running(2)
+    say(play, 10, "9-ten", "5-same")
+    say(play, 20, "9-twenty", "5-same")
+    say(play, 20, "9-twenty")
+    start = next_start(play)
+    assert start.prints == (("9-ten", 10), ("9-twenty", 20))
+    assert start.saves == (("/data/a.pt", 20),)
+
+
+def test_a_save_that_nothing_says_to_be_a_checkpoint_is_kept_by_its_bytes_alone() -> None:
+    play = running(2)
+    say(play, 10, "9-ten", is_first=True)
+    assert not play.announced("CheckpointSaved")
+    start = next_start(play)
+    assert (start.saves, start.prints) == ((), (("9-ten", 10),))
+
+
+def test_the_oldest_are_forgotten() -> None:
+    play = running(2)
+    for step in range(1, 400):
+        say(play, step, f"9-{step}")
+    assert len(play.state.prints) == 256
+    assert next_start(play).prints[-1] == ("9-399", 399)
+    assert len(next_start(play).prints) == 32

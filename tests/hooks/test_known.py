@@ -1,0 +1,184 @@
+"""A checkpoint is known by its bytes behind a rename, a link or a copy, and told by the name that it has in the end."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import pickle
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hooks.agent import Trainer
+from training_hooks import known, page, renames
+
+STEPPING = """
+import os, pathlib, shutil, subprocess, sys, torch
+weight = torch.nn.Parameter(torch.zeros(2))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+def step():
+    weight.grad = torch.ones(2); optimizer.step()
+found = os.environ.get("FOUND")
+if found:
+    torch.load(found)
+    step()
+    sys.exit()
+"""
+WAYS = {
+    "os.replace": ("new.tmp", 'os.replace("new.tmp", "last.pt")', "last.pt"),
+    "os.rename": ("new.tmp", 'os.rename("new.tmp", "last.pt")', "last.pt"),
+    "bytes": ("new.tmp", 'os.replace(b"new.tmp", b"last.pt")', "last.pt"),
+    "pathlib": ("new.tmp", 'pathlib.Path("new.tmp").replace("last.pt")', "last.pt"),
+    "shutil.move": ("new.tmp", 'shutil.move("new.tmp", "last.pt")', "last.pt"),
+    "folder": (
+        "making/model.pt",
+        'shutil.rmtree("done", ignore_errors=True); os.rename("making", "done")',
+        "done/model.pt",
+    ),
+}
+"""Where it is saved, what the script does then, and what it loads."""
+UNSEEN = {
+    "mv": 'subprocess.run(["mv", "new.tmp", "last.pt"])',
+    "cp": 'subprocess.run(["cp", "new.tmp", "last.pt"])',
+    "copyfile": 'shutil.copyfile("new.tmp", "last.pt")',
+    "link": 'os.path.exists("last.pt") and os.unlink("last.pt"); os.link("new.tmp", "last.pt")',
+    "symlink": 'os.path.lexists("last.pt") or os.symlink("new.tmp", "last.pt")',
+    "by descriptor": 'at = os.open(".", os.O_RDONLY); os.replace("new.tmp", "last.pt", src_dir_fd=at, dst_dir_fd=at)',
+    "opened": 'open("last.pt", "wb").write(open("new.tmp", "rb").read()); os.unlink("new.tmp")',
+}
+SAVES = """
+for _ in range(3):
+    os.makedirs(os.path.dirname({path!r}) or ".", exist_ok=True)
+    step()
+    torch.save(weight, {path!r})
+    {then}
+"""
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
+    made: list[Trainer] = []
+
+    def trainer(text: str, **options: Any) -> Trainer:
+        (tmp_path / "train.py").write_text(STEPPING + text)
+        made.append(Trainer(tmp_path, "train.py", **options))
+        return made[-1]
+
+    yield trainer
+    for each in made:
+        each.close()
+
+
+def ran(trainer: Trainer, **options: Any) -> tuple[list[dict[str, Any]], int]:
+    """What was told of its saves, and the step behind which it began."""
+    already = len(trainer.agent.lines)
+    (pid,) = trainer.start(**options)
+    assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
+    reading = page.read(str(trainer.volume / "progress" / "0"), pid)
+    trainer.stop()
+    assert reading is not None
+    return [line for line in trainer.agent.lines[already:] if line.get("event") == "saved"], reading.base
+
+
+def prints_of(lines: list[dict[str, Any]], beyond: int) -> list[list[Any]]:
+    return [[each, line["step"] + beyond] for line in lines for each in line["prints"]]
+
+
+@pytest.mark.slow
+def test_a_save_is_told_by_the_name_that_it_is_renamed_to_and_its_load_resumes_its_step(
+    tmp_path: Path, make: Callable[..., Trainer]
+) -> None:
+    trainer = make("exec(os.environ['SAVES'])\n")
+    trainer.announced()
+    for name, (path, then, last) in WAYS.items():
+        lines, _ = ran(trainer, SAVES=SAVES.format(path=path, then=then))
+        told = [(line["path"], line["step"], line["first"]) for line in lines]
+        assert told == [(f"{tmp_path}/{last}", n, n == 1) for n in (1, 2, 3)], name
+        assert len({line["prints"][0] for line in lines}) == 3
+        lines, base = ran(trainer, FOUND=last, prints=prints_of(lines, 100))
+        assert (lines, base) == ([], 103), name
+        for left in ("last.pt", "done"):
+            shutil.rmtree(tmp_path / left) if (tmp_path / left).is_dir() else (tmp_path / left).unlink(missing_ok=True)
+
+
+@pytest.mark.slow
+def test_what_was_copied_linked_or_moved_behind_our_back_is_known_by_its_bytes(
+    tmp_path: Path, make: Callable[..., Trainer]
+) -> None:
+    trainer = make("exec(os.environ['SAVES'])\n")
+    trainer.announced()
+    for name, then in UNSEEN.items():
+        lines, _ = ran(trainer, SAVES=SAVES.format(path="new.tmp", then=then))
+        os.utime(tmp_path / "last.pt", (1e9, 1e9))
+        _, base = ran(trainer, FOUND="last.pt", prints=prints_of(lines, 100))
+        assert base == 103, name
+        for left in ("last.pt", "new.tmp"):
+            (tmp_path / left).unlink(missing_ok=True)
+
+
+def test_a_file_that_saves_of_two_steps_share_says_nothing_but_by_its_name() -> None:
+    found = known.Known()
+    found.saved("/run/a/args.bin", 100, ["12-same"])
+    found.saved("/run/a/model.pt", 100, ["12-one"])
+    found.saved("/run/a/model.pt", 100, ["12-one"])
+    found.saved("/run/b/args.bin", 200, ["12-same"])
+    assert found.prints == {"12-same": 0, "12-one": 100}
+    assert found.step_of("/run/b/args.bin") == 200
+
+
+def test_a_fingerprint_is_of_size_first_and_last_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    body = bytearray(1 << 20)
+    path.write_bytes(body)
+    first = known.fingerprint(str(path))
+    assert first.startswith(f"{1 << 20}-")
+    for at, is_seen in ((0, True), (4095, True), (500_000, False), ((1 << 20) - 65536, True), ((1 << 20) - 1, True)):
+        body[at] = 1
+        path.write_bytes(body)
+        assert (known.fingerprint(str(path)) != first) is is_seen, at
+        body[at] = 0
+    path.write_bytes(body[:-1])
+    assert known.fingerprint(str(path)) != first
+    assert known.fingerprint(str(path), {3}) == ""
+    assert known.fingerprint(str(tmp_path)) == "", "a folder without .metadata"
+    assert known.fingerprint("none\0such") == ""
+    path.write_bytes(b"")
+    assert known.fingerprint(str(path)).startswith("0-")
+
+
+def test_what_is_wrong_with_the_file_for_a_launchers_ranks_is_as_none(tmp_path: Path) -> None:
+    for text in ("", "[1]", "{}", '{"saves": 3, "prints": []}'):
+        (tmp_path / known.FILE).write_text(text)
+        assert known.read(str(tmp_path)).step_of("x") == 0
+    known.write(str(tmp_path), [["/a/x.pt", 3]], [["5-x", 4]])
+    assert known.read(str(tmp_path)).step_of("/a/x.pt") == 3
+    known.write(str(tmp_path / "gone"), [], [])
+
+
+def test_what_stands_for_a_function_of_os_is_like_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(os, name, getattr(os, name))
+    real = os.replace
+    renames.follow(lambda: None)
+    try:
+        assert os.replace is not real
+        assert pickle.loads(pickle.dumps(os.replace)) is os.replace
+        assert os.rename in os.supports_dir_fd
+        assert (os.replace.__name__, os.replace.__doc__) == (real.__name__, real.__doc__)
+
+        class Accessor:
+            replace = os.replace
+
+        (tmp_path / "a").touch()
+        Accessor().replace(tmp_path / "a", tmp_path / "b")
+        os.rename(src=tmp_path / "b", dst=tmp_path / "c")
+        with pytest.raises(FileNotFoundError):
+            os.rename(tmp_path / "gone", tmp_path / "d")
+        with pytest.raises(TypeError):
+            os.rename(tmp_path / "gone")
+        assert pathlib.Path(tmp_path / "c").exists()
+    finally:
+        os.supports_dir_fd.difference_update({os.rename, os.replace})
