@@ -110,8 +110,10 @@ def _size(status: Mapping[str, Any]) -> list[str]:
 def summary(status: Mapping[str, Any], elapsed: float) -> Iterator[str]:
     """How it went: steps, faults and what each cost, goodput."""
     faults = status["faults"]
+    repeated = status.get("steps_repeated")
+    twice = f" ({repeated:,} of them made twice)" if repeated else ""
     yield (
-        f"{status['job']} {status['phase']} after {seconds(elapsed)}: {plural(status['step'], 'step')}, "
+        f"{status['job']} {status['phase']} after {seconds(elapsed)}: {plural(status['step'], 'step')}{twice}, "
         f"{plural(status['restarts'] + 1, 'generation')}, {plural(len(faults), 'fault')}, "
         f"goodput {percent(status.get('goodput'))}"
     )

@@ -125,6 +125,8 @@ def _headline(document: dict[str, Any]) -> Text:
     else:
         line.append(f": generation {document['generation']}, world {document['world']}, ")
     line.append(f"step {document['step']:,}, ")
+    if repeated := document.get("steps_repeated"):
+        line.append(f"{repeated:,} of them made twice, ")
     line.append(f"{plural(document['restarts'], 'restart')}, goodput {percent(document.get('goodput'))}")
     return line
 

@@ -28,6 +28,8 @@ WINDOW = 16
 WINDOW_NUMBERS = 11
 STUCK = WINDOW + 1 + WINDOW_NUMBERS
 """1 while the process cannot make its next step by itself (`session_recovery`). Written without the sequence."""
+OPENED = STUCK + 1
+"""1 where a known checkpoint was opened before the first step (`opens`)."""
 FROM_OPTIMIZER, FROM_BATCHES = 1, 2
 LEFTOVER = 256
 SHORTEST_PATIENCE = 2.0
@@ -64,7 +66,7 @@ class Page:
         words, now = self.words, time.monotonic_ns()
         words[SEQUENCE] |= 1
         self.map[0:8] = b"OTRP" + WORD.pack(1)
-        for index in (*range(TERM, BEHIND + 1), *range(WINDOW, STUCK + 1)):
+        for index in (*range(TERM, BEHIND + 1), *range(WINDOW, OPENED + 1)):
             words[index] = 0
         words[TERM], words[NUMBER], words[PID] = term, number, os.getpid()
         words[SINCE] = words[FORKED] = now

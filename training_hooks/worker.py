@@ -25,6 +25,7 @@ from . import (
     loaders,
     meeting,
     offered,
+    opens,
     page,
     renames,
     sampling,
@@ -63,6 +64,8 @@ class Worker:
         self.listening = False
         self.series = saves.Series()
         self.known = known_before or known.Known()
+        self.opens = None
+        """Looks, until the first step, whether anybody opens one of these (`opens.Opens`)."""
         self.in_place = set()
         """Paths whose last save went over the old file, for want of room."""
         self._saving, self._save_began, self._save_ended, self._after = 0, 0, 0, page.INIT
@@ -85,6 +88,9 @@ class Worker:
         """Called after a step when the page may not say yet that steps are being made, or a window is measured; True
         where the next ones need no look. A step beside a save (an asynchronous one) leaves the page's phase to the
         save."""
+        if self.opens is not None:
+            looking, self.opens = self.opens, None
+            self.page.words[page.OPENED] = looking.seen()
         if self.sampler.armed:
             self.sampler.mark(step - self.page.words[page.BASE])
         if self.mover is not None:
@@ -349,8 +355,15 @@ def activate(worker):
     imports.when_imported(
         "torch.utils.data.dataloader", lambda module: steps.count_batches(worker, lambda: current() is worker, module)
     )
+    if worker.opens is None:
+        worker.opens = _opens(worker.local_rank, worker.known.steps)
     _keep_book(worker)
     atexit.register(worker.together.passed)
+
+
+def _opens(local_rank, steps):
+    """One look a member: each takes one of the 128 that inotify gives a user."""
+    return opens.Opens(steps) if local_rank == 0 and steps else None
 
 
 def _keep_book(worker):
@@ -375,7 +388,17 @@ def observe():
     """A Python process of a generation that a launcher runs. Whether it is a rank shows later: when it makes a process
     group or a step. Until then nothing is created."""
     prepare()
+    imports.when_imported("torch", _look_early)
     imports.when_imported("torch.optim.optimizer", _observe_steps)
+
+
+_opens_early = None
+
+
+def _look_early(torch):
+    global _opens_early
+    if os.environ.get("LOCAL_RANK", "0") == "0" and "OUTRIDER_DIR" in os.environ:
+        _opens_early = _opens(0, known.read(os.environ["OUTRIDER_DIR"]).steps)
 
 
 def observed():
@@ -387,6 +410,7 @@ def observed():
         local_rank = int(os.environ.get("LOCAL_RANK") or 0)
         volume = os.environ["OUTRIDER_DIR"]
         worker = Worker(volume, local_rank, (int(term), int(number)), known.read(volume))
+        worker.opens = _opens_early
         activate(worker)
         for path in known.early:
             worker.loaded(path)

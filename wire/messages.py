@@ -98,6 +98,10 @@ class RankProgress:
     samples: int = 0
     is_stuck: bool = False
     """Its hooks see that it cannot make its next step by itself (`training_hooks/session_recovery.py`)."""
+    base: int = -1
+    """The absolute step of the checkpoint that it has loaded; 0: of none that is known; -1: it is not said."""
+    opened: bool = False
+    """Before its first step a known checkpoint was opened here, and not by a load that the hooks know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +363,8 @@ class Stepped:
     generation: Generation
     step: int
     age: float
+    base: int = -1
+    """As in RankProgress."""
 
 
 @dataclass(frozen=True, slots=True)

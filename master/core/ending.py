@@ -6,7 +6,7 @@ the number for a signal.
 
 from __future__ import annotations
 
-from master.core import generations, moves, observing, orders, standing, status, strangers
+from master.core import generations, moves, observing, orders, progress, standing, status, strangers
 from master.core.actions import DeletePod, EndJob
 from master.core.member import ENDED_WELL, SILENT, Member
 from master.core.state import ENDED, FINISHING, REBUILDING, STOPPING, State
@@ -84,6 +84,8 @@ def _stop_world(state: State, reason: str, hard: bool) -> None:
 
 
 def _finish(state: State, code: int, phase: str, reason: str) -> None:
+    if state.world is not None:
+        progress.settle(state, state.world)
     state.exit_code, state.phase, state.message = code, phase, reason
     was_stopping = state.stage == STOPPING
     state.stage = FINISHING

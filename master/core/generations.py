@@ -14,6 +14,7 @@ from master.core import (
     neighbours,
     observing,
     orders,
+    resuming,
     rules,
     standing,
     status,
@@ -105,6 +106,7 @@ def start(state: State) -> None:
     allowed = max_restarts(state)
     saves = tuple(list(state.saves.items())[-SAVES_TOLD:])
     prints = tuple([each for each in state.prints.items() if each[1]][-PRINTS_TOLD:])
+    resuming.begin(state, world)
     there = {i: m.ready.copies for i in world.places if (m := state.members[i]).ready is not None}
     begun = copies.begun_from(world.places.values(), there)
     world.begins_from = (begun.step, begun.generation) if begun is not None else world.begins_from
@@ -234,6 +236,7 @@ def leave(state: State) -> None:
     world = state.world
     assert world is not None
     state.deadlines.cancel(("stop", str(world.generation.number)))
+    resuming.end(state, world)
     state.world, state.left, state.stage = None, world, GATHERING
 
 

@@ -124,6 +124,7 @@ def _progress(state: State) -> dict[str, object]:
     return {
         "saves": [[path, step] for path, step in state.saves.items()],
         "prints": [[each, step] for each, step in list(state.prints.items())[-PRINTS_SAVED:]],
+        "steps_repeated": state.all_repeated,
         "first_step": state.first_step,
         "high_step": state.high_step,
         "high_step_at": None if state.high_step_at is None else state.high_step_at + offset,
@@ -262,6 +263,7 @@ def _restore_progress(state: State, saved: Mapping[str, Any]) -> None:
     state.seconds_lost = float(saved.get("seconds_lost", 0.0))
     state.saves = {str(path): int(step) for path, step in saved.get("saves", ())}
     state.prints = {str(each): int(step) for each, step in saved.get("prints", ())}
+    state.steps_repeated = int(saved.get("steps_repeated", 0))
     state.first_step = saved.get("first_step")
     state.high_step = int(saved.get("high_step", 0))
     at = saved.get("high_step_at")

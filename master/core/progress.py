@@ -7,11 +7,11 @@ the members do not matter.
 
 from __future__ import annotations
 
-from master.core import data_notes, moves, standing, status, watching
+from master.core import data_notes, moves, resuming, standing, status, watching
 from master.core.member import Member
 from master.core.state import RUNNING, STOPPING, State
-from master.core.wording import seconds
-from master.core.world import Fault, World
+from master.core.wording import counted, seconds
+from master.core.world import OVER, Fault, World
 from wire.ids import Generation
 from wire.messages import Report, Saved, Stepped, WorkerExit
 
@@ -41,6 +41,9 @@ def note_report(state: State, member: Member, report: Report) -> None:
         if rank.phase != "init":
             _trains(state, world)
             note_step(state, report.generation, rank.step, state.now - _possible(state, rank.step_age))
+    resuming.look(state, member, report.ranks)
+    if world.resume.verdict:
+        settle(state, world)
     if not report.ranks:
         note_step(state, report.generation, report.step, state.now)
     if 0 < report.step_seconds <= state.now - state.began_at:
@@ -65,10 +68,23 @@ def stepped(state: State, member: Member, message: Stepped) -> None:
     at = state.now - message.age
     _trains(state, world)
     watching.note_stepped(state, message.step)
-    if not world.recovered:
-        world.recovered = True
-        _recover(state, world.lost_from, at, message.step)
+    world.resume.reached = max(world.resume.reached, message.step)
+    world.resume.base = max(world.resume.base, message.base)
+    resuming.decide(state, world)
+    if not world.recovered and world.resume.passed is None:
+        world.resume.passed = (at, message.step)
+    if world.resume.verdict:
+        settle(state, world)
     note_step(state, message.generation, message.step, at)
+
+
+def settle(state: State, world: World) -> None:
+    """Training is beyond where it was: what is said of that depends on what this generation went on from, which its
+    reports say within a second. Nothing waits for it once the world ends."""
+    if world.resume.passed is None or world.recovered:
+        return
+    world.recovered = True
+    _recover(state, world.lost_from, *world.resume.passed)
 
 
 def read_in_log(state: State, world: World, step: int, at: float) -> None:
@@ -104,7 +120,10 @@ def _recover(state: State, lost_from: float | None, at: float, step: int) -> Non
         until = at if following is None else min(max(following.at, begin), at)
         fault.seconds_lost = max(0.0, until - begin)
         begin = until
-    _announce_recovery(state, open_faults, total, step, had_trained=lost_from is not None)
+    if state.world is not None and state.world.resume.verdict == OVER:
+        _announce_caught_up(state, state.world, open_faults[-1], total, step)
+    else:
+        _announce_recovery(state, open_faults, total, step, had_trained=lost_from is not None)
     status.mark(state)
 
 
@@ -118,6 +137,17 @@ def _announce_recovery(state: State, faults: list[Fault], total: float, step: in
         else f"Training begins at step {step}, {seconds_exact(total)} after {cause}: no step had been made before it.",
         faults[-1].member,
         detail=(("seconds_lost", f"{total:.3f}"), ("step", str(step))),
+    )
+
+
+def _announce_caught_up(state: State, world: World, fault: Fault, total: float, step: int) -> None:
+    state.message = f"training goes on at step {step}: it had started over"
+    state.announce(
+        "CaughtUp",
+        f"Training is past step {step - 1} again, where it was before {fault.kind}: "
+        f"{counted(world.resume.high, 'step')} were repeated and {seconds_exact(total)} lost.",
+        fault.member,
+        detail=(("seconds_lost", f"{total:.3f}"), ("step", str(step)), ("repeated", str(world.resume.high))),
     )
 
 

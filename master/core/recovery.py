@@ -154,6 +154,8 @@ def begin(state: State, kind: str, reason: str, member: Member | None, *, free: 
 
 
 def _note(state: State, kind: str, reason: str, member: Member | None, exit: WorkerExit | None = None) -> Fault:
+    if state.world is not None:
+        progress.settle(state, state.world)
     node = bad_nodes.blamed(kind, member, exit)
     fault = Fault(state.now, kind, member.id if member else None, reason, state.generation, node=node)
     state.faults.append(fault)

@@ -306,6 +306,8 @@ class State:
     """Newest checkpoints by path, oldest first."""
     prints: dict[str, int] = field(default_factory=dict)
     """Steps by the fingerprint of a checkpoint's file, oldest first; 0: of more than one step."""
+    steps_repeated: int = 0
+    """Of the worlds before."""
     first_step: int | None = None
     first_step_at: float | None = None
     high_step: int = 0
@@ -359,6 +361,11 @@ class State:
     @property
     def is_over(self) -> bool:
         return self.stage in (FINISHING, ENDED)
+
+    @property
+    def all_repeated(self) -> int:
+        """Steps that were made although they had been made before."""
+        return self.steps_repeated + (self.world.resume.repeated if self.world is not None else 0)
 
     @property
     def ends(self) -> bool:

@@ -72,6 +72,8 @@ def document(state: State, now: float) -> dict[str, Any]:
         "generation": str(state.generation),
         "world": world.world_size if world is not None else 0,
         "step": state.high_step,
+        "steps_repeated": state.all_repeated,
+        "goes_on_from": world.resume.verdict if world is not None else "",
         "restarts": max(0, state.number - state.number_before - 1),
         "goodput": goodput(state, now),
         "kept_in_memory": state.kept_in_memory,

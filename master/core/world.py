@@ -137,6 +137,37 @@ class Keeping:
     """Of the orders: who gives."""
 
 
+LOADED, OVER, UNKNOWN, NOTHING_SAVED = "loaded", "started over", "unknown", "nothing saved"
+"""What a world goes on from."""
+
+
+@dataclass(slots=True)
+class Resume:
+    """What a world goes on from (`resuming`)."""
+
+    path: str = ""
+    saved: int = 0
+    """The newest checkpoint that there was, and its step."""
+    high: int = 0
+    """The highest step that had been made."""
+    base: int = 0
+    """The step of the checkpoint that it loaded."""
+    reached: int = 0
+    stepping: set[MemberId] = field(default_factory=set)
+    """Members that have made a step."""
+    was_opened: bool = False
+    """Somebody has opened a checkpoint in a way that the hooks do not know."""
+    verdict: str = NOTHING_SAVED
+    """Empty: not known yet."""
+    passed: tuple[float, int] | None = None
+    """When it was beyond the highest step, and with which one."""
+
+    @property
+    def repeated(self) -> int:
+        """Steps that it has made although they had been made before, as far as that is known."""
+        return 0 if self.verdict == UNKNOWN else max(0, min(self.reached, self.high) - self.base)
+
+
 @dataclass(slots=True)
 class World:
     """One generation."""
@@ -171,6 +202,7 @@ class World:
     keeping: Keeping = field(default_factory=Keeping)
     begins_from: tuple[int, Generation] = (-1, NO_GENERATION)
     """The save of the marked path that every member had at its start, and who made it."""
+    resume: Resume = field(default_factory=Resume)
     order: tuple[MemberId, ...] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -109,7 +109,7 @@ class Work:
     """What the script has registered that it saves when it is asked to; None: nothing is offered here."""
     remembered: dict[int, Remembered] = field(default_factory=dict)
     """The newest copy of each rank that is whole in the member's memory."""
-    stepped: tuple[int, float] | None = None
+    stepped: tuple[int, float, int] | None = None
     """The first step beyond `start.high_step` and the moment of it."""
     started_at: float = 0.0
     poll_at: float | None = None

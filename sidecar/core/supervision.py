@@ -213,7 +213,7 @@ def pages_read(state: State, pages: PagesRead, now: float) -> list[Action]:
     best = max(ranks, key=lambda rank: rank.step)
     if best.step <= work.start.high_step or any(rank.phase == "init" for rank in ranks):
         return []
-    work.stepped = (best.step, now - best.step_age)
+    work.stepped = (best.step, now - best.step_age, max(rank.base for rank in ranks))
     work.poll_at = None
     return telling.stepped(state, now)
 

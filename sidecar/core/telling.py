@@ -127,8 +127,8 @@ def stepped(state: State, now: float) -> list[Action]:
     work = state.work
     if work is None or work.stepped is None:
         return []
-    step, moment = work.stepped
-    return say(state, Stepped(work.generation, step, max(0.0, now - moment)), f"step {step} is new")
+    step, moment, base = work.stepped
+    return say(state, Stepped(work.generation, step, max(0.0, now - moment), base), f"step {step} is new")
 
 
 def lost(state: State) -> list[Action]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from wire.ids import Generation
 from wire.messages import RankProgress
 
-LAYOUT = struct.Struct("<4sIQQQQQQQQQIIQQQQQ96xQ")
+LAYOUT = struct.Struct("<4sIQQQQQQQQQIIQQQQQ96xQQ")
 """Between the last two lies the window of steps (`windows`)."""
 MAGIC = b"OTRP"
 VERSION = 1
@@ -45,6 +45,7 @@ class Page:
     longest_save: int
     forked_at: int
     is_stuck: bool
+    opened: bool
 
 
 def whole(path: Path, length: int, at: int = 8) -> bytes | None:
@@ -78,14 +79,13 @@ def _parsed(raw: bytes) -> Page | None:
     magic, version, _, term, number, pid, *rest = LAYOUT.unpack_from(raw)
     if magic != MAGIC or version != VERSION:
         return None
-    step, base, last, before, samples, phase, source, began, saves, longest, forked, behind, stuck = rest
+    step, base, last, before, samples, phase, source, began, saves, longest, forked, behind, stuck, opened = rest
     word = PHASES[phase] if phase < len(PHASES) else STEP
     if word == CHECKPOINT and behind:  # all is saved, and the script may save more
         word = PHASES[behind - 1] if behind <= len(PHASES) else STEP
     generation = Generation(term, number)
-    return Page(
-        generation, pid, step, base, last, before, samples, word, source, began, saves, longest, forked, bool(stuck)
-    )
+    flags = bool(stuck), bool(opened)
+    return Page(generation, pid, step, base, last, before, samples, word, source, began, saves, longest, forked, *flags)
 
 
 @dataclass(slots=True)
@@ -120,6 +120,8 @@ class PageReader:
             step_seconds=self._step_seconds(local_rank, page),
             samples=page.samples,
             is_stuck=page.is_stuck,
+            base=page.base,
+            opened=page.opened,
         )
 
     def _local_ranks(self) -> list[int]:

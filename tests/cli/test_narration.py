@@ -87,6 +87,11 @@ def test_the_error_that_another_ranks_end_brought_about_is_not_told() -> None:
     assert told(effect) == []
 
 
+def test_the_summary_counts_the_steps_that_were_made_twice() -> None:
+    (line, *_) = summary(document(phase="succeeded", steps_repeated=172), elapsed=83.0)
+    assert ": 1,240 steps (172 of them made twice), 2 generations" in line
+
+
 def test_a_job_without_faults_is_one_line() -> None:
     assert len(list(summary(document(faults=[]), elapsed=1.0))) == 1
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from sidecar.shell.pages import read_page
 from tests.hooks.agent import Trainer
 from training_hooks import known, page, renames
 
@@ -117,6 +118,41 @@ def test_what_was_copied_linked_or_moved_behind_our_back_is_known_by_its_bytes(
         assert base == 103, name
         for left in ("last.pt", "new.tmp"):
             (tmp_path / left).unlink(missing_ok=True)
+
+
+READERS = {
+    'open("last.pt", "rb").read()': True,
+    "import io; torch.load(io.BytesIO(pathlib.Path('last.pt').read_bytes()))": True,
+    'subprocess.run(["cat", "last.pt"], stdout=subprocess.DEVNULL)': True,
+    'torch._C.PyTorchFileReader("last.pt")': True,
+    'os.path.exists("last.pt"); os.listdir("."); os.stat("last.pt"); open("other", "w").close()': False,
+    'torch.load("other.pt")': False,
+    "pass": False,
+}
+
+
+@pytest.mark.slow
+def test_who_opens_a_checkpoint_otherwise_is_seen_and_who_looks_for_it_is_not(
+    tmp_path: Path, make: Callable[..., Trainer]
+) -> None:
+    import torch
+
+    for name in ("last", "other"):
+        torch.save(torch.ones(2), tmp_path / f"{name}.pt")
+    trainer = make("exec(os.environ['READ'])\nstep(); open('last.pt', 'rb').read(); step()\n")
+    trainer.announced()
+    for read, is_opened in READERS.items():
+        trainer.start(READ=read, saves=[[str(tmp_path / "last.pt"), 103]])
+        assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
+        found = read_page(trainer.volume / "progress" / "0")
+        trainer.stop()
+        assert found is not None
+        assert (found.base, found.opened) == (0, is_opened), read
+    trainer.start(READ="pass", saves=[["/none/such.pt", 103]])
+    assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
+    found = read_page(trainer.volume / "progress" / "0")
+    assert found is not None
+    assert found.opened, "where the file is not, nobody can say"
 
 
 def test_a_file_that_saves_of_two_steps_share_says_nothing_but_by_its_name() -> None:

@@ -383,7 +383,8 @@ class Trainer:
                 age = 0.0 if stepping else now - (run.last_step_at if joined and run.steps > run.base else worker.born)
                 phase = run.phase() if joined else "init"
                 step = run.step() if joined else 0
+                seconds = self.world.scenario.step_seconds
                 found.append(
-                    RankProgress(worker.local_rank, step, max(0.0, age), phase, self.world.scenario.step_seconds)
+                    RankProgress(worker.local_rank, step, max(0.0, age), phase, seconds, base=run.base if joined else 0)
                 )
         return tuple(found)

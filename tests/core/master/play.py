@@ -184,6 +184,8 @@ class Play:
         self.room: int | None = None
         """Pods that find a place; None: all."""
         self.saves_status = True
+        self.steps_beyond = True
+        """Worlds say by themselves that they are past the highest step."""
         self.memory_limit = 0
         """Of each member's container, where no more was asked for."""
         self.nodes: dict[str, str] = {}
@@ -424,7 +426,9 @@ class Play:
         age = age if actor.step_seconds != STEP_SECONDS else 0.0
         age = age if actor.hung_at is None else self.now - actor.hung_at
         ranks = (
-            (RankProgress(0, made, age, phase, known, made * self.batch, actor.is_stuck),) if actor.has_pages else ()
+            (RankProgress(0, made, age, phase, known, made * self.batch, actor.is_stuck, actor.base),)
+            if actor.has_pages
+            else ()
         )
         running = actor.running != NO_GENERATION
         said = "running" if running else ("done" if actor.finished else "ready")
@@ -567,8 +571,8 @@ class Play:
         self.say(actor, Started(start.order, start.generation, (5,) * actor.nproc))
 
     def _beyond(self, actor: Actor, start: Start) -> None:
-        if actor.running == start.generation and actor.hung_at is None:
-            self.say(actor, Stepped(start.generation, start.high_step + 1, 0.0))
+        if actor.running == start.generation and actor.hung_at is None and self.steps_beyond:
+            self.say(actor, Stepped(start.generation, start.high_step + 1, 0.0, actor.base))
 
     def _stop(self, actor: Actor, stop: Stop) -> None:
         if actor.stubborn:

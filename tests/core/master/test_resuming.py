@@ -1,0 +1,146 @@
+"""What a generation goes on from: Recovered, StartedOver or ResumeUnknown, and how many steps are repeated."""
+
+from __future__ import annotations
+
+from master.core.status import document
+from tests.core.master.play import Play, running
+from wire.messages import RankProgress, Report, Saved, Stepped
+
+
+def saved(members: int = 2) -> Play:
+    """A job whose worker-0 has saved a checkpoint, and whose last rank was killed then."""
+    play = running(members)
+    play.save("worker-0")
+    play.run(2)
+    play.steps_beyond = False
+    for actor in play.actors.values():
+        actor.has_pages = False  # its reports are written here
+    play.crash(f"worker-{members - 1}")
+    play.until(lambda: play.is_running() and play.generation.number == 2, 10)
+    assert not play.announced("Recovered")
+    return play
+
+
+def report(play: Play, member: str, *ranks: tuple[int, int], opened: bool = False, phase: str = "step") -> None:
+    """`ranks`: (step, the step of the checkpoint that it has loaded)."""
+    rows = tuple(
+        RankProgress(number, step, 0.0, phase, base=base, opened=opened) for number, (step, base) in enumerate(ranks)
+    )
+    play.say(play[member], Report(play.generation, "running", max(step for step, _ in ranks), ranks=rows))
+
+
+def beyond(play: Play, member: str = "worker-0", base: int = 0) -> None:
+    play.say(play[member], Stepped(play.generation, play.state.high_step + 1, 0.0, base))
+
+
+def test_a_script_that_begins_at_0_beside_its_checkpoint_has_started_over() -> None:
+    play = saved()
+    high = play.state.high_step
+    report(play, "worker-0", (3, 0))
+    assert not play.announced("StartedOver"), "worker-1 may have loaded it for both"
+    report(play, "worker-1", (0, 0), phase="init")
+    assert not play.announced("StartedOver")
+    report(play, "worker-1", (4, 0))
+    (told,) = play.announced("StartedOver")
+    made = next(iter(play.state.saves.values()))
+    assert told.reason == (
+        f"The script began at step 0 again, though it saved ckpt.pt at step {made} and did not load it: {high} steps "
+        "are repeated, and so at each fault. The script may want a flag for it, such as --resume or "
+        "--init_from=resume."
+    )
+    assert told.severity == "warning"
+    assert document(play.state, play.now)["goes_on_from"] == "started over"
+    assert document(play.state, play.now)["steps_repeated"] == 4
+    beyond(play)
+    (told,) = play.announced("CaughtUp")
+    assert f"{high} steps were repeated and" in told.reason
+    assert not play.announced("Recovered")
+    assert document(play.state, play.now)["steps_repeated"] == high
+    assert document(play.state, play.now)["faults"][0]["seconds_lost"] is not None
+
+
+def test_of_a_load_on_one_rank_all_have_the_state() -> None:
+    play = saved(3)
+    made, high = next(iter(play.state.saves.values())), play.state.high_step
+    report(play, "worker-2", (2, 0))
+    report(play, "worker-1", (2, 0))
+    report(play, "worker-0", (made + 2, made))
+    beyond(play)
+    assert play.announced("Recovered")
+    assert not play.announced("StartedOver")
+    assert document(play.state, play.now)["goes_on_from"] == "loaded"
+    assert document(play.state, play.now)["steps_repeated"] == high - made
+
+
+def test_what_is_said_of_a_recovery_waits_for_who_has_loaded() -> None:
+    play = saved()
+    beyond(play, base=0)
+    assert not play.announced("Recovered")
+    report(play, "worker-0", (90, 0))
+    report(play, "worker-1", (90, 12))
+    assert play.announced("Recovered")
+    play = saved()
+    beyond(play, base=12)
+    assert play.announced("Recovered"), "the rank that says so has loaded it itself"
+
+
+def test_a_recovery_of_which_no_more_was_heard_is_told_before_the_next_fault() -> None:
+    play = saved()
+    beyond(play, base=0)
+    play.crash("worker-1")
+    assert play.announced("Recovered")
+    assert document(play.state, play.now)["faults"][0]["seconds_lost"] is not None
+
+
+def test_a_checkpoint_that_was_opened_otherwise_may_have_been_read() -> None:
+    play = saved()
+    report(play, "worker-0", (3, 0), opened=True)
+    report(play, "worker-1", (3, 0))
+    assert play.announced("ResumeUnknown")
+    assert not play.announced("StartedOver")
+    assert document(play.state, play.now)["goes_on_from"] == "unknown"
+    assert document(play.state, play.now)["steps_repeated"] == 0
+
+
+def test_nothing_is_said_where_nothing_was_saved_or_a_sidecar_of_before_does_not_say_it() -> None:
+    play = running(2)
+    play.run(2)
+    play.crash("worker-1")
+    play.until(lambda: play.is_running() and play.generation.number == 2, 10)
+    play.run(5)
+    assert play.announced("Recovered")
+    assert not play.announced("StartedOver")
+    play = saved()
+    report(play, "worker-0", (3, -1))
+    report(play, "worker-1", (3, -1))
+    beyond(play, base=-1)
+    assert play.announced("Recovered")
+    assert not play.announced("StartedOver")
+
+
+def test_a_first_save_does_not_say_that_there_is_a_checkpoint() -> None:
+    play = running(2)
+    actor = play["worker-0"]
+    play.say(actor, Saved(actor.running, "/data/model.pt", 20, prints=("9-x",), is_first=True))
+    play.run(2)
+    play.crash("worker-1")
+    play.run(5)
+    assert play.announced("Recovered")
+    assert document(play.state, play.now)["goes_on_from"] == "nothing saved"
+
+
+def test_repeated_steps_outlive_generations_and_the_master() -> None:
+    from tests.core.master.test_masters import successor
+
+    play = saved()
+    for member in ("worker-0", "worker-1"):
+        report(play, member, (7, 0))
+    play.crash("worker-1")
+    play.until(lambda: play.is_running() and play.generation.number == 3, 10)
+    for member in ("worker-0", "worker-1"):
+        report(play, member, (5, 0))
+    assert document(play.state, play.now)["steps_repeated"] == 12
+    play.run(2)
+    after = successor(play)
+    after.run(3)
+    assert document(after.state, after.now)["steps_repeated"] == 12
