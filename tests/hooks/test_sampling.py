@@ -88,7 +88,7 @@ def test_a_window_whose_first_step_is_over_is_let_go(watched: Any) -> None:
 
 
 def test_steps_are_counted_from_the_beginning_of_the_process_so_that_ranks_agree_after_a_load(watched: Any) -> None:
-    watched.known["/x/a.pt"] = 1000
+    watched.known.saved("/x/a.pt", 1000)
     watched.loaded("/x/a.pt")
     training = Training(watched)
     training.step(2)

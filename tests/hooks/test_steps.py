@@ -120,7 +120,7 @@ def test_a_step_that_only_makes_room_for_an_optimizer_s_state_is_none_and_the_ch
     steps.leave_out(lambda: watched, module)
     module._init_optim_state(optimizer)
     assert (reading(watched).step, reading(watched).phase) == (0, page.INIT)
-    watched.known["/x/a.pt"] = 40
+    watched.known.saved("/x/a.pt", 40)
     watched.loaded("/x/a.pt")
     count(optimizer, (), {})
     assert (reading(watched).base, reading(watched).step, reading(watched).phase) == (40, 41, page.STEP)
@@ -128,7 +128,7 @@ def test_a_step_that_only_makes_room_for_an_optimizer_s_state_is_none_and_the_ch
 
 def test_a_loaded_checkpoint_gives_the_step_to_go_on_from(watched: Any) -> None:
     count, optimizer = steps.hook(watched), Optimizer()
-    watched.known["/x/a.pt"] = 40
+    watched.known.saved("/x/a.pt", 40)
     watched.loaded("/x/a.pt")
     count(optimizer, (), {})
     watched.loaded("/x/a.pt")
