@@ -26,12 +26,18 @@ from dataclasses import dataclass
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
+from runtime.allowance import Allowance, Verdict
+
 RECONNECT_MILLISECONDS = (100, 2000)
 HEARTBEAT_MILLISECONDS = (2000, 4000)
 """How often a sidecar asks whether the master's process lives, and how long it waits: the kernel of a frozen one goes
 on to acknowledge, and a standby would never be found."""
-LARGEST_MESSAGE = 4 << 20
-"""A frame above this closes its connection before it is read into memory."""
+LARGEST_MESSAGE = (1 << 20) + 1024
+"""A frame above this closes its connection before it is read into memory; no message is longer (`wire.codec`), and
+CURVE adds some bytes."""
+MOST_UNREAD = 8
+"""Messages of one connection that wait to be read; then its other end waits. libzmq's own number is 1000, and so many
+of the largest are a gigabyte."""
 BATCH = 1000
 """Messages taken before the loop's other work gets its turn."""
 MOST_STRANGERS = 2000
@@ -134,7 +140,23 @@ class _Session:
     route: bytes
     descriptor: int
     address: str
+    allowance: Allowance | None = None
+    """None: it may say whatever it likes."""
     forgotten: bool = False
+    is_cut: bool = False
+    """It has said too much: its connection is about to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What connections may say."""
+
+    stranger: Callable[[], Allowance]
+    """Of one that is nobody's yet."""
+    can_be_missed: Callable[[bytes], bool]
+    """Of a message that begins so."""
+    on_cut: Callable[[str], None]
+    """This session has said too much, and is hung up."""
 
 
 class Router(_Readable):
@@ -146,9 +168,11 @@ class Router(_Readable):
         keys: KeyPair,
         on_message: Callable[[str, bytes], None],
         on_disconnect: Callable[[str], None],
+        limits: Limits | None = None,
     ) -> None:
         socket = context.socket(zmq.ROUTER)
         _common_options(socket)
+        socket.set(zmq.RCVHWM, MOST_UNREAD)
         socket.set(zmq.CURVE_PUBLICKEY, keys.public.encode())
         socket.set(zmq.CURVE_SECRETKEY, keys.secret.encode())
         socket.set(zmq.CURVE_SERVER, 1)
@@ -156,6 +180,7 @@ class Router(_Readable):
         socket.set(zmq.BACKLOG, 4096)
         self._on_message = on_message
         self._on_disconnect = on_disconnect
+        self._limits = limits
         self._by_name: dict[str, _Session] = {}
         self._by_route: dict[bytes, _Session] = {}
         self._by_descriptor: dict[int, _Session] = {}
@@ -175,10 +200,11 @@ class Router(_Readable):
         self._port = int(bound.rstrip(b"\0").rpartition(b":")[2])
         return bound.rstrip(b"\0").decode()
 
-    def admit(self, session: str) -> None:
-        """It is somebody's: it may be silent, and gives way to nobody."""
+    def admit(self, session: str, allowance: Allowance | None = None) -> None:
+        """It is somebody's: it may be silent, gives way to nobody, and may say as much as that one may."""
         if (known := self._by_name.get(session)) is not None:
             self._strangers.pop(known.descriptor, None)
+            known.allowance = allowance
 
     def close(self, linger_milliseconds: int = 0) -> None:
         if self._looks is not None:
@@ -222,15 +248,29 @@ class Router(_Readable):
             if route in self._ended:
                 return True
             session = self._new_session(route, frames[-1])
-        if len(frames) == 2 and not session.forgotten:
+        if len(frames) == 2 and not session.forgotten and not session.is_cut and self._may_say(session, frames[1]):
             self._on_message(session.name, frames[1].bytes)
         return True
+
+    def _may_say(self, session: _Session, frame: zmq.Frame) -> bool:
+        if session.allowance is None or self._limits is None:
+            return True
+        can_be_missed = self._limits.can_be_missed
+        verdict = session.allowance.spend(
+            len(frame), self._loop.time(), lambda: can_be_missed(bytes(frame.buffer[:64]))
+        )
+        if verdict is Verdict.HANG_UP:
+            session.is_cut = True
+            self._limits.on_cut(session.name)
+            self._hang_up(session.descriptor)
+        return verdict is Verdict.TAKE
 
     def _new_session(self, route: bytes, frame: zmq.Frame) -> _Session:
         self._counter += 1
         descriptor = frame.get(zmq.SRCFD)
         assert isinstance(descriptor, int)
-        session = _Session(str(self._counter), route, descriptor, str(frame.get("Peer-Address")))
+        allowance = self._limits.stranger() if self._limits is not None else None
+        session = _Session(str(self._counter), route, descriptor, str(frame.get("Peer-Address")), allowance)
         self._by_name[session.name] = self._by_route[route] = self._by_descriptor[descriptor] = session
         return session
 

@@ -54,6 +54,16 @@ def encode(message: Message) -> bytes:
     return data
 
 
+def name_at(beginning: bytes) -> str:
+    """The name of the message whose first bytes these are, without reading the rest; empty where it is not seen."""
+    at = 1 if beginning[:1] < b"\x90" else 3  # a map of up to 15 fields has its length in its first byte
+    key = b"\xa7" + NAME.encode()
+    if not beginning.startswith(key, at) or len(beginning) <= at + len(key):
+        return ""
+    begin = at + len(key) + 1
+    return beginning[begin : begin + (beginning[begin - 1] & 31)].decode("ascii", "replace")
+
+
 def decode_from_sidecar(data: bytes) -> FromSidecar:
     """What a sidecar says. Raises BadMessage and nothing else, whatever the bytes are."""
     found: FromSidecar = _decode(data, _FROM_SIDECAR, "from a sidecar")

@@ -17,19 +17,36 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Protocol
 
 import zmq
 
 from master.core.events import Event, SidecarDisconnected, SidecarSaid
-from runtime.sockets import KeyPair, Router, Unreachable
-from wire.codec import BadMessage, decode_from_sidecar, encode
+from runtime.allowance import Allowance
+from runtime.sockets import KeyPair, Limits, Router, Unreachable
+from wire.codec import BadMessage, decode_from_sidecar, encode, name_at
 from wire.ids import JobName, MemberId
 from wire.messages import FromMaster, FromSidecar, Hello, Refused, Welcome
 
 RETRY_AFTER = 2.0
 SERVED_AGAIN = "its master serves this job again: who are you?"
 NAMELESS = "this connection has not said yet which member it is"
+CAN_BE_MISSED = frozenset(
+    {"", "Report", "Saved", "DataSaid", "LineMatched", "PatternDropped", "Remembered", "Probed", "Ping", "Pong"}
+)
+"""Messages that the next one replaces, or that only tell something; empty: what is no message of ours."""
+MESSAGES, MESSAGES_A_SECOND = 1000, 100
+"""What a member may say at once, and a second. A report a second is usual; a script that saves in each of 50 steps a
+second says so 50 times."""
+BYTES, BYTES_A_SECOND = 4 << 20, 256 << 10
+OF_STRANGER = (20, 2, 2 << 20, 64 << 10)
+"""Of a connection that is nobody's yet, which has a Hello to say; and is told what was wrong with anything else."""
+TOO_MUCH = "this member has said too much in a short time, and is heard again in {:.0f} s"
+HEARD_AGAIN = 15.0
+"""Seconds: both buckets are above nothing by then."""
+ALLOWANCES_KEPT = 1000
+"""Of members that are away, beyond which those that are full again are forgotten."""
 SESSIONS_WITH_COMPLAINTS = 1000
 """Beyond so many, connections that were complained about are forgotten, and may be complained about again."""
 
@@ -136,7 +153,10 @@ class Sidecars:
         self._complained: dict[str, None] = {}
         self._counter = 0
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
-        self._router = Router(self._context, keys, self._heard, self._ended)
+        self._allowances: dict[tuple[JobName, MemberId], Allowance] = {}
+        """Who comes again has what it had left."""
+        limits = Limits(lambda: Allowance(*OF_STRANGER), _can_be_missed, self._cut)
+        self._router = Router(self._context, keys, self._heard, self._ended, limits)
 
     def bind(self, endpoint: str) -> str:
         """The endpoint as it became; zmq.ZMQError where it cannot be bound."""
@@ -232,7 +252,11 @@ class Sidecars:
         if int(connection) < self._newest.get(name, 0):
             self._closed.add(connection)
             return
-        self._router.admit(connection)
+        allowance = self._allowance(name)
+        if connection not in self._sessions and allowance.is_spent(monotonic()):
+            self._refuse(connection, hello.member, Denied(TOO_MUCH.format(HEARD_AGAIN), "flood", "", HEARD_AGAIN))
+            return
+        self._router.admit(connection, allowance)
         self._names[connection], self._newest[name] = name, int(connection)
         self._admitted[connection] = admitted
         self._away.pop(connection, None)
@@ -244,6 +268,25 @@ class Sidecars:
             self._members[connection] = hello.member
             self._closed.discard(connection)
         admitted.put(SidecarSaid(session, hello))
+
+    def _allowance(self, name: tuple[JobName, MemberId]) -> Allowance:
+        found = self._allowances.get(name)
+        if found is None:
+            if len(self._allowances) >= 2 * len(self._names) + ALLOWANCES_KEPT:
+                now = monotonic()
+                self._allowances = {who: each for who, each in self._allowances.items() if not each.is_full(now)}
+            found = self._allowances[name] = Allowance(MESSAGES, MESSAGES_A_SECOND, BYTES, BYTES_A_SECOND)
+        return found
+
+    def _cut(self, connection: str) -> None:
+        self.refused["flood"] += 1
+        member = self._members.get(connection)
+        job = self._names[connection][0] if connection in self._names else "a job that is over"
+        if member is None:
+            who = f"a stranger at {self._router.address_of(connection)}"
+            self._complain(connection, None, f"a connection was hung up: {who} has said too much in a short time")
+        else:  # which comes again after a while only
+            self._on_refused(member, f"a connection was hung up: {member} of {job} has said too much in a short time")
 
     def _give_up_name(self, connection: str) -> None:
         name = self._names.pop(connection, None)
@@ -300,6 +343,10 @@ class Sidecars:
             del self._complained[next(iter(self._complained))]
         self._complained[connection] = None
         self._on_refused(member, reason)
+
+
+def _can_be_missed(beginning: bytes) -> bool:
+    return name_at(beginning) in CAN_BE_MISSED
 
 
 def _who(hello: Hello) -> tuple[str, ...]:

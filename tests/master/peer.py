@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import zmq
 
@@ -29,6 +29,10 @@ class Peer:
 
     def say(self, data: bytes) -> None:
         self._socket.send(data)
+
+    def say_if_it_can(self, data: bytes) -> None:
+        with suppress(zmq.Again):
+            self._socket.send(data, zmq.NOBLOCK)
 
     async def hear(self) -> FromMaster:
         """The master's next message."""

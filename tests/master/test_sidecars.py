@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,12 +12,22 @@ import msgpack
 import pytest
 
 from master.core.events import Event, SidecarDisconnected, SidecarSaid
-from master.shell.sidecars import Connection, Decide, Door, ForGood, Sidecars, TokenDoor
+from master.shell.sidecars import (
+    HEARD_AGAIN,
+    MESSAGES,
+    OF_STRANGER,
+    Connection,
+    Decide,
+    Door,
+    ForGood,
+    Sidecars,
+    TokenDoor,
+)
 from runtime.sockets import KeyPair, Unreachable, new_key_pair
 from tests.master.peer import peers
 from wire.codec import MAX_BYTES, encode
 from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
-from wire.messages import Hello, Refused, Report, Welcome
+from wire.messages import Exited, Hello, Refused, Report, Welcome, WorkerExit
 
 HELLO = Hello(JobName("digits"), MemberId("worker-0"), PodUid("u0"), Role("worker"), RankIndex(0), "right")
 REPORT = Report(Generation(1, 1), "running", step=7)
@@ -146,13 +157,67 @@ async def test_a_hello_that_was_held_up_does_not_take_its_member_from_a_newer_co
 
 async def test_a_flood_of_nonsense_is_announced_once() -> None:
     with served() as master, peers(master.endpoint, master.keys, 2) as (member, stranger):
-        for _ in range(500):
+        for _ in range(200):
             stranger.say(b"nonsense")
         member.say(encode(HELLO))
         await master.said(1)
-        for _ in range(500):
+        for _ in range(OF_STRANGER[0]):
             assert isinstance(await stranger.hear(), Refused)
         assert len(master.refusals) == 1
+
+
+FLOODS = {
+    "reports": lambda n: encode(replace(REPORT, step=n)),
+    "tracebacks": lambda n: encode(Exited(Generation(1, 1), (WorkerExit(0, n, 1, None, traceback="x" * 8000),), 0)),
+    "nonsense": lambda n: b"\x93" * (1000 + n % 7),
+    "large nonsense": lambda n: b"\xc1" * 500_000,
+}
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+async def test_a_member_that_floods_its_master_is_hung_up_and_its_neighbour_is_heard(kind: str) -> None:
+    with served() as master, peers(master.endpoint, master.keys, 2) as (peer, neighbour):
+        neighbour.say(encode(replace(HELLO, member=MemberId("worker-1"))))
+        peer.say(encode(HELLO))
+        await master.said(2)
+        sent = 0
+        while not master.sidecars.refused["flood"]:
+            for _ in range(50):
+                peer.say_if_it_can(FLOODS[kind](sent))
+                sent += 1
+            await asyncio.sleep(0.001)
+            assert sent < 1_000_000
+        heard = [event for event in master.events if isinstance(event, SidecarSaid)]
+        assert len(heard) < 2 * MESSAGES + 200
+        neighbour.say(encode(REPORT))
+        await master.until(lambda: any(isinstance(e, SidecarSaid) and e.message == REPORT for e in master.events))
+        await master.until(lambda: any(isinstance(event, SidecarDisconnected) for event in master.events))
+        assert any("has said too much" in why for _, why in master.refusals)
+
+
+async def test_who_was_hung_up_for_a_flood_is_not_heard_again_before_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served() as master, peers(master.endpoint, master.keys, 2) as (peer, again):
+        peer.say(encode(HELLO))
+        await master.said(1)
+        while not master.sidecars.refused["flood"]:
+            peer.say_if_it_can(FLOODS["tracebacks"](1))
+            await asyncio.sleep(0)
+        again.say(encode(HELLO))
+        answer = await again.hear()
+        assert isinstance(answer, Refused)
+        assert (answer.retry_after, "heard again in 15 s" in answer.reason) == (HEARD_AGAIN, True)
+        later = time.monotonic() + 2 * HEARD_AGAIN
+        monkeypatch.setattr("master.shell.sidecars.monotonic", lambda: later)
+        again.say(encode(HELLO))
+        await master.until(lambda: sum(isinstance(e, SidecarSaid) and e.message == HELLO for e in master.events) == 2)
+
+
+async def test_a_stranger_may_say_little_and_then_is_hung_up() -> None:
+    with served() as master, peers(master.endpoint, master.keys, 1) as (peer,):
+        while not master.sidecars.refused["flood"]:
+            peer.say_if_it_can(encode(replace(HELLO, token="wrong")))
+            await asyncio.sleep(0.001)
+        assert master.events == []
 
 
 async def test_a_frame_of_many_mebibytes_ends_its_own_connection_only() -> None:

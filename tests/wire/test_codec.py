@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.wire.strategies import from_master, from_sidecar
 from wire import codec
-from wire.codec import MAX_BYTES, MAX_ITEMS, NAME, BadMessage, decode_from_master, decode_from_sidecar, encode
+from wire.codec import MAX_BYTES, MAX_ITEMS, NAME, BadMessage, decode_from_master, decode_from_sidecar, encode, name_at
 from wire.ids import Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
 from wire.messages import (
     Acknowledged,
@@ -472,3 +472,10 @@ def test_no_text_of_any_message_of_a_sidecar_is_longer_than_its_field_says() -> 
                     with pytest.raises(codec._Wrong):
                         read("x" * (most.characters + 1))
                 assert most.characters <= 1 << 19
+
+
+def test_the_name_of_a_message_is_in_its_first_bytes() -> None:
+    for message in (HELLO, START, Report(Generation(1, 2), "running"), Ping(1)):
+        assert name_at(encode(message)[:64]) == type(message).__name__
+    for nonsense in (b"", b"\x81", b"\x93\xa7message", b"\x81\xa7message", b"\xde\x00\x15\xa7messag", b"\xff" * 64):
+        assert name_at(nonsense) == ""

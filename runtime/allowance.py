@@ -1,0 +1,66 @@
+"""How much one peer may say: what it says beyond that costs the others nothing.
+
+Two buckets that fill with time, of messages and of bytes. What can be missed (a report that the next one replaces) is
+passed over unread where they are empty; what cannot is taken from the next seconds' share; and who has used up that as
+well is hung up, and is not heard again before the buckets have filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Verdict(Enum):
+    TAKE = "take"
+    PASS_OVER = "pass over"
+    HANG_UP = "hang up"
+
+
+@dataclass(slots=True)
+class Allowance:
+    messages: float
+    """At once."""
+    messages_a_second: float
+    bytes: float
+    bytes_a_second: float
+    _messages: float = field(init=False)
+    _bytes: float = field(init=False)
+    _received: float = field(init=False, default=0.0)
+    """Of what was passed over, as much of the buckets as it costs to receive it."""
+    _at: float = field(init=False, default=0.0)
+
+    def __post_init__(self) -> None:
+        self._messages, self._bytes = self.messages, self.bytes
+
+    def spend(self, size: int, now: float, can_be_missed: Callable[[], bool]) -> Verdict:
+        """For a message of so many bytes."""
+        self._fill(now)
+        if self._messages < -self.messages or self._bytes < -self.bytes or self._received > RECEIVED * self.messages:
+            return Verdict.HANG_UP
+        if (self._messages < 1 or self._bytes < size) and can_be_missed():
+            self._received += 1
+            self._bytes -= size / RECEIVED
+            return Verdict.PASS_OVER
+        self._messages -= 1
+        self._bytes -= size
+        return Verdict.TAKE
+
+    def is_spent(self, now: float) -> bool:
+        self._fill(now)
+        return self._messages < 1 or self._bytes < 1
+
+    def is_full(self, now: float) -> bool:
+        self._fill(now)
+        return self._messages >= self.messages and self._bytes >= self.bytes and not self._received
+
+    def _fill(self, now: float) -> None:
+        past, self._at = max(0.0, now - self._at), now
+        self._messages = min(self.messages, self._messages + past * self.messages_a_second)
+        self._bytes = min(self.bytes, self._bytes + past * self.bytes_a_second)
+        self._received = max(0.0, self._received - past * RECEIVED * self.messages_a_second)
+
+
+RECEIVED = 10
+"""To receive a message and pass it over costs a tenth of reading it."""
