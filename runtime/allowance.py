@@ -25,6 +25,8 @@ class Allowance:
     messages_a_second: float
     bytes: float
     bytes_a_second: float
+    longest: int | None = None
+    """Bytes of a message; who says a longer one is hung up."""
     _messages: float = field(init=False)
     _bytes: float = field(init=False)
     _received: float = field(init=False, default=0.0)
@@ -37,6 +39,8 @@ class Allowance:
     def spend(self, size: int, now: float, can_be_missed: Callable[[], bool]) -> Verdict:
         """For a message of so many bytes."""
         self._fill(now)
+        if self.longest is not None and size > self.longest:
+            return Verdict.HANG_UP
         if self._messages < -self.messages or self._bytes < -self.bytes or self._received > RECEIVED * self.messages:
             return Verdict.HANG_UP
         if (self._messages < 1 or self._bytes < size) and can_be_missed():

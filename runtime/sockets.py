@@ -35,9 +35,11 @@ on to acknowledge, and a standby would never be found."""
 LARGEST_MESSAGE = (1 << 20) + 1024
 """A frame above this closes its connection before it is read into memory; no message is longer (`wire.codec`), and
 CURVE adds some bytes."""
-MOST_UNREAD = 8
+MOST_UNREAD = 2
 """Messages of one connection that wait to be read; then its other end waits. libzmq's own number is 1000, and so many
 of the largest are a gigabyte."""
+UNREAD_BYTES = 128 << 10
+"""That the kernel keeps of a connection; by itself it would keep megabytes, and they count as the container's."""
 BATCH = 1000
 """Messages taken before the loop's other work gets its turn."""
 MOST_STRANGERS = 2000
@@ -173,6 +175,7 @@ class Router(_Readable):
         socket = context.socket(zmq.ROUTER)
         _common_options(socket)
         socket.set(zmq.RCVHWM, MOST_UNREAD)
+        socket.set(zmq.RCVBUF, UNREAD_BYTES)
         socket.set(zmq.CURVE_PUBLICKEY, keys.public.encode())
         socket.set(zmq.CURVE_SECRETKEY, keys.secret.encode())
         socket.set(zmq.CURVE_SERVER, 1)

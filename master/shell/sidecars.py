@@ -40,8 +40,8 @@ MESSAGES, MESSAGES_A_SECOND = 1000, 100
 """What a member may say at once, and a second. A report a second is usual; a script that saves in each of 50 steps a
 second says so 50 times."""
 BYTES, BYTES_A_SECOND = 4 << 20, 256 << 10
-OF_STRANGER = (20, 2, 2 << 20, 64 << 10)
-"""Of a connection that is nobody's yet, which has a Hello to say; and is told what was wrong with anything else."""
+OF_STRANGER = (20, 2, 256 << 10, 64 << 10, 64 << 10)
+"""Of a connection that is nobody's yet, which has a Hello to say: with the longest token it is not half as long."""
 TOO_MUCH = "this member has said too much in a short time, and is heard again in {:.0f} s"
 HEARD_AGAIN = 15.0
 """Seconds: both buckets are above nothing by then."""

@@ -32,7 +32,7 @@ from wire.messages import Hello, Refused, Report
 KEY = b"k" * 32
 HELLO = Hello(JobName("team-a/good"), MemberId("worker-0"), PodUid("u0"), Role("worker"), RankIndex(0), "good")
 WRONG = replace(HELLO, member=MemberId("Buy at evil.example"), token="wrong")
-MESSAGES = 300
+MESSAGES = 15
 
 
 def whose(spec: Document) -> Document:
@@ -87,7 +87,7 @@ async def _give_up(line: Reviews) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_300_hellos_with_a_wrong_token_are_one_review_and_a_member_is_admitted_meanwhile(
+async def test_many_hellos_with_a_wrong_token_are_one_review_and_a_member_is_admitted_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(door, "RETRY_AFTER", 60.0)  # longer than the test

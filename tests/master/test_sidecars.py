@@ -25,7 +25,7 @@ from master.shell.sidecars import (
 )
 from runtime.sockets import KeyPair, Unreachable, new_key_pair
 from tests.master.peer import peers
-from wire.codec import MAX_BYTES, encode
+from wire.codec import encode
 from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
 from wire.messages import Exited, Hello, Refused, Report, Welcome, WorkerExit
 
@@ -83,7 +83,7 @@ async def test_a_member_is_heard_after_its_hello_and_answered_on_its_session() -
         (encode(HELLO)[:-4], "no whole msgpack map"),
         (b"\x00\xff" * 50, "no whole msgpack map"),
         (b"", "no whole msgpack map"),
-        (b"x" * (MAX_BYTES + 1), "bytes are too many"),
+        (b"x" * OF_STRANGER[4], "no whole msgpack map"),
         (msgpack.packb({"message": "Dance", "version": 99}), "'Dance' is no message from a sidecar"),
         (msgpack.packb({"message": "Hello", "job": 7}), "Hello.job is 7, it may be text"),
         (encode(Welcome(1)), "'Welcome' is no message from a sidecar"),
@@ -210,6 +210,13 @@ async def test_who_was_hung_up_for_a_flood_is_not_heard_again_before_a_while(mon
         monkeypatch.setattr("master.shell.sidecars.monotonic", lambda: later)
         again.say(encode(HELLO))
         await master.until(lambda: sum(isinstance(e, SidecarSaid) and e.message == HELLO for e in master.events) == 2)
+
+
+async def test_a_stranger_that_says_more_than_a_hello_can_be_is_hung_up_unread() -> None:
+    with served() as master, peers(master.endpoint, master.keys, 1) as (peer,):
+        peer.say(b"x" * (OF_STRANGER[4] + 1))
+        await master.until(lambda: master.sidecars.refused["flood"] == 1)
+        assert not master.sidecars.refused["unreadable"]
 
 
 async def test_a_stranger_may_say_little_and_then_is_hung_up() -> None:

@@ -43,3 +43,8 @@ def test_to_receive_what_is_passed_over_costs_a_tenth_and_nobody_may_do_that_for
     assert verdicts.count(TAKE) == 10
     assert verdicts[-1] is HANG_UP
     assert 100 <= verdicts.count(PASS_OVER) <= 102
+
+
+def test_a_message_that_is_too_long_is_not_taken_at_all() -> None:
+    one = Allowance(10, 2, 1000, 100, longest=300)
+    assert [one.spend(size, 5.0, lambda: False) for size in (300, 301)] == [TAKE, HANG_UP]
