@@ -134,6 +134,7 @@ def _spec(request: Request) -> JobSpec:
         is_isolated=request.limits is not None,
         elastic_data=request.elastic_data,
         keep_global_batch=request.keep_global_batch,
+        require_resume=request.require_resume,
         save_signal=request.save_signal,
         hang_detection=request.hang_after is not None,
         hang_step=limits.get("step"),

@@ -25,6 +25,7 @@ NOT_WITH_PS = {
     "exclude_straggler": "it compares members of one world",
     "elastic_data": "it is torch's",
     "keep_global_batch": "it is torch's",
+    "require_resume": "it is torch's",
     "scaling": "a PS job has the size that its user gives it",
     "isolate": "members of a PS job share this machine's network",
     "migration_dir": "it is torch's",

@@ -56,6 +56,7 @@ class Wishes:
     exclude_straggler: bool = False
     elastic_data: bool = False
     keep_global_batch: bool = False
+    require_resume: bool = False
     chaos: tuple[Armed, ...] = ()
     rules: tuple[Rule, ...] = ()
     limits: Limits | None = None
@@ -91,6 +92,7 @@ class Request:
     exclude_straggler: bool = False
     elastic_data: bool = False
     keep_global_batch: bool = False
+    require_resume: bool = False
     chaos: tuple[Armed, ...] = ()
     """What is to be wrong with members from their start."""
     limits: Limits | None = None
@@ -156,6 +158,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         exclude_straggler=wishes.exclude_straggler,
         elastic_data=wishes.elastic_data,
         keep_global_batch=wishes.keep_global_batch,
+        require_resume=wishes.require_resume,
         chaos=wishes.chaos,
         rules=wishes.rules,
         migration_dir=folders.here() / wishes.migration_dir if wishes.migration_dir else None,

@@ -106,6 +106,11 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     help="Follow the world's size with the batch sizes, so that the global batch stays that of the first world.",
 )
 @flag(
+    "require-resume",
+    is_flag=True,
+    help="End the job if the script starts over although it has saved a checkpoint, before it saves again.",
+)
+@flag(
     "chaos",
     multiple=True,
     callback=armed.armed,
@@ -227,6 +232,7 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         exclude_straggler=flags["exclude_straggler"],
         elastic_data=flags["elastic_data"],
         keep_global_batch=flags["keep_global_batch"],
+        require_resume=flags["require_resume"],
         chaos=flags["chaos"],
         rules=flags["rules"],
         migration_dir=flags["migration_dir"],

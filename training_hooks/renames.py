@@ -5,6 +5,8 @@ Wrapped are os.rename and os.replace, which pathlib and shutil.move use as well.
 
 import os
 
+from . import kept
+
 
 class Wrapped:
     """In place of a builtin of `os`. No function: as a class's attribute (pathlib's, before Python 3.11) a function
@@ -42,6 +44,7 @@ def follow(current):
         worker, existed = current(), False
         if worker is None or kwargs or not worker.known.own:
             return real(src, dst, **kwargs)
+        kept.keep(worker, dst)
         try:
             old, new = (os.path.abspath(os.fsdecode(each)) for each in (src, dst))
             existed = os.path.exists(new)

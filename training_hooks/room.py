@@ -45,17 +45,19 @@ def measured(write, target):
     return counter.length + counter.pieces * (64 + 2 * len(os.path.basename(target)))
 
 
-def put(target, page, fill, size, told=lambda lack: None, may_go_in_place=True, check=lambda: None):
+def put(
+    target, page, fill, size, told=lambda lack: None, may_go_in_place=True, check=lambda: None, before=lambda: None
+):
     """Calls `fill(path)`, so that `target` is whole wherever there is room for it; returns what it returns. `size()`:
     the bytes that it will write at the most, None where nobody knows; it takes a while. `told(lack)`: the error for
     which the save is not whole, before it is made, or None behind one that is. `check()` raises Overtaken where the old
-    file must stay."""
+    file must stay; `before()` is called when the old one is about to be replaced."""
     place = Beside(target, page)
     try:
         try:
             _expect_room(place, size)
             result = fill(place.path)
-            place.finish(lambda: check() is None)
+            place.finish(lambda: check() is before() is None)
         except Overtaken:
             raise
         except Exception as error:

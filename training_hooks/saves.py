@@ -13,7 +13,7 @@ import os
 import re
 import threading
 
-from . import known, overtaken, room
+from . import kept, known, overtaken, room
 
 DIGITS = re.compile(r"\d+")
 
@@ -35,6 +35,7 @@ def whole(worker, save, target, call, size, note=None):
     """Runs `call(path)` so that `target` is whole; returns what it returns. `size()`: the bytes that it writes at the
     most, None where nobody knows. `note(path)` is called when the file is complete there, before it takes its place.
     Where a newer generation has saved there meanwhile its file stays, and None is returned."""
+    worker.wait_for_verdict()
     existed, mine = os.path.exists(target), overtaken.Save(target, worker.generation_number())
 
     def fill(path):
@@ -51,7 +52,8 @@ def whole(worker, save, target, call, size, note=None):
     began = worker.begin_save()
     try:
         told = functools.partial(worker.told_room, target)
-        result = room.put(target, worker.page, fill, size, told, check=mine.check)
+        keep = functools.partial(kept.keep, worker, target)
+        result = room.put(target, worker.page, fill, size, told, check=mine.check, before=keep)
     except overtaken.Overtaken as error:
         worker.end_save(False)
         worker.told_overtaken(error)

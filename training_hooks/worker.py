@@ -42,6 +42,8 @@ OVER = (
     "%s is written over, because there is no room beside it for a second file (%s): a kill in such a save leaves no "
     "checkpoint there; the disk needs room for two"
 )
+VERDICT = 10.0
+"""Seconds in which the master decides whether a script has started over."""
 WHOLE_AGAIN = "checkpoints are whole again: the new file has room beside the old one"
 _current = None
 
@@ -64,6 +66,8 @@ class Worker:
         self.listening = False
         self.series = saves.Series()
         self.known = known_before or known.Known()
+        self._awaits_verdict = os.environ.get("OUTRIDER_REQUIRE_RESUME") == "1"
+        self._newest_before = max(self.known.steps.values(), default=0)
         self.opens = None
         """Looks, until the first step, whether anybody opens one of these (`opens.Opens`)."""
         self.in_place = set()
@@ -226,6 +230,19 @@ class Worker:
         words = self.page.words
         if words[page.LAST] == 0 and step > words[page.BASE]:
             self.page.set((page.BASE, step), (page.STEPS, step))
+
+    def wait_for_verdict(self):
+        """A job that is to end where its script starts over saves nothing before that is decided: a second or two after
+        the first step this process is ended, or else another rank has loaded what it goes on from."""
+        if self._awaits_verdict and self.may_replace_newer:
+            self._awaits_verdict = False
+            time.sleep(VERDICT)
+
+    @property
+    def may_replace_newer(self):
+        """It has begun at 0 although there are checkpoints, and is not past them yet."""
+        words = self.page.words
+        return words[page.BASE] == 0 and words[page.STEPS] < self._newest_before
 
     def steps_made(self):
         return self.page.words[page.STEPS]

@@ -27,6 +27,7 @@ DATA_KINDS = {
     "not atomic": "CheckpointsNotAtomic",
     "atomic": "CheckpointsAtomic",
     "overtaken": "SaveOvertaken",
+    "newer kept": "NewerCheckpointKept",
 }
 """The words of a DataSaid, and what they are called in events."""
 
@@ -639,6 +640,8 @@ class Start:
     prints: tuple[tuple[Print, int], ...] = ()
     """The newest fingerprints of checkpoints, at most 32, each with its step: a file is known by them behind a rename
     or a copy."""
+    require_resume: bool = False
+    """The job ends where its script starts over: until that is decided nothing is saved."""
 
 
 @dataclass(frozen=True, slots=True)

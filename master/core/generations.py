@@ -159,6 +159,7 @@ def _start(
             patterns=tuple(dict.fromkeys(rules.patterns(state) + metrics.patterns(state, place))),
             elastic_data=state.spec.elastic_data,
             keep_batch_of=state.first_world if state.spec.keep_global_batch else 0,
+            require_resume=state.spec.require_resume,
             begins_from=world.begins_from[0],
             begins_in=world.begins_from[1],
         )

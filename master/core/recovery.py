@@ -22,6 +22,7 @@ from master.core import (
     generations,
     judging,
     progress,
+    resuming,
     rules,
     standing,
     status,
@@ -369,3 +370,13 @@ def _take_blame(state: State, member: Member, kind: str, reason: str, *, free: b
     state.announce(kind, f"{reason} That explains the ends of ranks seen before{cost}.", member.id,
                    warning=True)  # fmt: skip
     return True
+
+
+def started_over(state: State, world: World) -> None:
+    """The user wants no second beginning."""
+    file = world.resume.path.rsplit("/", 1)[-1]
+    reason = (
+        f"The script began at step 0 again, though it saved {file} at step {world.resume.saved} and did not load it: "
+        f"the job ends for that, as it was asked to (--require-resume, requireResume). {resuming.FLAGS}."
+    )
+    ending.fail(state, 1, reason)

@@ -92,6 +92,7 @@ from master.core.events import (
 from master.core.member import Member
 from master.core.state import COMMITTING, ENDED, GATHERING, RUNNING, STOPPING, State
 from master.core.wording import counted
+from master.core.world import OVER
 from wire.ids import MemberId
 from wire.messages import (
     Acknowledged,
@@ -164,6 +165,8 @@ def _look(state: State) -> None:
     """What follows from what has changed; each part may change something for the next."""
     if state.checkpoint_step is not None and not state.lapsed:
         scaling.at_checkpoint(state)
+    if state.world is not None and state.world.resume.verdict == OVER and state.spec.require_resume:
+        recovery.started_over(state, state.world)
     if state.stirred:
         state.stirred = False
         lapsing.advance(state) if state.lapsed else _advance(state)

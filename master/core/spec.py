@@ -115,6 +115,8 @@ class JobSpec:
     """Ranks go on in their data where the checkpoint that they load was saved."""
     keep_global_batch: bool = False
     """Batch sizes follow the world's, so that the global batch is that of the job's first world."""
+    require_resume: bool = False
+    """The job fails where its script starts over although it has saved a checkpoint."""
     save_signal: str = ""
     """The script has a handler for it, and saves then (`save_signals`)."""
     metrics_pattern: str = ""

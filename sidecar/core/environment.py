@@ -16,6 +16,7 @@ def common(start: Start) -> dict[str, str]:
         return _of_ps_job(start)
     elastic = {"OUTRIDER_ELASTIC_DATA": "1"} if start.elastic_data else {}
     kept = {"OUTRIDER_KEEP_GLOBAL_BATCH": str(start.keep_batch_of)} if start.keep_batch_of else {}
+    required = {"OUTRIDER_REQUIRE_RESUME": "1"} if start.require_resume else {}
     begun = f"{start.begins_from}:{start.begins_in}"
     begins = {"OUTRIDER_CHECKPOINT_FROM": begun} if start.begins_from >= 0 else {}
     return {
@@ -34,6 +35,7 @@ def common(start: Start) -> dict[str, str]:
         "OUTRIDER_GENERATION": str(start.generation),
         **elastic,
         **kept,
+        **required,
         **begins,
     }
 

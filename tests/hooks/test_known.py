@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sidecar.shell.pages import read_page
-from tests.hooks.agent import Trainer
+from tests.hooks.agent import Trainer, wait_until
 from training_hooks import known, page, renames
 
 STEPPING = """
@@ -153,6 +153,56 @@ def test_who_opens_a_checkpoint_otherwise_is_seen_and_who_looks_for_it_is_not(
     found = read_page(trainer.volume / "progress" / "0")
     assert found is not None
     assert found.opened, "where the file is not, nobody can say"
+
+
+OVER = """
+for _ in range({steps}):
+    step()
+torch.save(weight, {path!r})
+{then}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["last.pt", "new.tmp"])
+def test_a_newer_checkpoint_is_kept_where_an_older_state_takes_its_place(
+    tmp_path: Path, make: Callable[..., Trainer], path: str
+) -> None:
+    import torch
+
+    torch.save(torch.ones(2), tmp_path / "last.pt")
+    newest = (tmp_path / "last.pt").read_bytes()
+    then = "os.replace('new.tmp', 'last.pt')" if path == "new.tmp" else ""
+    trainer = make("exec(os.environ['SAVES'])\n")
+    trainer.announced()
+    kept = tmp_path / ".outrider-kept" / "job.step-103.last.pt"
+    known_before = {"saves": [[str(tmp_path / "last.pt"), 103]],
+                    "prints": [[known.fingerprint(str(tmp_path / "last.pt")), 103]]}  # fmt: skip
+    ran(trainer, SAVES=OVER.format(steps=3, path=path, then=then) * 2, **known_before)
+    assert kept.read_bytes() == newest != (tmp_path / "last.pt").read_bytes()
+    assert os.stat(tmp_path / "last.pt").st_nlink == os.stat(kept).st_nlink == 1
+    (said,) = [line for line in trainer.agent.lines if line.get("word") == "newer kept"]
+    assert said["sentence"] == f"last.pt of step 103 is kept as {kept}, because a state of step 3 takes its place"
+    ran(trainer, SAVES=OVER.format(steps=3, path="last.pt", then=""), saves=[[str(tmp_path / "last.pt"), 90]])
+    assert os.listdir(kept.parent) == [kept.name], "the newest stays"
+    ran(trainer, SAVES=OVER.format(steps=3, path="last.pt", then=""), saves=[[str(tmp_path / "last.pt"), 110]])
+    assert os.listdir(kept.parent) == ["job.step-110.last.pt"]
+
+
+@pytest.mark.slow
+def test_a_job_that_must_resume_saves_nothing_before_it_is_decided(
+    tmp_path: Path, make: Callable[..., Trainer]
+) -> None:
+    import torch
+
+    torch.save(torch.ones(2), tmp_path / "last.pt")
+    newest = (tmp_path / "last.pt").read_bytes()
+    trainer = make("step(); print('SAVES', flush=True); torch.save(weight, 'last.pt')\n")
+    trainer.announced()
+    trainer.start(saves=[[str(tmp_path / "last.pt"), 103]], OUTRIDER_REQUIRE_RESUME="1")
+    wait_until(lambda: "SAVES" in trainer.read(), "its save")
+    trainer.stop()
+    assert (tmp_path / "last.pt").read_bytes() == newest
 
 
 def test_a_file_that_saves_of_two_steps_share_says_nothing_but_by_its_name() -> None:

@@ -53,7 +53,7 @@ from wire.messages import (
 )
 
 OF_DATA = b"\xacelastic_data\xc2\xadkeep_batch_of\x00" + b"\xa9tf_config\xa0\xa9worker_id\x00\xaaworker_num\x00"
-OF_DATA += b"\xabbegins_from\xff\xa9begins_in\x92\x00\x00\xa6prints\x90"
+OF_DATA += b"\xabbegins_from\xff\xa9begins_in\x92\x00\x00\xa6prints\x90\xaerequire_resume\xc2"
 """How a Start ends that asks for nothing about the data, in an all-reduce job."""
 HELLO = Hello(JobName("digits"), MemberId("worker-1"), PodUid("ab12"), Role("worker"), RankIndex(1), "secret")
 START = Start(
@@ -120,7 +120,7 @@ def test_a_start_with_a_neighbour_is_these_bytes() -> None:
         b"\xafrole_world_size\x08\xaarank_index\x01\xacmax_restarts\x0a\xa3job\xa0\xa9high_step\x00\xa5saves\x90"
         b"\xa6reason\xa0\xaaneighbours\x91\x83\xa6member\xa8worker-2\xa7address\xa810.0.0.2\xa4port\xcd#\x28"
     )
-    assert encode(start) == expected.replace(b"\x15", b"\x1e", 1) + b"\xa8patterns\x90" + OF_DATA
+    assert encode(start) == expected.replace(b"\x15", b"\x1f", 1) + b"\xa8patterns\x90" + OF_DATA
     assert decode_from_master(expected) == start
 
 

@@ -16,12 +16,19 @@ from master.core.cluster.names import (
     MIN,
     NODE_CHECK,
     NPROC,
+    REQUIRE_RESUME,
     SAVE_SIGNAL,
     SPARES,
     Document,
 )
 from master.core.cluster.parts import mapping
 from master.core.spec import WORKER
+
+SWITCHES = (
+    (ELASTIC_DATA, "elasticData"),
+    (KEEP_GLOBAL_BATCH, "keepGlobalBatch"),
+    (REQUIRE_RESUME, "requireResume"),
+)
 
 
 def adopting(owner: Document, size: int, pod: Document, least: int | None = None, most: int | None = None) -> Document:
@@ -43,7 +50,7 @@ def adopting(owner: Document, size: int, pod: Document, least: int | None = None
             spec[field] = count
     if _is_yes(notes, NODE_CHECK):
         spec["nodeCheck"] = {"enabled": True}
-    for note, field in ((ELASTIC_DATA, "elasticData"), (KEEP_GLOBAL_BATCH, "keepGlobalBatch")):
+    for note, field in SWITCHES:
         if _is_yes(notes, note):
             spec[field] = True
     if signal := signal_of(notes.get(SAVE_SIGNAL)):

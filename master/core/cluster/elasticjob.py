@@ -31,7 +31,11 @@ RECOVERY = {
 }
 """Durations of `spec.recovery`, and what they are called in a JobSpec."""
 NODE_CHECKS = {"enabled": "node_check", "excludeStragglers": "exclude_stragglers"}
-DATA = {"elasticData": "elastic_data", "keepGlobalBatch": "keep_global_batch"}
+DATA = {
+    "elasticData": "elastic_data",
+    "keepGlobalBatch": "keep_global_batch",
+    "requireResume": "require_resume",
+}
 KEEP_FAILED_PODS = 3
 """As the definition of ElasticJob says: where no webhook and no default was there, it holds all the same."""
 HANG = ("step", "init", "checkpoint", "eval")

@@ -26,12 +26,13 @@ RESOURCES = f"{DOMAIN}/resources"
 """What the pod of a parameter server was made with, in words."""
 MIN, MAX, NPROC, SPARES, NODE_CHECK, SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS, CONTAINER, CHAOS, \
     ELASTIC_DATA, KEEP_GLOBAL_BATCH, MIGRATION_DIR, CHECKPOINT_MEMORY, CHECKPOINT_PATH, SAVE_SIGNAL, PS_RESOURCES, \
-    ATOMIC_SAVE = (
+    ATOMIC_SAVE, REQUIRE_RESUME = (
     f"{DOMAIN}/{word}"
     for word in (
         "min", "max", "nproc-per-node", "spares", "node-check", "script", "pythonpath", "per-rank", "max-restarts",
         "container", "chaos", "elastic-data", "keep-global-batch",
         "migration-dir", "checkpoint-memory", "checkpoint-path", "save-signal", "ps-resources", "atomic-save",
+        "require-resume",
     )
 )  # fmt: skip
 """Annotations that a user may write, on a pod or on an ElasticJob."""

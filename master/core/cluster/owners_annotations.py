@@ -32,6 +32,7 @@ from master.core.cluster.names import (
     NPROC,
     PER_RANK,
     PYTHONPATH,
+    REQUIRE_RESUME,
     SAVE_SIGNAL,
     SCRIPT,
     SPARES,
@@ -61,6 +62,7 @@ class Asked:
     container: str
     elastic_data: bool = False
     keep_global_batch: bool = False
+    require_resume: bool = False
     migration_dir: str = ""
     checkpoint_memory: int = 0
     """Bytes."""
@@ -87,6 +89,7 @@ def read(annotations: Mapping[str, Any]) -> Asked:
         container=_text(annotations, CONTAINER),
         elastic_data=_yes(annotations, ELASTIC_DATA),
         keep_global_batch=_yes(annotations, KEEP_GLOBAL_BATCH),
+        require_resume=_yes(annotations, REQUIRE_RESUME),
         migration_dir=_text(annotations, MIGRATION_DIR),
         checkpoint_memory=_memory(annotations, CHECKPOINT_MEMORY),
         checkpoint_path=_path(annotations, CHECKPOINT_PATH),

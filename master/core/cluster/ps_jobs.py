@@ -20,6 +20,7 @@ from master.core.cluster.names import (
     KEEP_GLOBAL_BATCH,
     MIGRATION_DIR,
     NODE_CHECK,
+    REQUIRE_RESUME,
     SAVE_SIGNAL,
     Document,
 )
@@ -36,6 +37,7 @@ REFUSED = {
     "nodeCheck.excludeStragglers": COMPARES,
     "elasticData": TORCHS,
     "keepGlobalBatch": TORCHS,
+    "requireResume": TORCHS,
     "migrationDir": TORCHS,
     "checkpointMemory": TORCHS,
     "saveSignal": "the chief alone saves, every few steps",
@@ -50,6 +52,7 @@ NOTES = {
     NODE_CHECK: COMPARES,
     ELASTIC_DATA: TORCHS,
     KEEP_GLOBAL_BATCH: TORCHS,
+    REQUIRE_RESUME: TORCHS,
     MIGRATION_DIR: TORCHS,
     CHECKPOINT_MEMORY: TORCHS,
     SAVE_SIGNAL: REFUSED["saveSignal"],

@@ -67,6 +67,7 @@ def seat_spec(spec: JobSpec, key: Key) -> JobSpec:
         exclude_stragglers=False,
         elastic_data=False,
         keep_global_batch=False,
+        require_resume=False,
         scaling="",
         metrics_pattern=spec.metrics_pattern if role in (CHIEF, WORKER) else "",
         remarks=spec.remarks if key == (WORKER, 0) else (),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from master.core.status import document
 from tests.core.master.play import Play, running
 from wire.messages import RankProgress, Report, Saved, Stepped
@@ -144,3 +146,18 @@ def test_repeated_steps_outlive_generations_and_the_master() -> None:
     after = successor(play)
     after.run(3)
     assert document(after.state, after.now)["steps_repeated"] == 12
+
+
+def test_a_job_that_must_resume_ends_where_its_script_starts_over() -> None:
+    play = saved()
+    play.state.spec = replace(play.state.spec, require_resume=True)
+    report(play, "worker-0", (3, 0))
+    report(play, "worker-1", (4, 0))
+    (told,) = play.announced("JobFailed")
+    assert "as it was asked to (--require-resume, requireResume)" in told.reason
+    assert play.announced("StartedOver")
+    play = saved()
+    play.state.spec = replace(play.state.spec, require_resume=True)
+    report(play, "worker-0", (13, 12))
+    report(play, "worker-1", (4, 0))
+    assert not play.announced("JobFailed")
