@@ -36,6 +36,10 @@ def announce(
     log.log(level, "%s", reason, extra={"kind": kind, "detail": dict(detail or {})})
 
 
+TURNING = {each: f"\\u{each:04x}" for each in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)}
+"""Characters that turn the direction of what stands behind them: a line would read as another one."""
+
+
 class JsonLines(logging.Formatter):
     """One object a line: time, level, service, kind, message, and the details as fields of their own."""
 
@@ -54,7 +58,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False)
+        return json.dumps(entry, ensure_ascii=False).translate(TURNING)
 
 
 class Text(logging.Formatter):

@@ -35,6 +35,8 @@ LONGEST_WAIT = 0.5
 """The loop looks at the clock at least this often, or a pause could hide inside a long wait."""
 STALL = 0.25
 """Lateness in seconds above which the loop counts as stalled; below it is ordinary scheduling on a busy machine."""
+LONGEST_SETTLING = 2.0
+"""Seconds for which what arrives is taken before time is judged."""
 BATCH = 500
 """Events taken before the sockets get their turn again."""
 
@@ -188,8 +190,10 @@ class Pump(Generic[State, Event, Action]):
             self._step(self._core.woke())
 
     async def _settle(self) -> None:
-        """Takes everything that has arrived: sources are emptied, and the loop polls until nothing more comes."""
-        while self._exit_code is None:
+        """Takes everything that has arrived: sources are emptied, and the loop polls until nothing more comes. Who
+        never ends is not waited for: what others have said has been read by then."""
+        until = self._clock() + LONGEST_SETTLING
+        while self._exit_code is None and self._clock() < until:
             drained = sum(source() for source in self._sources)
             for _ in range(
                 3

@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 import os
 import socket as sockets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -40,8 +41,8 @@ MOST_UNREAD = 2
 of the largest are a gigabyte."""
 UNREAD_BYTES = 128 << 10
 """That the kernel keeps of a connection; by itself it would keep megabytes, and they count as the container's."""
-BATCH = 1000
-"""Messages taken before the loop's other work gets its turn."""
+BATCH, LONGEST_DRAIN = 1000, 0.02
+"""Messages taken before the loop's other work gets its turn, and seconds."""
 MOST_STRANGERS = 2000
 """Connections that are nobody's yet (28 KiB each, with CURVE); beyond that the oldest of them is hung up."""
 SILENT = 30.0
@@ -92,11 +93,11 @@ class _Readable:
         self._scheduled = False
         if self._closed:
             return 0
-        taken = self._drain_monitor()
-        while taken < BATCH and self._take_one():
+        taken, until = self._drain_monitor(), time.monotonic() + LONGEST_DRAIN
+        while taken < BATCH and time.monotonic() < until and self._take_one():
             taken += 1
-        if taken >= BATCH:
-            self._look_again()
+        if taken:
+            self._look_again()  # what is left, and what has come meanwhile
         return taken
 
     def close(self, linger_milliseconds: int = 0) -> None:

@@ -46,15 +46,24 @@ def told(state: State, event: TurnTold) -> None:
 
 def _wait(state: State, behind: str) -> None:
     placed, least = _placed(state), state.spec.min_members
-    state.message = f"{WAITS} {behind}, which is older and lacks room too"
+    state.message = f"{WAITS} {_shown(state, behind)}, which is older and lacks room too"
     state.waits_behind = behind
     text = f"There is room for {placed} of the {counted(least, 'member')} that a world needs"
     text += f": the job {state.message}. Its pods are given back meanwhile."
     state.announce("JobWaitsForRoom", text, warning=True)
 
 
+def _shown(state: State, behind: str) -> str:
+    """Names of other namespaces are nobody's business."""
+    is_neighbour = behind.partition("/")[0] == str(state.spec.name).partition("/")[0]
+    return behind if is_neighbour else "a job of another namespace"
+
+
 def _go(state: State) -> None:
-    state.announce("JobAsksForRoom", f"The job has waited behind {state.waits_behind}; its pods are asked for again.")
+    state.announce(
+        "JobAsksForRoom",
+        f"The job has waited behind {_shown(state, state.waits_behind)}; its pods are asked for again.",
+    )
     forget(state)
 
 

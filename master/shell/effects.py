@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, assert_never
 
 from master.core.actions import (
@@ -30,10 +31,14 @@ from master.core.events import Event, MemberProbed, StatusSaved
 from master.shell import probe
 from master.shell.platform import Keeper, Platform
 from master.shell.sidecars import Sidecars
+from runtime.allowance import Allowance, Verdict
 from runtime.logs import announce
 from wire.ids import MemberId
 
 log = logging.getLogger("master")
+
+LINES, LINES_A_SECOND = 300, 5
+"""Of a job in the log, at once and a second; its Events, journal and status have the rest."""
 
 Answers = dict[str, Any]
 
@@ -51,6 +56,9 @@ class MasterEffects:
     """Its name in the log, where a process runs several."""
     askers: dict[str, Callable[[Answers], None]] = field(default_factory=dict)
     """Who waits for a Deliver, by request."""
+    lines: Allowance = field(default_factory=lambda: Allowance(LINES, LINES_A_SECOND, LINES, LINES_A_SECOND))
+    """Of the log, which all jobs of a process share and a kubelet cuts at some size."""
+    left_out: int = 0
 
     def perform(self, action: Action) -> Coroutine[object, object, None] | None:
         match action:
@@ -108,6 +116,13 @@ class MasterEffects:
 
     def _log(self, kind: str, reason: str, severity: str, **detail: str) -> None:
         shown = {"job": self.job, **detail}
+        if self.job and self.lines.spend(1, monotonic(), lambda: True) is not Verdict.TAKE:
+            self.left_out += 1
+            return
+        if self.left_out:
+            log.warning("%d lines of job %s are left out: it is told more than %g a second", self.left_out, self.job,
+                        LINES_A_SECOND)  # fmt: skip
+            self.left_out = 0
         announce(log, kind, reason, severity, {name: at for name, at in shown.items() if at})
 
     def _deliver(self, request: str, bodies: tuple[tuple[MemberId, str], ...], missing: tuple[MemberId, ...]) -> None:

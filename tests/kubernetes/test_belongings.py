@@ -17,6 +17,7 @@ from master.core.events import Event, OwnerEnded, OwnerSized
 from master.shell.kubernetes.adoption import adopt
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.belongings import Belongings
+from master.shell.kubernetes.budgets import Budgets
 from master.shell.kubernetes.owner import Owner
 from master.shell.kubernetes.record import JobRecord
 from tests.kubernetes.unwell_server import Answer, UnwellServer, refuses, says, unwell
@@ -256,3 +257,28 @@ async def test_an_owner_of_more_pods_than_a_job_may_have_is_not_adopted() -> Non
         ):
             await adopt(api, pod)
         assert [method for method, _ in server.asked] == ["GET"]
+
+
+async def test_large_budgets_of_others_are_read_a_few_at_a_time_and_no_further_than_that() -> None:
+    """A tenant's namespace may hold more of them than the master has memory."""
+    large = {"metadata": {"name": "x", "annotations": {"a": "x" * 1_500_000}}, "spec": {"selector": {}}}
+    more = says({"metadata": {"continue": "more"}, "items": [large] * 2})
+    async with unwell(*[more] * 20) as (server, api):
+        budgets = Budgets(api)
+        assert await budgets.of(BUDGETS, "policy/v1beta1") is None
+        assert len(server.asked) == 3
+        assert [int(query["limit"]) for query in server.queries] == [10, 3, 1]
+        assert await budgets.of(BUDGETS, "policy/v1beta1") is None
+        assert len(server.asked) == 3, "it is not read again for the next job"
+
+
+async def test_budgets_are_read_once_for_all_jobs_of_a_namespace_and_only_their_selectors_are_kept() -> None:
+    named = {"name": "theirs", "annotations": {"a": "x" * 1000}, "ownerReferences": [{"uid": "o", "x": 1}]}
+    budget = {"metadata": named, "spec": {"selector": {"matchLabels": {"a": "b"}}, "minAvailable": 1}, "status": {}}
+    async with unwell(says({"items": [budget]})) as (server, api):
+        budgets = Budgets(api)
+        for _ in range(3):
+            found = await budgets.of(BUDGETS, "policy/v1")
+        assert len(server.asked) == 1
+    kept = {"metadata": {"name": "theirs", "ownerReferences": [{"uid": "o"}]}, "apiVersion": "policy/v1"}
+    assert found == ({**kept, "spec": {"selector": {"matchLabels": {"a": "b"}}}},)

@@ -97,9 +97,10 @@ async def test_a_status_that_cannot_be_read_is_its_jobs_alone_until_it_can(state
             master.assert_lives()
 
 
-async def test_a_term_that_no_master_can_have_had_ends_nobody(tmp_path: Path) -> None:
+@pytest.mark.parametrize("term", [2**63 - 1, 2**31 - 1, 1000])
+async def test_a_term_that_no_master_can_have_had_ends_nobody(term: int, tmp_path: Path) -> None:
     bad = healthy()
-    bad["status"] = {"saved": {"term": 2**63 - 1}}
+    bad["status"] = {"saved": {"term": term}}
     async with api_server() as (server, api):
         path = server.put_job(bad)
         async with served(server, api, tmp_path, begin_again=0.01) as master:

@@ -16,6 +16,14 @@ from master.shell.kubernetes.lease import Lease
 from tests.kubernetes.api_server import api_server
 from tests.kubernetes.cluster_double import Documents
 
+JOB_MADE = "2026-01-02T00:00:00Z"
+
+
+def made_before(cluster: Documents, at: str = "2026-01-03T00:00:00Z") -> None:
+    """The Lease was made then."""
+    (found,) = cluster.documents.values()
+    found["metadata"]["creationTimestamp"] = at
+
 
 def lease(cluster: Documents, me: str) -> Lease:
     return Lease(cast(Api, cluster), "outrider-master", "outrider-system", me)
@@ -42,11 +50,28 @@ def test_terms_go_on_behind_one_that_a_job_knows() -> None:
         cluster = Documents()
         first = lease(cluster, "a")
         await first.acquire()
-        await first.lift(9)
+        made_before(cluster)
+        assert await first.lift(9, JOB_MADE)
         await first.release()
         return await lease(cluster, "b").acquire()
 
     assert asyncio.run(run()) > 9
+
+
+@pytest.mark.parametrize(("lease_made", "term"), [("2026-01-01T00:00:00Z", 9), ("2026-01-03T00:00:00Z", 2**31 - 1)])
+def test_a_term_that_a_job_cannot_have_from_a_master_is_not_followed(lease_made: str, term: int) -> None:
+    """Whoever may write a job's status may write any; the Lease counts to 2,147,483,647 and then lets nobody begin."""
+
+    async def run() -> int:
+        cluster = Documents()
+        first = lease(cluster, "a")
+        await first.acquire()
+        made_before(cluster, lease_made)
+        assert not await first.lift(term, JOB_MADE)
+        await first.release()
+        return await lease(cluster, "b").acquire()
+
+    assert asyncio.run(run()) == 2
 
 
 def test_who_does_not_hold_the_lease_lifts_nothing() -> None:
@@ -56,7 +81,7 @@ def test_who_does_not_hold_the_lease_lifts_nothing() -> None:
         await old.acquire()
         await old.release()
         await new.acquire()
-        await old.lift(9)
+        assert await old.lift(9, JOB_MADE)
         await new.release()
         return await lease(cluster, "c").acquire()
 

@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from master.core.actions import Announce, EndJob
-from master.shell.effects import MasterEffects
+from master.shell.effects import LINES, MasterEffects
 from master.shell.platform import Platform
 from master.shell.records import Records
 from master.shell.sidecars import Sidecars
@@ -56,3 +56,15 @@ def test_each_line_names_its_job_where_a_process_runs_several(
     assert [line["kind"] for line in lines] == ["MemberLost", "HelloRefused", "EndJob"]
     assert [{name: line[name] for name in ("job",) if name in line} for line in lines] == [named] * 3
     assert [line["seq"] for line in records.after(0)] == [1, 2], "what users read names no job, for it is the job's own"
+
+
+def test_a_job_that_tells_too_much_leaves_the_log_to_the_others(tmp_path: Path, written: io.StringIO) -> None:
+    records = Records(tmp_path)
+    effects = MasterEffects(
+        lambda event: None, lambda code: None, cast(Sidecars, None), cast(Platform, Nowhere()), records, "evil/loud"
+    )
+    for n in range(2 * LINES):
+        effects.perform(Announce("DataPositionLoaded", f"line {n}", Generation(1, 2), MemberId("worker-1")))
+    records.close()
+    assert LINES <= len(written.getvalue().splitlines()) < LINES + 100
+    assert len(records.after(0)) > LINES + 100, "what its user reads is whole"

@@ -391,7 +391,7 @@ def event_of(job: Document, kind: str, reason: str, severity: str, member: str |
         "involvedObject": about,
         "type": "Warning" if severity == "warning" else "Normal",
         "reason": kind,
-        "message": reason[:MESSAGE],
+        "message": "".join(each if each.isprintable() else " " for each in reason[:MESSAGE]),
         "source": {"component": "outrider"},
         "reportingComponent": f"{DOMAIN}/master",
         "reportingInstance": "",

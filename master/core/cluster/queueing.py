@@ -1,8 +1,10 @@
 """Whose turn it is where several jobs lack room for the least members that they need: the oldest job's.
 
-Only a job that lacks room itself ever waits, so that what fits is placed whatever else is waiting. It tries again when
-the one that it waits behind lacks nothing any more, one job at a time in their order, and now and then anyhow, since
-what is too much for the older job may be enough for it.
+Only a job that lacks room itself ever waits, so that what fits is placed whatever else is waiting. And it waits only
+behind one that has got a part of what it needs, or that has not tried for long: who has got nothing for a while holds
+no room that another could have, and may fit no node, whatever becomes free. It tries again when the one that it waits
+behind lacks nothing any more, one job of each namespace at a time in their order, and now and then anyhow, since what
+is too much for the older job may be enough for it.
 """
 
 from __future__ import annotations
@@ -31,6 +33,10 @@ ELSEWHERE = (
 """Labels and annotations of pods that somebody else places together, or in order."""
 
 
+IN_VAIN = 45.0
+"""Seconds without room after which a job of whose pods none has a node keeps nobody waiting."""
+
+
 def is_queued_elsewhere(job: Document) -> bool:
     """Its pods wait in an order that is not ours to change: theirs is another scheduler, a queue or a pod group."""
     for template in pod_templates(job).values():
@@ -52,6 +58,12 @@ class Candidate:
     lacks_room: bool
     behind: str
     """Whom it waits behind."""
+    placed: int = 1
+    """Its pods that have a node."""
+
+
+def _is_after(job: Candidate, first: Candidate) -> bool:
+    return (job.created, job.name) > (first.created, first.name)
 
 
 @dataclass(slots=True)
@@ -65,12 +77,20 @@ class Queue:
         jobs = sorted(candidates, key=lambda job: (job.created, job.name))
         self._note(jobs, now)
         lacking = [job for job in jobs if now - self._since.get(job.name, now) >= PATIENCE]
-        turns = [self._wait(job.name, lacking[0].name, now) for job in lacking[1:]]
-        ahead = {job.name for job in jobs if job.lacks_room}
-        free = [
-            job for job in jobs if job.behind and (job.behind not in ahead or now >= self._again.get(job.name, now))
+        ahead = {job.name for job in jobs if job.lacks_room and not self._is_in_vain(job, now)}
+        first = next((job for job in lacking if job.name in ahead), None)
+        turns = [
+            self._wait(job.name, first.name, now) for job in lacking if first is not None and _is_after(job, first)
         ]
-        return turns + [(job.name, "") for job in free[:1]]
+        free: dict[str, Candidate] = {}
+        for job in jobs:
+            if job.behind and (job.behind not in ahead or now >= self._again.get(job.name, now)):
+                free.setdefault(job.name.partition("/")[0], job)
+        return turns + [(job.name, "") for job in free.values()]
+
+    def _is_in_vain(self, job: Candidate, now: float) -> bool:
+        """It has had its time, and got nothing."""
+        return not job.placed and now - self._since.get(job.name, now) >= IN_VAIN
 
     def _note(self, jobs: list[Candidate], now: float) -> None:
         names = {job.name for job in jobs}

@@ -18,6 +18,7 @@ from typing import Any
 from master.core.cluster import addresses, disruption, paths
 from master.core.cluster.names import Document
 from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.budgets import Budgets
 from master.shell.kubernetes.record import JobRecord
 
 LEAST_APART = 1.0
@@ -26,6 +27,11 @@ AT_REST = 10.0
 """A look this often while somebody is missing, because the budget counts for how long."""
 AGAIN = 60.0
 """Seconds after which what was refused is tried again."""
+
+TOO_MANY = (
+    "The PodDisruptionBudgets of the namespace are more than 8 MiB together: it is not looked whether one of them "
+    "holds the job's pods, and none is made for it."
+)
 
 log = logging.getLogger("belongings")
 
@@ -39,7 +45,10 @@ class Belongings:
         record: JobRecord,
         pods: Callable[[], Sequence[Document]],
         is_master: Callable[[], bool],
+        budgets: Budgets | None = None,
     ) -> None:
+        """`budgets`: what is known of those of others, for all jobs together."""
+        self._budgets = budgets or Budgets(api)
         self._api, self._record, self._pods, self._is_master = api, record, pods, is_master
         self._news = asyncio.Event()
         self._patience = disruption.Patience()
@@ -86,9 +95,11 @@ class Belongings:
         budget = disruption.budget_of(job, self._version, lacking)
         path = self._path(disruption.PLURAL, budget)
         if path not in self._written and path not in self._left:
-            listed = (await self._api.get(path.rpartition("/")[0]))["items"]
-            there = [{"apiVersion": self._version, **each} for each in listed]
-            if others := disruption.others(there, job, self._pods()):
+            there = await self._budgets.of(path.rpartition("/")[0], self._version)
+            if there is None:
+                self._left.add(path)
+                self._tell("BudgetLeft", TOO_MANY)
+            elif others := disruption.others(there, job, self._pods()):
                 text = f"The pods have a PodDisruptionBudget already ({', '.join(others)}), and it is left at that."
                 self._left.add(path)
                 self._tell("BudgetLeft", text)

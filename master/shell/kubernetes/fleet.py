@@ -47,6 +47,7 @@ from master.core.cluster.shapes import WrongDocument
 from master.core.events import Event, LeaseLapsed, LeaseRegained, NodeSeen, TurnTold
 from master.shell.kubernetes import adoption
 from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.budgets import Budgets
 from master.shell.kubernetes.fencing import fenced, name_of, readable, said
 from master.shell.kubernetes.jobs import RunningJob
 from master.shell.kubernetes.lease import Lease
@@ -73,6 +74,8 @@ UNSERVED = (
 LOOK_EVERY = 5.0
 """Seconds between two looks at who lacks room."""
 BEGIN_AGAIN = 5.0
+BEGIN_AT_ONCE = 8
+"""Jobs whose status is claimed at one time: a new leader has all of them before it, and its Lease to keep."""
 """Seconds after which a job is tried again whose status could not be claimed."""
 
 LOOK_AT_LEASE_EVERY = 0.5
@@ -102,6 +105,7 @@ class Fleet:
         self._scope, self._pause = scope, begin_again
         self._api, self._term, self._policy, self._journals = api.writing_while(self._is_master), term, policy, journals
         self._lease, self._end = lease, end
+        self._budgets, self._turns = Budgets(self._api), asyncio.Semaphore(BEGIN_AT_ONCE)
         self._patterns = Patterns()
         self._limits = replace(limits, verdicts=self._patterns.verdicts)
         self._judged_first: dict[JobName, Document] = {}
@@ -186,7 +190,8 @@ class Fleet:
             if why := beginning_anew.why_anew(over, pod, made):
                 await self._begin_anew(key, over, pod, owner, why)
         except Superseded as error:
-            await self._is_superseded(error)
+            if not await self._is_superseded(error):
+                self._note_made(key, pod, revisions.UNREADABLE)
         except Exception as error:  # its owner's document may be anything
             self._note_made(key, pod, revisions.UNREADABLE)
             is_ours = not isinstance(error, ApiError | ValueError)
@@ -492,7 +497,7 @@ class Fleet:
         running = RunningJob(
             self._api, job, self._term, self._policy, self.sidecars, self._journals, self._is_master, attempt,
             self._nodes.of, self._mode(key, job), self._orders.get(key, 1), partial(self._serve, key),
-            self._limits, accepted, wrong,
+            self._limits, accepted, wrong, self._budgets, self._turns,
         )  # fmt: skip
         self.running[key] = running
         self._refused.pop(key, None)
@@ -534,7 +539,9 @@ class Fleet:
         try:
             code = await running.run()
         except Superseded as error:
-            await self._is_superseded(error)
+            if not await self._is_superseded(error):
+                why = f"its status.saved.term is {error.term}, which no master has written"
+                await self._begin_after_a_bug(key, running, why, began)
             return
         except ApiError as error:
             if running.is_left_alone:
@@ -563,11 +570,15 @@ class Fleet:
             self._is_over(key, running.document)
             log.info("job %s is over", key)
 
-    async def _is_superseded(self, error: Superseded) -> None:
-        log.error("%s: this process is no longer the master", error)
+    async def _is_superseded(self, error: Superseded) -> bool:
+        """False where that job alone says so, in a status that somebody else has written."""
         with contextlib.suppress(ApiError):
-            await self._lease.lift(error.term)
+            if not await self._lease.lift(error.term, error.made):
+                log.error("%s: but this process holds the Lease, which is older than the job", error)
+                return False
+        log.error("%s: this process is no longer the master", error)
         self._end(1)
+        return True
 
     async def _begin_after_a_bug(self, key: JobName, running: RunningJob, why: str, began: float) -> None:
         """The core of this job cannot be trusted any more; those of the others can. It begins again from what is saved

@@ -31,6 +31,7 @@ from master.core.cluster.injection import Policy
 from master.core.cluster.limits import USUAL, Limits
 from master.core.cluster.modes import OBSERVE, SUPERVISE, Mode
 from master.core.cluster.names import Document
+from master.core.cluster.parts import mapping
 from master.core.cluster.queueing import Candidate
 from master.core.events import Began, Event, NodeSeen, PodSeen, SpecChanged, StopAsked
 from master.core.kinds import Job
@@ -39,6 +40,7 @@ from master.shell.core import CORE
 from master.shell.effects import MasterEffects
 from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.belongings import Belongings
+from master.shell.kubernetes.budgets import Budgets
 from master.shell.kubernetes.platform import KubernetesPlatform
 from master.shell.kubernetes.record import JobRecord
 from master.shell.sidecars import Sidecars
@@ -79,10 +81,13 @@ class RunningJob:
         limits: Limits = USUAL,
         accepted: Document | None = None,
         problems: Sequence[str] = (),
+        budgets: Budgets | None = None,
+        turns: asyncio.Semaphore | None = None,
     ) -> None:
         """`attempt`: how often this process has begun the job before; orders get other numbers each time, at least from
         `first_order` on. `node_of`: what is known of a node. `begun`: told when its sidecars can be served. `accepted`:
-        what is run instead of `job`, which has `problems`."""
+        what is run instead of `job`, which has `problems`. `budgets` and `turns`, in which jobs begin, are of all
+        jobs."""
         self.attempt = attempt
         self.key = elasticjob.key_of(job)
         self.uid = job["metadata"]["uid"]
@@ -108,7 +113,8 @@ class RunningJob:
         self._platform = KubernetesPlatform(api, self._record, policy, self._pump.put, self._lacks_pods, limits)
         self.effects = MasterEffects(self._pump.put, self._pump.stop, sidecars, self._platform, self._record, self.key)
         self._record.owner = lambda: self._platform.owner.document
-        self._belongings = Belongings(api, self._record, lambda: list(self._pods.values()), is_master)
+        self._belongings = Belongings(api, self._record, lambda: list(self._pods.values()), is_master, budgets)
+        self._turns = turns or asyncio.Semaphore()
         self._pump.drain_before_judging(sidecars.drain)
         self._seen = ps_resources.edition(job)
         self._listed = self.has_begun = self._forgotten = self._is_ending = False
@@ -151,7 +157,8 @@ class RunningJob:
         created = str(self.document["metadata"].get("creationTimestamp") or "")
         is_ours = not queueing.is_queued_elsewhere(self.document)
         lacks_room = is_ours and kinds.lacks_room(self.state)
-        return Candidate(self.key, created, lacks_room, kinds.waits_behind(self.state))
+        placed = sum(1 for pod in self._pods.values() if mapping(pod.get("spec")).get("nodeName"))
+        return Candidate(self.key, created, lacks_room, kinds.waits_behind(self.state), placed)
 
     def put(self, event: Event) -> None:
         self._pump.put(event)
@@ -166,8 +173,9 @@ class RunningJob:
     async def run(self) -> int:
         beside: list[asyncio.Task[None]] = []
         try:
-            saved = await self._claim()
-            self._tell_spec(first=saved)
+            async with self._turns:
+                saved = await self._claim()
+                self._tell_spec(first=saved)
             beside = [asyncio.create_task(self._kept_up("its Events", self._record.post_events))]
             if not self.is_deleted:
                 keeping = {"its budget": self._belongings.keep, "its owner's size": self._platform.owner.keep}

@@ -22,6 +22,8 @@ from master.shell.kubernetes.waiting import Outage
 RENEW_EVERY = 2.0
 LOOK_EVERY = 1.0
 ANSWER_WITHIN = 5.0
+MOST_LIFTED = 1_000_000_000
+"""The Lease counts to 2,147,483,647, and one that is there lets nobody begin."""
 """Seconds that one look has: a connection that is dead is given up in time for another try."""
 
 log = logging.getLogger("lease")
@@ -68,13 +70,20 @@ class Lease:
             await self._try(renews=True)
         log.error("the Lease is another's: this replica is no longer the master")
 
-    async def lift(self, term: int) -> None:
-        """The next holder's term is to be higher than this one, which a job knows: somebody has deleted the Lease, and
-        the terms began anew. Not where another one holds it, whose term that may be."""
+    async def lift(self, term: int, made: str) -> bool:
+        """A job that was `made` then (RFC 3339) has a higher term in its status. True where another process holds the
+        Lease, whose term that may be, or where it may come from before the Lease: somebody has deleted that, the terms
+        began anew, and the next holder's is to be higher. False where the Lease is older than the job: then whoever may
+        write the job's status has made the term up."""
         lease = await self._api.get(f"{self._folder}/{self._name}")
-        if lease["spec"].get("holderIdentity") == self._me and (lease["spec"].get("leaseTransitions") or 0) < term:
+        if lease["spec"].get("holderIdentity") != self._me:
+            return True
+        if lease["metadata"]["creationTimestamp"] <= made:
+            return False
+        if (lease["spec"].get("leaseTransitions") or 0) < term <= MOST_LIFTED:
             lease["spec"]["leaseTransitions"] = term
             await self._api.replace(f"{self._folder}/{self._name}", lease)
+        return term <= MOST_LIFTED
 
     async def release(self) -> None:
         """Lets the next one begin at once."""

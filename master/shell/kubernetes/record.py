@@ -46,9 +46,10 @@ log = logging.getLogger("record")
 class Superseded(Exception):
     """A master with a higher term has claimed this job."""
 
-    def __init__(self, path: str, term: int, ours: int) -> None:
+    def __init__(self, path: str, term: int, ours: int, made: str) -> None:
+        """`made`: when the job was, RFC 3339."""
         super().__init__(f"{path} was claimed by a master of term {term}, and this one has {ours}")
-        self.term = term
+        self.term, self.made = term, made
 
 
 def path_of(namespace: str, name: str = "") -> str:
@@ -217,7 +218,7 @@ class JobRecord:
         if not isinstance(term, int) or term > MOST_TERM:
             raise WrongDocument("status.saved.term", term, f"a whole number up to {MOST_TERM}")
         if term > self._term:
-            raise Superseded(self.path, term, self._term)
+            raise Superseded(self.path, term, self._term, str(job["metadata"].get("creationTimestamp") or ""))
         return job
 
     # -- events -----------------------------------------------------------------------------------------------------

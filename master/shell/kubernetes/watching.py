@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from typing import NoReturn
 
 from master.core.cluster.names import Document
@@ -28,6 +29,30 @@ SMALL_PAGE = 1 << 20
 """Bytes. A page is read in one go, in which the process does nothing else, and a document may have 1.5 MiB."""
 
 log = logging.getLogger("watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    items: list[Document]
+    size: int
+    """Bytes."""
+    version: str
+
+
+async def pages(api: Api, path: str, **query: str) -> AsyncIterator[Page]:
+    """All that there is at this path, a few documents at a time where they are large. ApiError."""
+    limit = FIRST_PAGE
+    while True:
+        page, size = await api.page(path, limit=str(limit), **query)
+        limit = min(2 * limit, LARGEST_PAGE) if size <= SMALL_PAGE else max(1, limit * SMALL_PAGE // size)
+        metadata, items = mapping(page.get("metadata")), page.get("items")
+        if not isinstance(items, list):
+            raise ApiError(0, "", f"{path}: the answer has no list of items")
+        yield Page(items, size, str(metadata.get("resourceVersion") or ""))
+        token = metadata.get("continue")
+        if not token:
+            return
+        query["continue"] = token
 
 
 class Watch:
@@ -67,19 +92,12 @@ class Watch:
     async def _list(self) -> str:
         """Page by page, so that a large cluster's answer is no single one."""
         found: list[Document] = []
-        query, limit = dict(self._query), FIRST_PAGE
-        while True:
-            page, size = await self._api.page(self._path, limit=str(limit), **query)
-            limit = min(2 * limit, LARGEST_PAGE) if size <= SMALL_PAGE else max(1, limit * SMALL_PAGE // size)
-            metadata, items = mapping(page.get("metadata")), page.get("items")
-            if not isinstance(items, list):
-                raise ApiError(0, "", f"{self._path}: the answer has no list of items")
-            found += items if self._kept is None else self._trimmed(items)
-            token = metadata.get("continue")
-            if not token:
-                self._listed(found)
-                return str(metadata.get("resourceVersion") or "")
-            query["continue"] = token
+        version = ""
+        async for page in pages(self._api, self._path, **self._query):
+            found += page.items if self._kept is None else self._trimmed(page.items)
+            version = page.version
+        self._listed(found)
+        return version
 
     def _trimmed(self, items: list[Document]) -> Iterator[Document]:
         assert self._kept is not None

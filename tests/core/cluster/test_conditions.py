@@ -351,3 +351,14 @@ def test_saves_that_are_not_whole_are_a_condition_for_as_long_as_they_are_so() -
     later = status_of(kept(asked, status), core(), [], NOW)
     assert conditions(later)["CheckpointsNotAtomic"] == "False"
     assert "CheckpointsNotAtomic" not in conditions(status_of(asked, core(), [], NOW))
+
+
+def test_an_event_has_no_character_that_a_terminal_obeys() -> None:
+    from master.core.cluster.conditions import event_of
+    from tests.core.cluster.documents import job
+
+    event = event_of(
+        job(), "WorkerExited", "a\x1b[31mb\r\nWarning  Fake\u202ec", "warning", None, "2026-01-01T00:00:00Z"
+    )
+    assert event is not None
+    assert event["message"] == "a [31mb  Warning  Fake c"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from master.core.cluster.names import Document
-from master.core.cluster.queueing import AGAIN, PATIENCE, Candidate, Queue, is_queued_elsewhere
+from master.core.cluster.queueing import AGAIN, IN_VAIN, PATIENCE, Candidate, Queue, is_queued_elsewhere
 from tests.core.cluster.documents import job, template
 from wire.ids import JobName
 
@@ -75,3 +77,23 @@ def test_one_that_waits_tries_now_and_then_and_ever_more_seldom() -> None:
 def test_an_order_of_somebody_elses_is_left_alone(metadata: Document, spec: Document, is_theirs: bool) -> None:
     asked = job({"worker": {"template": {**template(**spec), "metadata": metadata}}})
     assert is_queued_elsewhere(asked) is is_theirs
+
+
+def test_nobody_waits_behind_a_job_that_gets_nothing_whatever_becomes_free() -> None:
+    hopeless = replace(candidate(OLD), placed=0)
+    queue, both = Queue(), [hopeless, candidate(YOUNG)]
+    queue.look(both, 0.0)
+    assert queue.look(both, PATIENCE) == [(YOUNG, OLD)], "it may only have come a moment earlier"
+    waiting = [hopeless, candidate(YOUNG, False, behind=OLD)]
+    assert queue.look(waiting, IN_VAIN - 1) == []
+    assert queue.look(waiting, IN_VAIN) == [(YOUNG, "")]
+    both_lack = [hopeless, candidate(YOUNG), candidate(YOUNGEST)]
+    queue.look(both_lack, IN_VAIN + 1)
+    assert queue.look(both_lack, IN_VAIN + 1 + PATIENCE) == [(YOUNGEST, YOUNG)], "who has a part of it is waited for"
+
+
+def test_each_namespace_has_a_turn_of_its_own() -> None:
+    queue = Queue()
+    many = [Candidate(JobName(f"evil/j{n:03}"), "2026-01-02T00:00:00Z", False, OLD) for n in range(200)]
+    late = Candidate(JobName("good/late"), "2026-01-03T00:00:00Z", False, OLD)
+    assert queue.look([*many, late], 0.0) == [(JobName("evil/j000"), ""), (JobName("good/late"), "")]

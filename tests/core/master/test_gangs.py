@@ -21,7 +21,7 @@ def short(members: int = 3, least: int = 3, room: int = 2) -> Play:
 def test_it_gives_its_pods_back_and_makes_none_while_it_waits() -> None:
     play = short()
     play.tell(TurnTold(OLD))
-    assert play.state.message == "waits for room behind research/old, which is older and lacks room too"
+    assert play.state.message == "waits for room behind a job of another namespace, which is older and lacks room too"
     (told,) = play.announced("JobWaitsForRoom")
     assert "There is room for 2 of the 3 members that a world needs" in told.reason
     play.until(lambda: not play.state.members)
