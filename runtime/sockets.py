@@ -9,6 +9,8 @@ What bites, and what is done here about it (measured with libzmq 4.3.5):
   session within 10 ms. Descriptors are reused, so the monitor is emptied before a new session is bound to one.
 * What a connection had still to say may be read after its end: it is thrown away, or it would be a new session that
   never ends.
+* Where a connection's queue of unread messages is full and its other end goes, a PING that was read already ends the
+  process (`Assertion failed: !_io_error`). So the queue has no limit, and who says too much is hung up.
 * A socket's FD is edge triggered: it is read until it is empty, and looked at again after each send.
 * A queue for a peer that is not connected keeps orders of yesterday: ZMQ_IMMEDIATE drops them instead, and the cores
   say again what still counts when the link is back.
@@ -36,9 +38,6 @@ on to acknowledge, and a standby would never be found."""
 LARGEST_MESSAGE = (1 << 20) + 1024
 """A frame above this closes its connection before it is read into memory; no message is longer (`wire.codec`), and
 CURVE adds some bytes."""
-MOST_UNREAD = 2
-"""Messages of one connection that wait to be read; then its other end waits. libzmq's own number is 1000, and so many
-of the largest are a gigabyte."""
 UNREAD_BYTES = 128 << 10
 """That the kernel keeps of a connection; by itself it would keep megabytes, and they count as the container's."""
 BATCH, LONGEST_DRAIN = 1000, 0.02
@@ -175,7 +174,7 @@ class Router(_Readable):
     ) -> None:
         socket = context.socket(zmq.ROUTER)
         _common_options(socket)
-        socket.set(zmq.RCVHWM, MOST_UNREAD)
+        socket.set(zmq.RCVHWM, 0)
         socket.set(zmq.RCVBUF, UNREAD_BYTES)
         socket.set(zmq.CURVE_PUBLICKEY, keys.public.encode())
         socket.set(zmq.CURVE_SECRETKEY, keys.secret.encode())

@@ -33,15 +33,17 @@ def may_be_done(action: Action) -> bool:
 
 def lapsed(state: State, event: LeaseLapsed) -> None:
     state.lapsed = True
-    state.announce("LeaseLapsed", f"{event.reason} Until then a world that ends is started again as it is, by the "
-                   f"same members, and nothing else is done.", warning=True)  # fmt: skip
+    if state.world is not None:  # a job that waits has nothing to lose, and hundreds may
+        text = f"{event.reason} Until then a world that ends is started again as it is, by the same members, and "
+        state.announce("LeaseLapsed", text + "nothing else is done.", warning=True)
     standing.stir(state)
 
 
 def regained(state: State) -> None:
     """Nobody else has been the master: what was put off is done now."""
     state.lapsed, state.outranked = False, 0
-    state.announce("LeaseRegained", "The master holds its Lease again, and does all that it does otherwise.")
+    if state.world is not None:
+        state.announce("LeaseRegained", "The master holds its Lease again, and does all that it does otherwise.")
     state.unstaffed = state.unsized = True
     standing.stir(state)
     status.mark(state)

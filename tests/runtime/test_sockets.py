@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -291,3 +293,40 @@ async def test_of_too_many_that_are_nobodys_the_oldest_gives_way(monkeypatch: py
                 stranger.send(b"who cares")
             await others[0].until(lambda things: ("down",) in things)
         assert member.things == [("up",)]
+
+
+BUSY = """
+import asyncio, subprocess, sys, zmq
+from runtime.sockets import Router, new_key_pair
+
+async def main():
+    keys, heard = new_key_pair(), []
+    context = zmq.Context()
+    router = Router(context, keys, lambda session, payload: heard.append(payload), lambda session: heard.append(None))
+    endpoint = router.bind("tcp://127.0.0.1:*")
+    subprocess.run([sys.executable, "-c", sys.argv[1], endpoint, keys.public], check=True)  # nobody reads meanwhile
+    while None not in heard:
+        await asyncio.sleep(0.01)
+    print(len(heard))
+
+asyncio.run(main())
+"""
+GOES = """
+import os, sys, time, zmq
+socket = zmq.Context().socket(zmq.DEALER)
+socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
+socket.curve_serverkey = sys.argv[2].encode()
+socket.set(zmq.HEARTBEAT_IVL, 50)
+socket.connect(sys.argv[1])
+for number in range(30):
+    socket.send(b"report")
+    time.sleep(0.05)  # so that pings come between
+os._exit(0)
+"""
+
+
+def test_a_peer_that_goes_while_nobody_reads_what_it_has_said_does_not_end_the_process() -> None:
+    """With a queue of 8 messages libzmq 4.3.5 aborts."""
+    done = subprocess.run([sys.executable, "-c", BUSY, GOES], capture_output=True, text=True, timeout=DEADLINE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) == 31

@@ -17,6 +17,7 @@ from copy import copy
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.request import getproxies_environment
 
 import aiohttp
 from kubernetes.aio import client as kubernetes_client
@@ -98,6 +99,8 @@ class Api:
     ) -> None:
         """`seconds`: what one call may take. `silence`: how long a watch may say nothing."""
         self._client, self._seconds, self._silence = api_client, seconds, silence
+        # else aiohttp looks for a netrc and for proxies at each request, which is a third of what one costs
+        api_client.configuration.client_session_kwargs = {"trust_env": bool(getproxies_environment())}
         api_client.rest_client = _KeptAlive(api_client.configuration)
         api_client.user_agent = f"{MANAGER}/{version('outrider')}"
         self._may_write: Callable[[], bool] = lambda: True
