@@ -381,6 +381,8 @@ class Saved:
     """Fingerprints of its files: size and hash of the first and last bytes (docs/contracts.md §4)."""
     is_first: bool = False
     """Nothing says that it is a checkpoint, but the load of a later process may: until then only its step is kept."""
+    again: bool = False
+    """It was said before, maybe to another master: its step is kept, and nothing happens now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,17 +159,20 @@ def seconds_exact(value: float) -> str:
 def saved(state: State, member: Member, message: Saved) -> None:
     """A checkpoint is finished: the moment at which a change of the world costs no work."""
     world = state.world
+    if message.again:
+        if not message.is_first and state.saves.get(message.path, -1) < message.step:
+            _note_save(state, message)
+        _note_prints(state, message)
+        return
     if world is None or message.generation != world.generation:
         return
     data_notes.saved(state, member, message.generation)
     if message.is_first:
         _note_prints(state, message)
         return
-    is_new = state.saves.pop(message.path, None) != message.step
-    state.saves[message.path] = message.step
+    is_new = state.saves.get(message.path) != message.step
+    _note_save(state, message)
     _note_prints(state, message)
-    while len(state.saves) > SAVES_KEPT:
-        del state.saves[next(iter(state.saves))]
     if is_new:
         path = message.path.rsplit("/", 1)[-1]
         state.announce("CheckpointSaved", f"{member.id} finished saving {path} at step {message.step}.", member.id)
@@ -178,6 +181,13 @@ def saved(state: State, member: Member, message: Saved) -> None:
             state.checkpoint_step = message.step
         moves.checkpoint(state, member, message)
         standing.stir(state)
+
+
+def _note_save(state: State, message: Saved) -> None:
+    state.saves.pop(message.path, None)
+    state.saves[message.path] = message.step
+    while len(state.saves) > SAVES_KEPT:
+        del state.saves[next(iter(state.saves))]
 
 
 def _note_prints(state: State, message: Saved) -> None:

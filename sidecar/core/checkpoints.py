@@ -8,10 +8,14 @@ writes, and which that one is never sent.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sidecar.core import telling
 from sidecar.core.actions import Action, Announce, FetchCopies, KeepCopies, StopFetching
 from sidecar.core.state import State
-from wire.messages import Copy, Fetch, Fetched, Kept, Remembered, Start
+from wire.messages import Copy, Fetch, Fetched, Kept, Remembered, Saved, Start
+
+MOST_SAID_AGAIN = 16
 
 
 def remembered(state: State, said: Remembered) -> list[Action]:
@@ -22,10 +26,25 @@ def remembered(state: State, said: Remembered) -> list[Action]:
     return _say(state, said)
 
 
+def saved(state: State, said: Saved) -> list[Action]:
+    """A rank has saved to storage."""
+    if state.work is not None and state.work.generation == said.generation:
+        known = state.work.saved
+        known.pop(said.path, None)
+        known[said.path] = replace(said, again=True)
+        if len(known) > MOST_SAID_AGAIN:
+            del known[next(iter(known))]
+    return telling.say(state, said, f"{said.path} was saved", said.generation)
+
+
 def again(state: State) -> list[Action]:
     """After a Welcome."""
-    said = state.work.remembered if state.work is not None else {}
-    return [action for rank in sorted(said) for action in _say(state, said[rank])]
+    if state.work is None:
+        return []
+    actions = [action for _, said in sorted(state.work.remembered.items()) for action in _say(state, said)]
+    for each in state.work.saved.values():
+        actions += telling.say(state, each, f"{each.path} was saved before", each.generation)
+    return actions
 
 
 def _say(state: State, said: Remembered) -> list[Action]:

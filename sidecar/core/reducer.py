@@ -196,8 +196,7 @@ def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]
             state.command_ended = (code, reason)
             return [Announce("CommandEnded", reason), *telling.command_ended(state)]
         case CheckpointSaved(generation, _, path, made_at, asked, prints, is_first):
-            message = Saved(generation, path, made_at, asked, prints, is_first)
-            return telling.say(state, message, f"{path} was saved", generation)
+            return checkpoints.saved(state, Saved(generation, path, made_at, asked, prints, is_first))
         case PagesRead() as pages:
             return supervision.pages_read(state, pages, now)
         case UsageSampled(cpu, memory_mib, gpus):

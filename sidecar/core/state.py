@@ -21,6 +21,7 @@ from wire.messages import (
     PatternDropped,
     RankProgress,
     Remembered,
+    Saved,
     Start,
     WorkerExit,
 )
@@ -109,6 +110,9 @@ class Work:
     """What the script has registered that it saves when it is asked to; None: nothing is offered here."""
     remembered: dict[int, Remembered] = field(default_factory=dict)
     """The newest copy of each rank that is whole in the member's memory."""
+    saved: dict[str, Saved] = field(default_factory=dict)
+    """The newest saves of its ranks by path, to be said again: a master that has not heard of one counts the steps
+    behind it wrong."""
     stepped: tuple[int, float, int] | None = None
     """The first step beyond `start.high_step` and the moment of it."""
     started_at: float = 0.0

@@ -8,6 +8,7 @@ from sidecar.core.actions import Action, Announce, FetchCopies, KeepCopies, Star
 from sidecar.core.events import (
     ActionFailed,
     CheckpointRemembered,
+    CheckpointSaved,
     CopiesFetched,
     MasterConnected,
     MasterDisconnected,
@@ -17,7 +18,7 @@ from sidecar.core.events import (
 )
 from tests.core.sidecar.play import FIRST, SECOND, Play, messages, none, only, start, stop
 from wire.ids import MemberId, OrderId
-from wire.messages import Copy, Fetch, Fetched, Kept, Ready, Remembered, Start, Wanted, Welcome
+from wire.messages import Copy, Fetch, Fetched, Kept, Ready, Remembered, Saved, Start, Wanted, Welcome
 
 SAID = Remembered(FIRST, 0, 40, 1000)
 WANTED = Wanted(0, 0, MemberId("worker-1"), "10.0.0.2", 9, "key")
@@ -129,3 +130,13 @@ def test_what_the_world_begins_from_is_kept_before_its_ranks_start() -> None:
     assert kinds == [KeepCopies, StartWorkers]
     assert only(actions, KeepCopies).step == 7
     assert none(play.said(Kept(FIRST, 6)), KeepCopies)
+
+
+def test_the_newest_saves_are_said_to_each_master() -> None:
+    """One that has not heard of a save counts the steps behind its load from an older one."""
+    play = trains()
+    play.tell(*(CheckpointSaved(FIRST, 0, f"/data/{n}.pt", n, prints=(f"9-{n}",)) for n in range(1, 20)))
+    play.tell(CheckpointSaved(FIRST, 0, "/data/10.pt", 30), MasterDisconnected(), MasterConnected())
+    again = [message for message in messages(play.said(Welcome(2))) if isinstance(message, Saved)]
+    assert [message.step for message in again] == [*range(4, 10), *range(11, 20), 30]
+    assert again[0] == Saved(FIRST, "/data/4.pt", 4, prints=("9-4",), again=True)
