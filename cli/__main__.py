@@ -21,6 +21,7 @@ COMMANDS = {
     "scale": "Change how many members a job has.",
     "plot": "Draw what a job that finds its own size has measured.",
     "stop": "End a job.",
+    "clean": "Remove what jobs that have ended left.",
     "chaos": "Break a running job on purpose.",
     "rules": "Try a job's rules on a log.",
     "convert": "Turn jobs of KubeDL, Kubeflow and DLRover into ElasticJobs.",

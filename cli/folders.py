@@ -113,7 +113,11 @@ def _known() -> str:
         return "nothing was ever run there (OUTRIDER_HOME names another folder)"
     named = [f"{job} ({'running' if is_running(job) else 'ended'})" for job in everything[:JOBS_NAMED]]
     more = len(everything) - len(named)
-    return "there are: " + ", ".join(named) + (f", and {more} more" if more else "")
+    return (
+        "there are: "
+        + ", ".join(named)
+        + (f", and {more} more (outrider clean --all removes ended ones)" if more else "")
+    )
 
 
 def _begun(job: str) -> float:
