@@ -44,7 +44,7 @@ def test_pods_that_find_no_room_take_it_back_to_the_last_size(make: Make, slots:
     assert "There was no room for 4 members" in back["message"]
     assert back["nextEvaluation"]
     until(lambda: len(job.pods()) == 2, job.story)
-    assert job.job()["spec"]["replicaSpecs"]["worker"]["replicas"] == 2
+    until(lambda: job.job()["spec"]["replicaSpecs"]["worker"]["replicas"] == 2, job.story)
     assert job.now()[0] == restart, "the two that train were not disturbed"
 
 
