@@ -16,6 +16,7 @@ from multidict import CIMultiDict
 from master.core.cluster.names import Document
 from master.core.cluster.requests import Request
 from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.fleet import ASK_AT_ONCE
 from master.shell.kubernetes.waiting import until_it_answers
 from master.shell.kubernetes.watching import Watch
 from tests.kubernetes.unwell_server import Answer, api_at, hang, raw, refuses, says, streams, unwell
@@ -229,3 +230,18 @@ async def test_what_is_refused_is_not_waited_for() -> None:
     async with unwell(refuses(403, "Forbidden", "no such right")) as (_, api):
         with pytest.raises(ApiError, match="no such right"):
             await until_it_answers(lambda: api.get("/api/v1/pods/a"), "the key", logging.getLogger("service"))
+
+
+async def test_a_namespace_whose_requests_hang_leaves_connections_to_the_others() -> None:
+    answers = [hang()] * ASK_AT_ONCE + [says(POD)]
+    async with unwell(*answers, seconds=60.0) as (server, api):
+        tenants = api.in_turn(asyncio.Semaphore(ASK_AT_ONCE))
+        asking = [asyncio.ensure_future(tenants.get("/api/v1/pods/b")) for _ in range(300)]
+        async with asyncio.timeout(20):
+            while len(server.asked) < ASK_AT_ONCE:
+                await asyncio.sleep(0.005)
+        assert await api.in_turn(asyncio.Semaphore(ASK_AT_ONCE)).get("/api/v1/pods/a") == POD
+        assert len(server.asked) == ASK_AT_ONCE + 1
+        for each in asking:
+            each.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)

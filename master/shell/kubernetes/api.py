@@ -13,6 +13,7 @@ import re
 import socket
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from copy import copy
 from importlib.metadata import version
 from pathlib import Path
@@ -105,7 +106,8 @@ class Api:
         api_client.user_agent = f"{MANAGER}/{version('outrider')}"
         self._may_write: Callable[[], bool] = lambda: True
         self._longest_pause = LONGEST_PAUSE
-        self.creations = asyncio.Semaphore(CREATIONS)
+        self._turn: AbstractAsyncContextManager[None] = nullcontext()
+        self._creations = asyncio.Semaphore(CREATIONS)
         self.requests: Counter[tuple[Request, int]] = Counter()
         """Every one that was sent, tries included, by what it was and the status of its answer (0: there was none)."""
 
@@ -130,6 +132,12 @@ class Api:
         """The same connections, by which something is only written for as long as this holds."""
         found = copy(self)
         found._may_write = may_write
+        return found
+
+    def in_turn(self, turn: AbstractAsyncContextManager[None]) -> Api:
+        """The same connections; each call but a watch is made within `turn`."""
+        found = copy(self)
+        found._turn = turn
         return found
 
     async def close(self) -> None:
@@ -210,8 +218,12 @@ class Api:
         sizes: list[int] | None,
     ) -> Document:
         timeout = aiohttp.ClientTimeout(total=self._seconds, sock_connect=CONNECT_SECONDS)
-        response = await self._send(method, path, query, body, content_type, timeout)
-        async with response:
+        makes_a_pod = method == "POST" and path.endswith("/pods")
+        async with (
+            self._turn,
+            self._creations if makes_a_pod else nullcontext(),
+            await self._send(method, path, query, body, content_type, timeout) as response,
+        ):
             try:
                 raw = await response.read()
                 found = nesting.read(raw)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from master.core.cluster import (
     accepted_specs,
@@ -74,6 +75,8 @@ UNSERVED = (
 LOOK_EVERY = 5.0
 """Seconds between two looks at who lacks room."""
 BEGIN_AGAIN = 5.0
+ASK_AT_ONCE = 16
+"""Requests of all jobs of one namespace that are on their way: the pool has 100 connections, and others want some."""
 BEGIN_AT_ONCE = 8
 """Jobs whose status is claimed at one time: a new leader has all of them before it, and its Lease to keep."""
 """Seconds after which a job is tried again whose status could not be claimed."""
@@ -106,6 +109,7 @@ class Fleet:
         self._api, self._term, self._policy, self._journals = api.writing_while(self._is_master), term, policy, journals
         self._lease, self._end = lease, end
         self._budgets, self._turns = Budgets(self._api), asyncio.Semaphore(BEGIN_AT_ONCE)
+        self._of_namespace: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._patterns = Patterns()
         self._limits = replace(limits, verdicts=self._patterns.verdicts)
         self._judged_first: dict[JobName, Document] = {}
@@ -494,8 +498,10 @@ class Fleet:
         wrong: Sequence[str] = (),
     ) -> None:
         assert self.sidecars is not None
+        turn = self._of_namespace.setdefault(job["metadata"]["namespace"], asyncio.Semaphore(ASK_AT_ONCE))
+        api = self._api.in_turn(turn)
         running = RunningJob(
-            self._api, job, self._term, self._policy, self.sidecars, self._journals, self._is_master, attempt,
+            api, job, self._term, self._policy, self.sidecars, self._journals, self._is_master, attempt,
             self._nodes.of, self._mode(key, job), self._orders.get(key, 1), partial(self._serve, key),
             self._limits, accepted, wrong, self._budgets, self._turns,
         )  # fmt: skip

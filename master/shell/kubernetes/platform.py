@@ -65,7 +65,7 @@ class KubernetesPlatform:
     async def _create(self, pod: CreatePod) -> None:
         document = self._injected(pod_documents.pod_of(self._record.accepted, pod))
         warnings = list[str]()
-        async with self._slices.turn(), self._api.creations:
+        async with self._slices.turn():
             await self._create_once(document, warnings)
         await self._record.leave_out(unknown_fields.found(self._record.newest, pod.role, document, warnings))
 
