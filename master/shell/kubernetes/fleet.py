@@ -78,7 +78,8 @@ BEGIN_AGAIN = 5.0
 ASK_AT_ONCE = 16
 """Requests of all jobs of one namespace that are on their way: the pool has 100 connections, and others want some."""
 BEGIN_AT_ONCE = 8
-"""Jobs whose status is claimed at one time: a new leader has all of them before it, and its Lease to keep."""
+"""Jobs of a namespace whose status is claimed at one time: a new leader has all of them before it, and its Lease to
+keep."""
 """Seconds after which a job is tried again whose status could not be claimed."""
 
 LOOK_AT_LEASE_EVERY = 0.5
@@ -108,8 +109,10 @@ class Fleet:
         self._scope, self._pause = scope, begin_again
         self._api, self._term, self._policy, self._journals = api.writing_while(self._is_master), term, policy, journals
         self._lease, self._end = lease, end
-        self._budgets, self._turns = Budgets(self._api), asyncio.Semaphore(BEGIN_AT_ONCE)
-        self._of_namespace: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._budgets = Budgets(self._api)
+        self._asking: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._beginning: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        """By namespace: no job waits behind the many of another one."""
         self._patterns = Patterns()
         self._limits = replace(limits, verdicts=self._patterns.verdicts)
         self._judged_first: dict[JobName, Document] = {}
@@ -498,12 +501,13 @@ class Fleet:
         wrong: Sequence[str] = (),
     ) -> None:
         assert self.sidecars is not None
-        turn = self._of_namespace.setdefault(job["metadata"]["namespace"], asyncio.Semaphore(ASK_AT_ONCE))
-        api = self._api.in_turn(turn)
+        namespace = job["metadata"]["namespace"]
+        api = self._api.in_turn(self._asking.setdefault(namespace, asyncio.Semaphore(ASK_AT_ONCE)))
+        beginning = self._beginning.setdefault(namespace, asyncio.Semaphore(BEGIN_AT_ONCE))
         running = RunningJob(
             api, job, self._term, self._policy, self.sidecars, self._journals, self._is_master, attempt,
             self._nodes.of, self._mode(key, job), self._orders.get(key, 1), partial(self._serve, key),
-            self._limits, accepted, wrong, self._budgets, self._turns,
+            self._limits, accepted, wrong, self._budgets, beginning,
         )  # fmt: skip
         self.running[key] = running
         self._refused.pop(key, None)
