@@ -302,12 +302,11 @@ from runtime.sockets import Router, new_key_pair
 async def main():
     keys, heard = new_key_pair(), []
     context = zmq.Context()
-    router = Router(context, keys, lambda session, payload: heard.append(payload), lambda session: heard.append(None))
+    router = Router(context, keys, lambda session, payload: heard.append(payload), lambda session: None)
     endpoint = router.bind("tcp://127.0.0.1:*")
     subprocess.run([sys.executable, "-c", sys.argv[1], endpoint, keys.public], check=True)  # nobody reads meanwhile
-    while None not in heard:
+    while heard.count(b"report") < 25:  # the last may have gone with it; an abort comes with the 9th
         await asyncio.sleep(0.01)
-    print(len(heard))
 
 asyncio.run(main())
 """
@@ -329,4 +328,3 @@ def test_a_peer_that_goes_while_nobody_reads_what_it_has_said_does_not_end_the_p
     """With a queue of 8 messages libzmq 4.3.5 aborts."""
     done = subprocess.run([sys.executable, "-c", BUSY, GOES], capture_output=True, text=True, timeout=DEADLINE)
     assert (done.returncode, done.stderr) == (0, "")
-    assert int(done.stdout) == 31
