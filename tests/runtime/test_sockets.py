@@ -296,7 +296,7 @@ async def test_of_too_many_that_are_nobodys_the_oldest_gives_way(monkeypatch: py
 
 
 BUSY = """
-import asyncio, subprocess, sys, zmq
+import asyncio, subprocess, sys, time, zmq
 from runtime.sockets import Router, new_key_pair
 
 async def main():
@@ -305,6 +305,7 @@ async def main():
     router = Router(context, keys, lambda session, payload: heard.append(payload), lambda session: None)
     endpoint = router.bind("tcp://127.0.0.1:*")
     subprocess.run([sys.executable, "-c", sys.argv[1], endpoint, keys.public], check=True)  # nobody reads meanwhile
+    time.sleep(1)  # libzmq's own thread sees the end
     while heard.count(b"report") < 25:  # the last may have gone with it; an abort comes with the 9th
         await asyncio.sleep(0.01)
 
