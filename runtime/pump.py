@@ -4,7 +4,8 @@ Three laws hold here, so that no core has to think about them:
 
 * *Everything that has arrived is told before time is.* A process that was paused for ten seconds finds ten seconds of
   reports in its sockets. Told that time has passed before it has read them, it would declare the living dead. So a
-  deadline is judged only after all sources are drained and the inbox is empty.
+  deadline is judged only after all sources are drained and the inbox is empty, or who never ends has had 2 s: sockets
+  are read in turns, so that what the others have said is among it.
 * *A pause of ours is ours.* Where the loop did not run when it should have, the core hears `Stalled(seconds)`, after
   the draining, and may forgive silence for that long.
 * *Failure is an event.* An action that raises becomes `ActionFailed`. An exception in the core itself is a bug: its

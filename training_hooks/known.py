@@ -44,11 +44,14 @@ class Known:
     def __init__(self, saves=(), prints=()):
         self.steps = {os.path.realpath(path): step for path, step in saves}
         self.prints = dict(prints)
+        self._sizes = None
+        """Of files of which the fingerprint says something; None: to be worked out."""
         self.own = collections.OrderedDict()
         """What was told of each save of this process, by its absolute path."""
 
     def saved(self, path, step, prints=()):
         self.steps[os.path.realpath(path)] = step
+        self._sizes = None
         for each in prints:
             self.prints[each] = step if self.prints.get(each, step) == step else 0
             if len(self.prints) > MOST:
@@ -64,8 +67,9 @@ class Known:
         """0 where nothing is known of it. Its bytes go before its name."""
         if not self.steps and not self.prints:
             return 0
-        sizes = {int(each.partition("-")[0]) for each, step in self.prints.items() if step}
-        by_bytes = self.prints.get(fingerprint(path, sizes), 0) if sizes else 0
+        if self._sizes is None:
+            self._sizes = {int(each.partition("-")[0]) for each, step in self.prints.items() if step}
+        by_bytes = self.prints.get(fingerprint(path, self._sizes), 0) if self._sizes else 0
         if by_bytes:
             return by_bytes
         whole = os.path.realpath(path)

@@ -374,9 +374,5 @@ def _take_blame(state: State, member: Member, kind: str, reason: str, *, free: b
 
 def started_over(state: State, world: World) -> None:
     """The user wants no second beginning."""
-    file = world.resume.path.rsplit("/", 1)[-1]
-    reason = (
-        f"The script began at step 0 again, though it saved {file} at step {world.resume.saved} and did not load it: "
-        f"the job ends for that, as it was asked to (--require-resume, requireResume). {resuming.FLAGS}."
-    )
-    ending.fail(state, 1, reason)
+    why = "the job ends for that, as it was asked to (--require-resume, requireResume)"
+    ending.fail(state, 1, f"{resuming.what_was_done(world.resume)}: {why}. {resuming.FLAGS}.")

@@ -14,10 +14,12 @@ from master.core import status
 from master.core.member import Member
 from master.core.state import State
 from master.core.wording import counted
-from master.core.world import LOADED, NOTHING_SAVED, OVER, UNKNOWN, World
+from master.core.world import LOADED, NOTHING_SAVED, OVER, UNKNOWN, Resume, World
 from wire.messages import RankProgress
 
 FLAGS = "The script may want a flag for it, such as --resume or --init_from=resume"
+PATIENCE = 10.0
+"""Seconds from the first step of any member to those of all: one may make none that is seen."""
 
 
 def begin(state: State, world: World) -> None:
@@ -45,6 +47,7 @@ def look(state: State, member: Member, ranks: Iterable[RankProgress]) -> None:
             resume.verdict = resume.verdict or NOTHING_SAVED  # a sidecar of an older release does not say it
         if rank.step > rank.base and rank.phase != "init":
             resume.stepping.add(member.id)
+            resume.since = state.now if resume.since is None else resume.since
             resume.reached = max(resume.reached, rank.step)
         resume.base = max(resume.base, rank.base)
         resume.was_opened |= rank.opened
@@ -58,15 +61,27 @@ def decide(state: State, world: World) -> None:
     if resume.base:
         resume.verdict = LOADED
     elif len(resume.stepping) == len(world.places):
-        resume.verdict = UNKNOWN if resume.was_opened else OVER
-        _tell(state, world)
-        status.mark(state)
+        _decided(state, world, UNKNOWN if resume.was_opened else OVER)
+    elif resume.since is not None and state.now - resume.since >= PATIENCE:
+        _decided(state, world, UNKNOWN)
+
+
+def _decided(state: State, world: World, verdict: str) -> None:
+    world.resume.verdict = verdict
+    _tell(state, world)
+    status.mark(state)
+
+
+def what_was_done(resume: Resume) -> str:
+    """By a script that has started over, as the beginning of a sentence."""
+    file = resume.path.rsplit("/", 1)[-1]
+    return f"The script began at step 0 again, though it saved {file} at step {resume.saved} and did not load it"
 
 
 def _tell(state: State, world: World) -> None:
     resume = world.resume
-    file = resume.path.rsplit("/", 1)[-1]
     if resume.verdict == UNKNOWN:
+        file = resume.path.rsplit("/", 1)[-1]
         state.announce(
             "ResumeUnknown",
             f"No load of {file}, saved at step {resume.saved}, was seen, but the script may have read it in a way that "
@@ -75,8 +90,7 @@ def _tell(state: State, world: World) -> None:
         return
     state.announce(
         "StartedOver",
-        f"The script began at step 0 again, though it saved {file} at step {resume.saved} and did not load it: "
-        f"{counted(resume.high, 'step')} are repeated, and so at each fault. {FLAGS}.",
+        f"{what_was_done(resume)}: {counted(resume.high, 'step')} are repeated, and so at each fault. {FLAGS}.",
         warning=True,
         detail=(("path", resume.path), ("saved", str(resume.saved)), ("repeated", str(resume.high))),
     )

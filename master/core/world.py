@@ -155,6 +155,8 @@ class Resume:
     reached: int = 0
     stepping: set[MemberId] = field(default_factory=set)
     """Members that have made a step."""
+    since: float | None = None
+    """When the first of them was seen to have."""
     was_opened: bool = False
     """Somebody has opened a checkpoint in a way that the hooks do not know."""
     verdict: str = NOTHING_SAVED

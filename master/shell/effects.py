@@ -31,7 +31,7 @@ from master.core.events import Event, MemberProbed, StatusSaved
 from master.shell import probe
 from master.shell.platform import Keeper, Platform
 from master.shell.sidecars import Sidecars
-from runtime.allowance import Allowance, Verdict
+from runtime.allowance import Allowance
 from runtime.logs import announce
 from wire.ids import MemberId
 
@@ -116,9 +116,11 @@ class MasterEffects:
 
     def _log(self, kind: str, reason: str, severity: str, **detail: str) -> None:
         shown = {"job": self.job, **detail}
-        if self.job and self.lines.spend(1, monotonic(), lambda: True) is not Verdict.TAKE:
+        now = monotonic()
+        if self.job and self.lines.is_spent(now):
             self.left_out += 1
             return
+        self.lines.spend(1, now, lambda: False)
         if self.left_out:
             log.warning("%d lines of job %s are left out: it is told more than %g a second", self.left_out, self.job,
                         LINES_A_SECOND)  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from master.core.resuming import PATIENCE
 from master.core.status import document
 from tests.core.master.play import Play, running
 from wire.messages import RankProgress, Report, Saved, Stepped
@@ -161,3 +162,16 @@ def test_a_job_that_must_resume_ends_where_its_script_starts_over() -> None:
     report(play, "worker-0", (13, 12))
     report(play, "worker-1", (4, 0))
     assert not play.announced("JobFailed")
+
+
+def test_a_member_of_which_no_step_is_seen_keeps_nobody_waiting_for_the_verdict() -> None:
+    play = saved()
+    report(play, "worker-0", (3, 0))
+    beyond(play, base=0)
+    play.run(PATIENCE - 1)
+    report(play, "worker-0", (9, 0))
+    assert not play.announced("ResumeUnknown")
+    play.run(2)
+    report(play, "worker-0", (10, 0))
+    assert play.announced("ResumeUnknown")
+    assert play.announced("Recovered")
