@@ -188,6 +188,8 @@ class Router(_Readable):
         self._by_route: dict[bytes, _Session] = {}
         self._by_descriptor: dict[int, _Session] = {}
         self._ended: dict[bytes, None] = {}
+        self._open: set[int] = set()
+        """Descriptors of connections that were accepted and have not ended."""
         self._counter = 0
         self._port = 0
         self._strangers: dict[int, float] = {}
@@ -251,6 +253,8 @@ class Router(_Readable):
             if route in self._ended:
                 return True
             session = self._new_session(route, frames[-1])
+            if session is None:
+                return True
         if len(frames) == 2 and not session.forgotten and not session.is_cut and self._may_say(session, frames[1]):
             self._on_message(session.name, frames[1].bytes)
         return True
@@ -268,10 +272,14 @@ class Router(_Readable):
             self._hang_up(session.descriptor)
         return verdict is Verdict.TAKE
 
-    def _new_session(self, route: bytes, frame: zmq.Frame) -> _Session:
-        self._counter += 1
+    def _new_session(self, route: bytes, frame: zmq.Frame) -> _Session | None:
+        """None where the connection has ended before anything of it was read: nobody would ever tell its end."""
         descriptor = frame.get(zmq.SRCFD)
         assert isinstance(descriptor, int)
+        if descriptor not in self._open:
+            self._note_ended(route)
+            return None
+        self._counter += 1
         allowance = self._limits.stranger() if self._limits is not None else None
         session = _Session(str(self._counter), route, descriptor, str(frame.get("Peer-Address")), allowance)
         self._by_name[session.name] = self._by_route[route] = self._by_descriptor[descriptor] = session
@@ -280,20 +288,25 @@ class Router(_Readable):
     def _connection_event(self, event: int, value: int) -> None:
         self._strangers.pop(value, None)
         if event == zmq.EVENT_ACCEPTED:
+            self._open.add(value)
             self._strangers[value] = self._loop.time()
             if len(self._strangers) > MOST_STRANGERS:
                 self._hang_up(next(iter(self._strangers)))
             self._look_later()
             return
+        self._open.discard(value)
         session = self._by_descriptor.pop(value, None)
         if session is None:
             return
         del self._by_name[session.name], self._by_route[session.route]
-        self._ended[session.route] = None
-        if len(self._ended) > ENDED:
-            del self._ended[next(iter(self._ended))]
+        self._note_ended(session.route)
         if not session.forgotten:
             self._on_disconnect(session.name)
+
+    def _note_ended(self, route: bytes) -> None:
+        self._ended[route] = None
+        if len(self._ended) > ENDED:
+            del self._ended[next(iter(self._ended))]
 
     def _look_later(self) -> None:
         if self._looks is None:
