@@ -27,7 +27,7 @@ def _link(worker, target, step):
     if os.path.islink(target) or not os.path.isfile(target):
         return
     folder = os.path.join(os.path.dirname(target), FOLDER)
-    job = re.sub(r"[^A-Za-z0-9_-]", "_", os.environ.get("OUTRIDER_JOB", "job"))
+    job = re.sub(r"[^A-Za-z0-9_-]", "_", os.environ.get("TORCHELASTIC_RUN_ID", "job"))
     of_job = re.compile(re.escape(job) + r"\.step-(\d+)\.")
     there = {name: int(match.group(1)) for name in _names(folder) for match in [of_job.match(name)] if match}
     if there and max(there.values()) >= step:

@@ -175,18 +175,20 @@ def test_a_newer_checkpoint_is_kept_where_an_older_state_takes_its_place(
     then = "os.replace('new.tmp', 'last.pt')" if path == "new.tmp" else ""
     trainer = make("exec(os.environ['SAVES'])\n")
     trainer.announced()
-    kept = tmp_path / ".outrider-kept" / "job.step-103.last.pt"
-    known_before = {"saves": [[str(tmp_path / "last.pt"), 103]],
-                    "prints": [[known.fingerprint(str(tmp_path / "last.pt")), 103]]}  # fmt: skip
-    ran(trainer, SAVES=OVER.format(steps=3, path=path, then=then) * 2, **known_before)
+    kept = tmp_path / ".outrider-kept" / "research_gpt.step-103.last.pt"
+    last, job = str(tmp_path / "last.pt"), {"TORCHELASTIC_RUN_ID": "research/gpt"}
+    prints = [[known.fingerprint(last), 103]]
+    ran(trainer, SAVES=OVER.format(steps=3, path=path, then=then) * 2, saves=[[last, 103]], prints=prints, **job)
     assert kept.read_bytes() == newest != (tmp_path / "last.pt").read_bytes()
-    assert os.stat(tmp_path / "last.pt").st_nlink == os.stat(kept).st_nlink == 1
+    assert os.stat(last).st_nlink == os.stat(kept).st_nlink == 1
     (said,) = [line for line in trainer.agent.lines if line.get("word") == "newer kept"]
     assert said["sentence"] == f"last.pt of step 103 is kept as {kept}, because a state of step 3 takes its place"
-    ran(trainer, SAVES=OVER.format(steps=3, path="last.pt", then=""), saves=[[str(tmp_path / "last.pt"), 90]])
+    over = OVER.format(steps=3, path="last.pt", then="")
+    ran(trainer, SAVES=over, saves=[[last, 90]], **job)
     assert os.listdir(kept.parent) == [kept.name], "the newest stays"
-    ran(trainer, SAVES=OVER.format(steps=3, path="last.pt", then=""), saves=[[str(tmp_path / "last.pt"), 110]])
-    assert os.listdir(kept.parent) == ["job.step-110.last.pt"]
+    (kept.parent / "other.step-1.last.pt").touch()
+    ran(trainer, SAVES=over, saves=[[last, 110]], **job)
+    assert sorted(os.listdir(kept.parent)) == ["other.step-1.last.pt", "research_gpt.step-110.last.pt"]
 
 
 @pytest.mark.slow
