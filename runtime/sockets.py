@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from runtime.allowance import Allowance, Verdict
+from runtime.rate_limit import RateLimit, Verdict
 
 RECONNECT_MILLISECONDS = (100, 2000)
 HEARTBEAT_MILLISECONDS = (2000, 4000)
@@ -142,7 +142,7 @@ class _Session:
     route: bytes
     descriptor: int
     address: str
-    allowance: Allowance | None = None
+    allowance: RateLimit | None = None
     """None: it may say whatever it likes."""
     forgotten: bool = False
     is_cut: bool = False
@@ -153,7 +153,7 @@ class _Session:
 class Limits:
     """What connections may say."""
 
-    stranger: Callable[[], Allowance]
+    stranger: Callable[[], RateLimit]
     """Of one that is nobody's yet."""
     can_be_missed: Callable[[bytes], bool]
     """Of a message that begins so."""
@@ -205,7 +205,7 @@ class Router(_Readable):
         self._port = int(bound.rstrip(b"\0").rpartition(b":")[2])
         return bound.rstrip(b"\0").decode()
 
-    def admit(self, session: str, allowance: Allowance | None = None) -> None:
+    def admit(self, session: str, allowance: RateLimit | None = None) -> None:
         """It is somebody's: it may be silent, gives way to nobody, and may say as much as that one may."""
         if (known := self._by_name.get(session)) is not None:
             self._strangers.pop(known.descriptor, None)

@@ -31,8 +31,8 @@ from master.core.events import Event, MemberProbed, StatusSaved
 from master.shell import probe
 from master.shell.platform import Keeper, Platform
 from master.shell.sidecars import Sidecars
-from runtime.allowance import Allowance
 from runtime.logs import announce
+from runtime.rate_limit import RateLimit
 from wire.ids import MemberId
 
 log = logging.getLogger("master")
@@ -56,7 +56,7 @@ class MasterEffects:
     """Its name in the log, where a process runs several."""
     askers: dict[str, Callable[[Answers], None]] = field(default_factory=dict)
     """Who waits for a Deliver, by request."""
-    lines: Allowance = field(default_factory=lambda: Allowance(LINES, LINES_A_SECOND, LINES, LINES_A_SECOND))
+    lines: RateLimit = field(default_factory=lambda: RateLimit(LINES, LINES_A_SECOND, LINES, LINES_A_SECOND))
     """Of the log, which all jobs of a process share and a kubelet cuts at some size."""
     left_out: int = 0
 

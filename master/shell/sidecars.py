@@ -23,7 +23,7 @@ from typing import Protocol
 import zmq
 
 from master.core.events import Event, SidecarDisconnected, SidecarSaid
-from runtime.allowance import Allowance
+from runtime.rate_limit import RateLimit
 from runtime.sockets import KeyPair, Limits, Router, Unreachable
 from wire.codec import BadMessage, decode_from_sidecar, encode, name_at
 from wire.ids import JobName, MemberId
@@ -153,9 +153,9 @@ class Sidecars:
         self._complained: dict[str, None] = {}
         self._counter = 0
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
-        self._allowances: dict[tuple[JobName, MemberId], Allowance] = {}
+        self._allowances: dict[tuple[JobName, MemberId], RateLimit] = {}
         """Who comes again has what it had left."""
-        limits = Limits(lambda: Allowance(*OF_STRANGER), _can_be_missed, self._cut)
+        limits = Limits(lambda: RateLimit(*OF_STRANGER), _can_be_missed, self._cut)
         self._router = Router(self._context, keys, self._heard, self._ended, limits)
 
     def bind(self, endpoint: str) -> str:
@@ -269,13 +269,13 @@ class Sidecars:
             self._closed.discard(connection)
         admitted.put(SidecarSaid(session, hello))
 
-    def _allowance(self, name: tuple[JobName, MemberId]) -> Allowance:
+    def _allowance(self, name: tuple[JobName, MemberId]) -> RateLimit:
         found = self._allowances.get(name)
         if found is None:
             if len(self._allowances) >= 2 * len(self._names) + ALLOWANCES_KEPT:
                 now = monotonic()
                 self._allowances = {who: each for who, each in self._allowances.items() if not each.is_full(now)}
-            found = self._allowances[name] = Allowance(MESSAGES, MESSAGES_A_SECOND, BYTES, BYTES_A_SECOND)
+            found = self._allowances[name] = RateLimit(MESSAGES, MESSAGES_A_SECOND, BYTES, BYTES_A_SECOND)
         return found
 
     def _cut(self, connection: str) -> None:

@@ -19,7 +19,7 @@ class Verdict(Enum):
 
 
 @dataclass(slots=True)
-class Allowance:
+class RateLimit:
     messages: float
     """At once."""
     messages_a_second: float

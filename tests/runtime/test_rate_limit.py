@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from runtime.allowance import Allowance, Verdict
+from runtime.rate_limit import RateLimit, Verdict
 
 TAKE, PASS_OVER, HANG_UP = Verdict.TAKE, Verdict.PASS_OVER, Verdict.HANG_UP
 
 
-def made() -> Allowance:
-    return Allowance(messages=10, messages_a_second=2, bytes=1000, bytes_a_second=100)
+def made() -> RateLimit:
+    return RateLimit(messages=10, messages_a_second=2, bytes=1000, bytes_a_second=100)
 
 
-def spent(one: Allowance, times: int, size: int, now: float, *, missed: bool) -> list[Verdict]:
+def spent(one: RateLimit, times: int, size: int, now: float, *, missed: bool) -> list[Verdict]:
     return [one.spend(size, now, lambda: missed) for _ in range(times)]
 
 
@@ -46,5 +46,5 @@ def test_to_receive_what_is_passed_over_costs_a_tenth_and_nobody_may_do_that_for
 
 
 def test_a_message_that_is_too_long_is_not_taken_at_all() -> None:
-    one = Allowance(10, 2, 1000, 100, longest=300)
+    one = RateLimit(10, 2, 1000, 100, longest=300)
     assert [one.spend(size, 5.0, lambda: False) for size in (300, 301)] == [TAKE, HANG_UP]
