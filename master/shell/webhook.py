@@ -51,6 +51,8 @@ Mutate = Callable[[Document, str, Document], Mutation | Awaitable[Mutation]]
 Normalise = Callable[[Document, Document | None], Document]
 Validate = Callable[[Document, Document | None], list[str] | Awaitable[list[str]]]
 """The ElasticJob and the one that it replaces; what is wrong with it, sentences with the field's path."""
+Remark = Callable[[Document], list[str]]
+"""What whoever makes this ElasticJob is told, though nothing is wrong with it."""
 Found = TypeVar("Found")
 
 log = logging.getLogger("webhook")
@@ -82,11 +84,12 @@ class Webhook:
         mutate: Mutate,
         normalise: Normalise,
         validate: Validate,
+        remark: Remark = lambda _job: [],
         seconds: float = DECIDE_SECONDS,
         read_seconds: float = READ_SECONDS,
     ) -> None:
         self._mutate, self._normalise, self._validate, self._seconds = mutate, normalise, validate, seconds
-        self._bodies = Bodies(read_seconds)
+        self._remark, self._bodies = remark, Bodies(read_seconds)
 
     def application(self) -> web.Application:
         application = web.Application(client_max_size=BODY_BYTES, middlewares=[_refusals])
@@ -131,7 +134,8 @@ class Webhook:
                 return _answer(request, wrong=[said])
             old = request.get("oldObject")
             old = None if bounds.too_large(old) else old  # it was never run
-            return _answer(request, wrong=await self._decided(self._validate(deepcopy(job), old)))
+            wrong = await self._decided(self._validate(deepcopy(job), old))
+            return _answer(request, wrong=wrong, warnings=[f"outrider: {each}" for each in self._remark(job)])
         except Exception as error:
             return _let_through(request, "the ElasticJob is stored unchecked", error)
 

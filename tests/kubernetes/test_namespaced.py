@@ -77,6 +77,14 @@ def test_a_setting_that_cannot_be_meant_stops_the_start() -> None:
             settings.read(Environment({**told, "OUTRIDER_NAMESPACES": wrong}))
 
 
+def test_who_makes_something_where_no_master_looks_is_told() -> None:
+    assert scope.unwatched("team-a", ("team-a",)) == scope.unwatched("team-a") == []
+    told = (
+        "no master watches the namespace team-c, so nothing is done here; watched: team-a, team-b (OUTRIDER_NAMESPACES)"
+    )
+    assert scope.unwatched("team-c", ("team-a", "team-b")) == [told]
+
+
 def test_only_what_is_listed_is_in_scope() -> None:
     assert [scope.is_in_scope(name) for name in ("team-a", *CONTROL_PLANE)] == [True, False, False, False]
     assert [scope.is_in_scope(name, ("team-a",)) for name in ("team-a", "team-b", "kube-system")] == [

@@ -256,6 +256,13 @@ async def test_a_wrong_job_may_go() -> None:
         assert (await asked.decide("/validate-elasticjobs", review(going, oldObject=JOB)))["allowed"] is True
 
 
+async def test_a_job_with_which_nothing_is_wrong_can_come_with_a_warning() -> None:
+    async with serving(remark=lambda job: [f"nobody watches {job['metadata']['namespace']}"]) as asked:
+        job = JOB | {"metadata": {"name": "one", "namespace": "team-c"}}
+        answer = await asked.decide("/validate-elasticjobs", review(job))
+    assert (answer["allowed"], answer["warnings"]) == (True, ["outrider: nobody watches team-c"])
+
+
 @pytest.mark.parametrize("path", ["/mutate-elasticjobs", "/validate-elasticjobs"])
 async def test_no_job_is_held_up_by_a_fault_of_ours(path: str) -> None:
     async with serving(normalise=broken, validate=broken) as asked:

@@ -19,7 +19,7 @@ from master.shell.kubernetes.api import Api, ApiError
 from master.shell.kubernetes.certificates import Certificates
 from master.shell.kubernetes.ownership import owners_of
 from master.shell.kubernetes.record import path_of
-from master.shell.kubernetes.scope import is_in_scope
+from master.shell.kubernetes.scope import unwatched
 from master.shell.kubernetes.settings import Settings
 from master.shell.patterns import Patterns
 from master.shell.webhook import HttpsServer, Mutation, Webhook
@@ -45,8 +45,8 @@ async def serving(
     gives what is to be served."""
 
     async def mutate(pod: Document, namespace: str, _request: Document) -> Mutation:
-        if not is_in_scope(namespace, settings.namespaces):
-            return None, []
+        if said := unwatched(namespace, settings.namespaces):
+            return None, [f"outrider: the pod is made as it is: {said[0]}"]
         return await injected(api, pod, namespace, policy(), mode=settings.mode)
 
     patterns = Patterns()
@@ -56,7 +56,10 @@ async def serving(
         await patterns.learn(job)
         return validation.problems(job, old, limits)
 
-    application = Webhook(mutate, elasticjob.with_defaults, validate).application()
+    def remark(job: Document) -> list[str]:
+        return unwatched(mapping(job.get("metadata")).get("namespace"), settings.namespaces)
+
+    application = Webhook(mutate, elasticjob.with_defaults, validate, remark).application()
     server = HttpsServer(application, settings.webhook_client_cas)
     certified = asyncio.Event()
 

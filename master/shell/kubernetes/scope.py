@@ -31,6 +31,14 @@ def is_in_scope(namespace: object, listed: Sequence[str] = ()) -> bool:
     return namespace not in CONTROL_PLANE and (not listed or namespace in listed)
 
 
+def unwatched(namespace: object, listed: Sequence[str] = ()) -> list[str]:
+    """What is said to who makes something of ours where no master looks."""
+    if is_in_scope(namespace, listed):
+        return []
+    watched = f"{', '.join(listed)} (OUTRIDER_NAMESPACES)" if listed else f"all but {', '.join(sorted(CONTROL_PLANE))}"
+    return [f"no master watches the namespace {namespace}, so nothing is done here; watched: {watched}"]
+
+
 def is_ours(document: Document) -> bool:
     return is_in_scope(mapping(mapping(document).get("metadata")).get("namespace"))
 
