@@ -7,13 +7,13 @@ time says so in its row: one that is stopped, or a process that is no Python wit
 
 import time
 
-from . import page, stacks, worker
+from . import activity, page, stacks, worker
 
 PATIENCE, DUMP_PATIENCE = 3.0, 2.0
 """Seconds for an answer, the last of them for a stack that the rank's thread has not said."""
 LARGEST_BODY = 700_000
 """Bytes of all stacks together: as JSON they have to fit into one line of agent.sock."""
-PROCESS_STATES = {"T": "stopped", "t": "stopped", "D": "uninterruptible"}
+PROCESS_STATES = {"T": "stopped", "t": "traced", "D": "uninterruptible"}
 MUTE = "it is no Python with the hooks in it, or has made no process group and no step yet"
 
 
@@ -31,8 +31,8 @@ class Collection:
             is_asked = channel.tell(str(local_rank), {"ask": self.what, "order": self.order})
             if self.what == "stacks" and not is_asked:
                 self._dump(rank)
-            elif not is_asked:
-                self.found[local_rank] = {}
+            elif not is_asked or _process(rank.pid) in ("stopped", "traced"):
+                self.found[local_rank] = {}  # nobody waits for one that cannot answer
 
     def _dump(self, rank):
         """Its thread cannot say it. One that is stopped would take the signal when it runs again, unasked."""
@@ -58,8 +58,18 @@ class Collection:
                 self.found[local_rank] = {"stack": text}
         if len(self.found) < len(self.ranks) and time.monotonic() < self.until:
             return None
+        used = self._used() if self.what == "collectives" else {}
         rows = [self._row(rank) for _, rank in sorted(self.ranks.items())]
-        return {"ranks": rows + [dict(_known(rank), error=MUTE) for rank in self.mute]}
+        rows += [dict(_known(rank), error=MUTE) for rank in self.mute]
+        return {"ranks": [dict(row, used=used[row["pid"]]) if row["pid"] in used else row for row in rows]}
+
+    def _used(self):
+        pids = [rank.pid for rank in list(self.ranks.values()) + self.mute]
+        stores = {self.ranks[local_rank].pid: body.pop("store", None) for local_rank, body in self.found.items()}
+        try:
+            return activity.used(pids, stores)
+        except Exception:  # of a /proc that reads otherwise: then nothing is known
+            return {}
 
     def _row(self, rank):
         row = _known(rank)
@@ -77,9 +87,16 @@ def _known(rank):
 
 
 def _process(pid):
-    """What keeps a process from answering whatever is asked: `stopped`, or `uninterruptible` in a system call."""
+    """What keeps a process from answering whatever is asked: `stopped`, `traced` (stopped by a debugger), or
+    `uninterruptible` in a system call."""
     try:
         with open("/proc/%d/stat" % pid) as file:
-            return PROCESS_STATES.get(file.read().rpartition(")")[2].split()[0], "")
+            found = PROCESS_STATES.get(file.read().rpartition(")")[2].split()[0], "")
+        return "traced" if found == "stopped" and _is_traced(pid) else found
     except (OSError, IndexError):
         return ""
+
+
+def _is_traced(pid):
+    with open("/proc/%d/status" % pid) as file:
+        return any(line.startswith("TracerPid:") and int(line[10:]) for line in file)

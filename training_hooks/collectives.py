@@ -11,6 +11,7 @@ import select
 import sys
 import threading
 import time
+import zlib
 
 from . import moving, stacks
 
@@ -100,7 +101,30 @@ def answer(worker):
         "phase": worker.phase_name(),
         "collective": summary(chosen, now_ns) if chosen else None,
         "groups": by_group(entries, ranks, now_ns),
+        "left": _has_left(),
+        "frames": _frames(),
+        "store": _number("MASTER_PORT"),
     }
+
+
+def _has_left():
+    """It had a process group, and has destroyed it."""
+    module = sys.modules.get("torch.distributed")
+    return module is not None and not module.is_initialized()
+
+
+def _frames():
+    """Another number where the main thread is elsewhere."""
+    frame, places = sys._current_frames().get(threading.main_thread().ident), []
+    while frame is not None and len(places) < stacks.MOST_FRAMES:
+        places.append("%s:%s" % (frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return zlib.crc32(" ".join(places).encode(errors="replace"))
+
+
+def _number(name):
+    value = os.environ.get(name, "")
+    return int(value) if value.isdigit() else None
 
 
 def _serve(worker, channel):

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 COMPLETED = "completed"
 DEFAULT_GROUP = ("0", "default_pg")
@@ -47,6 +47,18 @@ class Call:
         return self.name == DEFAULT_GROUP[1] or self.group == DEFAULT_GROUP[0]
 
 
+class Used(NamedTuple):
+    """What a rank's process and all that descends from it have used so far."""
+
+    cpu: float
+    """Seconds."""
+    io: float
+    net: float
+    """Bytes over TCP, but for those to the store."""
+    tree: float
+    """Another number where other processes descend from it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One rank's words."""
@@ -56,6 +68,11 @@ class Row:
     calls: tuple[Call, ...] | None
     """None: its process itself has said nothing of its collectives."""
     stack: tuple[str, ...]
+    used: Used | None = None
+    frames: int | None = None
+    """Another number where its main thread is elsewhere."""
+    has_left: bool = False
+    """It has destroyed its process group."""
 
 
 Rows = Mapping[int, Row]
@@ -75,7 +92,22 @@ def rows(body: str, known: Known) -> Rows:
 
 def _row(row: Mapping[str, Any], known: Known) -> Row:
     calls = tuple(_calls(row, known)) if "collective" in row else None
-    return Row(_text(row.get("process")), _text(row.get("phase")), calls, _stack(row.get("stack"), known))
+    frames = row.get("frames")
+    return Row(
+        _text(row.get("process")),
+        _text(row.get("phase")),
+        calls,
+        _stack(row.get("stack"), known),
+        _used(row.get("used")),
+        frames if isinstance(frames, int) else None,
+        row.get("left") is True,
+    )
+
+
+def _used(found: object) -> Used | None:
+    values = [found.get(name) for name in Used._fields] if isinstance(found, dict) else [None]
+    numbers = [value for value in values if isinstance(value, int | float) and math.isfinite(value)]
+    return Used(*numbers) if len(numbers) == len(Used._fields) else None
 
 
 def _kept(value: Found, known: Known) -> Found:

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from master.core import testimony
 from master.core.answers import Call
-from master.core.testimony import ENDED, STOPPED, STUCK, Told
+from master.core.testimony import ENDED, STUCK, Told
 from wire.ids import MemberId
 
 NAMED = 8
@@ -43,6 +43,10 @@ class Finding:
     """One stands elsewhere and the others wait, or it alone answers nothing."""
     moves: bool = False
     """Collectives have begun lately: something goes on."""
+    ranks: frozenset[int] = frozenset()
+    """Those that the others wait for, as far as that is known."""
+    waiting: int = 0
+    """Ranks that wait for them in a collective."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +63,28 @@ class _Wait:
 def find(told: list[Told], patience: float, nodes: Mapping[MemberId, str]) -> Finding:
     """`patience`: seconds after which a collective that is not over is waited in."""
     by_rank, groups = {each.rank: each for each in told}, _by_group(told)
-    stopped = [each for each in told if each.process == STOPPED]
+    stopped = [each for each in told if each.is_stopped]
     if stopped:
         return _of_stopped(stopped, _waits(by_rank, groups, patience), nodes)
     waits = [wait for wait in _waits(by_rank, groups, patience) if wait.late or wait.unknown]
     wait = _main(waits)
     odd = _odd(told)
     if wait is not None:
-        return _of_waiting(by_rank, wait, _roots(waits, by_rank, patience), odd, nodes)
+        late = _roots(waits, by_rank, patience)
+        found = _of_waiting(by_rank, wait, late, odd, nodes)
+        return replace(found, ranks=late or wait.unknown, waiting=len(wait.waiting))
     unlike = _unlike(by_rank, groups, patience)
     if unlike is not None:
         return _of_unlike(by_rank, unlike, nodes)
-    pending = [call for each in told for call in _pending(each, patience)]
-    if pending:
-        return Finding(f"every rank has come to {_call(pending[0])}, and it does not end", is_certain=True)
+    calls = [call for each in told for call in pending(each, patience)]
+    if calls:
+        return Finding(f"every rank has come to {_call(calls[0])}, and it does not end", is_certain=True)
     return _of_stacks(told, odd, patience, nodes)
 
 
 def _of_stopped(stopped: list[Told], waits: list[_Wait], nodes: Mapping[MemberId, str]) -> Finding:
     """It can say nothing itself; where the others wait for it, they can."""
-    text = f"{_who(stopped, nodes)} {'is' if len(stopped) == 1 else 'are'} stopped (SIGSTOP, or a debugger)"
+    text = f"{who(stopped, nodes)} {'is' if len(stopped) == 1 else 'are'} stopped (SIGSTOP, or a debugger)"
     if wait := _main(waits):
         others = "1 other waits" if len(wait.waiting) == 1 else f"{len(wait.waiting)} others wait"
         text += f"; {others} in {_call(wait.call)}"
@@ -86,7 +92,7 @@ def _of_stopped(stopped: list[Told], waits: list[_Wait], nodes: Mapping[MemberId
 
 
 # -- collectives --------------------------------------------------------------------------------------------------
-def _pending(each: Told, patience: float) -> list[Call]:
+def pending(each: Told, patience: float) -> list[Call]:
     return [call for call in each.calls if _is_pending(call, patience)]
 
 
@@ -138,7 +144,7 @@ def _main(waits: list[_Wait]) -> _Wait | None:
 def _roots(waits: list[_Wait], by_rank: Mapping[int, Told], patience: float) -> frozenset[int]:
     """Of all that have not come somewhere those that wait nowhere themselves."""
     late = frozenset(rank for wait in waits for rank in wait.late)
-    return frozenset(rank for rank in late if not _pending(by_rank[rank], patience)) or late
+    return frozenset(rank for rank in late if not pending(by_rank[rank], patience)) or late
 
 
 def _of_waiting(
@@ -148,16 +154,16 @@ def _of_waiting(
     if late and odd and not late & odd and not _have_ended(by_rank, late):
         first, second = _ranks(by_rank, late), _ranks(by_rank, odd)
         text = (
-            f"{_who(first, nodes)} {_has(first)} not come to {where}, but by the stacks {_who(second, nodes)} "
+            f"{who(first, nodes)} {_has(first)} not come to {where}, but by the stacks {who(second, nodes)} "
             f"{'is' if len(second) == 1 else 'are'} the odd one; the two witnesses disagree, so nobody is blamed"
         )
         return Finding(text, is_certain=True)
     if late:
         ranks = _ranks(by_rank, late & odd or late)
-        text = f"{_who(ranks, nodes)} {_has(ranks)} not come to {where}{_what_instead(ranks)}"
+        text = f"{who(ranks, nodes)} {_has(ranks)} not come to {where}{_what_instead(ranks)}"
         return _blame(ranks, text, certain=True)
     ranks = _ranks(by_rank, wait.unknown & odd or wait.unknown)
-    text = f"{_who(ranks, nodes)} cannot say where {'it is' if len(ranks) == 1 else 'they are'}, while "
+    text = f"{who(ranks, nodes)} cannot say where {'it is' if len(ranks) == 1 else 'they are'}, while "
     text += f"{_how_many(wait.waiting)} in {_call(wait.call)}{_what_instead(ranks)}"
     found = _blame(ranks, text, certain=True)
     return found if not odd or wait.unknown & odd else Finding(text, is_certain=True)
@@ -188,7 +194,7 @@ def _of_unlike(
     sizes = sorted(kinds.values(), key=len)
     many, few = sizes[-1], [each for ranks in sizes[:-1] for each in ranks]
     text = "; ".join(
-        f"{_who(ranks, nodes)} in {_call(_call_of(ranks[0], kind))}"
+        f"{who(ranks, nodes)} in {_call(_call_of(ranks[0], kind))}"
         for kind, ranks in sorted(kinds.items(), key=lambda found: (len(found[1]), found[1][0].rank))
     )
     sentence = f"the ranks wait in collectives that do not fit together: {text}"
@@ -229,18 +235,19 @@ def _of_stacks(told: list[Told], odd: frozenset[int], patience: float, nodes: Ma
     others = [each for each in told if each.rank not in odd and each.stack]
     waited = [each for each in others if testimony.waits_for_others(each.stack)]
     at = testimony.place(others[0].stack) if others else ""
-    text = f"{_who(ranks, nodes)} {'stands' if len(ranks) == 1 else 'stand'} elsewhere than the {len(others)} others"
+    text = f"{who(ranks, nodes)} {'stands' if len(ranks) == 1 else 'stand'} elsewhere than the {len(others)} others"
     text += f" ({'which wait ' if waited else ''}at {at})" if at else ""
     meets = bool(others) and testimony.is_meeting(others[0].stack)
     found = _blame(ranks, text + _what_instead(ranks), certain=meets)
     is_odd = bool(waited) or any(each.is_mute for each in ranks)
-    return Finding(found.sentence, found.member, found.is_certain, is_odd)
+    return replace(found, is_odd=is_odd, waiting=len(waited))
 
 
 # -- words --------------------------------------------------------------------------------------------------------
 def _blame(ranks: list[Told], sentence: str, *, certain: bool) -> Finding:
     members = {each.member for each in ranks}
-    return Finding(sentence, members.pop() if len(members) == 1 else None, certain)
+    member = members.pop() if len(members) == 1 else None
+    return Finding(sentence, member, certain, ranks=frozenset(each.rank for each in ranks))
 
 
 def _ranks(by_rank: Mapping[int, Told], ranks: frozenset[int]) -> list[Told]:
@@ -255,7 +262,7 @@ def _has(ranks: list[Told]) -> str:
     return "has" if len(ranks) == 1 else "have"
 
 
-def _who(ranks: list[Told], nodes: Mapping[MemberId, str]) -> str:
+def who(ranks: list[Told], nodes: Mapping[MemberId, str]) -> str:
     """`rank 2 on worker-2 (node n1)`, `ranks 2, 3 on worker-2, worker-3`."""
     members = list(dict.fromkeys(each.member for each in ranks))
     numbers = ", ".join(str(each.rank) for each in ranks[:NAMED]) + (" and others" if len(ranks) > NAMED else "")
@@ -275,6 +282,8 @@ def _what_instead(ranks: list[Told]) -> str:
     each = ranks[0]
     if each.process == ENDED:
         return "; it has ended with code 0"
+    if each.has_left:
+        return "; it has left its process groups"
     if each.process == STUCK:
         return "; its process sits in a system call that nothing interrupts"
     if each.is_mute:

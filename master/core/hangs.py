@@ -21,6 +21,7 @@ from master.core import (
     collecting,
     culprits,
     giving_up,
+    looking,
     network,
     pace,
     pods,
@@ -33,7 +34,9 @@ from master.core import (
 from master.core.culprits import Finding
 from master.core.link_telling import cut_sentence
 from master.core.pace import EVAL, INIT, STEP, Suspicion, Watch
-from master.core.state import RUNNING, Collection, State
+from master.core.state import Collection, State
+from master.core.testimony import Told
+from master.core.watching import own_limit, watched
 from master.core.wording import counted, seconds
 from master.core.world import World
 
@@ -47,17 +50,10 @@ HUNG = 124
 
 
 # -- suspicion ----------------------------------------------------------------------------------------------------
-def _watched(state: State) -> tuple[Watch, World] | None:
-    watch, world = state.watch, state.world
-    if watch is None or world is None or state.stage != RUNNING or world.generation != watch.generation:
-        return None
-    return (watch, world) if state.spec.hang_detection else None
-
-
 def look(state: State, number: str) -> None:
     """The moment at which it could hang, as far as was known when it was set."""
-    found = _watched(state)
-    if found is None or str(found[0].generation.number) != number or found[0].suspicion is not None:
+    found = watched(state, number)
+    if found is None or found[0].suspicion is not None:
         return
     watch, world = found
     if state.now < pace.due(watch, state.pace, state.spec, state.now) - 1e-6:
@@ -68,22 +64,17 @@ def look(state: State, number: str) -> None:
         _suspect(state, watch, world)
 
 
-def _suspect(state: State, watch: Watch, world: World) -> None:
+def _suspect(state: State, watch: Watch, world: World, *, is_sure: bool = False) -> None:
     watch.questions += 1
     name = f"hang {watch.generation} {watch.questions}"
-    is_told = watching.is_counted(state) or _own_limit(state, watch) is not None
-    watch.suspicion = Suspicion({f"{name} {what}" for what in (COLLECTIVES, STACKS)}, is_told)
+    is_told = not is_sure and (watching.is_counted(state) or own_limit(state, watch) is not None)
+    watch.suspicion = Suspicion({f"{name} {what}" for what in (COLLECTIVES, STACKS)}, is_told, is_sure)
     if is_told:
         text = f"{_quiet(state, watch)}: its {counted(world.world_size, 'rank')} are asked where they are."
         state.announce("HangSuspected", text, warning=True)
     for what in (COLLECTIVES, STACKS):
         collecting.ask(state, f"{name} {what}", what, is_ours=True)
     network.ask(state, (), is_sudden=False)
-
-
-def _own_limit(state: State, watch: Watch) -> float | None:
-    """Of the phase that counts, as the user has given it."""
-    return pace.asked(state.spec, pace.ruling(watch, state.pace, state.spec, state.now)[0])
 
 
 def _quiet(state: State, watch: Watch) -> str:
@@ -102,7 +93,10 @@ def advance(state: State) -> None:
 
 
 def _answered(state: State, collection: Collection) -> None:
-    found = _watched(state)
+    found = watched(state)
+    if found is not None and looking.is_look(found[0], collection.request):
+        _looked(state, *found, collection)
+        return
     suspicion = found[0].suspicion if found is not None else None
     if found is None or suspicion is None or collection.request not in suspicion.requests:
         return
@@ -111,12 +105,19 @@ def _answered(state: State, collection: Collection) -> None:
         conclude(state, str(found[0].generation.number))
 
 
+def _looked(state: State, watch: Watch, world: World, collection: Collection) -> None:
+    is_sure = looking.answered(state, watch, world, collection.said)
+    if watch.suspicion is None and (is_sure or looking.is_idle_again(state, watch)):
+        watch.lenient = False
+        _suspect(state, watch, world, is_sure=is_sure)
+
+
 # -- conclusion ---------------------------------------------------------------------------------------------------
 def conclude(state: State, number: str) -> None:
     """All have answered. Where two members may not see each other, that is found out first."""
-    found = _watched(state)
+    found = watched(state, number)
     suspicion = found[0].suspicion if found is not None else None
-    if found is None or suspicion is None or str(found[0].generation.number) != number:
+    if found is None or suspicion is None:
         return
     if network.is_undecided(state):
         state.deadlines.set(("conclude", number), state.now + DECIDED_SOON)
@@ -126,25 +127,46 @@ def conclude(state: State, number: str) -> None:
 
 def _conclude(state: State, watch: Watch, world: World, suspicion: Suspicion) -> None:
     phase, limit = pace.ruling(watch, state.pace, state.spec, state.now)
-    is_counted, own = watching.is_counted(state), _own_limit(state, watch)
+    is_counted, own = watching.is_counted(state), own_limit(state, watch)
     told = testimony.read(world.places.values(), world.done, suspicion.said[COLLECTIVES], suspicion.said[STACKS])
     nodes = {member.id: member.node for member in state.members.values()}
-    finding = culprits.find(told, limit / 2 if is_counted or own is not None else limit, nodes)
-    is_explained = finding.moves or any(each.process == testimony.STOPPED for each in told)
+    patience = limit / 2 if is_counted or own is not None else limit
+    finding = culprits.find(told, looking.PENDING if suspicion.is_sure else patience, nodes)
+    if suspicion.is_sure and not finding.is_certain:
+        watch.suspicion = None  # it has gone on meanwhile
+        return
+    is_explained = suspicion.is_sure or finding.moves or any(each.is_stopped for each in told)
     cut = [] if is_explained else network.of_a_hang(state)
     if cut:
         watch.suspicion = None
         if not network.part(state, cut, _quiet(state, watch)):
             _end(state, watch, Finding(cut_sentence(state, cut[0]), is_certain=True))
+    elif suspicion.is_sure:
+        watch.suspicion = None
+        _end(state, watch, finding)
     elif not is_counted and own is None and not finding.is_certain:
         _cannot_count(state, watch)
     elif phase == STEP and own is None and not (finding.is_certain or finding.is_odd):
         watch.lenient = True
         more = pace.limit(state.pace, state.spec, EVAL, state.now)
         watching.drop(state, watch, f"{_what_goes_on(finding)}, so it has the {seconds(more)} of an evaluation")
+    elif phase == STEP and own is None and looking.may_take_longer(state, watch, finding, limit):
+        _let_work(state, watch, finding, told)
     else:
         watch.suspicion = None
         _end(state, watch, finding)
+
+
+def _let_work(state: State, watch: Watch, finding: Finding, told: list[Told]) -> None:
+    """Said once, whatever is asked again later."""
+    watch.suspicion, was_lenient, watch.lenient = None, watch.looks.is_let_work, True
+    watch.looks.is_let_work = True
+    watching.look_in(state, watch)
+    if was_lenient:
+        return
+    most = pace.limit(state.pace, state.spec, EVAL, state.now)
+    text = f"{_quiet(state, watch)}: {looking.at_work(finding, told)}. That may take {seconds(most)} (--hang-after)."
+    state.announce("RanksWait", text, warning=True)
 
 
 def _what_goes_on(finding: Finding) -> str:

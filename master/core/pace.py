@@ -7,7 +7,7 @@ The most patient phase of any rank counts, because the others wait for that rank
     step        max(60 s, 10 × the slowest recent step)
     init        max(600 s, 10 × the longest so far): until the first step is over, and while no step's duration is known
     checkpoint  max(600 s, 5 × the longest so far)
-    eval        the same
+    eval        max(600 s, 10 × the longest so far)
 
 A limit that the user gives is the limit, whatever the past was.
 
@@ -24,13 +24,14 @@ from typing import Any
 
 from master.core.answers import Rows
 from master.core.spec import JobSpec
+from master.core.testimony import Told
 from wire.ids import Generation, MemberId
 from wire.messages import RankProgress
 
 INIT, STEP, CHECKPOINT, EVAL = "init", "step", "checkpoint", "eval"
 PHASES = (INIT, STEP, CHECKPOINT, EVAL)
 LEAST = {STEP: 60.0, INIT: 600.0, CHECKPOINT: 600.0, EVAL: 600.0}
-TIMES = {STEP: 10, INIT: 10, CHECKPOINT: 5, EVAL: 5}
+TIMES = {STEP: 10, INIT: 10, CHECKPOINT: 5, EVAL: 10}
 HEARD_THROUGHOUT = 2.5
 """Seconds between two reports of a rank within which nothing can have been missed."""
 RECENT = 3600.0
@@ -71,8 +72,33 @@ class Suspicion:
     requests: set[str]
     is_told: bool
     """The user knows of it."""
+    is_sure: bool = False
+    """Two looks have shown it beyond doubt (`looking`)."""
     said: dict[str, dict[MemberId, Rows]] = field(default_factory=dict)
     """By what was asked, what the members that answered say."""
+
+
+@dataclass(slots=True)
+class Looks:
+    """What was seen of the ranks since nothing goes on (`looking`)."""
+
+    asked: int = 0
+    request: str = ""
+    """The one that is not answered yet."""
+    since: float = 0.0
+    """The progress behind which they were made."""
+    at: float = 0.0
+    told: list[Told] = field(default_factory=list)
+    """When the last one was answered, and what it showed."""
+    doubtless: object = None
+    """What it had beyond doubt."""
+    worked: dict[int, float] = field(default_factory=dict)
+    """By rank when it was last seen at work; a rank that has not is not there."""
+    moved: float | None = None
+    """When bytes of whichever rank were last seen to move."""
+    at_work: frozenset[int] = frozenset()
+    is_let_work: bool = False
+    """They may take longer, because these ranks work; nobody named: because bytes move."""
 
 
 @dataclass(slots=True)
@@ -99,6 +125,7 @@ class Watch:
     """It has the time of an evaluation, though no rank says that it makes one."""
     questions: int = 0
     suspicion: Suspicion | None = None
+    looks: Looks = field(default_factory=Looks)
 
 
 def begin(generation: Generation, now: float) -> Watch:
@@ -193,11 +220,11 @@ def limit(pace: Pace, spec: JobSpec, phase: str, now: float) -> float:
     own = asked(spec, phase)
     if own is not None:
         return own
-    longest = _slowest_step(pace, now) if phase == STEP else pace.longest.get(phase, 0.0)
+    longest = slowest_step(pace, now) if phase == STEP else pace.longest.get(phase, 0.0)
     return max(LEAST[phase], TIMES[phase] * longest)
 
 
-def _slowest_step(pace: Pace, now: float) -> float:
+def slowest_step(pace: Pace, now: float) -> float:
     """Seconds; 0 where no recent one was slow."""
     slow = pace.slow_steps
     while slow and now - slow[0][0] > RECENT + 10 * slow[0][1]:

@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from master.core.answers import Call, Row, Rows, short
+from master.core.answers import Call, Row, Rows, Used, short
 from master.core.world import Place
 from wire.ids import MemberId
 
-ENDED, STOPPED, STUCK = "ended", "stopped", "uninterruptible"
+ENDED, STOPPED, TRACED, STUCK = "ended", "stopped", "traced", "uninterruptible"
 NOTHING = Row("", "", None, ())
 
 
@@ -23,13 +23,21 @@ class Told(NamedTuple):
     rank: int
     member: MemberId
     process: str = ""
-    """ended, stopped, uninterruptible; empty where it is nothing of that kind."""
+    """ended, stopped (by a signal), traced (stopped by a debugger), uninterruptible; empty: nothing of that kind."""
     phase: str = ""
     has_recorder: bool = False
     """Its process itself has answered which collectives it called."""
     calls: tuple[Call, ...] = ()
     stack: tuple[str, ...] = ()
     """`file:line function` of its main thread, the deepest first; empty where it gave none."""
+
+    used: Used | None = None
+    frames: int | None = None
+    has_left: bool = False
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.process in (STOPPED, TRACED)
 
     @property
     def is_mute(self) -> bool:
@@ -60,11 +68,14 @@ def _told(place: Place, local_rank: int, one: Row, other: Row, *, has_ended: boo
     return Told(
         rank,
         place.member,
-        process if process in (STOPPED, STUCK) else "",
+        process if process in (STOPPED, TRACED, STUCK) else "",
         other.phase or one.phase,
         one.calls is not None,
         one.calls or (),
         other.stack,
+        one.used,
+        one.frames,
+        one.has_left,
     )
 
 

@@ -9,24 +9,28 @@ from typing import Any
 from master.core import pace
 from master.core.member import Member
 from master.core.pace import Watch
-from master.core.state import State
+from master.core.state import RUNNING, State
 from master.core.world import World
 from wire.messages import Report
 
 FIRST_REPORTS = 3.0
 """Seconds until a new master knows what its members' ranks do, and so how long they may."""
+LOOK = 7.0
+"""Seconds without progress after which ranks are looked at."""
 
 
 def begin(state: State, world: World) -> None:
     """The world is told to start."""
     state.watch = pace.begin(world.generation, state.now)
     look_in(state, state.watch)
+    look_at_ranks_in(state, state.watch, LOOK)
 
 
 def take_over(state: State, world: World, kept: Mapping[str, Any]) -> None:
     """An earlier master's world runs on."""
     state.watch = pace.taken_over(kept, world.generation, state.now, state.unix_offset)
     look_in(state, state.watch, FIRST_REPORTS)
+    look_at_ranks_in(state, state.watch, LOOK)
 
 
 def edited(state: State) -> None:
@@ -39,6 +43,24 @@ def look_in(state: State, watch: Watch, after: float | None = None) -> None:
     """Sets the moment at which it is looked at next; without one the first at which it could hang."""
     at = pace.look_again(watch, state.pace, state.spec, state.now) if after is None else state.now + after
     state.deadlines.set(("hang", str(watch.generation.number)), max(at, state.now))
+
+
+def look_at_ranks_in(state: State, watch: Watch, seconds: float) -> None:
+    state.deadlines.set(("look", str(watch.generation.number)), state.now + seconds)
+
+
+def watched(state: State, number: str = "") -> tuple[Watch, World] | None:
+    """The generation that runs, where hangs are looked for; `number`: only that one."""
+    watch, world = state.watch, state.world
+    if watch is None or world is None or state.stage != RUNNING or world.generation != watch.generation:
+        return None
+    is_meant = not number or str(watch.generation.number) == number
+    return (watch, world) if state.spec.hang_detection and is_meant else None
+
+
+def own_limit(state: State, watch: Watch) -> float | None:
+    """Of the phase that counts, as the user has given it."""
+    return pace.asked(state.spec, pace.ruling(watch, state.pace, state.spec, state.now)[0])
 
 
 def note_started(state: State) -> None:

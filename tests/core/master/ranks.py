@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,9 @@ class Answers:
     calls: list[dict[str, Any]] | None = field(default_factory=list)
     stack: str = WAITING
     process: str = ""
+    used: Callable[[], dict[str, float]] | None = None
+    """What its process has used by now."""
+    has_left: bool = False
 
     def row(self, rank: int, local_rank: int, what: str, age: float = LONG) -> dict[str, Any]:
         """`age`: of those calls that say none."""
@@ -48,10 +52,11 @@ class Answers:
         known |= {"process": self.process} if self.process else {}
         if what == "stacks":
             return known | {"stack": self.stack}
+        known |= {"used": self.used()} if self.used is not None else {}
         if self.calls is None:
             return known
         calls = [each | {"age": age if each["age"] is None else each["age"]} for each in self.calls]
-        return known | {"collective": (calls or [None])[0], "groups": calls}
+        return known | {"collective": (calls or [None])[0], "groups": calls, "left": self.has_left}
 
 
 def waits(seq: int = 14, **other: Any) -> Answers:

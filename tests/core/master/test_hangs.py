@@ -56,7 +56,7 @@ def test_every_rank_is_asked_for_both_and_the_user_gets_none_of_the_answers() ->
     play = running(3)
     hang(play)
     play.until(lambda: has_hung(play), 100)
-    assert sorted(asked_for(play)) == ["collectives"] * 3 + ["stacks"] * 3
+    assert sorted(asked_for(play)[-6:]) == ["collectives"] * 3 + ["stacks"] * 3
     assert not [action for action in play.actions if isinstance(action, Deliver)]
 
 
@@ -200,7 +200,7 @@ def test_a_long_evaluation_makes_the_next_one_patient() -> None:
     for actor in play.actors.values():
         actor.phase = "eval"
     hang(play)
-    assert 1990 <= play.until(lambda: has_hung(play), 4000) <= 2010 + ANSWERS_WITHIN
+    assert 3990 <= play.until(lambda: has_hung(play), 5000) <= 4010 + ANSWERS_WITHIN
 
 
 def test_until_a_steps_duration_is_known_the_first_ones_have_the_time_of_an_init() -> None:
