@@ -1,4 +1,4 @@
-"""Looks at the ranks of a generation that makes no progress: what is beyond doubt, and who works (ADR 40).
+"""Looks at the ranks of a generation that makes no progress: what is beyond doubt, and who works (ADR 37).
 
 From 7 s without progress on each rank is asked now and then for its collectives, and its member for what its process
 has used. Two looks in a row that show the same beyond doubt end the generation at once, whatever limit there is:

@@ -1,9 +1,9 @@
 """Hangs: ranks that make no step while all processes live, what they say of themselves, and the laws about them.
 
 A rank hangs as one of three: its process is stopped, it does not come to a collective, or it is busy in C and holds
-the GIL. The laws: a world that trains, saves or evaluates within its limits is never taken for hung; who is replaced
-for hangs has hung twice; and a hang ends, within its limit, which is part of the time in which training has to go on
-once faults are over.
+the GIL. The laws: a world that trains, saves or evaluates within its limits is never taken for hung, unless one of its
+ranks is stopped or has ended; who is replaced for hangs has hung twice; and a hang ends,
+within its limit, which is part of the time in which training has to go on once faults are over.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from master.core.hangs import KIND
+from master.core.watching import LOOK
 from tests.core.master.ranks import Answers, body, elsewhere, holds_the_gil, is_stopped, trains_on, waits
 
 if TYPE_CHECKING:
@@ -57,6 +58,11 @@ def _phases_as_told(run: Run) -> set[str]:
     return {run.phase(), "init"} if is_news else {run.phase()}
 
 
+def _is_beyond_doubt(run: Run) -> bool:
+    """One is stopped, or has ended, and the others wait for it."""
+    return any(worker.hangs == "stopped" or not worker.alive for _, worker in run.joined.values())
+
+
 class Hangs:
     def __init__(self, world: World) -> None:
         self.world = world
@@ -87,6 +93,8 @@ class Hangs:
             patience = {"step": spec.hang_step or 60.0, "init": spec.hang_init, "checkpoint": spec.hang_checkpoint,
                         "eval": spec.hang_eval}  # fmt: skip
             least = min(patience[phase] or 0.0 for phase in _phases_as_told(run))
+            if spec.hang_step is None and _is_beyond_doubt(run):
+                least = LOOK
             quiet = _quiet_as_told(run)
             if quiet < least - TOLD_LATE:
                 self.world.broken(f"generation {run.generation} is taken for hung after {quiet:.1f} s without progress "
