@@ -68,7 +68,9 @@ def stopped(run: Run) -> None:
 
 @kind(HANGS)
 def holds_the_gil(run: Run) -> None:
-    ctypes.PyDLL(None).sleep(int(NEVER))
+    mutex = ctypes.create_string_buffer(64)  # a signal ends a sleep, and no wait for a mutex
+    for _ in range(2):
+        ctypes.PyDLL(None).pthread_mutex_lock(mutex)
 
 
 @kind(HANGS)

@@ -104,6 +104,7 @@ def answer(worker):
         "left": _has_left(),
         "frames": _frames(),
         "store": _number("MASTER_PORT"),
+        "own": time.thread_time(),
     }
 
 

@@ -58,8 +58,10 @@ def whole(worker, save, target, call, size, note=None):
         worker.end_save(False)
         worker.told_overtaken(error)
         return None
-    except BaseException:
+    except BaseException as error:
         worker.end_save(False)
+        if isinstance(error, OSError) and error.errno in room.FULL:
+            worker.told_full(target, error)
         raise
     worker.end_save(True, alone=False)
     is_first = save == "torch.save" and not worker.series.continues(target, existed)

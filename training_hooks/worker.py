@@ -37,7 +37,7 @@ from . import (
 
 MARKED = "OUTRIDER_CHECKPOINT_PATH"
 NOT_ATOMIC, ATOMIC = "not atomic", "atomic"
-OVERTAKEN = "overtaken"
+OVERTAKEN, FULL = "overtaken", "no room"
 OVER = (
     "%s is written over, because there is no room beside it for a second file (%s): a kill in such a save leaves no "
     "checkpoint there; the disk needs room for two"
@@ -211,6 +211,20 @@ class Worker:
             self.in_place.remove(path)
             if not self.in_place:
                 self.tell_data(ATOMIC, WHOLE_AGAIN, False, {})
+
+    def told_full(self, target, error):
+        """A script may swallow the error, and end with no more than a code."""
+        path = os.path.abspath(target)
+        try:
+            disk = os.statvfs(os.path.dirname(path))
+            free = "%d of its %d MiB are free" % (
+                disk.f_bavail * disk.f_frsize >> 20,
+                disk.f_blocks * disk.f_frsize >> 20,
+            )
+        except OSError:
+            free = "its room is not known"
+        sentence = "%s was not saved at step %d: %s (%s)" % (path, self.steps_made(), os.strerror(error.errno), free)
+        self.tell_data(FULL, sentence, True, {})
 
     def told_overtaken(self, error):
         self.tell_data(OVERTAKEN, str(error), True, {})

@@ -28,6 +28,7 @@ DATA_KINDS = {
     "atomic": "CheckpointsAtomic",
     "overtaken": "SaveOvertaken",
     "newer kept": "NewerCheckpointKept",
+    "no room": "CheckpointNotSaved",
 }
 """The words of a DataSaid, and what they are called in events."""
 

@@ -75,7 +75,9 @@ def test_a_save_that_fits_nowhere_is_the_scripts_own_error_and_the_old_file_stay
     lines, told = said(tmp_path, f"step = 1; save(4, {path!r})\nstep = 2; save(12, {path!r})\n")
     assert lines == [["SAVED", "1", "4"], ["FAILED", "2", "OSError", str(errno.ENOSPC)]]
     assert loaded(small / "last.pt") == 1
-    assert (os.listdir(small), told) == (["last.pt"], [])
+    assert (os.listdir(small), [line["word"] for line in told]) == (["last.pt"], ["no room"])
+    assert "was not saved at step 0: No space left on device (" in told[0]["sentence"]
+    assert "of its 10 MiB are free)" in told[0]["sentence"]
 
 
 @pytest.mark.slow
@@ -84,7 +86,9 @@ def test_a_job_whose_saves_are_to_be_whole_keeps_the_old_file(tmp_path: Path, sm
     lines, told = said(tmp_path, f"for step in (1, 2):\n    save(6, {path!r})\n", OUTRIDER_ATOMIC_SAVE="required")
     assert lines == [["SAVED", "1", "6"], ["FAILED", "2", "OSError", str(errno.ENOSPC)]]
     assert loaded(small / "last.pt") == 1
-    assert (os.listdir(small), told) == (["last.pt"], [])
+    assert (os.listdir(small), [line["word"] for line in told]) == (["last.pt"], ["no room"])
+    assert "was not saved at step 0: No space left on device (" in told[0]["sentence"]
+    assert "of its 10 MiB are free)" in told[0]["sentence"]
 
 
 @pytest.mark.slow
