@@ -33,7 +33,7 @@ OF_A_STEP = 1.5
 """Times the slowest recent step: steps of half a minute are not asked about each time."""
 PENDING = 5.0
 """Seconds after which a collective that is not over is waited in."""
-LEAST_CPU, CPU_SHARE = 0.05, 0.005
+LEAST_CPU, CPU_SHARE = 0.03, 0.002
 """Seconds, and share of the time between two looks: threads that only wake up now and then use less."""
 EQUAL_SHAPES = ("all_reduce", "reduce", "broadcast", "barrier", "reduce_scatter")
 """Collectives whose tensors are of one shape on all ranks: others may gather unequal ones."""
