@@ -144,3 +144,18 @@ def test_a_rank_that_never_comes_to_the_rendezvous_is_named(tmp_path: Path) -> N
     finally:
         training.close()
         shutil.rmtree(home)
+
+
+def test_where_no_limit_is_given_a_stopped_rank_is_ended_beyond_doubt(tmp_path: Path) -> None:
+    home = Path(tempfile.mkdtemp(prefix="or-"))
+    job = Training(tmp_path, home, "--nnodes", "2", "--silent-after", "10", script=WITH_A_BARRIER)
+    try:
+        restart, world = job.training(2, more=30)
+        mark = job.mark()
+        kill(pids(world)[1], signal.SIGSTOP)
+        job.event("RanksHang", mark, "rank 1 on", "is stopped (SIGSTOP, or a debugger); 1 other waits in gloo:")
+        assert "HangSuspected" not in job.told(mark), "nobody waited for the limit of a step"
+        job.training(2, after=restart)
+    finally:
+        job.close()
+        shutil.rmtree(home)
