@@ -94,20 +94,25 @@ def answered(state: State, watch: Watch, world: World, said: Mapping[MemberId, R
 
 def has_worked(old: Told, new: Told, seconds: float) -> bool:
     """From one look to the next."""
-    if new.is_stopped or new.process == ENDED:
+    if new.is_stopped or new.process == ENDED or not _can_be_compared(old, new):
         return False
     if None not in (old.frames, new.frames) and old.frames != new.frames:
         return True
     if [(call.group, call.seq) for call in old.calls] != [(call.group, call.seq) for call in new.calls]:
-        return old.has_recorder and new.has_recorder
+        return True
     if old.used is None or new.used is None:
         return False
     cpu = abs(new.used.cpu - old.used.cpu) >= max(LEAST_CPU, CPU_SHARE * seconds)
     return cpu or old.used[1:] != new.used[1:]
 
 
+def _can_be_compared(old: Told, new: Told) -> bool:
+    """What the answers take, and the store's bytes, are known only of a rank that has answered."""
+    return old.has_recorder == new.has_recorder
+
+
 def _has_sent(old: Told, new: Told) -> bool:
-    return old.used is not None and new.used is not None and old.used.net != new.used.net
+    return _can_be_compared(old, new) and old.used is not None and new.used is not None and old.used.net != new.used.net
 
 
 # -- beyond doubt -------------------------------------------------------------------------------------------------

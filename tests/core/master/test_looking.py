@@ -9,7 +9,7 @@ import pytest
 from master.core.hangs import KIND
 from master.core.pace import EVAL, LEAST, STEP
 from tests.core.master.play import Play, job, running
-from tests.core.master.ranks import Answers, call, elsewhere, holds_the_gil, is_stopped, waits
+from tests.core.master.ranks import Answers, call, elsewhere, holds_the_gil, is_stopped, stack, waits
 from wire.messages import Ask, Exited, WorkerExit
 
 SOON = 15.0
@@ -134,6 +134,18 @@ def test_one_that_has_worked_and_does_so_no_more_is_hung_a_minute_later() -> Non
     play = running(3)
     play.hang("worker-1", works(elsewhere(13), play, until=play.now + 100), idle(waits(14)))
     assert 150 <= hung_after(play) <= 200
+
+
+def test_of_one_that_answers_now_and_then_nothing_is_known() -> None:
+    """On a crowded machine an answer comes too late, and what the answers took is not known then."""
+    play = running(3)
+    late = Answers(None, stack(40), used=lambda: USED | {"cpu": 1.05})
+    play.hang("worker-1", idle(elsewhere(13)), idle(waits(14)))
+    play.until(lambda: bool(play.sent(Ask)), 20)
+    play.run(1)
+    play["worker-1"].answers = late
+    assert hung_after(play) <= LEAST[STEP]
+    assert not play.announced("RanksWait")
 
 
 @pytest.mark.parametrize("what", ["cpu", "io"])
