@@ -186,10 +186,13 @@ def falls_silent(*changes: Document) -> Answer:
     return answer
 
 
-async def test_a_watch_that_falls_silent_is_given_up() -> None:
+async def test_a_watch_that_falls_silent_is_given_up_and_that_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     answers = [says(listing("a", version=10)), falls_silent(change("ADDED", "b", 11)), says(listing("c", version=20))]
     async with unwell(*answers, silence=0.1) as (_, api):
         assert await watched(api, 3) == [["a"], ("ADDED", "b"), ["c"]]
+    (record,) = [each for each in caplog.records if "has said nothing for 0.1 s" in each.getMessage()]
+    assert record.levelname == "INFO"
 
 
 async def test_connections_are_kept_alive_by_the_kernel() -> None:

@@ -88,7 +88,7 @@ async def unwell(
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     port = runner.addresses[0][1]
-    api = api_at(f"http://127.0.0.1:{port}", seconds)
+    api = api_at(f"http://127.0.0.1:{port}", seconds, silence)
     try:
         yield server, api
     finally:

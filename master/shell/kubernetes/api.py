@@ -54,6 +54,10 @@ _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
+SILENT = "Silent"
+"""The reason of a watch that has said nothing: nothing may have changed, or its connection is forgotten."""
+
+
 class ApiError(Exception):
     """The API server refused, or could not be reached (status 0)."""
 
@@ -179,7 +183,9 @@ class Api:
             async for line in response.content:
                 if line.strip():
                     yield nesting.read(line)
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        except TimeoutError as error:
+            raise ApiError(0, SILENT, f"the watch of {path} has said nothing for {self._silence:g} s") from error
+        except (aiohttp.ClientError, ValueError) as error:
             raise ApiError(0, "", f"the watch of {path} broke: {_said(error)}") from error
         finally:
             response.close()

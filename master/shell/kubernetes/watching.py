@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from master.core.cluster.names import Document
 from master.core.cluster.parts import mapping
-from master.shell.kubernetes.api import Api, ApiError
+from master.shell.kubernetes.api import SILENT, Api, ApiError
 from master.shell.kubernetes.fencing import fenced, name_of
 
 WATCH_SECONDS = 300
@@ -83,7 +83,8 @@ class Watch:
             except ApiError as error:
                 if error.status == 410:
                     continue
-                log.warning("%s; it is listed again in %.1f s", error, pause)
+                level = logging.INFO if error.reason == SILENT else logging.WARNING
+                log.log(level, "%s; it is listed again in %.1f s", error, pause)
             except Exception:  # a bug of ours must not leave all jobs unwatched
                 log.exception("%s could not be followed; it is listed again in %.1f s", self._path, pause)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
