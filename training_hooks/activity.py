@@ -16,8 +16,10 @@ BYTES_ACKED, BYTES_RECEIVED = 120, 128
 """Offsets in `tcp_info`, two u64."""
 DIAG_SECONDS = 0.3
 TICKS = os.sysconf("SC_CLK_TCK")
-WAITING_THREADS = ("gloo", "pt_gloo", "pt_nccl", "pt_tcpstore", "nccl")
-"""Of process groups: gloo's polls every 10 ms, 0.2 % of a processor for each group."""
+OWN = "outrider"
+"""The name of the hooks' thread that answers."""
+WAITING_THREADS = (OWN, "gloo", "pt_gloo", "pt_nccl", "pt_tcpstore", "nccl")
+"""And those of process groups: gloo's polls every 10 ms, 0.2 % of a processor for each group."""
 
 
 def used(pids, stores):

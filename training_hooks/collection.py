@@ -65,15 +65,9 @@ class Collection:
 
     def _used(self):
         pids = [rank.pid for rank in list(self.ranks.values()) + self.mute]
-        said = {
-            self.ranks[local_rank].pid: (body.pop("store", None), body.pop("own", 0.0))
-            for local_rank, body in self.found.items()
-        }
+        stores = {self.ranks[local_rank].pid: body.pop("store", None) for local_rank, body in self.found.items()}
         try:
-            found = activity.used(pids, {pid: store for pid, (store, _) in said.items()})
-            for pid in found.keys() & said.keys():  # what the answers took is no work of the rank
-                found[pid]["cpu"] = round(found[pid]["cpu"] - said[pid][1], 3)
-            return found
+            return activity.used(pids, stores)
         except Exception:  # of a /proc that reads otherwise: then nothing is known
             return {}
 

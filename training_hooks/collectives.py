@@ -13,7 +13,7 @@ import threading
 import time
 import zlib
 
-from . import moving, stacks
+from . import activity, moving, stacks
 
 OF_ALL = "default_pg"
 MOST_GROUPS, MOST_SIZES = 32, 16
@@ -104,7 +104,6 @@ def answer(worker):
         "left": _has_left(),
         "frames": _frames(),
         "store": _number("MASTER_PORT"),
-        "own": time.thread_time(),
     }
 
 
@@ -128,7 +127,17 @@ def _number(name):
     return int(value) if value.isdigit() else None
 
 
+def _name_thread():
+    """For the kernel, so that what this thread takes is no work of the rank (`activity`)."""
+    try:
+        with open("/proc/self/task/%d/comm" % threading.get_native_id(), "w") as file:
+            file.write(activity.OWN)
+    except OSError:
+        pass
+
+
 def _serve(worker, channel):
+    _name_thread()
     sampler, waiting = worker.sampler, select.poll()
     waiting.register(channel, select.POLLIN)
     while True:

@@ -33,8 +33,9 @@ OF_A_STEP = 1.5
 """Times the slowest recent step: steps of half a minute are not asked about each time."""
 PENDING = 5.0
 """Seconds after which a collective that is not over is waited in."""
-LEAST_CPU, CPU_SHARE = 0.03, 0.002
-"""Seconds, and share of the time between two looks: threads that only wake up now and then use less."""
+LEAST_CPU, CPU_SHARE, MUTE_SHARE = 0.03, 0.002, 0.02
+"""Seconds, and share of the time between two looks: threads that only wake up now and then use less. Of a rank that
+answers nothing, because something holds its GIL, each other thread of Python's wakes up every 5 ms to ask for it."""
 EQUAL_SHAPES = ("all_reduce", "reduce", "broadcast", "barrier", "reduce_scatter")
 """Collectives whose tensors are of one shape on all ranks: others may gather unequal ones."""
 
@@ -102,12 +103,12 @@ def has_worked(old: Told, new: Told, seconds: float) -> bool:
         return True
     if old.used is None or new.used is None:
         return False
-    cpu = abs(new.used.cpu - old.used.cpu) >= max(LEAST_CPU, CPU_SHARE * seconds)
+    cpu = abs(new.used.cpu - old.used.cpu) >= max(LEAST_CPU, (CPU_SHARE if new.has_recorder else MUTE_SHARE) * seconds)
     return cpu or old.used[1:] != new.used[1:]
 
 
 def _can_be_compared(old: Told, new: Told) -> bool:
-    """What the answers take, and the store's bytes, are known only of a rank that has answered."""
+    """The store's bytes are known only of a rank that has answered."""
     return old.has_recorder == new.has_recorder
 
 

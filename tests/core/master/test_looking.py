@@ -137,7 +137,7 @@ def test_one_that_has_worked_and_does_so_no_more_is_hung_a_minute_later() -> Non
 
 
 def test_of_one_that_answers_now_and_then_nothing_is_known() -> None:
-    """On a crowded machine an answer comes too late, and what the answers took is not known then."""
+    """On a crowded machine an answer comes too late, and what its store moved is not known then."""
     play = running(3)
     late = Answers(None, stack(40), used=lambda: USED | {"cpu": 1.05})
     play.hang("worker-1", idle(elsewhere(13)), idle(waits(14)))
