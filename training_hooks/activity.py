@@ -39,27 +39,33 @@ def used(pids, stores):
 
 
 def _of_tree(tree, moved, store):
-    ticks = sum(int(stat[13]) + int(stat[14]) + _ticks(pid) for pid, stat in tree)  # with children that they reaped
-    io = sum(int(stat[9]) + _io(pid) for pid, stat in tree)
+    ticks = io = 0
+    for pid, stat in tree:
+        ticks_of, io_of = _of_threads(pid)
+        ticks += ticks_of + int(stat[13]) + int(stat[14])  # with children that it reaped
+        io += io_of + int(stat[9])
     sockets = {inode for pid, _ in tree for inode in _sockets(pid)}
     net = sum(moved[inode][0] for inode in sockets & moved.keys() if store not in moved[inode][1])
     names = " ".join(str(pid) for pid, _ in sorted(tree))
     return {"cpu": round(ticks / TICKS, 2), "io": io, "net": net, "tree": zlib.crc32(names.encode())}
 
 
-def _ticks(pid):
-    """Processor time of its threads that live, but for those of libraries that look around while everybody waits."""
-    found, folder = 0, "/proc/%d/task" % pid
+def _of_threads(pid):
+    """Processor time, and bytes of read and write calls, of its threads that live, but for those of libraries that look
+    around while everybody waits."""
+    ticks, io, folder = 0, 0, "/proc/%d/task" % pid
     try:
         threads = os.listdir(folder)
     except OSError:
-        return found
+        return ticks, io
     for thread in threads:
         name, _, rest = _read("%s/%s/stat" % (folder, thread)).partition("(")[2].rpartition(")")
         words = rest.split()
         if len(words) > 12 and not name.startswith(WAITING_THREADS):
-            found += int(words[11]) + int(words[12])
-    return found
+            ticks += int(words[11]) + int(words[12])
+            lines = dict(line.split(": ") for line in _read("%s/%s/io" % (folder, thread)).splitlines())
+            io += int(lines.get("rchar", 0)) + int(lines.get("wchar", 0))
+    return ticks, io
 
 
 def _all_stats():
@@ -71,12 +77,6 @@ def _all_stats():
             if len(words) > 14:
                 found[int(name)] = words
     return found
-
-
-def _io(pid):
-    """Bytes of read and write calls, on files and pipes."""
-    lines = dict(line.split(": ") for line in _read("/proc/%d/io" % pid).splitlines())
-    return int(lines.get("rchar", 0)) + int(lines.get("wchar", 0))
 
 
 def _read(path):

@@ -181,8 +181,12 @@ def is_idle_again(state: State, watch: Watch) -> bool:
     looks = watch.looks
     if not (looks.is_let_work and watch.lenient):
         return False
-    at = _last_at_work(looks, looks.at_work)
-    return at is None or state.now - at >= pace.limit(state.pace, state.spec, STEP, state.now)
+    at, limit = _last_at_work(looks, looks.at_work), pace.limit(state.pace, state.spec, STEP, state.now)
+    if at is None or state.now - at >= limit - 1e-6:
+        return True
+    if at + limit - state.now < LONGEST_PAUSE:  # they are looked at when it is over
+        watching.look_at_ranks_in(state, watch, at + limit - state.now)
+    return False
 
 
 def at_work(finding: Finding, told: list[Told]) -> str:
