@@ -29,10 +29,12 @@ class Collection:
         self.most = min(262144, LARGEST_BODY // max(1, len(self.ranks)))
         for local_rank, rank in self.ranks.items():
             is_asked = channel.tell(str(local_rank), {"ask": self.what, "order": self.order})
-            if self.what == "stacks" and not is_asked:
+            if is_asked and _process(rank.pid) not in ("stopped", "traced"):  # nobody waits for one that cannot answer
+                continue
+            if self.what == "stacks":
                 self._dump(rank)
-            elif not is_asked or _process(rank.pid) in ("stopped", "traced"):
-                self.found[local_rank] = {}  # nobody waits for one that cannot answer
+            else:
+                self.found[local_rank] = {}
 
     def _dump(self, rank):
         """Its thread cannot say it. One that is stopped would take the signal when it runs again, unasked."""

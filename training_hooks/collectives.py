@@ -101,16 +101,16 @@ def answer(worker):
         "phase": worker.phase_name(),
         "collective": summary(chosen, now_ns) if chosen else None,
         "groups": by_group(entries, ranks, now_ns),
-        "left": _has_left(),
+        "left": bool(entries) and _has_left(),
         "frames": _frames(),
         "store": _number("MASTER_PORT"),
     }
 
 
 def _has_left():
-    """It had a process group, and has destroyed it."""
-    module = sys.modules.get("torch.distributed")
-    return module is not None and not module.is_initialized()
+    """There is no process group; one that has called collectives has destroyed it."""
+    is_initialized = getattr(sys.modules.get("torch.distributed"), "is_initialized", None)
+    return is_initialized is not None and not is_initialized()
 
 
 def _frames():

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 COMPLETED = "completed"
 DEFAULT_GROUP = ("0", "default_pg")
@@ -106,8 +106,16 @@ def _row(row: Mapping[str, Any], known: Known) -> Row:
 
 def _used(found: object) -> Used | None:
     values = [found.get(name) for name in Used._fields] if isinstance(found, dict) else [None]
-    numbers = [value for value in values if isinstance(value, int | float) and math.isfinite(value)]
+    numbers = [value for value in values if _is_number(value)]
     return Used(*numbers) if len(numbers) == len(Used._fields) else None
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    """A finite one; JSON may hold whole numbers that no float can."""
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _kept(value: Found, known: Known) -> Found:
@@ -134,7 +142,7 @@ def _call(entry: Mapping[str, Any], known: Known) -> Call | None:
     seq, age = entry.get("seq"), entry.get("age")
     if not isinstance(seq, int) or isinstance(seq, bool) or seq < 0 or entry.get("p2p"):
         return None
-    if not isinstance(age, int | float) or not math.isfinite(age) or age < 0:
+    if not _is_number(age) or age < 0:
         return None
     name = _word(entry.get("group"))
     ranks = entry.get("ranks")

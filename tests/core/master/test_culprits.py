@@ -216,6 +216,8 @@ NONSENSE: list[Any] = [
     {"ranks": [{"local_rank": 0, "collective": {"seq": -1}, "groups": [{"seq": 1e400}, {"seq": True}]}]},
     {"ranks": [{"local_rank": 0, "collective": {}, "groups": [call(14, age=float("nan")), call(14, age=-5.0)]}]},
     {"ranks": [{"local_rank": 0, "collective": {}, "groups": [call(14, age="long", ranks="all")]}]},
+    {"ranks": [{"local_rank": 0, "collective": {}, "groups": [call(14, age=10**400)]}]},
+    {"ranks": [{"local_rank": 0, "used": {"cpu": 10**400, "io": "much", "net": [], "tree": None}, "frames": {}}]},
 ]  # fmt: skip
 
 
