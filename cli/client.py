@@ -51,9 +51,9 @@ class Master:
         """`stacks` or `collectives` from every member: bodies by member, and who did not answer."""
         return self._json("GET", f"/v1/{what}")
 
-    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def post(self, path: str, body: dict[str, Any], seconds: float = TIMEOUT) -> dict[str, Any]:
         """Ask for something to be done; a refusal is an error with the master's own words."""
-        return self._json("POST", path, body)
+        return self._json("POST", path, body, seconds)
 
     def pid(self) -> int:
         """The process that listens on the socket, as the kernel knows it."""
@@ -76,8 +76,10 @@ class Master:
             with response:
                 yield from (json.loads(line) for line in response if line.strip())
 
-    def _json(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        connection = _UnixConnection(self._socket, TIMEOUT)
+    def _json(
+        self, method: str, path: str, body: dict[str, Any] | None = None, seconds: float = TIMEOUT
+    ) -> dict[str, Any]:
+        connection = _UnixConnection(self._socket, seconds)
         with self._reached(), contextlib.closing(connection):
             payload = None if body is None else json.dumps(body)
             connection.request(method, path, payload, {"Content-Type": "application/json"} if payload else {})

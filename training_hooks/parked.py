@@ -21,11 +21,14 @@ from . import (
     descent,
     errors,
     hearing,
+    invocation,
     lastwords,
     memory,
     output,
     ranks,
+    rehearsal,
     remains,
+    stamps,
     trainers,
     unsupervised,
     wakeup,
@@ -46,10 +49,11 @@ class Child:
 
 
 class Template:
-    def __init__(self, volume, description, called, patience):
-        """`patience`: seconds from `run` on that a sidecar is waited for, however long the imports took."""
-        self.volume, self.description, self.called = volume, description, called
-        self.waiting, self.let_go = unsupervised.Waiting(volume, patience), ""
+    def __init__(self, volume, description, start):
+        """`start.patience`: seconds from `run` on that a sidecar is waited for, however long the imports took."""
+        self.volume, self.description, self.start = volume, description, start
+        self.called = start.called
+        self.waiting, self.let_go = unsupervised.Waiting(volume, start.patience), ""
         self.pid = os.getpid()
         self.agent = agent.Agent(volume, self.announcement)
         self.channel = channel.Channel(volume, "up")
@@ -65,6 +69,8 @@ class Template:
         self._registered = None
         self.outlet = output.Outlet()
         self.checking = checking.Checking(self._start_probe, self.agent.send)
+        self.rehearsing = rehearsal.Rehearsing(self.agent.send, sys.executable, invocation.command_line(), start.again)
+        self.stamps = stamps.Stamps()
         self.shortage = allotting.shortage(volume, os.environ)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
@@ -92,6 +98,7 @@ class Template:
             self._reap()
             self.outlet.tend(may_start=self.ending is None)
             self.checking.look(now)
+            self.rehearsing.look(now)
             self.hearing.tell(self.generation)
             if self.agent.socket is not None and self.agent.socket in ready:
                 self.agent.flush()
@@ -152,6 +159,8 @@ class Template:
             pauses.append(self.outlet.pause)
         if self.checking.pid:
             pauses.append(self.checking.pause(now))
+        if self.rehearsing.pause(now) is not None:
+            pauses.append(self.rehearsing.pause(now))
         return min(pauses) if pauses else None
 
     # -- what is told -------------------------------------------------------------------------------------------------
@@ -188,6 +197,8 @@ class Template:
                 lastwords.say(order["say"], os.environ)
             self.finish_code = int(order.get("code", 0))
             self._end_all(self.generation or self.highest, {}, None)
+        elif what == "collect" and order.get("what") == rehearsal.WHAT:
+            self.rehearsing.begin(order)
         elif what == "collect":
             self.hearing.ask(order, self.ranks.values())
         elif what == "save_state":
@@ -207,6 +218,10 @@ class Template:
         self.generation, self.exits = generation, []
         self.memory.forget()
         self.checking.interrupt()
+        self.rehearsing.interrupt()
+        if self.stamps.changed():
+            self.outlet.finish()
+            self.start.anew()  # the sidecar finds the same process again, and repeats its order
         self.outlet.follow(order.get("patterns"))
         return self._fork_all(order)
 
@@ -270,7 +285,7 @@ class Template:
             if pid in self.ranks:
                 ended[pid] = status
             else:
-                self.checking.reaped(pid, status)
+                self.checking.reaped(pid, status) or self.rehearsing.reaped(pid, status)
         for pid, status in memory.killed_first(ended):
             self._exited(self.ranks.pop(pid), status)
         if self.ranks:
@@ -313,6 +328,7 @@ class Template:
         if answer is not None and answer not in self.answers:
             self.answers.append(answer)
         self.checking.interrupt()
+        self.rehearsing.interrupt()
         save_grace = float(order.get("save_grace", 60.0))
         self.ending = descent.Ending(
             list(self.ranks),

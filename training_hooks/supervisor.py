@@ -26,6 +26,7 @@ from . import (
     memory,
     observed,
     output,
+    rehearsal,
     remains,
     runs,
     unsupervised,
@@ -74,6 +75,8 @@ class Supervisor:
         self.outlet = output.Outlet(environ)
         self.observed = observed.Observed(self.volume)
         self.checking = checking.Checking(self._start_probe, self.agent.send)
+        compiling = rehearsal.compiling(argv)
+        self.rehearsing = rehearsal.Rehearsing(self.agent.send, argv[0], compiling, environ)
         self.workers, self.exits, self.global_ranks = {}, [], {}
         self.generation, self.highest = None, [0, 0]
         self.ending, self.ending_pause, self.answer_to, self.killed = None, 0.0, None, 0
@@ -104,6 +107,7 @@ class Supervisor:
             self._be_told_to_end(self.wakeup.take())
             self._reap()
             self.checking.look(now)
+            self.rehearsing.look(now)
             self.hearing.tell(self.generation)
             if self.ending is not None and self._end():
                 return self.final
@@ -117,6 +121,7 @@ class Supervisor:
         pauses += [0.01] if self.hearing.busy else []
         pauses += [] if self.outlet.pause is None else [self.outlet.pause]
         pauses += [self.checking.pause(now)] if self.checking.pid else []
+        pauses += [self.rehearsing.pause(now)] if self.rehearsing.pause(now) is not None else []
         return min(pauses)
 
     def _wait(self, pause):
@@ -178,6 +183,8 @@ class Supervisor:
             if order.get("say"):
                 lastwords.say(order["say"], self.environ)
             self._begin_ending(LAST_GRACE, None, int(order.get("code", 0)))
+        elif what == "collect" and order.get("what") == rehearsal.WHAT:
+            self.rehearsing.begin(order)
         elif what == "collect":
             self._ask(order)
         elif what == "save_state":
@@ -194,6 +201,7 @@ class Supervisor:
             self.agent.send({"event": "not_started", "generation": generation, "error": refusal})
             return
         self.checking.interrupt()
+        self.rehearsing.interrupt()
         self.generation, self.exits = generation, []
         self.memory = memory.OutOfMemory(self.memory.path)
         self.outlet.forget()
@@ -259,7 +267,7 @@ class Supervisor:
             elif pid == self.command:
                 self._command_ended(status)
             else:
-                self.checking.reaped(pid, status)
+                self.checking.reaped(pid, status) or self.rehearsing.reaped(pid, status)
         for pid, status in memory.killed_first(ended):
             self._tell_exit(pid, self.workers.pop(pid), status)
 
@@ -288,6 +296,7 @@ class Supervisor:
     # -- endings ------------------------------------------------------------------------------------------------------
     def _begin_ending(self, graces, answer_to, final):
         self.checking.interrupt()
+        self.rehearsing.interrupt()
         roots = list(self.workers) + ([self.command] if self.command else [])
         whole = self.watch or not is_python(os.path.basename(self.argv[0]))
         killed = self.ending.killed if self.ending else 0

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from . import BEFORE, early, handover, invocation, known, parked, ranks, selfcheck, titles, worker
+from . import BEFORE, early, handover, invocation, known, parked, ranks, rehearsal, selfcheck, titles, worker
 
 NO_SIDECAR = 60.0
 """Seconds from the start, where OUTRIDER_PATIENCE names no other number."""
@@ -38,6 +38,11 @@ class Beginning:
         self.called = invocation.current()
         self.signals = ranks.saved_signals()
 
+    def anew(self):
+        """Executes the same command anew: what this process has imported lies on the disk no more."""
+        kept = {name: value for name, value in self.again.items() if name != early.SKIP}
+        os.execve(sys.executable, invocation.command_line(), kept)
+
     def without(self, culprit, why):
         """Executes the same command anew, to leave one more import to the workers."""
         skip = json.dumps(dict(self.skip, **{culprit: why}), sort_keys=True)
@@ -51,6 +56,8 @@ def become(why):
     (`handover`). The mark must have left os.environ already.
     """
     start = Beginning()
+    if rehearsal.VARIABLE in os.environ:
+        rehearsal.perform(start, worker.prepare)
     volume = start.environment["OUTRIDER_DIR"]
     lock = only_one(volume, LOCK_PATIENCE) if start.called.kind != "stdin" else None
     if lock is None:
@@ -62,7 +69,7 @@ def become(why):
     titles.set_short("outrider-tmpl")
     gc.collect()
     gc.freeze()
-    template = parked.Template(volume, describe(start, why, first), start.called, start.patience)
+    template = parked.Template(volume, describe(start, why, first), start)
     child = template.run()
     title.restore()
     lock.close()

@@ -685,9 +685,13 @@ class Probe:
     seconds: float = 0.4
 
 
+REHEARSAL = "rehearsal"
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Collect something from the worker processes: `stacks` or `collectives`."""
+    """Collect something from the worker processes: `stacks` or `collectives`. Or `rehearsal`: try beside them whether
+    the script as it is now would come through its imports."""
 
     order: OrderId
     what: str

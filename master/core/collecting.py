@@ -1,4 +1,8 @@
-"""Questions to every member (stacks, collectives): asked at once, answered within six seconds or counted as missing."""
+"""Questions to every member (stacks, collectives): asked at once, answered within six seconds or counted as missing.
+
+A rehearsal is a question to one member alone: the members of a job have the same script, and it takes as long as the
+script's imports.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,12 @@ from master.core import answers, orders, standing
 from master.core.actions import Deliver
 from master.core.member import ALIVE, Member
 from master.core.state import Collection, State
-from wire.ids import OrderId
-from wire.messages import Answer, Ask
+from wire.ids import MemberId, OrderId
+from wire.messages import REHEARSAL, Answer, Ask
 
 ANSWER_WITHIN = 6.0
+REHEARSED_WITHIN = 140.0
+"""The sidecar answers after 130 s at the latest (`sidecar.shell.hooks_link`)."""
 
 
 def ask(state: State, request: str, what: str, *, is_ours: bool = False) -> None:
@@ -18,16 +24,24 @@ def ask(state: State, request: str, what: str, *, is_ours: bool = False) -> None
     state.collections[request] = collection
     world = state.world
     ids = list(world.places) if world is not None else sorted(state.members)
+    if what == REHEARSAL:
+        ids = [member_id for member_id in ids if _can_answer(state, member_id)][:1]
     for member_id in ids:
         member = state.members.get(member_id)
-        if member is None or member.session is None or member.life != ALIVE:
+        if member is None or not _can_answer(state, member_id):
             collection.missing.add(member_id)
             continue
         reason = f"{member.id} is asked for its {what}."
         number = orders.give(state, member, lambda order: Ask(order, what), reason)
         collection.orders[number] = member.id
-    state.deadlines.set(("collect", request), state.now + ANSWER_WITHIN)
+    seconds = REHEARSED_WITHIN if what == REHEARSAL else ANSWER_WITHIN
+    state.deadlines.set(("collect", request), state.now + seconds)
     _deliver_if_complete(state, collection)
+
+
+def _can_answer(state: State, member_id: MemberId) -> bool:
+    member = state.members.get(member_id)
+    return member is not None and member.session is not None and member.life == ALIVE
 
 
 def answered(state: State, member: Member, message: Answer) -> None:

@@ -215,6 +215,13 @@ class RestartAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartRefused:
+    """The script, as it is now, would not come through its imports (`rehearsing`): nothing was stopped."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class StopAsked:
     """The user wants the job to end. `hard`: without grace."""
 
@@ -226,7 +233,8 @@ class StopAsked:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The user asks every member for `stacks` or `collectives`; `request` comes back in the Deliver action."""
+    """The user asks every member for `stacks` or `collectives`, or one of them for a `rehearsal`; `request` comes back
+    in the Deliver action."""
 
     request: str
     what: str
@@ -271,6 +279,7 @@ Event = (
     | TurnTold
     | SpecChanged
     | RestartAsked
+    | RestartRefused
     | StopAsked
     | Asked
     | ActionFailed

@@ -70,6 +70,11 @@ def restart(state: State, at_checkpoint: bool) -> None:
     generations.stop(state, "A restart was asked for.")
 
 
+def restart_refused(state: State, why: str) -> None:
+    text = f"The restart is refused, and nothing was stopped: {why.rstrip('.')}."
+    state.announce("RestartRefused", text, warning=True)
+
+
 def leaving(state: State, member: Member, message: Leaving) -> None:
     """Its sidecar says so, and knows of the pod's own grace alone. Of one that we delete it is our own word that comes
     back, and at the end of the job nobody comes in its place."""

@@ -14,15 +14,18 @@ from typing import Any
 
 from aiohttp import web
 
-from master.core import kinds
-from master.core.events import Asked, Event, RestartAsked, ScaleAsked, ScalingAsked, StopAsked
+from master.core import kinds, rehearsing
+from master.core.events import Asked, Event, RestartAsked, RestartRefused, ScaleAsked, ScalingAsked, StopAsked
 from master.core.kinds import Job
 from master.core.state import ENDED
 from master.shell.effects import Answers
 from master.shell.records import Records
 from runtime.http import failure
+from wire.messages import REHEARSAL
 
 COLLECT_SECONDS = 9.0
+REHEARSAL_SECONDS = 150.0
+"""The core hears of a rehearsal after 140 s at the latest (`master.core.collecting`)."""
 BODY_BYTES = 64 * 1024
 
 
@@ -110,8 +113,14 @@ class Api:
         return self._accept(ScaleAsked(wanted))
 
     async def _restart(self, request: web.Request) -> web.Response:
-        body = await _body(request, {"at_checkpoint"})
-        return self._accept(RestartAsked(_flag(body, "at_checkpoint")))
+        body = await _body(request, {"at_checkpoint", "check"})
+        at_checkpoint = _flag(body, "at_checkpoint")
+        if _flag(body, "check") and not self._is_over():
+            why = rehearsing.refusal((await self._ask(REHEARSAL, REHEARSAL_SECONDS))["members"].values())
+            if why:
+                self._put(RestartRefused(why))
+                return failure(409, f"it trains on, the restart is refused: {why}")
+        return self._accept(RestartAsked(at_checkpoint))
 
     async def _stop(self, request: web.Request) -> web.Response:
         body = await _body(request, {"hard", "reason"})
@@ -123,15 +132,19 @@ class Api:
     async def _collect(self, request: web.Request) -> web.Response:
         if self._is_over():
             return failure(409, "the job is over")
+        try:
+            return web.json_response(await self._ask(request.path.rpartition("/")[2], COLLECT_SECONDS))
+        except TimeoutError:
+            return failure(504, f"the members did not answer in {COLLECT_SECONDS:g} s")
+
+    async def _ask(self, what: str, seconds: float) -> Answers:
         asked = secrets.token_hex(8)
         answers: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
         self._askers[asked] = lambda found: None if answers.done() else answers.set_result(found)
-        self._put(Asked(asked, request.path.rpartition("/")[2]))
+        self._put(Asked(asked, what))
         try:
-            async with asyncio.timeout(COLLECT_SECONDS):
-                return web.json_response(await answers)
-        except TimeoutError:
-            return failure(504, f"the members did not answer in {COLLECT_SECONDS:g} s")
+            async with asyncio.timeout(seconds):
+                return await answers
         finally:
             self._askers.pop(asked, None)
 

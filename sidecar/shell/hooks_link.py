@@ -19,10 +19,13 @@ from runtime.unix import checked_path, listening_socket
 from sidecar.core.events import Collected, Event, HookDisconnected, WorkerExited, WorkersStopped
 from sidecar.shell import hook_lines
 from sidecar.shell.hook_lines import BadLine, Line
+from wire.messages import REHEARSAL
 
 FIRST_LINE_SECONDS = 5.0
 MOST_CONNECTIONS = 32
 COLLECT_SECONDS = 5.0
+REHEARSAL_SECONDS = 130.0
+"""A rehearsal ends itself after 120 s (`training_hooks.rehearsal`)."""
 
 log = logging.getLogger("hooks")
 
@@ -89,8 +92,9 @@ class HooksLink:
         """Asks; Collected comes, with an error in its body where nobody answers in time."""
         self.tell(connection, {"do": "collect", "order": order, "what": what})
         loop = asyncio.get_running_loop()
-        body = f'{{"error": "no answer within {COLLECT_SECONDS:g} s"}}'
-        self._collecting[order] = loop.call_later(COLLECT_SECONDS, self._collected, Collected(order, body))
+        seconds = REHEARSAL_SECONDS if what == REHEARSAL else COLLECT_SECONDS
+        body = f'{{"error": "no answer within {seconds:g} s"}}'
+        self._collecting[order] = loop.call_later(seconds, self._collected, Collected(order, body))
 
     def _collected(self, event: Collected) -> None:
         timer = self._collecting.pop(event.order, None)

@@ -13,13 +13,14 @@ import aiohttp
 import pytest
 
 from master.core import reducer
-from master.core.events import Asked, Began, Event, PodsListed, RestartAsked, ScaleAsked, StopAsked
+from master.core.events import Asked, Began, Event, PodsListed, RestartAsked, RestartRefused, ScaleAsked, StopAsked
 from master.core.spec import JobSpec
 from master.core.state import State
 from master.shell.http import Api
 from master.shell.records import Records
 from runtime.http import HttpServer
 from wire.ids import JobName
+from wire.messages import REHEARSAL
 
 
 class Served:
@@ -60,6 +61,24 @@ async def test_what_is_asked_for_becomes_an_event(tmp_path: Path) -> None:
         assert (await api.post("/v1/restart", b""))[0] == 202
         assert (await api.post("/v1/stop", {"hard": True, "reason": "lunch"}))[0] == 202
         assert api.events == [ScaleAsked(4), RestartAsked(True), RestartAsked(False), StopAsked("lunch", True)]
+
+
+@pytest.mark.parametrize("answer", [{"refused": "train.py line 1: no"}, {"parked": 1.0}])
+async def test_a_restart_is_tried_by_a_member_before_it_is_accepted(tmp_path: Path, answer: dict[str, Any]) -> None:
+    async with served(tmp_path) as api:
+        asking = asyncio.ensure_future(api.post("/v1/restart", {"check": True}))
+        while not api.askers:
+            await asyncio.sleep(0.01)
+        [event] = api.events
+        assert isinstance(event, Asked)
+        assert event.what == REHEARSAL
+        api.askers[event.request]({"members": {"worker-0": answer}, "missing": []})
+        status, said = await asking
+        if "refused" in answer:
+            assert (status, api.events[1:]) == (409, [RestartRefused("train.py line 1: no")])
+            assert said["error"] == "it trains on, the restart is refused: train.py line 1: no"
+        else:
+            assert (status, api.events[1:]) == (202, [RestartAsked(False)])
 
 
 @pytest.mark.parametrize(

@@ -77,5 +77,7 @@ elif sys.version_info >= (3, 8) and os.environ.get("OUTRIDER_DIR"):
             import traceback
 
             traceback.print_exc()
+if "OUTRIDER_REHEARSAL" in os.environ:
+    os._exit(1)  # a rehearsal never comes to the script
 if _failure is not None:
     raise _failure

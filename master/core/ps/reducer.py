@@ -21,6 +21,7 @@ from master.core.events import (
     PodSeen,
     PodsListed,
     RestartAsked,
+    RestartRefused,
     ScaleAsked,
     ScalingAsked,
     SidecarDisconnected,
@@ -37,7 +38,7 @@ from master.core.ps.passing import tell
 from master.core.ps.state import Key, PsState, Seat
 from master.core.state import ENDED, Collection
 from wire.ids import MemberId, RankIndex, Role
-from wire.messages import Hello, Report, Saved, StateSaved
+from wire.messages import REHEARSAL, Hello, Report, Saved, StateSaved
 
 
 # -- the core's interface -----------------------------------------------------------------------------------------
@@ -175,9 +176,16 @@ def _stop(job: PsState, event: StopAsked) -> None:
 
 
 def _asked(job: PsState, event: Asked) -> None:
-    if job.seats:
-        job.collections[event.request] = (set(job.seats), Collection(event.request, event.what))
-        _to_all(job, event)
+    seats = dict(list(job.seats.items())[:1]) if event.what == REHEARSAL else job.seats
+    if seats:
+        job.collections[event.request] = (set(seats), Collection(event.request, event.what))
+        for seat in list(seats.values()):
+            tell(job, seat, event)
+
+
+def _restart_refused(job: PsState, event: RestartRefused) -> None:
+    text = f"The restart is refused, and nothing was stopped: {event.why.rstrip('.')}."
+    job.announce("RestartRefused", text, warning=True)
 
 
 def _woke(job: PsState, event: Woke) -> None:
@@ -211,6 +219,7 @@ HANDLERS: dict[type, Callable[[PsState, Any], None]] = {
     ScaleAsked: lambda job, event: seating.scale(job, event.replicas),
     SpecChanged: seating.edited,
     RestartAsked: _to_all,
+    RestartRefused: _restart_refused,
     StopAsked: _stop,
     Asked: _asked,
     ActionFailed: _action_failed,

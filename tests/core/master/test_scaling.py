@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from master.core import status
-from master.core.actions import CreatePod
-from master.core.events import PodSeen, RestartAsked, ScaleAsked
+from master.core.actions import CreatePod, Deliver
+from master.core.events import Asked, PodSeen, RestartAsked, RestartRefused, ScaleAsked
+from master.core.rehearsing import refusal
 from tests.core.master.play import Play, job, running
 from wire.ids import MemberId, Role
-from wire.messages import Finish, Leaving
+from wire.messages import REHEARSAL, Ask, Finish, Leaving
 
 
 def test_a_lost_member_is_replaced_by_the_next_id_with_the_same_rank_index() -> None:
@@ -223,3 +224,35 @@ def test_a_restart_that_waits_for_a_checkpoint_is_made_by_any_next_generation() 
     play.save("worker-0")
     play.run(1.0)
     assert not play.announced("WorldResizes")
+
+
+def test_a_restart_that_is_refused_stops_nothing() -> None:
+    play = running(2)
+    before = play.generation
+    play.tell(RestartRefused("train.py line 1: SyntaxError: invalid syntax"))
+    play.run(5)
+    assert play.generation == before
+    [told] = play.announced("RestartRefused")
+    assert told.severity == "warning"
+    assert (
+        told.reason == "The restart is refused, and nothing was stopped: train.py line 1: SyntaxError: invalid syntax."
+    )
+
+
+def test_one_member_alone_rehearses() -> None:
+    play = running(3)
+    play.tell(Asked("r", REHEARSAL))
+    play.run(1)
+    assert [sent.member for sent in play.sent(Ask)] == ["worker-0"]
+    [given] = [action for action in play.actions if isinstance(action, Deliver)]
+    assert [member for member, _body in given.bodies] == ["worker-0"]
+    assert given.missing == ()
+
+
+@pytest.mark.parametrize("answer", [{"parked": 1.0}, {"unchecked": "mpirun"}, {"error": "x"}, [], "x", {"refused": 3}])
+def test_what_is_no_refusal(answer: object) -> None:
+    assert refusal([answer]) == ""
+
+
+def test_a_refusal_is_a_members_own_words_and_bounded() -> None:
+    assert refusal([{"parked": 1.0}, {"refused": "x" * 5000}]) == "x" * 1000

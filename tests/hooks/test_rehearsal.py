@@ -1,0 +1,101 @@
+"""A rehearsal says what the next ranks would end with at import, and never runs the user's code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import training_hooks
+from training_hooks.rehearsal import VARIABLE, compiling
+
+RAN = "from pathlib import Path\nPath({!r}).write_text('ran')\n"
+
+
+def rehearse(folder: Path, *arguments: str) -> dict[str, Any]:
+    reading, writing = os.pipe()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": training_hooks.HOOKS_PATH,
+        "OUTRIDER_DIR": str(folder),
+        "OUTRIDER_TEMPLATE": "1",
+        VARIABLE: str(writing),
+    }
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, pass_fds=[writing], capture_output=True, timeout=120)
+    os.close(writing)
+    with open(reading, "rb") as answer:
+        said: dict[str, Any] = json.loads(answer.read() or b"{}")
+    assert (done.returncode, done.stdout) == (0, b""), done
+    assert not (folder / "ran").exists(), "the script was run"
+    return said
+
+
+@pytest.mark.parametrize(
+    ("script", "module", "refused"),
+    [
+        ("import own\nx = 1\n", "y = 1\n", ""),
+        ("def (\n", "", "train.py line 1: SyntaxError: invalid syntax"),
+        ("import json\nreturn 3\n", "", "train.py line 2: SyntaxError: 'return' outside function"),
+        ("import own\n", "y = (\n", "own.py line 1: SyntaxError: '(' was never closed"),
+        ("def main():\n    import own\n", "  y = 1\n", "own.py line 1: IndentationError: unexpected indent"),
+        ("import json, nosuch\n", "", "train.py line 1: ModuleNotFoundError: No module named 'nosuch'"),
+        (
+            "import own\n",
+            "\nfrom nosuch.deep import x\n",
+            "own.py line 2: ModuleNotFoundError: No module named 'nosuch'",
+        ),
+        ("from json import nosuch\n", "", "train.py line 1: ImportError: cannot import name 'nosuch' from 'json'"),
+        ("from json import decoder\nfrom os import path\n", "", ""),
+        ("try:\n    import nosuch\nexcept ImportError:\n    nosuch = None\n", "", ""),
+        ("def later():\n    import nosuch\n", "", ""),
+        ("if input:\n    import nosuch\n", "", ""),
+        ("import sys\nsys.path.append('elsewhere')\nimport nosuch\n", "", ""),
+        ("x = '\0'\n", "", "cannot contain null bytes"),
+    ],
+)
+def test_what_would_end_the_next_ranks(tmp_path: Path, script: str, module: str, refused: str) -> None:
+    ran = RAN.format(str(tmp_path / "ran"))
+    (tmp_path / "train.py").write_text(script + ran)
+    (tmp_path / "own.py").write_text(module + ran)
+    said = rehearse(tmp_path, "train.py")
+    if refused:
+        assert refused in said["refused"]
+    else:
+        assert said["parked"] >= 0
+
+
+def test_a_module_that_is_run_by_name_and_one_of_its_package(tmp_path: Path) -> None:
+    package = tmp_path / "lab"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "train.py").write_text("from . import model\nfrom .layers import Layer\n")
+    (package / "model.py").write_text("x = 1\n")
+    (package / "layers.py").write_text("class Layer:\n")
+    said = rehearse(tmp_path, "-m", "lab.train")
+    assert said["refused"].startswith("lab/layers.py line 1: IndentationError")
+    (package / "layers.py").write_text("class Layer: pass\n")
+    assert "parked" in rehearse(tmp_path, "-m", "lab.train")
+
+
+def test_a_script_that_is_gone(tmp_path: Path) -> None:
+    assert rehearse(tmp_path, "gone.py") == {"refused": "gone.py: No such file or directory"}
+
+
+def test_a_launcher_compiles_the_script_of_its_command(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("x = (\n")
+    command = compiling([sys.executable, str(script), "--lr", "1"])
+    assert command is not None
+    reading, writing = os.pipe()
+    subprocess.run(command, env={**os.environ, VARIABLE: str(writing)}, pass_fds=[writing], check=True, timeout=60)
+    os.close(writing)
+    with open(reading, "rb") as answer:
+        assert json.loads(answer.read())["refused"] == f"{script} line 1: SyntaxError: '(' was never closed"
+    assert compiling(["mpirun", "-np", "2", "python", "train.py"]) is None
+    assert compiling([sys.executable, "-m", "lab.train"]) is None
