@@ -15,6 +15,7 @@ COMMANDS = {
     "run": "Run a training job on this machine and keep it running.",
     "status": "Show where a job stands.",
     "events": "Show what happened in a job.",
+    "logs": "Show what the ranks wrote.",
     "stacks": "Show where every rank's Python is now.",
     "collectives": "Show every rank's last collective, and who is missing.",
     "restart": "Start the script again, read anew.",

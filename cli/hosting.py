@@ -9,6 +9,7 @@ Who starts the command with SIGHUP ignored (`nohup`) wants it to outlive the ter
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -68,6 +69,7 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
     folder = folders.job_folder(request.job)
     try:
         async with Node(_config(request, folder, writer)) as node:
+            _link_logs(folder, request.log_dir)
             screen.say(_first_line(request))
             follower = Follower(folder, Narrator(screen), screen)
             follower.start()
@@ -77,6 +79,13 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
                 await asyncio.to_thread(follower.close)
     finally:
         writer.close()
+
+
+def _link_logs(folder: Path, log_dir: Path | None) -> None:
+    """So that `outrider logs` finds those of `--log-dir` as well."""
+    if log_dir is not None:
+        with contextlib.suppress(OSError):
+            (folder / "logs").symlink_to(log_dir.absolute())
 
 
 def _first_line(request: Request) -> str:
@@ -103,7 +112,7 @@ def _config(request: Request, folder: Path, writer: Writer) -> NodeConfig:
         hooks=Path(training_hooks.HOOKS_PATH),
         launcher=Path(training_hooks.PACKAGE) / "outrider-launch",
         nproc=request.nproc,
-        trainer_variables=_variables(request),
+        trainer_variables=_variables(request, folder),
         on_output=on_output,
         armed=_armed(request),
         limits=request.limits,
@@ -152,11 +161,13 @@ def _spec(request: Request) -> JobSpec:
     return replace(spec, silent_after=float(silent_after), replace_after=max(spec.replace_after, float(silent_after)))
 
 
-def _variables(request: Request) -> dict[str, str]:
+def _variables(request: Request, folder: Path) -> dict[str, str]:
     variables = {"OUTRIDER_PREFIX": "1"} if request.ps is None else {}  # there it is the member that is named
     if request.log_dir is not None:
         request.log_dir.mkdir(parents=True, exist_ok=True)
         variables["OUTRIDER_LOG_DIR"] = str(request.log_dir)
+    else:
+        variables |= {"OUTRIDER_LOG_DIR": str(folder / "logs"), "OUTRIDER_LOG_KEEP": "1"}
     if request.migration_dir is not None:
         variables["OUTRIDER_MIGRATION_DIR"] = str(request.migration_dir / request.job)
     if request.checkpoint_memory:

@@ -130,6 +130,11 @@ def read(path, torch_path=""):
     }
 
 
+def unsaid(last_lines):
+    """No exception is known: what the process wrote last may say why it ended."""
+    return {"type": "", "message": "", "frame": "", "traceback": last_lines} if last_lines else None
+
+
 def unreadable_script(path):
     """Python's exit code 2 without an exception: it could not open the script."""
     return {

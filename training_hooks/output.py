@@ -8,7 +8,7 @@ template's memory, and it lives as long as any of its inputs. What has to be gua
 - A rank never dies of its reader (a print would raise BrokenPipeError), and never waits for one that is no more: the
   owner holds a second copy of each reading end. `tend` starts a new reader on them, and where one after the other dies,
   or none can be started, the owner passes the bytes on itself, as they are.
-- The owner never waits for a reader.
+- The owner waits for a reader only to learn why a rank has ended that left no exception, `READ_WITHIN` a generation.
 """
 
 import json
@@ -18,12 +18,17 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+
+from . import logfiles
 
 READER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "reader.py")
 STREAMS = ("stdout", "stderr")
 MOST_READERS = 5
 """In one generation."""
 CARRY_EVERY = 0.02
+READ_WITHIN = 0.3
+"""Seconds a generation that the owner gives its reader to write down why ranks have ended."""
 MOST_CARRIED = 64
 """Pieces of a stream that the owner passes on before it looks after its other duties."""
 
@@ -36,10 +41,12 @@ class Outlet:
         environ = os.environ if environ is None else environ
         self.prefix = environ.get("OUTRIDER_PREFIX") == "1"
         self.folder, self.volume = environ.get("OUTRIDER_LOG_DIR", ""), environ.get("OUTRIDER_DIR", "")
+        self.kept = environ.get("OUTRIDER_LOG_KEEP") == "1"
         self.by_lines = self.prefix or bool(self.folder)
         """A rank's Python writes line by line; where only patterns are followed it writes as it would without us."""
         self.patterns = []
         self._reader, self._control, self._held, self._started = None, None, [], 0
+        self._patience = READ_WITHIN
 
     @property
     def pid(self):
@@ -80,13 +87,24 @@ class Outlet:
         self._held += held
         return tuple(writers)
 
+    def last_lines(self, rank):
+        """What a rank that has just ended wrote last on its stderr; "" where that is in no file."""
+        for reading, label in self._held if self.folder else ():
+            if label["rank"] == rank and label["stream"] == "stderr":
+                path = logfiles.path_of(self.folder, label["generation"][1], rank, "stderr")
+                began = time.monotonic()
+                text = logfiles.last_lines(path, reading, self._patience)
+                self._patience = max(0.0, self._patience - (time.monotonic() - began))
+                return text
+        return ""
+
     def forget(self):
         """The generation's ranks are reaped: the reader's own copies are enough for what is still in the pipes."""
         if self._held and not self._reader:
             self._carry()
         for reading, _ in self._held:
             os.close(reading)
-        self._held, self._started = [], 0
+        self._held, self._started, self._patience = [], 0, READ_WITHIN
 
     def tend(self, may_start=True):
         """Called when a child may have ended, or `pause` is over: where that was the reader there is a new one, if it
@@ -144,7 +162,7 @@ class Outlet:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-I", "-S", READER, str(theirs.fileno())]
-            command += ["prefix" if self.prefix else "plain", self.folder, self.volume]
+            command += ["prefix" if self.prefix else "plain", self.folder, "kept" if self.kept else "", self.volume]
             self._reader = subprocess.Popen(
                 command, pass_fds=[theirs.fileno()], preexec_fn=ignore_endings, stdin=subprocess.DEVNULL
             )

@@ -297,6 +297,8 @@ class Template:
             error = errors.unreadable_script(self.called.target)
         if error is None and code == 1 and trainers.is_missing(self.called):
             error = errors.missing_module(self.called.target)
+        if error is None and code:
+            error = errors.unsaid(self.outlet.last_lines(rank.rank))
         exit = {
             "event": "exited",
             "generation": self.generation,

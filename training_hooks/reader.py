@@ -30,7 +30,7 @@ if __name__ == "__main__":
     importlib.import_module("_outrider_hooks.reader").main(sys.argv[1:])
     sys.exit(0)
 
-from . import matching
+from . import logfiles, matching
 from .matching import DATA, END, HEADER, TORN
 from .output import STREAMS, ignore_endings
 
@@ -173,8 +173,8 @@ class Source:
 
     def close(self):
         os.close(self.fd)
-        if self.file and self.file.fd is not None:
-            os.close(self.file.fd)
+        if self.file:
+            self.file.close()
 
 
 def ends_of_lines(data):
@@ -196,8 +196,8 @@ def ends_of_lines(data):
 class Reader:
     """The process. It ends when all its inputs have, and no more can come over `control`."""
 
-    def __init__(self, control, prefix, folder, volume):
-        self.control, self.prefix, self.folder = control, prefix, folder
+    def __init__(self, control, prefix, folder, kept, volume):
+        self.control, self.prefix, self.folder, self.kept = control, prefix, folder, kept
         self.screens = {"stdout": Screen(1), "stderr": Screen(2)}
         self.sources = {}
         self.offer = Offer(volume)
@@ -250,11 +250,8 @@ class Reader:
     def _file(self, label):
         if not self.folder:
             return None
-        folder = os.path.join(self.folder, str(label["generation"][1]), str(label["rank"]))
         try:
-            os.makedirs(folder, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            return Sink(os.open(os.path.join(folder, label["stream"] + ".log"), flags, 0o644))
+            return logfiles.opened(self.folder, label["generation"][1], label["rank"], label["stream"], self.kept)
         except OSError as error:
             self.screens["stderr"].write(("outrider: no log files: %s\n" % error).encode())
             self.folder = ""
@@ -262,8 +259,8 @@ class Reader:
 
 
 def main(arguments):
-    control, how, folder, volume = arguments
+    control, how, folder, kept, volume = arguments
     ignore_endings()
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a template that is about to fork blocks all of them
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a matcher that has ended leaves nothing behind
-    Reader(socket.socket(fileno=int(control)), how == "prefix", folder, volume).run()
+    Reader(socket.socket(fileno=int(control)), how == "prefix", folder, kept == "kept", volume).run()

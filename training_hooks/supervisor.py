@@ -273,6 +273,8 @@ class Supervisor:
 
     def _tell_exit(self, pid, local_rank, status):
         code, number, at, error = remains.how_it_ended(self.volume, local_rank, pid, status)
+        if error is None and code:
+            error = errors.unsaid(self.outlet.last_lines(self.global_ranks.get(local_rank, local_rank)))
         message = {
             "event": "exited",
             "generation": self.generation,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from master.core.wording import quoted
 from wire.messages import WorkerExit
 
 EFFECT_TYPES = ("DistBackendError", "DistNetworkError", "DistStoreError", "DistError")
@@ -41,6 +42,7 @@ NEEDS_A_CHANGE = ("SyntaxError", "IndentationError", "TabError", "ImportError", 
 USAGE = 2
 """The exit code of argparse, click and shells for arguments that cannot be."""
 PORT_TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
+LONGEST_LINE = 200
 NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
 SIGNALS = {
     1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
@@ -118,7 +120,13 @@ def describe(exit: WorkerExit) -> str:
         return "was killed because the container ran out of memory"
     if exit.signal is not None:
         return f"was killed by {SIGNALS.get(exit.signal, f'signal {exit.signal}')}"
-    return _failed(exit) if exit.error_type else f"exited with code {exit.code}"
+    return _failed(exit) if exit.error_type else f"exited with code {exit.code}{_last_line(exit)}"
+
+
+def _last_line(exit: WorkerExit) -> str:
+    """What it wrote last, where its output is kept: no exception says why it ended."""
+    last = exit.traceback.strip().rpartition("\n")[2].strip().rstrip(".")
+    return f"; the last line it wrote is {quoted(last, LONGEST_LINE)}" if last else ""
 
 
 def _failed(exit: WorkerExit) -> str:

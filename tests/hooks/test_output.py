@@ -177,3 +177,28 @@ def test_a_folder_that_cannot_be_written_costs_the_files_alone(tmp_path: Path) -
 def test_without_a_wish_for_it_there_is_no_reader(tmp_path: Path) -> None:
     out, _ = act("print(outlet.open((1, 1), 0), outlet.pid)", tmp_path)
     assert out == b"None 0\n"
+
+
+def test_the_last_lines_of_a_rank_that_has_ended_are_known_where_files_keep_them(tmp_path: Path) -> None:
+    script = """
+code = "os.write(1, b'out'); os.write(2, b'first\\\\n' + b'more\\\\n' * 20 + b'disk on fire\\\\n\\\\n')"
+outlet._patience = 50.0
+for number in (0, 1):
+    os.waitpid(rank(number, code), 0)
+    assert outlet.last_lines(number).splitlines() == ["more"] * 14 + ["disk on fire"]
+assert outlet.last_lines(7) == ""
+outlet.finish(20)
+"""
+    out, _ = act(script, tmp_path, OUTRIDER_LOG_DIR="logs", OUTRIDER_LOG_KEEP="1")
+    assert out == b"outout"
+    assert [path.name for path in sorted((tmp_path / "logs/1/1").iterdir())] == [
+        "stderr.log", "stderr.times", "stdout.log", "stdout.times",
+    ]  # fmt: skip
+
+
+def test_without_files_there_are_no_last_lines(tmp_path: Path) -> None:
+    act(
+        'os.waitpid(rank(0, "os.write(2, b\'bad\')"), 0); assert outlet.last_lines(0) == ""',
+        tmp_path,
+        OUTRIDER_PREFIX="1",
+    )
