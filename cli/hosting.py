@@ -22,6 +22,7 @@ from cli.client import Master
 from cli.documents import status_of
 from cli.errors import UserError
 from cli.following import Follower
+from cli.loss_record import LossRecord
 from cli.narration import Narrator, summary
 from cli.request import Request
 from cli.screen import Screen
@@ -66,8 +67,9 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
     """The exit code, and whether the job's folder does not say so."""
     writer = Writer(screen)
     folder = folders.job_folder(request.job)
+    loss = LossRecord(folder)
     try:
-        async with Node(_config(request, folder, writer)) as node:
+        async with Node(_config(request, folder, writer, loss)) as node:
             screen.say(_first_line(request))
             follower = Follower(folder, Narrator(screen), screen)
             follower.start()
@@ -77,6 +79,7 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
                 await asyncio.to_thread(follower.close)
     finally:
         writer.close()
+        loss.close()
 
 
 def _first_line(request: Request) -> str:
@@ -89,8 +92,9 @@ def _first_line(request: Request) -> str:
     )
 
 
-def _config(request: Request, folder: Path, writer: Writer) -> NodeConfig:
+def _config(request: Request, folder: Path, writer: Writer, loss: LossRecord) -> NodeConfig:
     def on_output(member: MemberId, stream: str, line: bytes) -> None:
+        loss.line(member, line)
         of = b"" if request.ps is None else f"[{member}]: ".encode()
         writer.put(STREAMS[stream], of + line)
 
