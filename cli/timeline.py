@@ -211,10 +211,6 @@ def _at(steps: Points, at: float) -> float:
 
 
 def smoothed(losses: Points, over: int = SMOOTHED) -> Points:
-    """The mean of a few losses around each; of a short record, and at its ends, of fewer."""
+    """The mean of a few losses around each; of a short record of fewer."""
     beside, values = min(over, len(losses) // 8) // 2, [loss for _, loss in losses]
-    means: Points = []
-    for i, (at, _) in enumerate(losses):
-        each = min(beside, i, len(losses) - 1 - i)
-        means.append((at, fmean(values[i - each : i + each + 1])))
-    return means
+    return [(at, fmean(values[max(0, i - beside) : i + beside + 1])) for i, (at, _) in enumerate(losses)]

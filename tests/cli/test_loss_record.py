@@ -50,3 +50,9 @@ def test_where_ranks_have_no_prefix_members_are_told_apart(tmp_path: Path) -> No
 def test_nothing_is_made_where_no_loss_is_said(tmp_path: Path) -> None:
     assert kept(tmp_path, [(1.0, "worker-0", "[0]: epoch 1\n")]) == []
     assert not (tmp_path / "loss.jsonl").exists()
+
+
+def test_few_lines_a_second_are_searched(tmp_path: Path) -> None:
+    said = [(1.0 + i / 2000, "worker-0", f"[0]: val loss {i}\n") for i in range(1000)]
+    said += [(1.9, "worker-0", "[0]: loss 0.5\n"), (2.0, "worker-0", "[0]: loss 0.4\n")]
+    assert kept(tmp_path, said) == [(2.0, 0.4, 0)]

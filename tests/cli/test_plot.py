@@ -18,7 +18,7 @@ from matplotlib.text import Text
 
 from cli.drawing import NUMBERED, figure_of, spread
 from cli.errors import UserError
-from cli.timeline import Span, Timeline, rates, timeline
+from cli.timeline import Span, Timeline, rates, smoothed, timeline
 from runtime.series import Series
 
 PNG = b"\x89PNG"
@@ -246,3 +246,10 @@ def test_a_job_that_has_begun_nothing_cannot_be_drawn() -> None:
     status = {"job": "digits", "phase": "pending", "step": 0, "faults": []}
     with pytest.raises(UserError, match="digits has begun no generation yet"):
         timeline(status, [told(0, "JobBegan")], [], [], BEGAN + 1)
+
+
+def test_a_mean_is_of_losses_on_both_sides() -> None:
+    losses = [(float(i), float(i % 2)) for i in range(100)]
+    assert [at for at, _ in smoothed(losses)] == [at for at, _ in losses]
+    assert all(0.4 < mean < 0.6 for _, mean in smoothed(losses))
+    assert smoothed(losses[:5]) == losses[:5]
