@@ -112,8 +112,8 @@ class _Picture:
     def _loss(self, axes: Axes) -> None:
         losses = self._timeline.losses
         axes.plot(*self._xy(losses), ".", markersize=3, color=LINE, alpha=0.35)
-        for part in _parts(smoothed(losses), [span.begin for span in self._timeline.spans]):
-            axes.plot(*self._xy(part), color=LINE, linewidth=1.3)
+        for part in _parts(losses, [span.begin for span in self._timeline.spans]):
+            axes.plot(*self._xy(smoothed(part)), color=LINE, linewidth=1.3)
         values = [loss for _, loss in losses]
         if min(values) > 0 and max(values) > 10 * min(values):
             axes.set_yscale("log")

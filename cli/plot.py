@@ -43,5 +43,6 @@ def _draw(job: str, path: Path) -> None:
     timeline = timeline_of(job)
     drawing.save(drawing.figure_of(timeline), path)
     if not timeline.steps:
-        click.echo(f"outrider: no step of {job} is on record: only its members and faults are drawn", err=True)
+        known = "loss, members" if timeline.losses else "members"
+        click.echo(f"outrider: no step of {job} is on record: only its {known} and faults are drawn", err=True)
     click.echo(path)

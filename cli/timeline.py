@@ -19,6 +19,7 @@ from typing import Any
 from cli import folders
 from cli.documents import saved_events, status_of
 from cli.errors import UserError
+from cli.loss_record import SILENT
 from runtime.series import moments
 
 Points = list[tuple[float, float]]
@@ -127,8 +128,17 @@ def _samples(progress: Iterable[dict[str, Any]], began: float) -> Iterator[_Samp
 
 
 def _losses(folder: Path) -> Points:
-    found = ((moment["time"], moment.get("loss")) for moment in moments(folder / "loss.jsonl"))
-    return [(at, float(loss)) for at, loss in found if isinstance(loss, int | float) and isfinite(loss)]
+    """Without what a rank has said just before a lower one was listened to: one rank's losses make the curve."""
+    found = [
+        (float(each["time"]), float(each["loss"]), each["by"])
+        for each in moments(folder / "loss.jsonl")
+        if isinstance(each.get("loss"), int | float) and isinstance(each.get("by"), int) and isfinite(each["loss"])
+    ]
+    return [
+        (at, loss)
+        for i, (at, loss, by) in enumerate(found)
+        if i + 1 == len(found) or found[i + 1][2] >= by or found[i + 1][0] - at > SILENT
+    ]
 
 
 def _marks(faults: Iterable[dict[str, Any]], began: float) -> Iterator[Mark]:

@@ -18,7 +18,7 @@ from matplotlib.text import Text
 
 from cli.drawing import NUMBERED, figure_of, spread
 from cli.errors import UserError
-from cli.timeline import Span, Timeline, rates, smoothed, timeline
+from cli.timeline import Span, Timeline, rates, smoothed, timeline, timeline_of
 from runtime.series import Series
 
 PNG = b"\x89PNG"
@@ -194,6 +194,14 @@ def trained(ended_job: Any) -> Path:
     with (folder / "progress.jsonl").open("a") as file:
         file.write('{"time": "noon"}\n[]\n{"time": 3, "step": nul')
     return folder
+
+
+def test_one_rank_s_losses_make_the_curve(trained: Path) -> None:
+    series = Series(trained / "loss.jsonl")
+    for at, loss, by in ((2.0, 9.0, 1), (2.1, 3.0, 0), (3.0, 2.5, 0), (4.0, 2.0, 0)):
+        series.add(BEGAN + at, loss=loss, by=by)
+    series.close()
+    assert [(round(at, 1), loss) for at, loss in timeline_of("digits").losses] == [(2.1, 3.0), (3.0, 2.5), (4.0, 2.0)]
 
 
 def test_a_job_that_is_over_is_drawn(trained: Path, outrider: Any, tmp_path: Path) -> None:
