@@ -20,7 +20,7 @@ COMMANDS = {
     "collectives": "Show every rank's last collective, and who is missing.",
     "restart": "Start the script again, read anew.",
     "scale": "Change how many members a job has.",
-    "plot": "Draw what a job that finds its own size has measured.",
+    "plot": "Draw a job over time: loss, steps a second, members, faults.",
     "stop": "End a job.",
     "clean": "Remove what jobs that have ended left.",
     "chaos": "Break a running job on purpose.",

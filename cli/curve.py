@@ -10,6 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from cli import drawing
 from cli.errors import UserError
 from cli.tables import columns
 from cli.wording import local_time, plural
@@ -59,27 +60,21 @@ def _decisions(scaling: dict[str, Any]) -> Table:
 def plotted(scaling: dict[str, Any], name: str, path: Path) -> None:
     """The curve with its standard errors, linear growth beside it."""
     try:
-        import matplotlib
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise UserError("matplotlib is not installed: pip install matplotlib") from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+        raise drawing.missing() from error
     sizes = scaling["sizes"]
     if not sizes:
         raise UserError(f"{name} has measured no size yet")
     members, rates = [each["members"] for each in sizes], [each["samples_per_second"] for each in sizes]
-    figure, axes = pyplot.subplots(figsize=(7, 4))
+    figure = Figure(figsize=(7, 4), layout="tight")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
     axes.errorbar(members, rates, [each["error"] for each in sizes], marker="o", capsize=3, label="measured")
     if members[0]:  # a master alone is a world of no workers
         axes.plot(members, [rates[0] / members[0] * size for size in members], "--", color="grey", label="linear")
     axes.axvline(scaling["current"], color="green", alpha=0.4, label="now")
     axes.set(xlabel=counted(scaling), ylabel="samples/s", title=f"{name}: {scaling['condition']}", ylim=(0, None))
     axes.legend()
-    figure.tight_layout()
-    try:
-        figure.savefig(path)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be written: {error}") from error
-    finally:
-        pyplot.close(figure)
+    drawing.save(figure, path)

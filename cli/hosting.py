@@ -23,6 +23,7 @@ from cli.client import Master
 from cli.documents import status_of
 from cli.errors import UserError
 from cli.following import Follower
+from cli.loss_record import LossRecord
 from cli.narration import Narrator, summary
 from cli.request import Request
 from cli.screen import Screen
@@ -67,8 +68,9 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
     """The exit code, and whether the job's folder does not say so."""
     writer = Writer(screen)
     folder = folders.job_folder(request.job)
+    loss = LossRecord(folder)
     try:
-        async with Node(_config(request, folder, writer)) as node:
+        async with Node(_config(request, folder, writer, loss)) as node:
             _link_logs(folder, request.log_dir)
             screen.say(_first_line(request))
             follower = Follower(folder, Narrator(screen), screen)
@@ -79,6 +81,7 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
                 await asyncio.to_thread(follower.close)
     finally:
         writer.close()
+        loss.close()
 
 
 def _link_logs(folder: Path, log_dir: Path | None) -> None:
@@ -98,8 +101,9 @@ def _first_line(request: Request) -> str:
     )
 
 
-def _config(request: Request, folder: Path, writer: Writer) -> NodeConfig:
+def _config(request: Request, folder: Path, writer: Writer, loss: LossRecord) -> NodeConfig:
     def on_output(member: MemberId, stream: str, line: bytes) -> None:
+        loss.line(member, line)
         of = b"" if request.ps is None else f"[{member}]: ".encode()
         writer.put(STREAMS[stream], of + line)
 

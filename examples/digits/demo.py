@@ -3,8 +3,8 @@
     python examples/digits/demo.py          (or: make demo)
 
 Everything goes through the command line, as a user would do it: `outrider run` on an unmodified script, `outrider
-chaos` for the two faults, `outrider events` and `outrider status` for what is shown at the end. The faults come when
-the loss file says that the training has got so far, so the demo waits for nothing but the training itself. It fails
+chaos` for the two faults, `outrider events`, `status` and `plot` for what is shown at the end. The faults come when the
+loss file says that the training has got so far, so the demo waits for nothing but the training itself. It fails
 where the job does, where a fault left no trace, or where the model did not learn.
 """
 
@@ -19,14 +19,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any
-
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
 
 HERE = Path(__file__).resolve().parent
 OUTRIDER = str(Path(sys.executable).parent / "outrider")
@@ -37,6 +31,8 @@ LEAST_ACCURACY = 0.9
 learnt nothing 0.10."""
 STEPS_BETWEEN = 120
 """Steps before the first fault, and between the two."""
+LOG_EVERY = 10
+"""Steps between two lines with a loss, of which the plot is made."""
 LIMIT = 180.0
 """Seconds that any one wait may take."""
 
@@ -87,7 +83,7 @@ def train_with_faults(args: argparse.Namespace) -> int:
 def running(args: argparse.Namespace) -> Iterator[subprocess.Popen[bytes]]:
     """The job; ended with the demo whatever happens."""
     script = [str(HERE / "train.py"), "--epochs", str(args.epochs), "--out", str(args.out)]
-    script += ["--checkpoint", str(args.out / "digits.pt")]
+    script += ["--checkpoint", str(args.out / "digits.pt"), "--log-every", str(LOG_EVERY)]
     command = [OUTRIDER, "run", "--job", args.job, "--nnodes", str(MEMBERS), *script]
     print("demo: outrider", *command[1:], flush=True)
     run = subprocess.Popen(command, stdin=subprocess.DEVNULL)
@@ -161,34 +157,14 @@ def show(args: argparse.Namespace, expected: int) -> int:
     for fault in faults:
         print(f"lost {fault['seconds_lost']:.2f} s: {fault['reason']}")
     print(f"lost in all: {sum(fault['seconds_lost'] for fault in faults):.2f} s")
-    plot(losses(args.out), faults, result, args.out / "loss.png")
+    outrider("plot", args.job, "--output", str(args.out / "plot.png"))
     print(f"accuracy {result['accuracy']:.4f} after {result['steps']} steps")
-    print(f"the loss with the faults marked: {args.out}/loss.png")
+    print(f"loss, steps a second and members, with the faults marked: {args.out}/plot.png")
     if len(faults) < expected:
         raise Failure(f"{expected} faults were made, the status tells {len(faults)}")
     if result["accuracy"] < LEAST_ACCURACY:
         raise Failure(f"the accuracy {result['accuracy']:.4f} is below {LEAST_ACCURACY}")
     return 0
-
-
-def plot(
-    rows: list[tuple[float, int, float]], faults: list[dict[str, Any]], result: dict[str, Any], path: Path
-) -> None:
-    """The loss over time; where it stands still, nothing was trained."""
-    began = rows[0][0]
-    figure, axes = pyplot.subplots(figsize=(10, 5), layout="constrained")
-    times, values = [row[0] - began for row in rows], [row[2] for row in rows]
-    axes.plot(times, values, ".", markersize=3, color="tab:blue", alpha=0.4)
-    axes.plot(times, [sum(values[max(0, i - 24) : i + 1]) / min(25, i + 1) for i in range(len(rows))], color="tab:blue")
-    for fault in faults:
-        at = datetime.fromisoformat(fault["time"]).timestamp() - began
-        axes.axvspan(at, at + fault["seconds_lost"], color="tab:red", alpha=0.25, lw=0)
-        axes.axvline(at, color="tab:red", lw=1)
-        label = f"{fault['reason']}\n{fault['seconds_lost']:.2f} s lost"
-        axes.annotate(label, (at, 1), xycoords=("data", "axes fraction"), fontsize=7, rotation=90, va="top", ha="right")
-    axes.set(xlabel="seconds since the first step", ylabel="training loss", yscale="log")
-    axes.set_title(f"Digits on {MEMBERS} members: accuracy {result['accuracy']:.3f} after {result['steps']} steps")
-    figure.savefig(path, dpi=120)
 
 
 if __name__ == "__main__":

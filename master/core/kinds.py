@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from master.core import gangs, reducer, status
@@ -12,9 +13,25 @@ from master.core.ps import reducer as ps_reducer
 from master.core.ps import status as ps_status
 from master.core.ps.state import PsState
 from master.core.spec import JobSpec
-from master.core.state import State
+from master.core.state import RUNNING, State
 
 Job = State | PsState
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a job has come, and with how many members."""
+
+    generation: str
+    """Of a PS job, whose members have generations of their own: `-`."""
+    members: int
+    """Whose ranks run."""
+    step: int
+    """The highest that was ever made."""
+    stepped_at: float | None
+    """When, by the core's clock."""
+    unix_offset: float
+    """What makes that the wall clock's."""
 
 
 def new(spec: JobSpec, next_order: int = 1) -> Job:
@@ -64,3 +81,14 @@ def waits_behind(job: Job) -> str:
 
 def phase_of(job: Job) -> str:
     return ps_status.phase(job) if isinstance(job, PsState) else job.phase
+
+
+def position(job: Job) -> Position:
+    """What a record of the training's progress is made of."""
+    if isinstance(job, PsState):
+        furthest = max(parts(job), key=lambda state: state.high_step, default=None)
+        step, at = (furthest.high_step, furthest.high_step_at) if furthest else (0, None)
+        running = sum(seat.runs is not None for seat in job.seats.values())
+        return Position("-", running, step, at, job.unix_offset)
+    members = len(job.world.places) if job.world is not None and job.stage == RUNNING else 0
+    return Position(str(job.generation), members, job.high_step, job.high_step_at, job.unix_offset)

@@ -14,7 +14,10 @@ from pathlib import Path
 from runtime.unix import checked_path
 from wire.ids import Role
 
-LEFTOVERS = ("status.json", "events.jsonl", "journal.txt", "master.sock", "node.sock", "master.log", "members", "logs")
+LEFTOVERS = (
+    "status.json", "events.jsonl", "progress.jsonl", "loss.jsonl", "journal.txt", "master.sock", "node.sock",
+    "master.log", "members", "logs",
+)  # fmt: skip
 
 
 class FolderError(Exception):

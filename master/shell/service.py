@@ -22,6 +22,7 @@ from master.shell.exit_codes import ADDRESS_TAKEN, ENDED, LEASE_HELD, WRONG_SETT
 from master.shell.http import Api
 from master.shell.lease import Lease, LeaseHeld
 from master.shell.local import LocalPlatform
+from master.shell.progress import Progress
 from master.shell.records import Records
 from master.shell.refusals import RefusalLog
 from master.shell.settings import Settings
@@ -69,6 +70,7 @@ async def serve(settings: Settings, term: int) -> int:
     journal = Journal(settings.folder / "journal.txt")
     pump = Pump(CORE, new(settings.spec), journal)
     records = Records(settings.folder)
+    progress = Progress(settings.folder, lambda: pump.state)
     door = TokenDoor(settings.job, settings.token, pump.put)
     sidecars = Sidecars(settings.keys, door, RefusalLog())
     platform = LocalPlatform(settings.node_socket, pump.put)
@@ -77,20 +79,21 @@ async def serve(settings: Settings, term: int) -> int:
     pump.drain_before_judging(sidecars.drain)
     _listen_to_the_platform(settings, pump)
     api = HttpServer(Api(pump.state, time.monotonic, pump.put, records, effects.askers).application())
-    watching = None
+    watching: list[asyncio.Future[None]] = []
     try:
         sidecars.bind(settings.bind)
         await api.start_on_socket(settings.folder / "master.sock")
-        watching = asyncio.ensure_future(platform.watch())
+        watching = [asyncio.ensure_future(each) for each in (platform.watch(), progress.watch())]
         return await pump.run(effects)
     finally:
         journal.write()
         records.close()
         await api.stop()
-        if watching is not None:
-            watching.cancel()
+        for each in watching:
+            each.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await watching
+                await each
+        progress.close()
         sidecars.close()
 
 

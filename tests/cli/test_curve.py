@@ -34,12 +34,12 @@ def test_the_measured_sizes_are_drawn_with_the_decisions(
 
 def test_the_curve_is_a_picture_too(ended_job: Any, outrider: Any, grown: dict[str, object], tmp_path: Path) -> None:
     ended_job(scaling=grown)
-    done = outrider("plot", "digits", "-o", str(tmp_path / "curve.png"))
+    done = outrider("plot", "digits", "--scaling", "-o", str(tmp_path / "curve.png"))
     assert done.exit_code == 0, done.stderr
     assert (tmp_path / "curve.png").read_bytes().startswith(PNG)
 
 
-@pytest.mark.parametrize("command", [("status", "digits", "--scaling"), ("plot", "digits")])
+@pytest.mark.parametrize("command", [("status", "digits", "--scaling"), ("plot", "digits", "--scaling")])
 def test_a_job_whose_user_gives_the_size_has_no_curve(ended_job: Any, outrider: Any, command: tuple[str, ...]) -> None:
     ended_job("digits")
     done = outrider(*command)
@@ -51,7 +51,7 @@ def test_a_picture_that_cannot_be_written_is_told(
     ended_job: Any, outrider: Any, grown: dict[str, object], tmp_path: Path
 ) -> None:
     ended_job(scaling=grown)
-    done = outrider("plot", "digits", "-o", str(tmp_path / "none" / "curve.png"))
+    done = outrider("plot", "digits", "--scaling", "-o", str(tmp_path / "none" / "curve.png"))
     assert done.exit_code != 0
     assert "cannot be written" in done.stderr
 

@@ -35,4 +35,4 @@ def test_the_demo_survives_a_killed_process_and_a_killed_member(tmp_path: Path) 
         "lost in all:",
     ):
         assert words in done.stdout
-    assert (tmp_path / "out" / "loss.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "out" / "plot.png").read_bytes().startswith(b"\x89PNG")
