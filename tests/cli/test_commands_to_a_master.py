@@ -21,8 +21,9 @@ from tests.cli.conftest import RunningJob, Served, document
     [
         (("stop", "digits"), ("stop", {"hard": False, "reason": "`outrider stop`"})),
         (("stop", "digits", "--now"), ("stop", {"hard": True, "reason": "`outrider stop`"})),
-        (("restart", "digits"), ("restart", {"at_checkpoint": False})),
-        (("restart", "digits", "--at-checkpoint"), ("restart", {"at_checkpoint": True})),
+        (("restart", "digits"), ("restart", {"at_checkpoint": False, "check": True})),
+        (("restart", "digits", "--no-check"), ("restart", {"at_checkpoint": False, "check": False})),
+        (("restart", "digits", "--at-checkpoint"), ("restart", {"at_checkpoint": True, "check": True})),
         (("scale", "digits", "3"), ("scale", {"replicas": 3})),
     ],
 )
