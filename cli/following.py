@@ -9,14 +9,17 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cli.client import Master
 from cli.documents import saved_events
 from cli.errors import UserError
-from cli.narration import Narrator, progress_line
+from cli.narration import Narrator
+from cli.progress import Progress
 from cli.screen import Screen
 
 AGAIN_SECONDS = 0.1
@@ -27,16 +30,23 @@ class Follower:
     """Tells events as they come until it is closed; then those that were written and not yet told."""
 
     def __init__(
-        self, folder: Path, narrator: Narrator, screen: Screen, progress_seconds: float = PROGRESS_SECONDS
+        self,
+        folder: Path,
+        narrator: Narrator,
+        screen: Screen,
+        progress: Progress | None = None,
+        progress_seconds: float = PROGRESS_SECONDS,
     ) -> None:
         self._master = Master(folder)
         self._job = folder.name
         self._narrator = narrator
         self._screen = screen
+        self._progress = progress
         self._pause = progress_seconds
+        self._began = time.monotonic()
         self._closing = threading.Event()
         self._open: list[socket.socket] = []
-        jobs: list[Callable[[], None]] = [self._follow] + ([self._progress] if screen.is_terminal else [])
+        jobs: list[Callable[[], None]] = [self._follow] + ([] if progress is None else [self._show_progress])
         self._threads = [threading.Thread(target=each, daemon=True) for each in jobs]
 
     def start(self) -> None:
@@ -61,11 +71,19 @@ class Follower:
             with contextlib.suppress(UserError):
                 for event in self._master.follow(self._narrator.last, self._open):
                     self._narrator.tell(event)
+                    if self._progress is not None:
+                        self._progress.event(event)
             self._open.clear()
             self._closing.wait(AGAIN_SECONDS)
 
-    def _progress(self) -> None:
+    def _show_progress(self) -> None:
+        """A line that moves on a terminal; elsewhere only why a job does not begin."""
+        assert self._progress is not None
         while not self._closing.wait(self._pause):
             with contextlib.suppress(UserError):
                 status: dict[str, Any] = self._master.status()
-                self._screen.progress(progress_line(status))
+                elapsed = time.monotonic() - self._began
+                if self._screen.is_terminal:
+                    self._screen.progress(self._progress.line(status, elapsed, datetime.now(UTC)))
+                elif words := self._progress.words(status, elapsed):
+                    self._screen.say(f"outrider: {words}")

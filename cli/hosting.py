@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +27,10 @@ from cli.client import Master
 from cli.documents import status_of
 from cli.errors import UserError
 from cli.following import Follower
+from cli.holding import Holding
 from cli.loss_record import LossRecord
-from cli.narration import Narrator, summary
+from cli.narration import Mode, Narrator, summary, summary_line
+from cli.progress import Progress
 from cli.request import Request
 from cli.screen import Screen
 from cli.wording import plural
@@ -36,6 +42,7 @@ from master.shell.plans import NodeConfig
 from wire.ids import JobName, MemberId
 
 STREAMS = {"stdout": 1, "stderr": 2}
+LOOK_SECONDS = 0.5
 HARD_PATIENCE = 3.0
 """Seconds that a master has to end a job the hard way before the node does it without."""
 DEFAULT_RESTARTS = 10
@@ -46,6 +53,7 @@ NO_THREAD = "can't start new thread"
 def host(request: Request) -> int:
     """Run the job to its end and return its exit code."""
     screen = Screen()
+    mode = Mode(request.telling)
     began = time.monotonic()
     try:
         code, is_unsaved = asyncio.run(_hosted(request, screen))
@@ -58,9 +66,9 @@ def host(request: Request) -> int:
     if is_unsaved:
         folder = folders.job_folder(request.job)
         text = f"the job ended with code {code}, which could not be written to {folder}: its status is older than that"
-        screen.say(f"outrider: {text}", "yellow")
+        _say(screen, mode, text)
     else:
-        _sum_up(request.job, screen, time.monotonic() - began)
+        _sum_up(request.job, screen, mode, time.monotonic() - began)
     return code
 
 
@@ -68,20 +76,42 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
     """The exit code, and whether the job's folder does not say so."""
     writer = Writer(screen)
     folder = folders.job_folder(request.job)
-    loss = LossRecord(folder)
+    loss, mode = LossRecord(folder), Mode(request.telling)
+    holding = Holding(writer.put)
+    shows = writer.put if mode in (Mode.VERBOSE, Mode.JSON) or request.ps is not None else holding.line
     try:
-        async with Node(_config(request, folder, writer, loss)) as node:
+        async with Node(_config(request, folder, shows, loss)) as node:
             _link_logs(folder, request.log_dir)
-            screen.say(_first_line(request))
-            follower = Follower(folder, Narrator(screen), screen)
+            if mode not in (Mode.QUIET, Mode.JSON):
+                screen.say(_first_line(request))
+            progress = None if mode in (Mode.QUIET, Mode.JSON) else Progress(lambda: loss.latest)
+            follower = Follower(folder, Narrator(screen, mode, holding), screen, progress)
             follower.start()
+            looking = asyncio.ensure_future(_look(holding))
             try:
-                return await _waited(node, _Ending(Master(folder), screen)), node.is_unsaved
+                return await _waited(node, _Ending(Master(folder), partial(_say, screen, mode))), node.is_unsaved
             finally:
+                looking.cancel()
                 await asyncio.to_thread(follower.close)
+                holding.close()
     finally:
         writer.close()
         loss.close()
+
+
+def _say(screen: Screen, mode: Mode, text: str) -> None:
+    """A warning of the command itself."""
+    if mode is Mode.JSON:
+        stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        screen.say(json.dumps({"time": stamp, "kind": "Command", "severity": "warning", "reason": text}))
+    else:
+        screen.say(f"outrider: {text}", "yellow")
+
+
+async def _look(holding: Holding) -> None:
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        holding.look()
 
 
 def _link_logs(folder: Path, log_dir: Path | None) -> None:
@@ -101,11 +131,11 @@ def _first_line(request: Request) -> str:
     )
 
 
-def _config(request: Request, folder: Path, writer: Writer, loss: LossRecord) -> NodeConfig:
+def _config(request: Request, folder: Path, shows: Callable[[int, bytes], None], loss: LossRecord) -> NodeConfig:
     def on_output(member: MemberId, stream: str, line: bytes) -> None:
         loss.line(member, line)
         of = b"" if request.ps is None else f"[{member}]: ".encode()
-        writer.put(STREAMS[stream], of + line)
+        shows(STREAMS[stream], of + line)
 
     return NodeConfig(
         folder=folder,
@@ -192,9 +222,9 @@ def _variables(request: Request, folder: Path) -> dict[str, str]:
 class _Ending:
     """What the user's signals ask for, step by step."""
 
-    def __init__(self, master: Master, screen: Screen) -> None:
+    def __init__(self, master: Master, say: Callable[[str], None]) -> None:
         self._master = master
-        self._screen = screen
+        self._say = say
         self._times = 0
         self.code = 0
         """What the command ends with where the job itself ended well because it was told to: as a shell expects."""
@@ -207,10 +237,10 @@ class _Ending:
         self._times += 1
         self.code = 128 + number
         if self._times == 1:
-            self._screen.say(f"outrider: {number.name}: the job is being stopped; once more ends it at once", "yellow")
+            self._say(f"{number.name}: the job is being stopped; once more ends it at once")
             self._ask(number, hard=False)
         elif self._times == 2:
-            self._screen.say(f"outrider: {number.name} again: everything is ended now", "yellow")
+            self._say(f"{number.name} again: everything is ended now")
             self._ask(number, hard=True)
             asyncio.get_running_loop().call_later(HARD_PATIENCE, self._give_up)
         else:
@@ -248,9 +278,12 @@ async def _waited(node: Node, ending: _Ending) -> int:
     return result.result() or ending.code
 
 
-def _sum_up(job: str, screen: Screen, elapsed: float) -> None:
+def _sum_up(job: str, screen: Screen, mode: Mode, elapsed: float) -> None:
     try:
-        lines = list(summary(status_of(job), elapsed))
+        status = status_of(job)
+        if mode is Mode.JSON:
+            return screen.say(summary_line(status, elapsed))
+        lines = list(summary(status, elapsed))
     except UserError as missing:
         lines = [missing.message]
     for line in lines:

@@ -29,6 +29,7 @@ class LossRecord:
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self._series, self._clock = Series(folder / "loss.jsonl"), clock
         self._heard: tuple[Speaker, float] | None = None
+        self.latest: float | None = None
         self._second, self._searched = 0, 0
 
     def line(self, member: str, line: bytes) -> None:
@@ -39,7 +40,7 @@ class LossRecord:
         if self._is_heard(speaker, now) and self._series.wants(now) and self._has_time(now):
             loss = loss_in(line[-LONGEST:].decode(errors="replace"))
             if loss is not None:
-                self._heard = speaker, now
+                self._heard, self.latest = (speaker, now), loss
                 self._series.add(now, loss=loss, by=speaker[0])
 
     def _is_heard(self, speaker: Speaker, now: float) -> bool:

@@ -7,11 +7,14 @@ are left to `outrider events`: a line that means nothing teaches people not to r
 
 from __future__ import annotations
 
+import enum
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from cli.holding import Holding
 from cli.screen import Screen
 from cli.wording import event_line, event_style, local_time, percent, plural, seconds
 
@@ -19,19 +22,30 @@ QUIET = frozenset(
     {"CheckpointKept", "CheckpointSaved", "MemberReady", "MemberCreated", "MemberDone", "MemberGone", "WorldRuns"}
 )
 
-EFFECT = ": an effect of it."
-"""The master's words (`recovery`) for a rank that failed because another one had."""
+ENDS = frozenset({"JobSucceeded", "JobFailed", "JobStopped", "Recovered"})
+"""Told by a quiet command as well."""
 AGAIN = timedelta(minutes=1)
 """After that the same line is told once more: whoever looks now should see that it is still so."""
 
 NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 
 
+class Mode(enum.Enum):
+    """How much is told: only what goes wrong, what a user wants to know, everything, or everything as JSON lines."""
+
+    QUIET = "quiet"
+    NORMAL = "normal"
+    VERBOSE = "verbose"
+    JSON = "json"
+
+
 class Narrator:
     """Tells the events of one job on a screen."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, mode: Mode = Mode.NORMAL, holding: Holding | None = None) -> None:
         self._screen = screen
+        self._mode = mode
+        self._holding = holding or Holding(lambda stream, line: None)
         self._generation = ""
         self._said = ("", "", datetime.min)
         self.last = 0
@@ -43,10 +57,25 @@ class Narrator:
             return
         self.last = event["seq"]
         if event["kind"] == "GenerationStarted":
+            self._holding.event(event)
+        if self._mode is Mode.JSON:
+            self._screen.say(json.dumps(event))
+        elif self._mode is Mode.VERBOSE:
+            self._say(event, event_line(event) + "".join(f" {k}={v}" for k, v in _short(event["detail"])))
+            self._traceback(event)
+        elif event["kind"] == "GenerationStarted":
             self._generation_started(event)
-        elif event["kind"] not in QUIET and not _is_effect(event) and not self._is_said_again(event):
+        elif self._is_news(event):
+            self._others(event)
             self._say(event, event_line(event))
             self._traceback(event)
+        if event["kind"] != "GenerationStarted":
+            self._holding.event(event)
+
+    def _is_news(self, event: Mapping[str, Any]) -> bool:
+        if self._mode is Mode.QUIET and event["severity"] != "warning" and event["kind"] not in ENDS:
+            return False
+        return event["kind"] not in QUIET and not self._holding.is_of_another(event) and not self._is_said_again(event)
 
     def _is_said_again(self, event: Mapping[str, Any]) -> bool:
         """The same line at once again (a full disk, tried every second) would bury what was said before it."""
@@ -63,18 +92,30 @@ class Narrator:
             return
         if event["generation"] != self._generation:
             self._generation = event["generation"]
-            self._say(event, f"generation {event['generation']}: {_world(event['detail'])}")
+            self._others(event)
+            if self._mode is not Mode.QUIET:
+                self._say(event, f"generation {event['generation']}: {_world(event['detail'])}")
+
+    def _others(self, event: Mapping[str, Any]) -> None:
+        """One line for all whose end was another's fault."""
+        if count := self._holding.others():
+            text = (
+                f"{plural(count, 'other rank')} ended because of it or in the same way; `outrider logs` has the output"
+            )
+            self._say(event, text)
 
     def _traceback(self, event: Mapping[str, Any]) -> None:
-        for line in event["detail"].get("traceback", "").splitlines():
-            self._screen.say(line)
+        """Of the error that ends the job, unless it was shown when it happened."""
+        if not self._holding.shown_of(event["generation"]):
+            for line in event["detail"].get("traceback", "").splitlines():
+                self._screen.say(line)
 
     def _say(self, event: Mapping[str, Any], text: str) -> None:
         self._screen.say(f"outrider {local_time(event['time'])} {text}", event_style(event))
 
 
-def _is_effect(event: Mapping[str, Any]) -> bool:
-    return event["kind"] == "WorkerExited" and str(event["reason"]).endswith(EFFECT)
+def _short(detail: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    return ((key, value) for key, value in detail.items() if key != "traceback")
 
 
 def _world(rendezvous: Mapping[str, str]) -> str:
@@ -82,29 +123,6 @@ def _world(rendezvous: Mapping[str, str]) -> str:
     ranks = int(rendezvous["world_size"])
     where = f"{rendezvous['master_addr']}:{rendezvous['master_port']}"
     return f"{plural(members, 'member')}, {plural(ranks, 'rank')}, rendezvous at {where}"
-
-
-def progress_line(status: Mapping[str, Any]) -> str:
-    """A running job on one line."""
-    faults = status["faults"]
-    lost = sum(fault["seconds_lost"] or 0.0 for fault in faults)
-    parts = [
-        f"{status['job']} {status['phase']}",
-        f"step {status['step']:,}",
-        *_size(status),
-    ]
-    if faults:
-        parts.append(f"{plural(len(faults), 'fault')}, {seconds(lost)} lost")
-    if status.get("goodput") is not None:
-        parts.append(f"goodput {percent(status['goodput'])}")
-    return " · ".join(parts)
-
-
-def _size(status: Mapping[str, Any]) -> list[str]:
-    """Each member of a PS job has generations of its own."""
-    if seats := status.get("seats"):
-        return [f"{status['world']} of {plural(len(seats), 'member')}"]
-    return [f"world {status['world']}", f"generation {status['generation']}"]
 
 
 def summary(status: Mapping[str, Any], elapsed: float) -> Iterator[str]:
@@ -127,6 +145,25 @@ def summary(status: Mapping[str, Any], elapsed: float) -> Iterator[str]:
         known = seconds(sum(fault["seconds_lost"] or 0.0 for fault in faults))
         since = ", and no step since the last one" if faults[-1]["seconds_lost"] is None else ""
         yield f"  {'':8} {known + ' lost':>14} in all{since}"
+
+
+def summary_line(status: Mapping[str, Any], elapsed: float) -> str:
+    """The same as one JSON object."""
+    faults = status["faults"]
+    return json.dumps(
+        {
+            "kind": "Summary",
+            "job": status["job"],
+            "phase": status["phase"],
+            "seconds": round(elapsed, 3),
+            "steps": status["step"],
+            "steps_repeated": status.get("steps_repeated") or 0,
+            "generations": status["restarts"] + 1,
+            "faults": len(faults),
+            "seconds_lost": round(sum(fault["seconds_lost"] or 0.0 for fault in faults), 3),
+            "goodput": status.get("goodput"),
+        }
+    )
 
 
 def _lost(faults: Sequence[Mapping[str, Any]]) -> str:

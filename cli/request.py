@@ -49,6 +49,7 @@ class Wishes:
     hang_after: HangLimits | None = field(default_factory=dict)
     job: str | None = None
     log_dir: Path | None = None
+    telling: str = "normal"
     python: str | None = None
     module: bool = False
     no_python: bool = False
@@ -88,6 +89,8 @@ class Request:
     hang_after: HangLimits | None
     """Seconds by phase, where they are not the default; None: off."""
     log_dir: Path | None
+    telling: str
+    """How much Outrider says of its own: quiet, normal, verbose, json."""
     network_check: bool = False
     exclude_straggler: bool = False
     elastic_data: bool = False
@@ -154,6 +157,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         silent_after=wishes.silent_after,
         hang_after=wishes.hang_after,
         log_dir=folders.here() / wishes.log_dir if wishes.log_dir else None,
+        telling=wishes.telling,
         network_check=wishes.network_check,
         exclude_straggler=wishes.exclude_straggler,
         elastic_data=wishes.elastic_data,

@@ -195,6 +195,9 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
 @flag(
     "python", metavar="PYTHON", help="The script's Python. Default: PYTHON_EXEC, an active virtual environment's, ours."
 )
+@click.option("-q", "--quiet", is_flag=True, help="Of Outrider's own lines only what goes wrong, and the summary.")
+@click.option("-v", "--verbose", is_flag=True, help="Every event, with where members meet, and all tracebacks.")
+@flag("log-json", is_flag=True, help="Outrider's own lines as JSON lines, as `outrider events --json` shows them.")
 @ps.options
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
 @flag("no-python", is_flag=True, help="SCRIPT is a program, run once per worker process.")
@@ -213,6 +216,14 @@ def run(words: tuple[str, ...], after_dashes: bool, **flags: Any) -> None:
     sys.exit(host(request))
 
 
+def _telling(flags: dict[str, Any]) -> str:
+    asked = [name for name in ("quiet", "verbose", "log_json") if flags[name]]
+    if len(asked) > 1:
+        both = " and ".join(f"--{name.replace('_', '-')}" for name in asked[:2])
+        raise click.UsageError(f"{both}: say one or the other")
+    return asked[0].removeprefix("log_") if asked else "normal"
+
+
 def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) -> Request:
     wishes = Wishes(
         nnodes=flags["nnodes"],
@@ -225,6 +236,7 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         hang_after=flags["hang_after"],
         job=flags["job"],
         log_dir=flags["log_dir"],
+        telling=_telling(flags),
         python=flags["python"],
         module=flags["module"],
         no_python=flags["no_python"],

@@ -64,8 +64,19 @@ def event_line(event: Mapping[str, Any]) -> str:
     return f"{event.get('kind', '?')}{named}: {reason}"
 
 
+FAULTS = frozenset({
+    "WorkerExited", "WorkersGone", "TrainerLost", "MemberLost", "MemberSilent", "MemberFailed", "RanksHang",
+    "SidecarEnded",
+})  # fmt: skip
+
+
 def event_style(event: Mapping[str, Any]) -> str:
-    """Warnings stand out, the good end of a fault too."""
+    """The end of a job and faults are red, other warnings yellow, the good end of a fault green."""
+    kind = event.get("kind")
+    if kind in ("JobFailed", "StartedOver"):
+        return "bold red"
+    if kind in FAULTS:
+        return "red"
     if event.get("severity") == "warning":
         return "yellow"
-    return "green" if event.get("kind") in ("Recovered", "JobSucceeded") else ""
+    return "green" if kind in ("Recovered", "JobSucceeded") else "dim" if kind == "GenerationStarted" else ""

@@ -10,6 +10,7 @@ from typing import Any
 
 from cli.following import Follower
 from cli.narration import Narrator
+from cli.progress import Progress
 from cli.screen import Screen
 from tests.cli.test_narration import event
 
@@ -64,7 +65,7 @@ def test_a_terminal_shows_where_the_job_stands(running_job: Any) -> None:
     both = io.BytesIO()
     screen = Screen(both, both, terminal=True)
     narrator = Told(screen)
-    follower = Follower(job.folder, narrator, screen, progress_seconds=0.01)
+    follower = Follower(job.folder, narrator, screen, Progress(), 0.01)
     follower.start()
     try:
         job.answered.wait(20)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
-from cli.narration import Narrator, progress_line, summary
+from cli.holding import Holding
+from cli.narration import Mode, Narrator, summary, summary_line
 from cli.screen import Screen
 from cli.wording import seconds
 from tests.cli.conftest import document
@@ -24,9 +26,9 @@ def event(seq: int, kind: str, member: str | None = None, generation: str = "1.1
     }
 
 
-def told(*events: dict[str, Any]) -> list[str]:
+def told(*events: dict[str, Any], mode: Mode = Mode.NORMAL) -> list[str]:
     err = io.BytesIO()
-    narrator = Narrator(Screen(io.BytesIO(), err, terminal=False))
+    narrator = Narrator(Screen(io.BytesIO(), err, terminal=False), mode)
     for each in events:
         narrator.tell(each)
     return err.getvalue().decode().splitlines()
@@ -96,12 +98,6 @@ def test_a_job_without_faults_is_one_line() -> None:
     assert len(list(summary(document(faults=[]), elapsed=1.0))) == 1
 
 
-def test_the_progress_line_says_where_the_job_stands() -> None:
-    line = progress_line(document())
-    for part in ("digits running", "step 1,240", "world 2", "generation 1.2", "1 fault, 0.21 s lost", "96.2 %"):
-        assert part in line
-
-
 def test_durations_read_as_people_say_them() -> None:
     assert [seconds(value) for value in (None, 0.2136, 59.9, 61, 3723.4)] == [
         "-",
@@ -124,3 +120,58 @@ def test_the_same_line_again_and_again_is_told_once_until_another_comes() -> Non
     full = [event(number, "StatusNotSaved") | {"reason": "The disk is full."} for number in (1, 2, 3, 5)]
     lines = told(*full[:3], event(4, "WorkerExited"), full[3])
     assert [line.split()[2] for line in lines] == ["StatusNotSaved:", "WorkerExited:", "StatusNotSaved:"]
+
+
+def exited(seq: int, rank: int, how: str, behind: str = ".", generation: str = "1.1", **more: str) -> dict[str, Any]:
+    reason = f"Rank {rank} on worker-{rank} {how}{behind}"
+    return event(seq, "WorkerExited", f"worker-{rank}", generation) | {"reason": reason, "severity": "warning"} | more
+
+
+EFFECT, TOO = ": an effect of it.", ": at the same moment."
+
+
+def test_ranks_that_end_because_of_another_one_are_one_line_before_what_comes_next() -> None:
+    ends = [exited(rank, rank, "failed with RuntimeError: Connection closed by peer", EFFECT) for rank in range(2, 6)]
+    same = exited(6, 6, "failed with ValueError: nan", TOO)
+    other = exited(7, 7, "failed with KeyError: 'x'", TOO)
+    lines = told(exited(1, 1, "failed with ValueError: nan"), *ends, same, other, started(8, "worker-0", "1.2", 0))
+    assert [line.split(" ", 2)[2] for line in lines] == [
+        "WorkerExited: Rank 1 on worker-1 failed with ValueError: nan.",
+        "5 other ranks ended because of it or in the same way; `outrider logs` has the output",
+        "WorkerExited: Rank 7 on worker-7 failed with KeyError: 'x': at the same moment.",
+        "generation 1.2: 2 members, 4 ranks, rendezvous at 127.0.0.1:20002",
+    ]
+
+
+def test_quietly_only_what_goes_wrong_and_the_end_are_told() -> None:
+    events = [started(1, "worker-0", "1.1", 0), event(2, "JobBegan"), exited(3, 1, "exited with code 3"),
+              event(4, "Recovered"), event(5, "JobSucceeded")]  # fmt: skip
+    assert [line.split()[2] for line in told(*events, mode=Mode.QUIET)] == [
+        "WorkerExited:", "Recovered:", "JobSucceeded:",
+    ]  # fmt: skip
+
+
+def test_verbosely_every_event_is_told_with_its_details() -> None:
+    lines = told(started(1, "worker-0", "1.1", 0), event(2, "CheckpointSaved"), mode=Mode.VERBOSE)
+    assert "GenerationStarted worker-0: Reason 1. master_addr=127.0.0.1 master_port=20001" in lines[0]
+    assert "CheckpointSaved: Reason 2." in lines[1]
+
+
+def test_as_json_every_event_and_the_summary_are_a_line() -> None:
+    events = [started(1, "worker-0", "1.1", 0), event(2, "CheckpointSaved")]
+    assert [json.loads(line) for line in told(*events, mode=Mode.JSON)] == events
+    found = json.loads(summary_line(document(phase="succeeded"), 83.0))
+    assert (found["kind"], found["phase"], found["steps"], found["seconds_lost"]) == (
+        "Summary",
+        "succeeded",
+        1240,
+        0.214,
+    )
+
+
+def test_a_traceback_that_was_shown_when_it_happened_is_not_shown_at_the_end() -> None:
+    err = io.BytesIO()
+    narrator = Narrator(Screen(io.BytesIO(), err, terminal=False), holding=Holding(lambda stream, line: None))
+    narrator.tell(exited(1, 1, "failed with ValueError: nan"))
+    narrator.tell(event(2, "JobFailed", traceback="Traceback (most recent call last):\nValueError: nan"))
+    assert len(err.getvalue().decode().splitlines()) == 2
