@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -150,6 +151,7 @@ def _config(request: Request, folder: Path, shows: Callable[[int, bytes], None],
         on_output=on_output,
         armed=_armed(request),
         limits=request.limits,
+        stdin=subprocess.DEVNULL if request.stdin is None else 0,
     )
 
 
@@ -179,7 +181,8 @@ def _spec(request: Request) -> JobSpec:
         keep_global_batch=request.keep_global_batch,
         require_resume=request.require_resume,
         save_signal=request.save_signal,
-        hang_detection=request.hang_after is not None,
+        has_stdin=request.stdin is not None,
+        hang_detection=request.hang_after is not None and request.stdin is None,
         hang_step=limits.get("step"),
         hang_init=limits.get("init"),
         hang_checkpoint=limits.get("checkpoint"),
@@ -210,6 +213,8 @@ def _variables(request: Request, folder: Path) -> dict[str, str]:
         variables[checkpoint_memory.PATH_VARIABLE] = request.checkpoint_path
     if request.atomic_save is not None:
         variables[atomic_saves.VARIABLE] = atomic_saves.of_words(request.atomic_save) or "1"
+    if request.stdin is not None:
+        variables["OUTRIDER_STDIN"] = str(request.stdin)
     if request.per_rank:
         variables["OUTRIDER_PER_RANK"] = "1"
     if request.threads:

@@ -50,6 +50,7 @@ class Wishes:
     job: str | None = None
     log_dir: Path | None = None
     telling: str = "normal"
+    stdin: int | None = None
     python: str | None = None
     module: bool = False
     no_python: bool = False
@@ -89,6 +90,8 @@ class Request:
     hang_after: HangLimits | None
     """Seconds by phase, where they are not the default; None: off."""
     log_dir: Path | None
+    stdin: int | None
+    """The rank that has this command's standard input."""
     telling: str
     """How much Outrider says of its own: quiet, normal, verbose, json."""
     network_check: bool = False
@@ -129,6 +132,17 @@ def _check_schedule(wanted: Scaling, nnodes: Members) -> None:
             raise UserError(f"--scaling: {entry.cron} = {entry.members} is not within --nnodes {nnodes}")
 
 
+def _check_stdin(wishes: Wishes, nnodes: Members, nproc: int | str) -> None:
+    if wishes.stdin is None:
+        return
+    for flag, given in (("--ps", wishes.ps is not None), ("--isolate", wishes.limits is not None)):
+        if given:
+            raise UserError(f"--stdin and {flag}: a member of such a job has no standard input")
+    ranks = nnodes.most * nproc if isinstance(nproc, int) else None
+    if ranks is not None and wishes.stdin >= ranks:
+        raise UserError(f"--stdin {wishes.stdin}: the job has ranks 0 to {ranks - 1}")
+
+
 def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, environ: Mapping[str, str]) -> Request:
     """The job that these words and flags mean, or an error that names the flag and what it may be."""
     if after_dashes:
@@ -145,6 +159,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
     if wishes.scaling and nnodes.fewest == nnodes.most:
         raise UserError(f"--scaling has nothing to find within --nnodes {nnodes}; give a range, as --nnodes 1:4")
     _check_schedule(wishes.scaling, nnodes)
+    _check_stdin(wishes, nnodes, nproc)
     return Request(
         job=folders.checked_name(wishes.job) if wishes.job is not None else _named_after(words, wishes.module),
         command=command,
@@ -158,6 +173,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         hang_after=wishes.hang_after,
         log_dir=folders.here() / wishes.log_dir if wishes.log_dir else None,
         telling=wishes.telling,
+        stdin=wishes.stdin,
         network_check=wishes.network_check,
         exclude_straggler=wishes.exclude_straggler,
         elastic_data=wishes.elastic_data,

@@ -198,6 +198,12 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
 @click.option("-q", "--quiet", is_flag=True, help="Of Outrider's own lines only what goes wrong, and the summary.")
 @click.option("-v", "--verbose", is_flag=True, help="Every event, with where members meet, and all tracebacks.")
 @flag("log-json", is_flag=True, help="Outrider's own lines as JSON lines, as `outrider events --json` shows them.")
+@flag(
+    "stdin",
+    type=click.IntRange(0),
+    metavar="RANK",
+    help="This rank has the standard input, as for pdb and input(); nobody is taken for hung meanwhile.",
+)
 @ps.options
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as in `python -m`.")
 @flag("no-python", is_flag=True, help="SCRIPT is a program, run once per worker process.")
@@ -237,6 +243,7 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         job=flags["job"],
         log_dir=flags["log_dir"],
         telling=_telling(flags),
+        stdin=flags["stdin"],
         python=flags["python"],
         module=flags["module"],
         no_python=flags["no_python"],

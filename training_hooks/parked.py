@@ -28,6 +28,7 @@ from . import (
     ranks,
     rehearsal,
     remains,
+    runs,
     stamps,
     trainers,
     unsupervised,
@@ -375,6 +376,7 @@ class Template:
                 os.close(fd)
             if self.outlet.by_lines:
                 sys.stdout.reconfigure(line_buffering=True)
+        runs.leave_stdin(os.environ)
         self.outlet.forget()
 
     # -- in the child -------------------------------------------------------------------------------------------------

@@ -49,6 +49,14 @@ def spawn(argv, environ, streams=None, macro=None, session=True, why_not=""):
     return pid
 
 
+def leave_stdin(environ):
+    """In the child: the standard input belongs to the rank that OUTRIDER_STDIN names, where it names one."""
+    if environ.get("OUTRIDER_STDIN", environ.get("RANK")) != environ.get("RANK"):
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+
+
 def _become(argv, environ, streams, parent, session, why_not):
     """In the child; never returns."""
     try:
@@ -58,6 +66,8 @@ def _become(argv, environ, streams, parent, session, why_not):
             signal.signal(number, signal.SIG_DFL)
         for target, stream in enumerate(streams or (), 1):
             os.dup2(stream, target)
+        if "RANK" in environ:
+            leave_stdin(environ)
         if session:
             os.setsid()
         launcher.execute(argv, environ, why_not)

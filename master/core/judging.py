@@ -63,7 +63,10 @@ def _judge(state: State, world: World, episode: Episode) -> bool:
         if action == FAIL:
             return _fail_unless_explained(state, episode, failure, why)
     if cause is not None and errors.asked_for_input(cause.exit):
-        fail_with(state, cause, "ranks have no standard input under Outrider, so neither pdb nor input() works in them")
+        why = "ranks have no standard input under Outrider (`outrider run --stdin 0` gives it to rank 0)"
+        fail_with(
+            state, cause, "its debugger was left, or its standard input has ended" if state.spec.has_stdin else why
+        )
         return False
     if cause is not None and _is_crash_loop(state, world, cause):
         step = cause.exit.step

@@ -132,6 +132,8 @@ class JobSpec:
     scale_room_patience: float = 60.0
     """Seconds that a member which scaling has asked for may be without room: autoscalers of clusters take about so long
     to add a node."""
+    has_stdin: bool = False
+    """One rank has the standard input of the command: a debugger may hold it for as long as it likes."""
     hang_detection: bool = True
     hang_step: float | None = None
     """Seconds without a step after which training hangs; None: ours (`pace.LEAST`), after which it must be seen that

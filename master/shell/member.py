@@ -14,6 +14,7 @@ import asyncio
 import logging
 import os
 import signal
+import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ FINISHING = "finishing"
 TRAINER_RESTARTS, RESTART_WINDOW = 3, 60.0
 SIDECAR_PAUSES = (0.1, 0.1, 0.5, 2.0, 5.0)
 """Its restart is not urgent: the training goes on without it."""
+PROMPT_SECONDS = 0.2
+"""After which a prompt is shown, where a rank has the standard input."""
 POLL = 0.01
 SWEEP_LOGGED_AFTER = 10.0
 
@@ -61,6 +64,7 @@ class MemberPlan:
     """Called with member, `stdout` or `stderr`, and a line; None: the trainer writes where the command does."""
     sandbox: Sandbox | None
     """Where it lives, closed with it; None: beside us."""
+    stdin: int = subprocess.DEVNULL
 
 
 class LocalMember:
@@ -151,7 +155,8 @@ class LocalMember:
 
     def _start_trainer(self) -> Child | None:
         plan = self.plan
-        pipes = [LinePipe(self._line_reader(stream)) for stream in ("stdout", "stderr")] if plan.on_output else []
+        idle = None if plan.stdin == subprocess.DEVNULL else PROMPT_SECONDS
+        pipes = [LinePipe(self._line_reader(stream), idle) for stream in ("stdout", "stderr")] if plan.on_output else []
         out, err = (pipe.write_end for pipe in pipes) if pipes else (1, 2)
         try:
             return Child(
@@ -162,6 +167,7 @@ class LocalMember:
                 parent_death_signal=signal.SIGKILL,
                 out=out,
                 err=err,
+                stdin=plan.stdin,
                 place=plan.sandbox.trainers_entrance if plan.sandbox else None,
             )
         except OSError as error:

@@ -46,7 +46,10 @@ class Log:
 class LinePipe:
     """One pipe: `write_end` is for the child; `close_write_end` is due once the child has it."""
 
-    def __init__(self, on_line: OnLine) -> None:
+    def __init__(self, on_line: OnLine, idle: float | None = None) -> None:
+        """`idle`: seconds after which what no end of a line follows is handed on: a prompt."""
+        self._idle = idle
+        self._timer: asyncio.TimerHandle | None = None
         self._read_end, self.write_end = os.pipe()
         os.set_blocking(self._read_end, False)
         self._on_line = on_line
@@ -77,6 +80,10 @@ class LinePipe:
         for line in lines:
             self._on_line(bytes(line) + b"\n")
         self._buffer = bytearray(rest)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._idle is not None:
+            self._timer = self._loop.call_later(self._idle, self._flush)
         if len(self._buffer) > LONGEST_LINE:
             self._flush()
         return True

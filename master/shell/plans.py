@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ class NodeConfig:
     armed: Mapping[MemberId, str] = dataclasses.field(default_factory=dict)
     """What is wrong with a member from its start (`outrider run --chaos`); one that replaces it has another id."""
     limits: Limits | None = None
+    stdin: int = subprocess.DEVNULL
+    """Of the trainers: a descriptor that OUTRIDER_STDIN gives to one rank."""
     """Of each member, which then has network, pids and cgroup of its own; None: members live beside us."""
     python: str = sys.executable
 
@@ -111,6 +114,7 @@ class Plans:
             trainer_folder=config.working_folder,
             lifeline=self.lifeline,
             on_output=config.on_output,
+            stdin=config.stdin,
             sandbox=None,
         )
 

@@ -27,6 +27,10 @@ def script(tmp_path: Path, home: Path) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
+        (["--stdin", "2", "--nnodes", "2"], ["--stdin 2", "ranks 0 to 1"]),
+        (["--stdin", "x"], ["--stdin", "'x'"]),
+        (["--stdin", "0", "--ps", "1"], ["--stdin and --ps"]),
+        (["--quiet", "--log-json"], ["--quiet and --log-json"]),
         (["--nnodes", "0"], ["--nnodes", "0", "1 <= MIN <= MAX <= 512"]),
         (["--nnodes", "4:3"], ["4:3", "1 <= MIN <= MAX"]),
         (["--nnodes=-1"], ["'-1'", "MIN:MAX"]),
