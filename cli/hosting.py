@@ -69,6 +69,8 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
     try:
         async with Node(_config(request, folder, writer)) as node:
             screen.say(_first_line(request))
+            for line, style in zip(request.about_gpus, ("", "yellow"), strict=False):
+                screen.say(f"outrider: {line}", style)
             follower = Follower(folder, Narrator(screen), screen)
             follower.start()
             try:
@@ -107,6 +109,7 @@ def _config(request: Request, folder: Path, writer: Writer) -> NodeConfig:
         on_output=on_output,
         armed=_armed(request),
         limits=request.limits,
+        gpus=request.gpus,
     )
 
 
