@@ -85,6 +85,8 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
             _link_logs(folder, request.log_dir)
             if mode not in (Mode.QUIET, Mode.JSON):
                 screen.say(_first_line(request))
+                for line, style in zip(request.about_gpus, ("", "yellow"), strict=False):
+                    screen.say(f"outrider: {line}", style)
             progress = None if mode in (Mode.QUIET, Mode.JSON) else Progress(lambda: loss.latest)
             follower = Follower(folder, Narrator(screen, mode, holding), screen, progress)
             follower.start()
@@ -152,6 +154,7 @@ def _config(request: Request, folder: Path, shows: Callable[[int, bytes], None],
         armed=_armed(request),
         limits=request.limits,
         stdin=subprocess.DEVNULL if request.stdin is None else 0,
+        gpus=request.gpus,
     )
 
 

@@ -26,7 +26,7 @@ class Inner:
     """What a torchrun inside the command was told; None and empty where it said nothing, or is no torchrun."""
 
     nnodes: Members | None = None
-    nproc: int | None = None
+    nproc: sizes.Processes | None = None
     max_restarts: int | None = None
     needless: tuple[str, ...] = ()
     """Its rendezvous flags that were given."""

@@ -60,7 +60,8 @@ def size(flags: Mapping[str, Any]) -> PsSize | None:
     if ps is None:
         given = [f"--{name}" for name in ("workers", "chief", "evaluator") if flags[name]]
         if given:
-            raise UserError(f"{' and '.join(given)}: of a job with parameter servers; say how many with --ps N")
+            why = "of a job with parameter servers; say how many with --ps N (a job without has --nnodes)"
+            raise UserError(f"{' and '.join(given)}: {why}")
         return None
     for name, why in NOT_WITH_PS.items():
         if flags[name]:

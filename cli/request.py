@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cli import folders, inner, sizes
+from cli import folders, gpus, inner, sizes
 from cli.armed import Armed
 from cli.errors import UserError
 from cli.patience import HangLimits
@@ -22,6 +22,7 @@ from cli.ps import PsSize
 from cli.scaling import Scaling
 from cli.sizes import Members
 from master.core.cluster import chaos, quantities
+from master.core.gpus import Share
 from master.core.spec import Rule
 from master.shell.cgroups import Limits
 from training_hooks import invocation
@@ -41,7 +42,7 @@ class Wishes:
 
     nnodes: Members | None = None
     ps: PsSize | None = None
-    nproc: int | None = None
+    nproc: sizes.Processes | None = None
     max_restarts: int | None = None
     max_relaunches: int | None = None
     spares: int = 0
@@ -69,6 +70,7 @@ class Wishes:
     checkpoint_path: str = ""
     scaling: Scaling = field(default_factory=dict)
     metrics_pattern: str = ""
+    share_gpus: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,10 @@ class Request:
     """Of each rank, for OMP_NUM_THREADS; 0: it stays as it is."""
     needless: tuple[str, ...] = ()
     """Flags of the inner launcher that mean nothing here."""
+    gpus: tuple[Share, ...] = ()
+    """By rank index; empty: every member has the GPUs that the command has."""
+    about_gpus: tuple[str, ...] = ()
+    """What is to be said of that: who has which, then what may go wrong."""
     ps: PsSize | None = None
     """A job with parameter servers, whose workers are `nnodes`; None: an all-reduce job."""
 
@@ -143,7 +149,13 @@ def _check_stdin(wishes: Wishes, nnodes: Members, nproc: int | str) -> None:
         raise UserError(f"--stdin {wishes.stdin}: the job has ranks 0 to {ranks - 1}")
 
 
-def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, environ: Mapping[str, str]) -> Request:
+def request_for(
+    words: tuple[str, ...],
+    after_dashes: bool,
+    wishes: Wishes,
+    environ: Mapping[str, str],
+    discover: gpus.Discovery = gpus.discovered,
+) -> Request:
     """The job that these words and flags mean, or an error that names the flag and what it may be."""
     if after_dashes:
         command = _any_command(words, wishes, environ)
@@ -152,7 +164,10 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
     inside = inner.read(command, environ) if after_dashes else inner.Inner()
     asked = wishes.ps.workers if wishes.ps is not None else wishes.nnodes
     nnodes = inner.agreed("--nnodes", asked, inside.nnodes, command) or Members(1, 1)
-    nproc = inner.agreed("--nproc-per-node", wishes.nproc, inside.nproc, command) or 1
+    dividing = gpus.Dividing(environ, discover, nnodes.most if wishes.share_gpus and wishes.ps is None else 1)
+    asked_nproc, inner_nproc = (sizes.counted(each, dividing.a_member) for each in (wishes.nproc, inside.nproc))
+    nproc = inner.agreed("--nproc-per-node", asked_nproc, inner_nproc, command) or 1
+    shares, about_gpus = dividing.shares(nproc)
     inner.agreed("--max-restarts", wishes.max_restarts, inside.max_restarts, command)
     _check_chaos(wishes, nnodes)
     _check_memory(wishes)
@@ -164,7 +179,7 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         job=folders.checked_name(wishes.job) if wishes.job is not None else _named_after(words, wishes.module),
         command=command,
         nnodes=nnodes,
-        nproc=wishes.nproc,
+        nproc=asked_nproc,
         per_rank=wishes.no_python,
         max_restarts=wishes.max_restarts,
         max_relaunches=wishes.max_relaunches,
@@ -190,6 +205,8 @@ def request_for(words: tuple[str, ...], after_dashes: bool, wishes: Wishes, envi
         metrics_pattern=wishes.metrics_pattern,
         threads=0 if wishes.ps else sizes.threads(nnodes.most * nproc, wishes.limits, nproc, environ),
         limits=wishes.limits,
+        gpus=shares,
+        about_gpus=about_gpus,
         ps=wishes.ps,
         needless=(*inside.needless, *inside.ineffective),
     )

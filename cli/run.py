@@ -193,6 +193,12 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
     "where it sees no steps.",
 )
 @flag(
+    "share-gpus",
+    type=click.Choice(["on", "off"]),
+    default="on",
+    help="Whether members share out the GPUs, each with its part of CUDA_VISIBLE_DEVICES, or all see all. Default on.",
+)
+@flag(
     "python", metavar="PYTHON", help="The script's Python. Default: PYTHON_EXEC, an active virtual environment's, ours."
 )
 @click.option("-q", "--quiet", is_flag=True, help="Of Outrider's own lines only what goes wrong, and the summary.")
@@ -261,6 +267,7 @@ def _request(words: tuple[str, ...], after_dashes: bool, flags: dict[str, Any]) 
         metrics_pattern=flags["metrics"],
         checkpoint_memory=flags["checkpoint_memory"],
         checkpoint_path=flags["checkpoint_path"],
+        share_gpus=flags["share_gpus"] == "on",
         limits=isolating.limits(flags["isolate"], flags["member_cpus"], flags["member_memory"]),
     )
     request = request_for(words, after_dashes, wishes, os.environ)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import resource
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from master.shell.cgroups import Limits
 MOST_MEMBERS = 512
 """On one machine; each is two processes besides the ranks."""
 MOST_PROCESSES = 1024
+Processes = int | str
+"""Worker processes a member: a number, or what counts them: `gpu`, `cpu`, `auto`."""
 OPEN_FILES, OPEN_FILES_A_MEMBER, MORE_ISOLATED = 40, 6, 4
 """Of the command, with some room: counted were 16, 6 and 4. A master with two members did not start with 24."""
 
@@ -78,7 +80,7 @@ def threads(ranks: int, limits: Limits | None, nproc: int, environ: Mapping[str,
     return max(1, int(share if least is None else min(share, least)))
 
 
-def processes(context: click.Context, param: click.Parameter, value: str | None) -> int | None:
+def processes(context: click.Context, param: click.Parameter, value: str | None) -> Processes | None:
     """A click callback."""
     return None if value is None else parsed_processes(value)
 
@@ -95,11 +97,11 @@ def parsed_members(value: str) -> Members:
     return size
 
 
-def parsed_processes(value: str) -> int:
-    """Read a number, or count what the machine has: `gpu`, `cpu`, `auto` (gpu where there is one)."""
+def parsed_processes(value: str) -> Processes:
+    """Read a number or the word for one, or say what it may be."""
     word = value.strip()
     if word in ("auto", "gpu", "cpu"):
-        return _counted(word)
+        return word
     if not re.fullmatch(r"\d{1,9}", word):
         raise click.BadParameter(f"{value!r} is neither a number nor one of auto, gpu, cpu")
     if not 1 <= int(word) <= MOST_PROCESSES:
@@ -107,33 +109,19 @@ def parsed_processes(value: str) -> int:
     return int(word)
 
 
-def _counted(word: str) -> int:
-    gpus = gpu_count()
-    if word == "gpu" and not gpus:
-        raise click.BadParameter("gpu: this machine shows no GPU to this process; give a number, or cpu")
-    return gpus if gpus and word != "cpu" else cpu_count()
+def counted(said: Processes | None, gpus: Callable[[], int]) -> int | None:
+    """The number that a word means; `gpus` counts those of a member. `auto`: gpu where there is one."""
+    if not isinstance(said, str):
+        return said
+    found = gpus() if said != "cpu" else 0
+    if said == "gpu" and not found:
+        raise UserError("--nproc-per-node gpu: this machine shows no GPU to this process; give a number, or cpu")
+    return min(found, MOST_PROCESSES) or cpu_count()
 
 
 def cpu_count() -> int:
     """The processors that this process may use."""
     return len(os.sched_getaffinity(0))
-
-
-def gpu_count(environ: Mapping[str, str] = os.environ, devices: Path = Path("/dev")) -> int:
-    """The GPUs that a child of this process may use, counted without torch: it belongs to the trainer's Python."""
-    if "CUDA_VISIBLE_DEVICES" in environ:
-        return _visible(environ["CUDA_VISIBLE_DEVICES"])
-    return sum(1 for name in devices.glob("nvidia*") if re.fullmatch(r"nvidia\d+", name.name))
-
-
-def _visible(listed: str) -> int:
-    """CUDA reads the list up to the first entry that is no device."""
-    count = 0
-    for entry in (part.strip() for part in listed.split(",")):
-        if not entry or entry.startswith("-"):
-            break
-        count += 1
-    return count
 
 
 def check_open_files(members: int, isolated: bool = False) -> None:

@@ -22,6 +22,8 @@ NAMES = {
     "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE",
 }  # fmt: skip
 """What a generation gives to a worker process."""
+GPUS = {"CUDA_VISIBLE_DEVICES"}
+"""A rank has its own of this, too, where members share the GPUs of their machine (OUTRIDER_GPUS)."""
 
 
 class Watch:
@@ -33,14 +35,15 @@ class Watch:
 
     def __enter__(self):
         plain, tell = self.plain, self.tell
+        names = NAMES | GPUS if "OUTRIDER_GPUS" in os.environ else NAMES
 
         class Watched(plain):
             def __getitem__(self, name):
-                if name in NAMES or (isinstance(name, bytes) and os.fsdecode(name) in NAMES):
+                if name in names or (isinstance(name, bytes) and os.fsdecode(name) in names):
                     tell(os.fsdecode(name))
                 return plain.__getitem__(self, name)
 
-        self.away = {name: os.environ.pop(name) for name in NAMES if name in os.environ}
+        self.away = {name: os.environ.pop(name) for name in names if name in os.environ}
         for each in self._both():
             each.__class__ = Watched
         return self

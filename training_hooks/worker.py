@@ -32,6 +32,7 @@ from . import (
     saves,
     stacks,
     steps,
+    tf_cluster,
     together,
 )
 
@@ -389,6 +390,7 @@ def activate(worker):
     if worker.opens is None:
         worker.opens = _opens(worker.local_rank, worker.known.steps)
     _keep_book(worker)
+    imports.when_imported("tensorflow", lambda module: tf_cluster.offer(worker, current))
     atexit.register(worker.together.passed)
 
 

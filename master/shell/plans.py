@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from master.core.gpus import VISIBLE, Share
 from master.core.spec import SIDECAR_PATIENCE, JobSpec
 from master.shell.cgroups import Limits
 from master.shell.isolation import Sandbox
@@ -54,6 +55,8 @@ class NodeConfig:
     stdin: int = subprocess.DEVNULL
     """Of the trainers: a descriptor that OUTRIDER_STDIN gives to one rank."""
     """Of each member, which then has network, pids and cgroup of its own; None: members live beside us."""
+    gpus: tuple[Share, ...] = ()
+    """By rank index (`master.core.gpus`); empty: members have the GPUs that the command has."""
     python: str = sys.executable
 
 
@@ -99,6 +102,7 @@ class Plans:
             "OUTRIDER_POD_UID": uid,
             "OUTRIDER_JOB_UID": self.job_uid,
             **({} if config.nproc is None else {"OUTRIDER_NPROC": str(config.nproc)}),
+            **({"OUTRIDER_GPUS": ";".join(map(",".join, config.gpus))} if config.gpus else {}),
         }
         base = {**_without_ours(config.environment), **marks}
         return MemberPlan(
@@ -110,7 +114,7 @@ class Plans:
             sidecar_command=self.service("sidecar"),
             sidecar_environment={**base, **self._sidecar_variables(member, role, rank_index, endpoint)},
             trainer_command=(str(config.launcher), *config.command),
-            trainer_environment={**base, **self._trainer_variables(member)},
+            trainer_environment={**base, **self._trainer_variables(member), **self._gpus_of(rank_index)},
             trainer_folder=config.working_folder,
             lifeline=self.lifeline,
             on_output=config.on_output,
@@ -125,6 +129,12 @@ class Plans:
         logs = config.trainer_variables.get("OUTRIDER_LOG_DIR")
         own = {"OUTRIDER_LOG_DIR": f"{logs}/{member}"} if logs and config.spec.is_ps else {}  # each has a rank 0
         return {"OUTRIDER_HOOKS": str(config.hooks), **patience, **config.trainer_variables, **own, **chaos}
+
+    def _gpus_of(self, rank_index: RankIndex | None) -> dict[str, str]:
+        """What is measured or imported before the first generation has them too, where a rank index is known so early.
+        Worker processes get their own from the sidecar: a member may have another rank index by then."""
+        shares = self.config.gpus
+        return {VISIBLE: ",".join(shares[rank_index])} if rank_index is not None and rank_index < len(shares) else {}
 
     def _sidecar_variables(
         self, member: MemberId, role: Role, rank_index: RankIndex | None, endpoint: str

@@ -7,6 +7,8 @@ to 1 where a member runs several processes; TORCH_NCCL_ASYNC_ERROR_HANDLING).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wire.messages import Start
 
 
@@ -49,6 +51,11 @@ def _of_ps_job(start: Start) -> dict[str, str]:
         "WORKER_NUM": str(start.worker_num),
         "OUTRIDER_GENERATION": str(start.generation),
     }
+
+
+def gpus(start: Start, shares: Sequence[str]) -> dict[str, str]:
+    """What of a machine's GPUs the ranks of this rank index see, where local members share them; not set otherwise."""
+    return {"CUDA_VISIBLE_DEVICES": shares[start.rank_index]} if start.rank_index < len(shares) else {}
 
 
 def of_rank(start: Start, local_rank: int, volume: str) -> dict[str, str]:

@@ -87,6 +87,8 @@ class SidecarEffects:
     checkpoints: Checkpoints
     token: Callable[[], str]
     """As it reads now: a cluster's tokens are replaced before they expire."""
+    gpus: tuple[str, ...] = ()
+    """CUDA_VISIBLE_DEVICES by rank index, where local members share the machine's GPUs."""
 
     def perform(self, action: Action) -> Coroutine[object, object, None] | None:
         match action:
@@ -95,7 +97,7 @@ class SidecarEffects:
             case Send(message):
                 self.master.send(message)
             case StartWorkers(connection, start):
-                self.hooks.tell(connection, start_line(start, self.volume))
+                self.hooks.tell(connection, start_line(start, self.volume, self.gpus))
             case StopWorkers(connection, generation):
                 self.hooks.tell(connection, stop_line(action, generation))
             case FinishTrainer(connection, exit_code, last_words=words):
@@ -182,14 +184,14 @@ class SidecarEffects:
                 return [event]
 
 
-def start_line(start: Start, volume: str) -> Line:
+def start_line(start: Start, volume: str, gpus: tuple[str, ...] = ()) -> Line:
     """The order to start worker processes, as agent.sock knows it."""
     ranks = [{"local_rank": rank, "env": environment.of_rank(start, rank, volume)} for rank in range(start.nproc)]
     return {
         "do": "start",
         "generation": _pair(start.generation),
         "ranks": ranks,
-        "env": environment.common(start),
+        "env": environment.common(start) | environment.gpus(start, gpus),
         "defaults": environment.defaults(start),
         "saves": [[path, at] for path, at in start.saves],
         "prints": [[print_, at] for print_, at in start.prints],

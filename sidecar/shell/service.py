@@ -122,6 +122,7 @@ async def serve(settings: Settings) -> int:
         trainers=trainers,
         checkpoints=checkpoints,
         token=settings.token_now,
+        gpus=settings.gpus,
     )
     if alone := word.read(settings.folder).trainer:
         trainers.watch(alone)

@@ -41,6 +41,8 @@ class Settings:
     """Seconds without a word of any master after which the command runs as without us; None: never."""
     done_after: float
     """Seconds that a member whose worker processes have all ended with 0 waits for a master to tell it to finish."""
+    gpus: tuple[str, ...]
+    """CUDA_VISIBLE_DEVICES by rank index, where local members share the GPUs of their machine."""
 
     def token_now(self) -> str:
         """The token as its file says it now; as it was at the start where that cannot be read."""
@@ -75,7 +77,16 @@ def read(environment: Environment) -> Settings:
         alone_after=environment.optional_seconds("OUTRIDER_ALONE_AFTER"),
         done_after=environment.seconds("OUTRIDER_DONE_AFTER", 600.0),
         token_file=Path(environment.text("OUTRIDER_TOKEN_FILE", what="a file")),
+        gpus=_gpus(environment),
     )
+
+
+def _gpus(environment: Environment) -> tuple[str, ...]:
+    """A pod has the GPUs that its own container was given."""
+    if environment.choice("OUTRIDER_PLATFORM", ("local", "kubernetes"), "local") != "local":
+        return ()
+    value = environment.text("OUTRIDER_GPUS", "")
+    return tuple(value.split(";")) if value else ()
 
 
 def _endpoint(environment: Environment) -> str:

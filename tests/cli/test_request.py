@@ -15,7 +15,7 @@ from cli.armed import Armed
 from cli.errors import UserError
 from cli.request import Request
 from cli.run import _request, run
-from cli.sizes import Members, gpu_count
+from cli.sizes import Members
 from cli.torchrun_flags import not_needed
 from master.core.cluster.chaos import Fault
 
@@ -73,13 +73,7 @@ def test_the_processors_can_be_counted(asked: Any, monkeypatch: pytest.MonkeyPat
     assert asked("--nproc-per-node", "auto", "train.py").nproc == here
 
 
-def test_the_visible_gpus_are_counted(tmp_path: Path, asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
-        (tmp_path / name).touch()
-    assert gpu_count({}, tmp_path) == 2
-    assert gpu_count({"CUDA_VISIBLE_DEVICES": "0,2,3"}, tmp_path) == 3
-    assert gpu_count({"CUDA_VISIBLE_DEVICES": "0,-1,3"}, tmp_path) == 1
-    assert gpu_count({"CUDA_VISIBLE_DEVICES": ""}, tmp_path) == 0
+def test_the_visible_gpus_are_counted(asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     assert asked("--nproc-per-node", "gpu", "train.py").nproc == 3
     assert asked("--nproc-per-node", "auto", "train.py").nproc == 3

@@ -136,6 +136,21 @@ def test_every_look_at_a_rank_is_noticed_and_others_are_not(look: str) -> None:
     assert seen == [seen[0]] * len(seen)
 
 
+def test_a_look_at_the_gpus_counts_where_members_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    seen: list[str] = []
+    with rankvars.Watch(seen.append):
+        assert os.environ.get("CUDA_VISIBLE_DEVICES") == "0,1"
+    assert not seen
+    monkeypatch.setenv("OUTRIDER_GPUS", "0,1;2,3")
+    with rankvars.Watch(seen.append):
+        assert dict(os.environ)
+        assert not seen
+        os.environ.get("CUDA_VISIBLE_DEVICES")
+    assert set(seen) == {"CUDA_VISIBLE_DEVICES"}
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
 def test_a_copy_made_during_an_import_holds_no_rank() -> None:
     os.environ["ROLE_NAME"] = "of the container"
     try:

@@ -315,8 +315,20 @@ def test_a_tfjob_is_a_job_with_parameter_servers() -> None:
     assert list(converted(tfjob(Chief=1)).document["spec"]["replicaSpecs"]) == ["worker"]
 
 
+def test_a_tfjob_of_workers_alone_is_an_ordinary_job() -> None:
+    made, _, _ = converted(tfjob(Worker=3))
+    assert {name: each["replicas"] for name, each in made["spec"]["replicaSpecs"].items()} == {"worker": 3}
+    assert problems(made) == []
+
+
 @pytest.mark.parametrize(
-    ("wrong", "said"), [({"Worker": 2}, "there is no PS"), ({"Boss": 1}, "no role Boss"), ({}, "it is missing")]
+    ("wrong", "said"),
+    [
+        ({"Worker": 2, "Chief": 1}, "there is no PS"),
+        ({"Eval": 1}, "there is no PS"),
+        ({"Boss": 1}, "no role Boss"),
+        ({}, "it is missing"),
+    ],
 )
 def test_a_tfjob_that_cannot_be_one_of_ours(wrong: dict[str, int], said: str) -> None:
     with pytest.raises(ValueError, match=f"spec.tfReplicaSpecs: .*{said}"):

@@ -1,7 +1,7 @@
 """TFJobs of Kubeflow and KubeDL: jobs with parameter servers, which have the same roles and TF_CONFIG here.
 
-Workers without parameter servers (MultiWorkerMirroredStrategy) have no counterpart: here only members of a job with
-parameter servers are told TF_CONFIG.
+Workers without parameter servers (MultiWorkerMirroredStrategy) are an ordinary job, in which the ranks make their own
+TF_CONFIG when they look it up: of one worker a rank, so a chief beside them has no counterpart.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def converted(spec: Document) -> tuple[Document, list[str]]:
         raise ValueError(f"spec.{SPECS}: {named}; a TFJob has PS, Worker, Chief and Evaluator")
     kept = filled(given, f"spec.{SPECS}", notes)
     has_ps = any(ROLES[name.lower()] == "ps" for name in kept)
-    if not has_ps and (len(kept) > 1 or any(role.get("replicas", 1) != 1 for role in kept.values())):
+    if not has_ps and (len(kept) > 1 or "evaluator" in (ROLES[name.lower()] for name in kept)):
         raise ValueError(
-            f"spec.{SPECS}: there is no PS, and only members of a job with parameter servers are told TF_CONFIG here; "
-            f"a job of MultiWorkerMirroredStrategy has no counterpart"
+            f"spec.{SPECS}: there is no PS, and without one TF_CONFIG has only workers here, the first of which is the "
+            f"chief; a job of MultiWorkerMirroredStrategy has Worker alone"
         )
     made = {}
     for name, role in kept.items():
