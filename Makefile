@@ -26,7 +26,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 $(WITH_FRAMEWORKS): $(INSTALLED)
 	@echo "installing the extra \`frameworks\` into .venv"
-	@DS_BUILD_OPS=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[frameworks]'
+	@DS_BUILD_OPS=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[frameworks]'
 	@touch $@
 
 venv: $(INSTALLED)  ## .venv with everything that the targets here need

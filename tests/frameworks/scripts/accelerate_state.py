@@ -1,4 +1,4 @@
-"""accelerate's examples: save_state to a folder a step, --resume_from_checkpoint latest takes the newest by its time."""
+"""accelerate's examples: save_state to a folder a step, --resume_from_checkpoint latest takes the newest."""
 
 import os
 import sys

@@ -5,9 +5,10 @@ import os
 import torch
 import torch.distributed as dist
 from noting import EVERY, STEPS, note
-from torch.nn.parallel import DistributedDataParallel as DDP
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from torch.nn.parallel import DistributedDataParallel as DDP
+
 dist.init_process_group("gloo")
 net = torch.nn.Linear(8, 2)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
