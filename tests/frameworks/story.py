@@ -84,12 +84,25 @@ class Story(Training):
         """On a busy machine the first world may be of one member."""
         until(lambda: self.assert_goes_on() or self.noted(), self.story)
         until(lambda: {0, 1} <= self._ready_for_world(), self.story)
-        if self.status()["world"] == 1:
-            self._until_held(-1, HOLDS[KILL], 1)
-            generation = max(each.generation for each in self.noted())
+        until(lambda: self._are_held(-1, HOLDS[KILL], 2) or self._are_held(-1, HOLDS[KILL], 1), self.story)
+        if not self._are_held(-1, HOLDS[KILL], 2):
             self.outrider("restart", self.job)
-            self._until_held(generation, HOLDS[KILL], 2)
         self._until_held(-1, HOLDS[KILL], 2)
+        until(self._is_all_told, self.story)
+
+    def _is_all_told(self) -> bool:
+        """Of all worlds up to now; where one goes on from is not always known."""
+        high, repeated = 0, 0
+        by_generation: dict[int, set[int]] = {}
+        for each in self.noted():
+            by_generation.setdefault(each.generation, set()).add(each.step)
+        for _, steps in sorted(by_generation.items()):
+            repeated += len([step for step in steps if step <= high])
+            high = max(high, *steps)
+        status = self.status()
+        return bool(status["goes_on_from"]) and (
+            status["steps_repeated"] == repeated or status["goes_on_from"] == "unknown"
+        )
 
     def _ready_for_world(self) -> set[int]:
         """Rank indices whose members can be in a world."""
@@ -166,12 +179,18 @@ class Story(Training):
 
         def are_held() -> bool:
             self.assert_goes_on()
-            noted = [each for each in self.noted() if each.generation > after]
-            newest = max((each.generation for each in noted), default=0)
-            reached = {each.rank for each in noted if each.generation == newest and each.step >= step}
-            return reached == set(range(world))
+            return self._are_held(after, step, world)
 
         until(are_held, lambda: f"{world} ranks behind step {step}: {self.story()}")
+
+    def _are_held(self, after: int, step: int, world: int) -> bool:
+        """In the newest world, which nobody is about to end."""
+        noted = [each for each in self.noted() if each.generation > after]
+        newest = max((each.generation for each in noted), default=0)
+        reached = {each.rank for each in noted if each.generation == newest and each.step >= step}
+        status = self.status()
+        runs = status["phase"] == "running" and status["generation"].rpartition(".")[2] == str(newest + 1)
+        return runs and reached == set(range(world))
 
     def ended_at(self) -> dict[int, int]:
         """The last step of every rank of the last generation."""

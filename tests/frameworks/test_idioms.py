@@ -75,7 +75,7 @@ def story(idiom: Idiom) -> Iterator[Story]:
     try:
         try:
             job.play()
-        except AssertionError as error:
+        except (AssertionError, OSError) as error:
             job.failure = error
         yield job
     finally:
@@ -113,7 +113,9 @@ def test_it_is_told_what_a_generation_goes_on_from(idiom: Idiom, story: Story, c
 def test_as_many_steps_are_told_to_be_repeated_as_the_trace_has(idiom: Idiom, story: Story, chapter: str) -> None:
     """Where nobody knows where it goes on, none are told."""
     found = story.chapter(chapter)
-    assert found.told_repeated == (0 if idiom.goes_on_from == UNKNOWN else found.repeated)
+    repeated = 0 if idiom.goes_on_from == UNKNOWN else found.repeated
+    under_way = 1 if chapter == RESIZE and idiom.waits_for_saves else 0  # ended behind a step, before it was noted
+    assert repeated <= found.told_repeated <= repeated + under_way
 
 
 @FAULTS
