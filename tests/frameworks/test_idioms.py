@@ -17,8 +17,9 @@ from tests.frameworks.story import HOLDS, KILL, LOSS, RESIZE, STEPS, Story
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow]
 LOADED, OVER, UNKNOWN = "loaded", "started over", "unknown"
 EVERY = 5
-TOLERANCE = 2.0
-"""Seconds by which what is told may differ from the traces: a trace is written behind the step, on a busy machine."""
+TOLERANCE = 5.0
+"""Seconds by which what is told may differ from the traces, or else a quarter: a trace is written behind the step, and
+the master learns of a step by a message that a busy machine delays (4 s were seen at a load of 10)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,4 +126,4 @@ def test_as_many_seconds_are_told_to_be_lost_as_the_trace_has(
     if idiom.goes_on_from == UNKNOWN:
         request.applymarker(COUNTS_FROM_0)
     found = story.chapter(fault)
-    assert found.told_seconds_lost == pytest.approx(found.seconds_lost, abs=TOLERANCE)
+    assert found.told_seconds_lost == pytest.approx(found.seconds_lost, rel=0.25, abs=TOLERANCE)
