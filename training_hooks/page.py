@@ -29,7 +29,9 @@ WINDOW_NUMBERS = 11
 STUCK = WINDOW + 1 + WINDOW_NUMBERS
 """1 while the process cannot make its next step by itself (`session_recovery`). Written without the sequence."""
 OPENED = STUCK + 1
-"""1 where a known checkpoint was opened before the first step (`opens`)."""
+"""1 where a known checkpoint was opened before the first step (`opens`), or a file read that may be one (`reads`)."""
+FIRST = OPENED + 1
+"""When the first step was made here by any process, in ns of the wall clock: a new process leaves it as it is."""
 FROM_OPTIMIZER, FROM_BATCHES = 1, 2
 LEFTOVER = 256
 SHORTEST_PATIENCE = 2.0

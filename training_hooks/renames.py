@@ -9,13 +9,13 @@ from . import kept
 
 
 class Wrapped:
-    """In place of a builtin of `os`. No function: as a class's attribute (pathlib's, before Python 3.11) a function
+    """In place of a builtin of a module. No function: as a class's attribute (pathlib's, before Python 3.11) a function
     would be bound."""
 
-    def __init__(self, real, call):
+    def __init__(self, real, call, module="os"):
         self.__wrapped__, self._call = real, call
         self.__name__ = self.__qualname__ = real.__name__
-        self.__doc__, self.__module__ = real.__doc__, "os"
+        self.__doc__, self.__module__ = real.__doc__, module
 
     def __call__(self, *args, **kwargs):
         return self._call(self.__wrapped__, *args, **kwargs)

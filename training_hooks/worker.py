@@ -27,6 +27,7 @@ from . import (
     offered,
     opens,
     page,
+    reads,
     renames,
     sampling,
     saves,
@@ -71,12 +72,15 @@ class Worker:
         self._newest_before = max(self.known.steps.values(), default=0)
         self.opens = None
         """Looks, until the first step, whether anybody opens one of these (`opens.Opens`)."""
+        self.reads = None
+        """Looks, until the first step, whether a file is read that may be a checkpoint (`reads.Reads`)."""
         self.in_place = set()
         """Paths whose last save went over the old file, for want of room."""
         self._saving, self._save_began, self._save_ended, self._after = 0, 0, 0, page.INIT
         self.together = together.Together(lambda message: self.channel.tell("up", message), self._saves_over)
         self.phase_changed = self.begin_anew = _nothing
         self.sampler = sampling.Sampler(self)
+        self._is_beginning = True
         self.data = None
         """The book of its data (`data.Book`), from its activation on."""
         self.mover = None
@@ -93,9 +97,8 @@ class Worker:
         """Called after a step when the page may not say yet that steps are being made, or a window is measured; True
         where the next ones need no look. A step beside a save (an asynchronous one) leaves the page's phase to the
         save."""
-        if self.opens is not None:
-            looking, self.opens = self.opens, None
-            self.page.words[page.OPENED] = looking.seen()
+        if self._is_beginning:
+            self._begun()
         if self.sampler.armed:
             self.sampler.mark(step - self.page.words[page.BASE])
         if self.mover is not None:
@@ -107,6 +110,18 @@ class Worker:
         if self.phase() != page.STEP or self.page.words[page.PHASE] >> 32 != self.page.source:
             self.page.set_phase(page.STEP)
         return not self.sampler.armed and (self.mover is None or not self.mover.waits)
+
+    def _begun(self):
+        """At the first step of this process."""
+        self._is_beginning = False
+        words = self.page.words
+        words[page.FIRST] = words[page.FIRST] or time.time_ns()
+        if self.opens is not None:
+            looking, self.opens = self.opens, None
+            words[page.OPENED] = looking.seen()
+        if self.reads is not None:
+            reading, self.reads = self.reads, None
+            words[page.OPENED] |= reading.end()
 
     def evaluates(self):
         self.sampler.spoil()
@@ -240,6 +255,8 @@ class Worker:
             self.data.loaded(path)
         if self.page.words[page.LAST] == 0:
             self.goes_on_at(self.known.step_of(path))
+            if self.reads is not None:
+                self.reads.loaded(path)
 
     def goes_on_at(self, step):
         words = self.page.words
@@ -389,6 +406,9 @@ def activate(worker):
     )
     if worker.opens is None:
         worker.opens = _opens(worker.local_rank, worker.known.steps)
+    began = worker.page.words[page.FIRST]
+    if began and not worker.known.steps:
+        worker.reads = reads.Reads(began / 1e9)
     _keep_book(worker)
     imports.when_imported("tensorflow", lambda module: tf_cluster.offer(worker, current))
     atexit.register(worker.together.passed)

@@ -2,8 +2,9 @@
 
 A script that begins at step 0 again after each fault trains on, and its user learns it a day later from the loss curve.
 The ranks' pages say from which step of a known checkpoint they go on, and whether one of those files was opened in a
-way that the hooks do not know. It is decided once every member has made a step: often only rank 0 loads, and the
-others have its state by then.
+way that the hooks do not know. Of a job of which no save was seen (pickle, numpy, another program) they say whether a
+file was read that was written while it trained. It is decided once every member has made a step: often only rank 0
+loads, and the others have its state by then.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def begin(state: State, world: World) -> None:
     """Ranks are about to start. What earlier ones have made twice is counted."""
     resume = world.resume
     resume.high = state.high_step
-    if state.saves and state.high_step and not state.spec.is_ps:
-        resume.path, resume.saved = max(state.saves.items(), key=lambda save: save[1])
+    if state.high_step and not state.spec.is_ps:
+        resume.path, resume.saved = max(state.saves.items(), key=lambda save: save[1], default=("", 0))
         resume.verdict = ""
 
 
@@ -61,9 +62,9 @@ def decide(state: State, world: World) -> None:
     if resume.base:
         resume.verdict = LOADED
     elif len(resume.stepping) == len(world.places):
-        _decided(state, world, UNKNOWN if resume.was_opened else OVER)
+        _decided(state, world, UNKNOWN if resume.was_opened else OVER if resume.path else NOTHING_SAVED)
     elif resume.since is not None and state.now - resume.since >= PATIENCE:
-        _decided(state, world, UNKNOWN)
+        _decided(state, world, UNKNOWN if resume.path or resume.was_opened else NOTHING_SAVED)
 
 
 def _decided(state: State, world: World, verdict: str) -> None:
@@ -80,6 +81,15 @@ def what_was_done(resume: Resume) -> str:
 
 def _tell(state: State, world: World) -> None:
     resume = world.resume
+    if resume.verdict == NOTHING_SAVED:
+        return
+    if not resume.path:
+        state.announce(
+            "ResumeUnknown",
+            "No save was seen, but the script has read a file that was written while it trained, which may be a "
+            f"checkpoint. Generation {world.generation} counts its steps from 0, wherever it goes on.",
+        )
+        return
     if resume.verdict == UNKNOWN:
         file = resume.path.rsplit("/", 1)[-1]
         state.announce(

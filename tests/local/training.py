@@ -244,7 +244,9 @@ class Traces:
 class Training(Traces):
     """One job from its command to its end."""
 
-    def __init__(self, folder: Path, home: Path, *flags: str, job: str = "train", script: str = SCRIPT) -> None:
+    def __init__(
+        self, folder: Path, home: Path, *flags: str, job: str = "train", script: str = SCRIPT, arguments: str = ""
+    ) -> None:
         super().__init__(folder)
         self.job = job
         self.job_folder = home / "jobs" / job
@@ -255,7 +257,8 @@ class Training(Traces):
         """Processes of old generations that may be there: frozen ones."""
         self._log = (folder / "out.log").open("ab")
         self.process = subprocess.Popen(
-            [*self.cli("run"), "--job", job, "--silent-after", "6", *flags, str(self.script), str(folder)],
+            [*self.cli("run"), "--job", job, "--silent-after", "6", *flags, str(self.script), str(folder),
+             *arguments.split()],
             cwd=folder, env=self.environment, stdout=self._log, stderr=self._log, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 

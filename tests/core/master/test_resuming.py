@@ -175,3 +175,42 @@ def test_a_member_of_which_no_step_is_seen_keeps_nobody_waiting_for_the_verdict(
     report(play, "worker-0", (10, 0))
     assert play.announced("ResumeUnknown")
     assert play.announced("Recovered")
+
+
+def unsaved() -> Play:
+    """The same, and no save of it was ever seen."""
+    play = running(2)
+    play.run(2)
+    play.steps_beyond = False
+    for actor in play.actors.values():
+        actor.has_pages = False
+    play.crash("worker-1")
+    play.until(lambda: play.is_running() and play.generation.number == 2, 10)
+    return play
+
+
+def test_without_a_save_a_read_of_what_was_written_in_training_may_be_a_load() -> None:
+    play = unsaved()
+    report(play, "worker-0", (3, 0), opened=True)
+    report(play, "worker-1", (3, 0))
+    (told,) = play.announced("ResumeUnknown")
+    assert told.reason == (
+        "No save was seen, but the script has read a file that was written while it trained, which may be a "
+        f"checkpoint. Generation {play.generation} counts its steps from 0, wherever it goes on."
+    )
+    assert document(play.state, play.now)["goes_on_from"] == "unknown"
+    assert document(play.state, play.now)["steps_repeated"] == 0
+    assert not play.announced("StartedOver")
+
+
+def test_without_a_save_and_such_a_read_all_is_made_again_and_nobody_is_warned() -> None:
+    play = unsaved()
+    high = play.state.high_step
+    report(play, "worker-0", (3, 0))
+    report(play, "worker-1", (3, 0))
+    assert document(play.state, play.now)["goes_on_from"] == "nothing saved"
+    beyond(play)
+    assert play.announced("Recovered")
+    assert document(play.state, play.now)["steps_repeated"] == high
+    assert not play.announced("ResumeUnknown")
+    assert not play.announced("StartedOver")
