@@ -6,32 +6,51 @@ PYTHON ?= $(shell for each in python3.11 python3 python3.12 python3.13 python; d
 	"$$each" -c '$(NEW_ENOUGH)' 2>/dev/null && echo "$$each" && break; done)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+WITH_DEMO := .venv/.demo
+WITH_TENSORFLOW := .venv/.tensorflow
 WITH_FRAMEWORKS := .venv/.frameworks
 FIRST_SEED ?= 0
 SEEDS ?= 10000
 MARKED ?= cluster and not exhaustive
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo check test exhaustive frameworks test-all format sim bench cluster-test image clean
+.PHONY: help venv demo check test exhaustive tensorflow frameworks test-all format sim bench cluster-test image clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
 
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+define VENV
+@test -n "$(PYTHON)" || { echo "Python >= 3.11 is needed; name it: make PYTHON=/path/to/python3.11"; exit 1; }
+@$(BIN)/python -m pip --version >/dev/null 2>&1 || { echo "making .venv with $(PYTHON)"; $(PYTHON) -m venv --clear .venv; }
+endef
+
+$(WITH_DEMO): pyproject.toml constraints.txt
+	$(VENV)
+	@echo "installing what the demo needs into .venv (torch among it: minutes on a first run)"
+	@$(PIP) -e '.[demo]'
+	@touch $@
+
 $(INSTALLED): pyproject.toml constraints.txt
-	@test -n "$(PYTHON)" || { echo "Python >= 3.11 is needed; name it: make PYTHON=/path/to/python3.11"; exit 1; }
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { echo "making .venv with $(PYTHON)"; $(PYTHON) -m venv --clear .venv; }
-	@echo "installing into .venv (torch among it: minutes on a first run)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(VENV)
+	@echo "installing what the tests need into .venv (torch among it: minutes on a first run)"
+	@$(PIP) -e '.[dev]'
+	@touch $@ $(WITH_DEMO)
+
+$(WITH_TENSORFLOW): $(INSTALLED)
+	@echo "installing TensorFlow into .venv"
+	@$(PIP) -e '.[tensorflow]'
 	@touch $@
 
 $(WITH_FRAMEWORKS): $(INSTALLED)
 	@echo "installing the extra \`frameworks\` into .venv"
-	@DS_BUILD_OPS=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[frameworks]'
+	@DS_BUILD_OPS=0 $(PIP) -e '.[frameworks]'
 	@touch $@
 
 venv: $(INSTALLED)  ## .venv with everything that the targets here need
 
-demo: $(INSTALLED)  ## train on real digits with 4 members, kill a process and a member meanwhile, see it end well
+demo: $(WITH_DEMO)  ## train on real digits with 4 members, kill a process and a member meanwhile, see it end well
 	@$(BIN)/python -P examples/digits/demo.py
 
 PURE := tests/core tests/wire  # nothing but computing in one thread: side by side, seconds
@@ -44,17 +63,20 @@ check: $(INSTALLED)  ## format, lint, types, import contracts, tests of the core
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -m 'not slow and not exhaustive' -n 2 $(PURE)
 
-test: $(INSTALLED)  ## the tests that need no cluster, but for the exhaustive ones (about half an hour on 2 cores)
-	@$(BIN)/python -m pytest -m 'not cluster and not exhaustive and not frameworks' -n 2 $(PURE) $(PLAYED)
-	@$(BIN)/python -m pytest -m 'not cluster and not exhaustive and not frameworks' -n 2 --dist loadfile $(PURE:%=--ignore=%) $(PLAYED:%=--ignore=%)
+test: $(INSTALLED)  ## the tests that need no cluster, but for the exhaustive ones (a quarter of an hour on 2 cores with nothing beside)
+	@$(BIN)/python -m pytest -m 'not cluster and not exhaustive and not frameworks and not tensorflow' -n 2 $(PURE) $(PLAYED)
+	@$(BIN)/python -m pytest -m 'not cluster and not exhaustive and not frameworks and not tensorflow' -n 2 --dist loadfile $(PURE:%=--ignore=%) $(PLAYED:%=--ignore=%)
 
 exhaustive: $(INSTALLED)  ## further cases, that `make test` leaves out; ARGS="--budget 8" starts none after 8 minutes
-	@$(BIN)/python -m pytest -m 'exhaustive and not cluster' $(ARGS)
+	@$(BIN)/python -m pytest -m 'exhaustive and not cluster and not tensorflow' $(ARGS)
+
+tensorflow: $(WITH_TENSORFLOW)  ## jobs of TensorFlow, with parameter servers and without
+	@$(BIN)/python -m pytest -m tensorflow tests/hooks tests/local $(ARGS)
 
 frameworks: $(WITH_FRAMEWORKS)  ## frameworks' own ways to save and load, hurt; ARGS="-k pickle"
 	@$(BIN)/python -m pytest -m frameworks tests/frameworks $(ARGS)
 
-test-all: test exhaustive frameworks  ## everything; the cluster tests too, where KUBECONFIG names a cluster
+test-all: test exhaustive tensorflow frameworks  ## everything; the cluster tests too, where KUBECONFIG names a cluster
 	@if test -n "$$KUBECONFIG"; then $(MAKE) cluster-test MARKED=cluster; \
 	else echo "KUBECONFIG names no cluster: the cluster tests were not run"; fi
 

@@ -17,6 +17,7 @@ import click
 
 from cli import armed, folders, isolating, metrics, patience, ps, rule_file, scaling, sizes
 from cli.request import LONGEST_SILENCE, MOST_RESTARTS, Request, Wishes, request_for
+from cli.slurm import about_slurm
 from cli.torchrun_flags import accepted, both_spellings, not_needed
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -216,12 +217,14 @@ def flag(name: str, *short: str, **settings: Any) -> Callable[[Function], Functi
 @accepted
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]... | -- COMMAND...")
 def run(words: tuple[str, ...], after_dashes: bool, **flags: Any) -> None:
-    """Run a training job on this machine and keep it running.
+    """Run a training job on this one machine and keep it running.
+
+    For several machines there is Kubernetes; within Slurm it is one node's job.
 
     SCRIPT is a Python script, run unchanged in every worker process; ARGS are its own.
     """
     request = _request(words, after_dashes, flags)
-    for line in [*not_needed(flags, request.needless), *rule_file.about_nodes(request.rules)]:
+    for line in [*about_slurm(os.environ), *not_needed(flags, request.needless), *rule_file.about_nodes(request.rules)]:
         click.echo(f"outrider: {line}", err=True)
     from cli.hosting import host  # late: a command line that is wrong should be told at once
 

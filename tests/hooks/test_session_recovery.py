@@ -68,6 +68,7 @@ finally:
 """
 
 
+@pytest.mark.tensorflow
 def test_another_session_is_made_while_the_close_of_the_one_before_still_waits() -> None:
     """The ps is stopped until the next session is asked for: without that it would be waited for, for ever."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=300, check=False)

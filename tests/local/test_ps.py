@@ -8,7 +8,6 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,8 @@ from tests.local.parameter_servers import COORDINATOR, SAVE_EVERY, SESSIONS, PsT
 from tests.local.training import until
 
 pytestmark = [
+    pytest.mark.tensorflow,
     pytest.mark.slow,
-    pytest.mark.skipif(find_spec("tensorflow") is None, reason="make venv installs tensorflow-cpu"),
 ]
 
 

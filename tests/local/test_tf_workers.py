@@ -13,7 +13,7 @@ from tests.lines import whole_lines
 from tests.local.tf_workers import EVERY, GATES, LAST, SCRIPT
 from tests.local.training import DEADLINE, Training, jobs, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow]
 Row = dict[str, Any]
 
 
