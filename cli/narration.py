@@ -130,8 +130,9 @@ def summary(status: Mapping[str, Any], elapsed: float) -> Iterator[str]:
     faults = status["faults"]
     repeated = status.get("steps_repeated")
     twice = f" ({repeated:,} of them made twice)" if repeated else ""
+    about = "about " if status.get("step_estimated") else ""
     yield (
-        f"{status['job']} {status['phase']} after {seconds(elapsed)}: {plural(status['step'], 'step')}{twice}, "
+        f"{status['job']} {status['phase']} after {seconds(elapsed)}: {about}{plural(status['step'], 'step')}{twice}, "
         f"{plural(status['restarts'] + 1, 'generation')}, {plural(len(faults), 'fault')}, "
         f"goodput {percent(status.get('goodput'))}"
     )
@@ -157,6 +158,7 @@ def summary_line(status: Mapping[str, Any], elapsed: float) -> str:
             "phase": status["phase"],
             "seconds": round(elapsed, 3),
             "steps": status["step"],
+            "steps_estimated": bool(status.get("step_estimated")),
             "steps_repeated": status.get("steps_repeated") or 0,
             "generations": status["restarts"] + 1,
             "faults": len(faults),

@@ -124,7 +124,7 @@ def _headline(document: dict[str, Any]) -> Text:
         line.append(f": {document['world']} of {plural(len(seats), 'member')}, ")
     else:
         line.append(f": generation {document['generation']}, world {document['world']}, ")
-    line.append(f"step {document['step']:,}, ")
+    line.append(f"step {'about ' if document.get('step_estimated') else ''}{document['step']:,}, ")
     if repeated := document.get("steps_repeated"):
         line.append(f"{repeated:,} of them made twice, ")
     line.append(f"{plural(document['restarts'], 'restart')}, goodput {percent(document.get('goodput'))}")

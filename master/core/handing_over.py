@@ -128,6 +128,7 @@ def _progress(state: State) -> dict[str, object]:
         "first_step": state.first_step,
         "high_step": state.high_step,
         "high_step_at": None if state.high_step_at is None else state.high_step_at + offset,
+        "step_estimated": state.step_estimated,
         "high_step_generation": [state.high_step_generation.term, state.high_step_generation.number],
         "step_seconds": list(state.step_seconds)[-11:],
         "data": [state.first_world, state.samples_repeated, [list(note) for note in state.data_notes]],
@@ -155,6 +156,7 @@ def _world(state: State, world: World | None) -> dict[str, object] | None:
         "world_size": world.world_size,
         "made_step": world.made_step,
         "recovered": world.recovered,
+        "counts_from": world.resume.counts_from,
         **({} if state.watch is None or state.watch.generation != world.generation else
            {"progress": pace.saved_watch(state.watch, state.pace, state.spec, state.now, state.unix_offset)}),
     }  # fmt: skip
@@ -266,6 +268,7 @@ def _restore_progress(state: State, saved: Mapping[str, Any]) -> None:
     state.steps_repeated = int(saved.get("steps_repeated", 0))
     state.first_step = saved.get("first_step")
     state.high_step = int(saved.get("high_step", 0))
+    state.step_estimated = bool(saved.get("step_estimated", False))
     at = saved.get("high_step_at")
     state.high_step_at = None if at is None else _moment(state, at)
     state.high_step_generation = Generation(*saved.get("high_step_generation", (0, 0)))

@@ -7,11 +7,13 @@ the members do not matter.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from master.core import data_notes, moves, resuming, standing, status, watching
 from master.core.member import Member
 from master.core.state import RUNNING, STOPPING, State
-from master.core.wording import counted, seconds
-from master.core.world import OVER, Fault, World
+from master.core.wording import counted, exactly
+from master.core.world import OVER, UNKNOWN, Fault, World
 from wire.ids import Generation
 from wire.messages import Report, Saved, Stepped, WorkerExit
 
@@ -20,8 +22,12 @@ PRINTS_KEPT = 256
 
 
 def note_step(state: State, generation: Generation, step: int, at: float) -> None:
-    """A rank had made this many steps at this moment."""
-    if step <= 0 or step < state.high_step:
+    """A rank had made this many steps at this moment, as it counts them."""
+    if step <= 0:
+        return
+    if state.world is not None and generation == state.world.generation:
+        step += state.world.resume.counts_from
+    if step < state.high_step:
         return
     if state.first_step is None:
         state.first_step, state.first_step_at = step, at
@@ -37,13 +43,13 @@ def note_report(state: State, member: Member, report: Report) -> None:
     member.report = report
     if world is None or report.generation != world.generation or member.id not in world.places:
         return
+    resuming.look(state, member, report.ranks)
+    if world.resume.verdict:
+        settle(state, world)
     for rank in report.ranks:
         if rank.phase != "init":
             _trains(state, world)
             note_step(state, report.generation, rank.step, state.now - _possible(state, rank.step_age))
-    resuming.look(state, member, report.ranks)
-    if world.resume.verdict:
-        settle(state, world)
     if not report.ranks:
         note_step(state, report.generation, report.step, state.now)
     if 0 < report.step_seconds <= state.now - state.began_at:
@@ -84,7 +90,7 @@ def settle(state: State, world: World) -> None:
     if world.resume.passed is None or world.recovered:
         return
     world.recovered = True
-    _recover(state, world.lost_from, *world.resume.passed)
+    _recover(state, world, *world.resume.passed)
 
 
 def read_in_log(state: State, world: World, step: int, at: float) -> None:
@@ -93,7 +99,7 @@ def read_in_log(state: State, world: World, step: int, at: float) -> None:
         return
     if step > state.high_step and not world.recovered:
         world.recovered = True
-        _recover(state, world.lost_from, at, step)
+        _recover(state, world, at, step)
     note_step(state, world.generation, step, at)
 
 
@@ -104,26 +110,31 @@ def _trains(state: State, world: World) -> None:
     world.made_step = True
 
 
-def _recover(state: State, lost_from: float | None, at: float, step: int) -> None:
+def _recover(state: State, world: World, at: float, step: int) -> None:
     """Shares the lost seconds out: each open fault has those from its own moment (the first: from the last step) to the
-    next fault's, the last one those to the new step."""
-    state.same_error, state.port_clashes = ("", 0), 0
+    next fault's, the last one those to the new step. Where that may be one of before, an error may be too."""
+    verdict = world.resume.verdict
+    if verdict != UNKNOWN:
+        state.same_error = ("", 0)
+    state.port_clashes = 0
     if state.phase == "restarting":
         state.phase = "running"
     open_faults = [fault for fault in state.faults if fault.seconds_lost is None]
-    if not open_faults:
+    begin = resuming.lost_from(state, world)
+    if begin is None:
         return
-    begin = lost_from if lost_from is not None else open_faults[0].at
     total = max(0.0, at - begin)
     state.seconds_lost += total
     for fault, following in zip(open_faults, [*open_faults[1:], None], strict=True):
         until = at if following is None else min(max(following.at, begin), at)
         fault.seconds_lost = max(0.0, until - begin)
         begin = until
-    if state.world is not None and state.world.resume.verdict == OVER:
-        _announce_caught_up(state, state.world, open_faults[-1], total, step)
+    if verdict == UNKNOWN:
+        state.message = "training goes on, from which step is not known"  # `resuming` has told it
+    elif verdict == OVER:
+        _announce_caught_up(state, world, open_faults[-1], total, step)
     else:
-        _announce_recovery(state, open_faults, total, step, had_trained=lost_from is not None)
+        _announce_recovery(state, open_faults, total, step, had_trained=world.lost_from is not None)
     status.mark(state)
 
 
@@ -132,9 +143,9 @@ def _announce_recovery(state: State, faults: list[Fault], total: float, step: in
     state.message = f"training goes on at step {step}" if had_trained else "training has begun"
     state.announce(
         "Recovered",
-        f"Training is past step {step - 1}, where it was before {cause}: {seconds_exact(total)} were lost."
+        f"Training is past step {step - 1}, where it was before {cause}: {exactly(total)} were lost."
         if had_trained
-        else f"Training begins at step {step}, {seconds_exact(total)} after {cause}: no step had been made before it.",
+        else f"Training begins at step {step}, {exactly(total)} after {cause}: no step had been made before it.",
         faults[-1].member,
         detail=(("seconds_lost", f"{total:.3f}"), ("step", str(step))),
     )
@@ -145,20 +156,19 @@ def _announce_caught_up(state: State, world: World, fault: Fault, total: float, 
     state.announce(
         "CaughtUp",
         f"Training is past step {step - 1} again, where it was before {fault.kind}: "
-        f"{counted(world.resume.high, 'step')} were repeated and {seconds_exact(total)} lost.",
+        f"{counted(world.resume.high, 'step')} were repeated and {exactly(total)} lost.",
         fault.member,
         detail=(("seconds_lost", f"{total:.3f}"), ("step", str(step)), ("repeated", str(world.resume.high))),
     )
 
 
-def seconds_exact(value: float) -> str:
-    """A recovery is a matter of tenths: two decimals below ten seconds."""
-    return f"{value:.2f} s" if value < 10 else seconds(value)
-
-
 def saved(state: State, member: Member, message: Saved) -> None:
     """A checkpoint is finished: the moment at which a change of the world costs no work."""
     world = state.world
+    counts_from = 0
+    if world is not None and message.generation == world.generation:
+        counts_from = world.resume.counts_from
+        message = replace(message, step=message.step + counts_from)
     if message.again:
         if not message.is_first and state.saves.get(message.path, -1) < message.step:
             _note_save(state, message)
@@ -177,7 +187,7 @@ def saved(state: State, member: Member, message: Saved) -> None:
         path = message.path.rsplit("/", 1)[-1]
         state.announce("CheckpointSaved", f"{member.id} finished saving {path} at step {message.step}.", member.id)
     if state.stage == RUNNING:
-        if message.step > world.keeping.finished:  # else it has counted, and comes to storage only now
+        if message.step - counts_from > world.keeping.finished:  # else it has counted, and comes to storage only now
             state.checkpoint_step = message.step
         moves.checkpoint(state, member, message)
         standing.stir(state)

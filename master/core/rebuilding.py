@@ -16,7 +16,7 @@ from master.core import generations, log_rules, recovery, replacing, silence, st
 from master.core.member import ENDED_WELL, Member, in_order
 from master.core.state import GATHERING, REBUILDING, RUNNING, State
 from master.core.wording import counted
-from master.core.world import Place, World
+from master.core.world import UNKNOWN, Place, Resume, World
 from wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
 from wire.messages import LineMatched
 
@@ -213,6 +213,7 @@ def _saved_world(saved: dict[str, object] | None, state: State) -> World | None:
         return None
     places = cast("list[Mapping[str, object]]", saved["places"])
     generation = Generation(*cast("tuple[int, int]", tuple(cast("list[int]", saved["generation"]))))
+    counts_from = cast(int, saved.get("counts_from", 0))
     return World(
         generation=generation,
         places={MemberId(str(p["member"])): _place(p) for p in places},
@@ -225,6 +226,7 @@ def _saved_world(saved: dict[str, object] | None, state: State) -> World | None:
         made_step=bool(saved["made_step"]),
         recovered=bool(saved["recovered"]),
         lost_from=state.high_step_at,
+        resume=Resume(verdict=UNKNOWN, counts_from=counts_from) if counts_from else Resume(),
     )
 
 

@@ -5,6 +5,10 @@ The ranks' pages say from which step of a known checkpoint they go on, and wheth
 way that the hooks do not know. Of a job of which no save was seen (pickle, numpy, another program) they say whether a
 file was read that was written while it trained. It is decided once every member has made a step: often only rank 0
 loads, and the others have its state by then.
+
+Where it stays unknown, the steps are counted on from the highest one: `step` is then how many optimizer steps were
+made, repeated ones among them, and not the script's own count. The lost time ends with the first step of all, since
+nobody could say which one is beyond where training was.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from collections.abc import Iterable
 from master.core import status
 from master.core.member import Member
 from master.core.state import State
-from master.core.wording import counted
+from master.core.wording import counted, exactly
 from master.core.world import LOADED, NOTHING_SAVED, OVER, UNKNOWN, Resume, World
 from wire.messages import RankProgress
 
@@ -38,6 +42,12 @@ def end(state: State, world: World) -> None:
     world.resume.reached = 0
 
 
+def lost_from(state: State, world: World) -> float | None:
+    """Since when time is being lost; None: no fault's cost is open."""
+    first = next((fault.at for fault in state.faults if fault.seconds_lost is None), None)
+    return first if first is None or world.lost_from is None else world.lost_from
+
+
 def look(state: State, member: Member, ranks: Iterable[RankProgress]) -> None:
     """O(the member's own ranks): what its pages say."""
     world = state.world
@@ -47,6 +57,9 @@ def look(state: State, member: Member, ranks: Iterable[RankProgress]) -> None:
         if rank.base < 0:
             resume.verdict = resume.verdict or NOTHING_SAVED  # a sidecar of an older release does not say it
         if rank.step > rank.base and rank.phase != "init":
+            if member.id not in resume.stepping:
+                age = rank.step_age if 0 <= rank.step_age <= state.now - world.formed_at else 0.0
+                resume.stepped_at = max(resume.stepped_at, state.now - age)
             resume.stepping.add(member.id)
             resume.since = state.now if resume.since is None else resume.since
             resume.reached = max(resume.reached, rank.step)
@@ -68,8 +81,14 @@ def decide(state: State, world: World) -> None:
 
 
 def _decided(state: State, world: World, verdict: str) -> None:
-    world.resume.verdict = verdict
-    _tell(state, world)
+    resume = world.resume
+    resume.verdict = verdict
+    if verdict == UNKNOWN:
+        resume.counts_from, resume.passed = resume.high, (resume.stepped_at, resume.high + 1)
+        state.step_estimated = True
+        _tell_unknown(state, world)
+    elif verdict == OVER:
+        _tell_over(state, resume)
     status.mark(state)
 
 
@@ -79,25 +98,30 @@ def what_was_done(resume: Resume) -> str:
     return f"The script began at step 0 again, though it saved {file} at step {resume.saved} and did not load it"
 
 
-def _tell(state: State, world: World) -> None:
-    resume = world.resume
-    if resume.verdict == NOTHING_SAVED:
-        return
-    if not resume.path:
-        state.announce(
-            "ResumeUnknown",
-            "No save was seen, but the script has read a file that was written while it trained, which may be a "
-            f"checkpoint. Generation {world.generation} counts its steps from 0, wherever it goes on.",
-        )
-        return
-    if resume.verdict == UNKNOWN:
-        file = resume.path.rsplit("/", 1)[-1]
-        state.announce(
-            "ResumeUnknown",
-            f"No load of {file}, saved at step {resume.saved}, was seen, but the script may have read it in a way that "
-            f"the hooks do not see. Generation {world.generation} counts its steps from 0, wherever it goes on.",
-        )
-        return
+def _tell_unknown(state: State, world: World) -> None:
+    resume, begin = world.resume, lost_from(state, world)
+    lost = None if begin is None else max(0.0, resume.stepped_at - begin)
+    file = resume.path.rsplit("/", 1)[-1]
+    seen = (
+        f"No load of {file}, saved at step {resume.saved}, was seen, but the script may have read it in a way that the "
+        "hooks do not see"
+        if resume.path
+        else "No save was seen, but the script has read a file that was written while it trained, which may be a "
+        "checkpoint"
+    )
+    cost = "" if lost is None else f" Until its first step {exactly(lost)} were lost, and the time of repeated steps."
+    state.announce(
+        "ResumeUnknown",
+        f"{seen}. Where generation {world.generation} goes on, and how many steps it repeats, is not known: its "
+        f"steps are counted on from {resume.high}.{cost}",
+        detail=(
+            ("counted_from", str(resume.high)),
+            *(() if lost is None else (("seconds_lost", f"{lost:.3f}"),)),
+        ),
+    )
+
+
+def _tell_over(state: State, resume: Resume) -> None:
     state.announce(
         "StartedOver",
         f"{what_was_done(resume)}: {counted(resume.high, 'step')} are repeated, and so at each fault. {FLAGS}.",

@@ -312,6 +312,8 @@ class State:
     first_step_at: float | None = None
     high_step: int = 0
     high_step_at: float | None = None
+    step_estimated: bool = False
+    """Some of the steps may be repeated ones: it is not known where a world went on from."""
     kept_in_memory: int | None = None
     """The newest step that all ranks of a world had in memory."""
     high_step_generation: Generation = NO_GENERATION

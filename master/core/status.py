@@ -16,6 +16,7 @@ from master.core.member import FAILED, SILENT, Member, in_order
 from master.core.state import COMMITTING, REBUILDING, RUNNING, STOPPING, State
 from master.core.wording import moment
 from master.core.world import Fault
+from wire.messages import Report
 
 LIVING_STATES = ("starting", "checking", "ready", "running", "stopping", "spare", "silent", "unsupervised", "done")
 LEAST_APART = 1.0
@@ -72,6 +73,7 @@ def document(state: State, now: float) -> dict[str, Any]:
         "generation": str(state.generation),
         "world": world.world_size if world is not None else 0,
         "step": state.high_step,
+        "step_estimated": state.step_estimated,
         "steps_repeated": state.all_repeated,
         "goes_on_from": world.resume.verdict if world is not None else "",
         "restarts": max(0, state.number - state.number_before - 1),
@@ -165,7 +167,7 @@ def _member(state: State, member: Member) -> dict[str, Any]:
         "rung": member.rung,
         "rung_reason": member.rung_reason,
         **({"held": member.pod_reason} if is_here and member.cannot_start else {}),
-        "step": report.step if report else 0,
+        "step": _step(state, report) if report else 0,
         "cpu": round(report.cpu, 2) if report and is_here else 0.0,
         "memory_mib": round(report.memory_mib, 1) if report and is_here else 0.0,
         "memory_limit_mib": round(member.memory_limit / 2**20, 1),
@@ -178,6 +180,12 @@ def _member(state: State, member: Member) -> dict[str, Any]:
             "workers": list(report.pids) if report and is_here else [],
         },
     }
+
+
+def _step(state: State, report: Report) -> int:
+    """As the job counts them."""
+    is_now = report.step > 0 and state.world is not None and report.generation == state.world.generation
+    return report.step + (state.world.resume.counts_from if state.world is not None and is_now else 0)
 
 
 def member_state(state: State, member: Member) -> str:

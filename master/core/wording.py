@@ -13,6 +13,11 @@ def seconds(value: float) -> str:
     return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
 
 
+def exactly(value: float) -> str:
+    """A recovery is a matter of tenths: two decimals below ten seconds."""
+    return f"{value:.2f} s" if value < 10 else seconds(value)
+
+
 def counted(count: int, noun: str) -> str:
     """`1 member`, `3 members`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -161,6 +161,10 @@ class Resume:
     """Somebody has opened a checkpoint in a way that the hooks do not know."""
     verdict: str = NOTHING_SAVED
     """Empty: not known yet."""
+    stepped_at: float = 0.0
+    """When the last of them was seen to have."""
+    counts_from: int = 0
+    """What is added to the steps that its ranks count from 0, since nobody knows where they go on."""
     passed: tuple[float, int] | None = None
     """When it was beyond the highest step, and with which one."""
 

@@ -94,6 +94,11 @@ def test_the_summary_counts_the_steps_that_were_made_twice() -> None:
     assert ": 1,240 steps (172 of them made twice), 2 generations" in line
 
 
+def test_the_summary_says_where_the_steps_are_an_estimate() -> None:
+    (line, *_) = summary(document(phase="succeeded", step_estimated=True), elapsed=83.0)
+    assert ": about 1,240 steps, 2 generations" in line
+
+
 def test_a_job_without_faults_is_one_line() -> None:
     assert len(list(summary(document(faults=[]), elapsed=1.0))) == 1
 

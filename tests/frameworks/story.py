@@ -46,6 +46,8 @@ class Chapter:
     """Steps that it made again."""
     seconds_lost: float
     """From the last step before to the first one beyond it."""
+    seconds_to_first: float
+    """The same to the first step of all ranks of the new generation, whichever it is."""
     told_repeated: int
     told_seconds_lost: float | None
     told: list[str] = field(default_factory=list)
@@ -92,6 +94,13 @@ class Story(Training):
 
     def _is_all_told(self) -> bool:
         """Of all worlds up to now; where one goes on from is not always known."""
+        status = self.status()
+        return bool(status["goes_on_from"]) and (
+            status["steps_repeated"] == self.repeated() or status["goes_on_from"] == "unknown"
+        )
+
+    def repeated(self) -> int:
+        """Steps that were made again, in all generations."""
         high, repeated = 0, 0
         by_generation: dict[int, set[int]] = {}
         for each in self.noted():
@@ -99,10 +108,7 @@ class Story(Training):
         for _, steps in sorted(by_generation.items()):
             repeated += len([step for step in steps if step <= high])
             high = max(high, *steps)
-        status = self.status()
-        return bool(status["goes_on_from"]) and (
-            status["steps_repeated"] == repeated or status["goes_on_from"] == "unknown"
-        )
+        return repeated
 
     def _ready_for_world(self) -> set[int]:
         """Rank indices whose members can be in a world."""
@@ -127,6 +133,7 @@ class Story(Training):
         repeated = {each.step for each in new if each.step <= high}
         beyond = min(each.time for each in new if each.step > high)
         left = max(each.time for each in old if each.step == high)
+        first = {each.rank: each.time for each in reversed(new)}
 
         def is_told() -> bool:
             status, told = self.status(), self._told(mark)
@@ -137,12 +144,13 @@ class Story(Training):
             until(is_told, seconds=PATIENCE)
         except AssertionError:
             pass  # what is told is compared by the tests
-        ends = [each["detail"] for each in self.events(mark) if each["kind"] in ("Recovered", "CaughtUp")]
+        ends = [each["detail"] for each in self.events(mark) if "seconds_lost" in each["detail"]]
         status = self.status()
         return Chapter(
             first=min(each.step for each in new),
             repeated=len(repeated),
             seconds_lost=beyond - left,
+            seconds_to_first=max(first.values()) - left,
             told_repeated=status["steps_repeated"] - repeated_before,
             told_seconds_lost=sum(float(each["seconds_lost"]) for each in ends) if ends else None,
             told=self._told(mark),

@@ -302,7 +302,7 @@ def test_the_status_has_the_documented_shape() -> None:
     play.run(5)
     status = document(play.state, play.now)
     assert json.loads(json.dumps(status)) == status
-    assert list(status) == ["version", "job", "phase", "generation", "world", "step",
+    assert list(status) == ["version", "job", "phase", "generation", "world", "step", "step_estimated",
                             "steps_repeated", "goes_on_from", "restarts", "goodput",
                             "kept_in_memory", "message", "exit_code", "rungs", "faults", "would", "avoided_nodes",
                             "memory", "node_check", "stragglers", "straggler_watch", "network", "unreached",

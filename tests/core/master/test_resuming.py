@@ -24,10 +24,12 @@ def saved(members: int = 2) -> Play:
     return play
 
 
-def report(play: Play, member: str, *ranks: tuple[int, int], opened: bool = False, phase: str = "step") -> None:
+def report(
+    play: Play, member: str, *ranks: tuple[int, int], opened: bool = False, phase: str = "step", age: float = 0.0
+) -> None:
     """`ranks`: (step, the step of the checkpoint that it has loaded)."""
     rows = tuple(
-        RankProgress(number, step, 0.0, phase, base=base, opened=opened) for number, (step, base) in enumerate(ranks)
+        RankProgress(number, step, age, phase, base=base, opened=opened) for number, (step, base) in enumerate(ranks)
     )
     play.say(play[member], Report(play.generation, "running", max(step for step, _ in ranks), ranks=rows))
 
@@ -105,6 +107,83 @@ def test_a_checkpoint_that_was_opened_otherwise_may_have_been_read() -> None:
     assert document(play.state, play.now)["steps_repeated"] == 0
 
 
+def test_where_it_is_unknown_the_lost_time_ends_with_the_first_step_of_all() -> None:
+    play = saved()
+    high, left = play.state.high_step, play.state.high_step_at
+    assert left is not None
+    report(play, "worker-0", (1, 0), opened=True)
+    play.run(3)
+    report(play, "worker-1", (1, 0), age=0.5)
+    (told,) = play.announced("ResumeUnknown")
+    lost = play.now - 0.5 - left
+    assert told.reason.endswith(
+        f"Where generation {play.generation} goes on, and how many steps it repeats, is not known: its steps are "
+        f"counted on from {high}. Until its first step {lost:.2f} s were lost, and the time of repeated steps."
+    )
+    assert dict(told.detail) == {"counted_from": str(high), "seconds_lost": f"{lost:.3f}"}
+    assert document(play.state, play.now)["faults"][0]["seconds_lost"] == round(lost, 3)
+    report(play, "worker-0", (high + 5, 0))
+    play.say(play["worker-0"], Stepped(play.generation, high + 5, 0.0, 0))
+    assert not play.announced("Recovered")
+    assert play.state.seconds_lost == lost, "once"
+
+
+def test_where_it_is_unknown_the_steps_are_counted_on_from_the_highest() -> None:
+    play = saved()
+    high = play.state.high_step
+    assert not document(play.state, play.now)["step_estimated"]
+    report(play, "worker-0", (3, 0), opened=True)
+    assert document(play.state, play.now)["step"] == high
+    report(play, "worker-1", (4, 0))
+    status = document(play.state, play.now)
+    assert (status["step"], status["step_estimated"]) == (high + 4, True)
+    report(play, "worker-0", (6, 0))
+    status = document(play.state, play.now)
+    assert (status["step"], status["steps_repeated"]) == (high + 6, 0)
+    assert [each["step"] for each in status["members"]] == [high + 6, high + 4]
+    play.crash("worker-1")
+    play.until(lambda: play.is_running() and play.generation.number == 3, 10)
+    high = play.state.high_step
+    for member in ("worker-0", "worker-1"):
+        report(play, member, (2, 0), opened=True)
+    assert document(play.state, play.now)["step"] == high + 2
+
+
+def test_what_is_saved_there_has_the_step_that_is_counted_on() -> None:
+    """Whoever loads it in the next generation counts on from there."""
+    play = saved()
+    high = play.state.high_step
+    for member in ("worker-0", "worker-1"):
+        report(play, member, (3, 0), opened=True)
+    play.say(play["worker-0"], Saved(play.generation, "/data/next.pt", 3, prints=("9-y",)))
+    assert (play.state.saves["/data/next.pt"], play.state.prints["9-y"]) == (high + 3, high + 3)
+    assert play.announced("CheckpointSaved")[-1].reason.endswith(f"next.pt at step {high + 3}.")
+
+
+def test_a_new_master_counts_on_too() -> None:
+    from tests.core.master.test_masters import successor
+
+    play = saved()
+    high = play.state.high_step
+    for member in ("worker-0", "worker-1"):
+        report(play, member, (3, 0), opened=True)
+    play.run(2)
+    after = successor(play)
+    after.run(3)
+    report(after, "worker-0", (7, 0))
+    status = document(after.state, after.now)
+    assert (status["step"], status["step_estimated"], status["goes_on_from"]) == (high + 7, True, "unknown")
+
+
+def test_an_error_that_ends_each_generation_at_the_same_place_is_known_though_nobody_knows_where_it_goes_on() -> None:
+    play = saved()
+    play.state.same_error = ("ValueError|train.py:7 main|step 3", 2)
+    for member in ("worker-0", "worker-1"):
+        report(play, member, (3, 0), opened=True)
+    assert play.announced("ResumeUnknown")
+    assert play.state.same_error[1] == 2
+
+
 def test_nothing_is_said_where_nothing_was_saved_or_a_sidecar_of_before_does_not_say_it() -> None:
     play = running(2)
     play.run(2)
@@ -174,7 +253,8 @@ def test_a_member_of_which_no_step_is_seen_keeps_nobody_waiting_for_the_verdict(
     play.run(2)
     report(play, "worker-0", (10, 0))
     assert play.announced("ResumeUnknown")
-    assert play.announced("Recovered")
+    assert not play.announced("Recovered")
+    assert document(play.state, play.now)["faults"][0]["seconds_lost"] is not None
 
 
 def unsaved() -> Play:
@@ -191,13 +271,16 @@ def unsaved() -> Play:
 
 def test_without_a_save_a_read_of_what_was_written_in_training_may_be_a_load() -> None:
     play = unsaved()
+    high = play.state.high_step
     report(play, "worker-0", (3, 0), opened=True)
     report(play, "worker-1", (3, 0))
     (told,) = play.announced("ResumeUnknown")
-    assert told.reason == (
+    assert told.reason.startswith(
         "No save was seen, but the script has read a file that was written while it trained, which may be a "
-        f"checkpoint. Generation {play.generation} counts its steps from 0, wherever it goes on."
+        f"checkpoint. Where generation {play.generation} goes on, and how many steps it repeats, is not known: its "
+        f"steps are counted on from {high}. Until its first step "
     )
+    assert document(play.state, play.now)["step"] == high + 3
     assert document(play.state, play.now)["goes_on_from"] == "unknown"
     assert document(play.state, play.now)["steps_repeated"] == 0
     assert not play.announced("StartedOver")
