@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import gc
+import mmap
 import os
 import signal
 import socket
@@ -225,8 +226,19 @@ def collects_garbage(run: Run) -> None:
 
 @kind(SLOW)
 def reads_pages(run: Run) -> None:
-    """Memory is given back and had again, as of a process that is swapped."""
-    run.spend(lambda: sum(bytearray(1 << 20)[::4096]), 0.2)
+    """They come from the disk again and again, as of a process that is swapped."""
+    with (run.folder / "pages").open("w+b") as file:
+        file.write(os.urandom(1 << 20))
+        file.flush()
+        os.fsync(file.fileno())
+        pages = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+
+        def read() -> int:
+            pages.madvise(mmap.MADV_DONTNEED)
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            return sum(pages[::4096])
+
+        run.spend(read, 0.2)
 
 
 @kind(SLOW)

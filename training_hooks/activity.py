@@ -23,9 +23,10 @@ WAITING_THREADS = (OWN, "gloo", "pt_gloo", "pt_nccl", "pt_tcpstore", "nccl")
 
 
 def used(pids, stores):
-    """{pid: {"cpu": seconds, "io": bytes and page faults from disk, "net": bytes, "tree": a number}} of each of `pids`
-    with all that descends from it. `tree` is another one where other processes descend from it. `stores`: by pid the
-    port of its TCPStore, whose connections do not count: watchdogs poll it, whatever the rank does."""
+    """{pid: {"cpu": seconds, "io": a number, "net": bytes, "tree": a number}} of each of `pids` with all that descends
+    from it. `io`: bytes read and written, page faults from the disk, and those of children that have ended. `tree` is
+    another one where other processes descend from it. `stores`: by pid the port of its TCPStore, whose connections do
+    not count: watchdogs poll it, whatever the rank does."""
     children, found = {}, {}
     for pid, stat in _all_stats().items():
         children.setdefault(int(stat[1]), []).append((pid, stat))
@@ -43,7 +44,9 @@ def _of_tree(tree, moved, store):
     for pid, stat in tree:
         ticks_of, io_of = _of_threads(pid)
         ticks += ticks_of + int(stat[13]) + int(stat[14])  # with children that it reaped
-        io += io_of + int(stat[9])
+        io += (
+            io_of + int(stat[8]) + int(stat[9])
+        )  # stat[8] grows with each child that is reaped, however short it lived
     sockets = {inode for pid, _ in tree for inode in _sockets(pid)}
     net = sum(moved[inode][0] for inode in sockets & moved.keys() if store not in moved[inode][1])
     names = " ".join(str(pid) for pid, _ in sorted(tree))

@@ -62,6 +62,26 @@ def test_one_that_works_uses_something(word: str, code: str) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
+def test_a_program_that_it_has_run_is_work_however_short_that_was() -> None:
+    code = """
+import os, signal, time
+def run(*_):
+    os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)
+signal.signal(signal.SIGUSR1, run)
+print('armed', flush=True)
+while True:
+    time.sleep(1000)
+"""
+    with process(code) as one:
+        assert one.stdout is not None
+        one.stdout.readline()
+        before, until = used(one.pid)["io"], time.monotonic() + DEADLINE
+        one.send_signal(signal.SIGUSR1)
+        while used(one.pid)["io"] == before and time.monotonic() < until:
+            time.sleep(0.05)
+        assert used(one.pid)["io"] != before
+
+
 def test_one_that_waits_uses_nothing() -> None:
     with process("import time; time.sleep(1000)") as one:
         time.sleep(0.2)
