@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from master.core import status
+from master.core import standing, status
 from master.core.member import Member
 from master.core.state import State
 from master.core.wording import counted, exactly
@@ -86,6 +86,7 @@ def _decided(state: State, world: World, verdict: str) -> None:
     if verdict == UNKNOWN:
         resume.counts_from, resume.passed = resume.high, (resume.stepped_at, resume.high + 1)
         state.step_estimated = True
+        standing.note_resize(state)  # it may wait for a save, and none is seen
         _tell_unknown(state, world)
     elif verdict == OVER:
         _tell_over(state, resume)

@@ -1,6 +1,7 @@
 """Changing a running world on purpose: growth, shrinking, leaving members, restarts that were asked for.
 
-A resize loses no work, so it waits for the next finished checkpoint, at most `grow_patience`. A member that was told to
+A resize loses no work, so it waits for the next finished checkpoint, at most `grow_patience`; where the script has gone
+on from what no save was seen of, none is likely to be seen, and it waits a minute. A member that was told to
 leave is replaced while it still trains: the world changes when a checkpoint is finished, when its replacement is ready,
 or when its grace has nearly run out, whichever is first.
 """
@@ -29,6 +30,7 @@ from wire.messages import Finish, Leaving
 
 SOONER = 1.0
 """Seconds by which another word on the same end must differ to be told."""
+UNSEEN_PATIENCE = 60.0
 LEAVE_AGAIN = 1.0
 REMOVE_GRACE = 10.0
 
@@ -177,6 +179,7 @@ def consider(state: State) -> None:
         out = sorted(set(world.places) - set(wanted))
         why = f"take {', '.join(sorted(set(wanted) - set(world.places)))} in for {', '.join(out)}"
     if why == state.resize:
+        _wait_no_longer(state, world)
         _save_first(state, world)
         return
     state.resize = why
@@ -188,9 +191,28 @@ def consider(state: State) -> None:
         _replace(state, why)
         return
     if state.deadlines.at(("resize", "")) is None:
-        state.deadlines.set(("resize", ""), state.now + state.spec.grow_patience)
+        state.deadlines.set(("resize", ""), state.now + _patience(state))
     state.announce("ResizePending", f"The world will {why}, {_until_when(state, world)}.")
     _save_first(state, world)
+
+
+def _saves_unseen(state: State) -> bool:
+    """It has read something that may be a checkpoint, and no save of it was ever seen."""
+    return state.step_estimated and not state.saves and state.kept_in_memory is None
+
+
+def _patience(state: State) -> float:
+    """How long another size waits for a checkpoint."""
+    patience = state.spec.grow_patience
+    return min(patience, UNSEEN_PATIENCE) if _saves_unseen(state) else patience
+
+
+def _wait_no_longer(state: State, world: World) -> None:
+    """It may have been learnt meanwhile that no save is seen."""
+    due, sooner = state.deadlines.at(("resize", "")), state.now + _patience(state)
+    if due is not None and due > sooner and _saves_unseen(state):
+        state.deadlines.set(("resize", ""), sooner)
+        state.announce("ResizePending", f"The world will {state.resize}, {_until_when(state, world)}.")
 
 
 def _save_first(state: State, world: World) -> None:
@@ -226,12 +248,13 @@ def _until_when(state: State, world: World) -> str:
     """What comes first: a checkpoint, the end of somebody's grace, a replacement, the end of all patience."""
     ends = [(due, m) for m in world.places if (due := state.deadlines.at(("leave", m))) is not None]
     patience = state.deadlines.at(("resize", ""))
-    due, member = min(ends, default=(state.now + state.spec.grow_patience if patience is None else patience, ""))
+    due, member = min(ends, default=(state.now + _patience(state) if patience is None else patience, ""))
     when = "at the next finished checkpoint"
     if _is_replaced_soon(state):
         when = "at a finished checkpoint if no replacement is on its way then,"
     if not member or (patience is not None and patience <= due):
-        return f"{when} or in {state.spec.grow_patience:.0f} s"
+        unseen = ", since no save of its script was ever seen" if _saves_unseen(state) else ""
+        return f"{when} or in {_patience(state):.0f} s{unseen}"
     replaced = "its replacement is" if len(ends) == 1 else "the replacements are"
     return (
         f"{when} or in {max(due - state.now, 0.0):.0f} s, when {member} has to be gone; where "
@@ -295,7 +318,7 @@ def at_checkpoint(state: State) -> None:
 def patience_over(state: State) -> None:
     """No checkpoint came."""
     if state.stage == RUNNING and state.resize:
-        patience = f"{state.spec.grow_patience:.0f} s"
+        patience = f"{_patience(state):.0f} s"
         _resize(state, f"No checkpoint was finished in {patience}: the world is to {state.resize} all the same.")
 
 

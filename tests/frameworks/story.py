@@ -165,7 +165,7 @@ class Story(Training):
 
     def _resize(self) -> None:
         self.outrider("scale", self.job, "1")
-        if not self.waits_for_saves:  # no save is seen, so it would wait until `growPatience` is over
+        if not self.waits_for_saves:  # no save is seen, so it would wait a minute for one
             self.outrider("restart", self.job)
 
     # -- the traces ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from master.core.events import Asked, PodSeen, RestartAsked, RestartRefused, Sca
 from master.core.rehearsing import refusal
 from tests.core.master.play import Play, job, running
 from wire.ids import MemberId, Role
-from wire.messages import REHEARSAL, Ask, Finish, Leaving
+from wire.messages import REHEARSAL, Ask, Finish, Leaving, RankProgress, Report
 
 
 def test_a_lost_member_is_replaced_by_the_next_id_with_the_same_rank_index() -> None:
@@ -54,6 +54,58 @@ def test_without_a_checkpoint_growth_comes_when_its_patience_is_over() -> None:
     play.run(20)
     assert len(play.world) == 3
     play.until_running(4, 20)
+
+
+def goes_on_from_what_no_save_was_seen_of(play: Play) -> None:
+    for member in play.world:
+        row = RankProgress(0, 3, 0.0, "step", base=0, opened=True)
+        play.say(play[member], Report(play.generation, "running", 3, ranks=(row,)))
+    assert play.announced("ResumeUnknown")
+
+
+def unseen(members: int, least: int) -> Play:
+    """It was restarted once; what its ranks have loaded is not said yet."""
+    play = running(members, least, grow_patience=600.0)
+    play.run(2)
+    for actor in play.actors.values():
+        actor.has_pages = False  # its reports are written here
+    play.crash("worker-0")
+    play.until(lambda: play.is_running() and play.generation.number == 2, 10)
+    return play
+
+
+def test_another_size_waits_a_minute_where_no_save_is_ever_seen() -> None:
+    play = unseen(2, 1)
+    goes_on_from_what_no_save_was_seen_of(play)
+    play.tell(ScaleAsked(1))
+    (told,) = play.announced("ResizePending")
+    assert told.reason.endswith("checkpoint or in 60 s, since no save of its script was ever seen.")
+    assert 59 < play.until_running(1, 65) < 62
+    assert "No checkpoint was finished in 60 s" in play.announced("WorldResizes")[-1].reason
+
+
+def test_it_waits_no_longer_from_when_that_is_known() -> None:
+    play = unseen(2, 1)
+    play.tell(ScaleAsked(1))
+    assert play.announced("ResizePending")[-1].reason.endswith("at the next finished checkpoint or in 600 s.")
+    goes_on_from_what_no_save_was_seen_of(play)
+    assert "in 60 s, since no save" in play.announced("ResizePending")[-1].reason
+    assert len(play.announced("ResizePending")) == 2
+    assert 59 < play.until_running(1, 65) < 62
+
+
+def test_it_waits_as_long_as_ever_where_a_save_was_seen_or_may_only_not_have_come_yet() -> None:
+    play = unseen(2, 1)
+    play.save("worker-0")
+    goes_on_from_what_no_save_was_seen_of(play)
+    play.tell(ScaleAsked(1))
+    assert play.announced("ResizePending")[-1].reason.endswith("in 600 s.")
+    play = running(2, 1, grow_patience=600.0)
+    play.run(120)
+    play.tell(ScaleAsked(1))
+    assert play.announced("ResizePending")[-1].reason.endswith("in 600 s.")
+    play.run(65)
+    assert len(play.world) == 2
 
 
 def test_a_lost_member_that_may_not_be_replaced_shrinks_the_world() -> None:
