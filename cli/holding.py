@@ -52,6 +52,9 @@ class Holding:
         self._doubtful: int | None = None
         """Its rank, where its error may be an effect of another's that is not known yet."""
         self._others: set[int] = set()
+        self._free: set[int] = set()
+        self._silent: set[int] = set()
+        """Ranks of the present generation of whose tracebacks it is known already whether they are shown."""
 
     def line(self, stream: int, line: bytes) -> None:
         prefix = PREFIX.match(line) if stream == STDERR else None
@@ -61,12 +64,14 @@ class Holding:
         rank = int(prefix[1])
         with self._lock:
             held = self._held.get(rank)
-            if held is None and BEGIN in line:
+            if held is None and BEGIN in line and rank not in self._free:
                 held = self._held[rank] = Held(time.monotonic(), time.time())
             if held is not None:
                 held.lines.append(line)
                 held.size += len(line)
-                if held.size > MOST_BYTES:
+                if rank in self._silent:
+                    held.lines.clear()
+                elif held.size > MOST_BYTES:
                     self._release(rank)
                 return
         self._show(stream, line)
@@ -78,6 +83,7 @@ class Holding:
             if event["kind"] == "WorkerExited" and rank is not None:
                 if is_of_another(event, self._culprit):
                     self._others.add(int(rank[1]))
+                    self._silent.add(int(rank[1]))
                     self._held.pop(int(rank[1]), None)
                 else:
                     self._blame(event, int(rank[1]))
@@ -85,6 +91,9 @@ class Holding:
                 self._settle()
                 began = datetime.fromisoformat(event["time"]).timestamp()
                 self._drop([number for number, held in self._held.items() if held.at < began])
+                self._culprit = None
+                self._free.clear()
+                self._silent.clear()
 
     def _blame(self, event: Mapping[str, Any], rank: int) -> None:
         if self._doubtful is not None and self._culprit is not None and self._culprit[0] == event["generation"]:
@@ -93,10 +102,12 @@ class Holding:
         if LIKE_EFFECT.search(str(event["reason"])):
             self._doubtful = rank
         else:
+            self._free.add(rank)
             self._release(rank)
 
     def _settle(self) -> None:
         if self._doubtful is not None:
+            self._free.add(self._doubtful)
             self._release(self._doubtful)
             self._doubtful = None
 
@@ -120,7 +131,8 @@ class Holding:
         late = time.monotonic() - PATIENCE
         with self._lock:
             for rank in [number for number, held in self._held.items() if held.since <= late]:
-                self._release(rank)
+                if rank not in self._silent:
+                    self._release(rank)
 
     def close(self) -> None:
         """At the end: with a culprit the others' are dropped, without one everything is shown."""

@@ -17,7 +17,6 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from cli.narration import Mode, Narrator, summary, summary_line
 from cli.progress import Progress
 from cli.request import Request
 from cli.screen import Screen
-from cli.wording import plural
+from cli.wording import plural, warning
 from cli.writing import Writer
 from master.core.cluster import atomic_saves, chaos, checkpoint_memory
 from master.core.spec import WORKER, JobSpec
@@ -105,8 +104,7 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
 def _say(screen: Screen, mode: Mode, text: str) -> None:
     """A warning of the command itself."""
     if mode is Mode.JSON:
-        stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        screen.say(json.dumps({"time": stamp, "kind": "Command", "severity": "warning", "reason": text}))
+        screen.say(json.dumps(warning(text)))
     else:
         screen.say(f"outrider: {text}", "yellow")
 

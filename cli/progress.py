@@ -80,19 +80,21 @@ def waits_for(status: Mapping[str, Any]) -> str:
     importing = sum(member["state"] == "starting" for member in members)
     checking = sum(member["state"] == "checking" for member in members)
     if importing:
-        return f"{importing} of {plural(len(members), 'member')} import what the script imports"
+        return f"importing what the script imports ({importing} of {plural(len(members), 'member')})"
     if checking:
-        return f"{checking} of {plural(len(members), 'member')} are measured before they train"
+        return f"measuring members before they train ({checking} of {plural(len(members), 'member')})"
     if status["phase"] == "running":
         return f"{size(status)}, no step yet"
-    return str(status.get("message") or "waiting for members")
+    if status["phase"] == "restarting":
+        return ""
+    return str(status.get("message") or "waiting for members").rstrip(".")
 
 
 def size(status: Mapping[str, Any]) -> str:
     """Each member of a PS job has generations of its own."""
     if seats := status.get("seats"):
         return f"{status['world']} of {plural(len(seats), 'member')}"
-    return f"{plural(status['world'], 'member')}, generation {status['generation']}"
+    return f"{plural(status['world'], 'rank')}, generation {status['generation']}"
 
 
 def _lost(faults: list[Mapping[str, Any]], now: datetime) -> str:

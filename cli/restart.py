@@ -23,7 +23,7 @@ CHECK_SECONDS = 160.0
 def restart(job: str | None, at_checkpoint: bool, no_check: bool) -> None:
     """Start JOB's script again, read anew; the members stay. A script that cannot start stops nothing."""
     master = running_master(job)
-    if not no_check:
-        click.echo(f"trying the script's imports beside {master.job}", err=True)
-    master.post("/v1/restart", {"at_checkpoint": at_checkpoint, "check": not no_check}, CHECK_SECONDS)
+    answer = master.post("/v1/restart", {"at_checkpoint": at_checkpoint, "check": not no_check}, CHECK_SECONDS)
+    if why := answer.get("unchecked"):
+        click.echo(f"it was not tried whether the script can begin: {why}", err=True)
     click.echo(f"{master.job} restarts {'after its next checkpoint' if at_checkpoint else 'now'}")

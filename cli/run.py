@@ -6,6 +6,7 @@ after SCRIPT belongs to the script; after `--` comes any command, run once per m
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from cli import armed, folders, isolating, metrics, patience, ps, rule_file, sca
 from cli.request import LONGEST_SILENCE, MOST_RESTARTS, Request, Wishes, request_for
 from cli.slurm import about_slurm
 from cli.torchrun_flags import accepted, both_spellings, not_needed
+from cli.wording import warning
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -225,7 +227,7 @@ def run(words: tuple[str, ...], after_dashes: bool, **flags: Any) -> None:
     """
     request = _request(words, after_dashes, flags)
     for line in [*about_slurm(os.environ), *not_needed(flags, request.needless), *rule_file.about_nodes(request.rules)]:
-        click.echo(f"outrider: {line}", err=True)
+        click.echo(json.dumps(warning(line)) if request.telling == "json" else f"outrider: {line}", err=True)
     from cli.hosting import host  # late: a command line that is wrong should be told at once
 
     sys.exit(host(request))

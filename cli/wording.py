@@ -80,3 +80,9 @@ def event_style(event: Mapping[str, Any]) -> str:
     if event.get("severity") == "warning":
         return "yellow"
     return "green" if kind in ("Recovered", "JobSucceeded") else "dim" if kind == "GenerationStarted" else ""
+
+
+def warning(text: str) -> dict[str, str]:
+    """What the command itself has to say, as an event."""
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {"time": now, "kind": "Command", "severity": "warning", "reason": text}

@@ -14,6 +14,7 @@ The laws:
 
 import ast
 import gc
+import importlib.machinery
 import os
 import sys
 
@@ -79,6 +80,21 @@ def first_folder(invocation):
     return os.getcwd()
 
 
+def _folders(spec):
+    """Of a package. Those of a namespace package are asked of its parent, which is not imported here."""
+    found = spec.submodule_search_locations
+    return getattr(found, "_path", found)
+
+
+def _namespace(name, path):
+    folders = [os.path.join(each, name.rpartition(".")[2]) for each in path or ()]
+    folders = [folder for folder in folders if os.path.isdir(folder)]
+    spec = importlib.machinery.ModuleSpec(name, None, is_package=True) if folders else None
+    if spec is not None:
+        spec.submodule_search_locations = folders
+    return spec
+
+
 def _installed(path):
     return path.startswith(STANDARD) or "/site-packages/" in path or "/dist-packages/" in path
 
@@ -95,13 +111,17 @@ class Early:
         self.current = ""
         self._read = set()
         self._trees = []
+        self.file, self.line = "", 0
+        """The statement that is being read."""
+        self.above = []
+        """And those that import the modules in which it stands, the script's first."""
 
     # -- what a name means --------------------------------------------------------------------------------------------
     def is_local(self, name, spec):
         """Is it the user's own code, to be run by the worker processes alone?"""
         if name.partition(".")[0] == self.own_package:
             return True
-        places = [spec.origin] if spec.has_location else list(spec.submodule_search_locations or ())
+        places = [spec.origin] if spec.has_location else list(_folders(spec) or ())
         for place in places:
             folder = os.path.dirname(os.path.abspath(place))
             beside = self.folder is not None and self.folder in (folder, os.path.dirname(folder))
@@ -162,7 +182,7 @@ class Early:
             if spec is None:
                 return
             yield name, spec
-            path = spec.submodule_search_locations
+            path = _folders(spec)
             if path is None:
                 return
 
@@ -170,13 +190,17 @@ class Early:
     def _find(name, path):
         for finder in sys.meta_path:
             if not isinstance(finder, Guard) and hasattr(finder, "find_spec"):
-                spec = finder.find_spec(name, path)
+                try:
+                    spec = finder.find_spec(name, path)
+                except KeyError:  # a namespace package in one that was not imported: CPython asks that for its folders
+                    spec = _namespace(name, path)
                 if spec is not None:
                     return spec
         return None
 
     def _parse(self, source, name):
         tree = ast.parse(source, name)
+        self.file = name
         self._trees.append(tree)
         return tree
 
@@ -187,6 +211,7 @@ class Early:
     # -- statements ---------------------------------------------------------------------------------------------------
     def _walk(self, body, names, package, is_main):
         for node in body:
+            self.line = node.lineno
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     meaning = self._import(alias.name)
@@ -271,6 +296,7 @@ class Early:
 
     def _read_local(self, dotted, wanted):
         """What the user's own module imports counts as imported here, and what it does could matter as well."""
+        self.above.append((self.file, self.line))
         chain = list(self._chain(dotted))
         if chain and chain[-1][0] == dotted and chain[-1][1].submodule_search_locations:
             for name in wanted:
@@ -285,6 +311,8 @@ class Early:
                 raise Stopped("%s is the user's own and no source" % name)
             package = name if spec.submodule_search_locations else name.rpartition(".")[0]
             self._walk(self._tree_of(spec).body, reading.Names(), package, False)
+            self.file, self.line = self.above[-1]
+        self.above.pop()
 
     def _behind_the_back(self):
         if "torch" not in sys.modules or any(reading.mentions(tree, READ_AT_IMPORT) for tree in self._trees):

@@ -27,7 +27,7 @@ STREAMS = ("stdout", "stderr")
 MOST_READERS = 5
 """In one generation."""
 CARRY_EVERY = 0.02
-READ_WITHIN = 0.3
+READ_WITHIN = 1.0
 """Seconds a generation that the owner gives its reader to write down why ranks have ended."""
 MOST_CARRIED = 64
 """Pieces of a stream that the owner passes on before it looks after its other duties."""

@@ -55,6 +55,16 @@ def settle(state: State) -> bool:
     return _judge(state, world, episode)
 
 
+def why_no_input(state: State) -> str:
+    if state.spec.has_stdin:
+        return "its debugger was left, or its standard input has ended"
+    return "ranks have no standard input under Outrider (`outrider run --stdin 0` gives it to rank 0)"
+
+
+def has_restarts(state: State) -> bool:
+    return budgets.left(state.restarts, generations.max_restarts(state), state.spec.restart_decay, state.now) > 0
+
+
 def _judge(state: State, world: World, episode: Episode) -> bool:
     allowed = generations.max_restarts(state)
     cause = first(episode.failures) if episode.failures else None
@@ -63,10 +73,7 @@ def _judge(state: State, world: World, episode: Episode) -> bool:
         if action == FAIL:
             return _fail_unless_explained(state, episode, failure, why)
     if cause is not None and errors.asked_for_input(cause.exit):
-        why = "ranks have no standard input under Outrider (`outrider run --stdin 0` gives it to rank 0)"
-        fail_with(
-            state, cause, "its debugger was left, or its standard input has ended" if state.spec.has_stdin else why
-        )
+        fail_with(state, cause, why_no_input(state))
         return False
     if cause is not None and _is_crash_loop(state, world, cause):
         step = cause.exit.step
@@ -75,7 +82,7 @@ def _judge(state: State, world: World, episode: Episode) -> bool:
             state, cause, f"the same error ended {state.same_error[1]} generations running, and none of them {passed}"
         )
         return False
-    if budgets.left(state.restarts, allowed, state.spec.restart_decay, state.now) <= 0:
+    if not has_restarts(state):
         all_used = (
             f"all {allowed} restarts of the budget are used" if allowed > 1 else "the one restart allowed is used"
         )

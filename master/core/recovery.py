@@ -257,6 +257,12 @@ def _all_fail_at_import(state: State, episode: Episode, cause: Failure) -> None:
     if cause.signature and (errors.needs_a_change(cause.exit) or state.same_error[0] == cause.signature):
         judging.fail_with(state, cause, "every rank fails at import the same way")
         return
+    if errors.asked_for_input(cause.exit):
+        judging.fail_with(state, cause, judging.why_no_input(state))
+        return
+    if not judging.has_restarts(state):
+        judging.fail_with(state, cause, "every rank fails at import, and no restart is left")
+        return
     episode.again_at = state.now + SECOND_TRY
     generations.stop(state, f"{judging.sentence(cause)} Every rank does; all are tried once more in {SECOND_TRY:g} s.")
 

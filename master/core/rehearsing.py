@@ -13,8 +13,17 @@ MOST_CHARACTERS = 1000
 def refusal(answers: Iterable[object]) -> str:
     """Why the script cannot be begun again, in a member's own words; "" where none says so. A member of an older
     release does not know the question, and a launcher of another language cannot answer it: they refuse nothing."""
+    return _said(answers, "refused")
+
+
+def unchecked(answers: Iterable[object]) -> str:
+    """Why it could not be tried; "" where it was, or no member said why not."""
+    return _said(answers, "unchecked")
+
+
+def _said(answers: Iterable[object], word: str) -> str:
     for answer in answers:
-        why = answer.get("refused") if isinstance(answer, dict) else None
+        why = answer.get(word) if isinstance(answer, dict) else None
         if isinstance(why, str) and why:
             return why[:MOST_CHARACTERS]
     return ""

@@ -116,10 +116,11 @@ class Api:
         body = await _body(request, {"at_checkpoint", "check"})
         at_checkpoint = _flag(body, "at_checkpoint")
         if _flag(body, "check") and not self._is_over():
-            why = rehearsing.refusal((await self._ask(REHEARSAL, REHEARSAL_SECONDS))["members"].values())
-            if why:
+            answers = list((await self._ask(REHEARSAL, REHEARSAL_SECONDS))["members"].values())
+            if why := rehearsing.refusal(answers):
                 self._put(RestartRefused(why))
                 return failure(409, f"it trains on, the restart is refused: {why}")
+            return self._accept(RestartAsked(at_checkpoint), unchecked=rehearsing.unchecked(answers))
         return self._accept(RestartAsked(at_checkpoint))
 
     async def _stop(self, request: web.Request) -> web.Response:
@@ -148,11 +149,11 @@ class Api:
         finally:
             self._askers.pop(asked, None)
 
-    def _accept(self, event: Event) -> web.Response:
+    def _accept(self, event: Event, **more: str) -> web.Response:
         if self._is_over():
             return failure(409, "the job is over")
         self._put(event)
-        return web.json_response({"accepted": True}, status=202)
+        return web.json_response({"accepted": True, **{key: value for key, value in more.items() if value}}, status=202)
 
     def _is_over(self) -> bool:
         return self._state.stage == ENDED

@@ -115,3 +115,24 @@ def test_lines_without_a_rank_pass() -> None:
     terminal = Terminal()
     terminal.line(2, b"Traceback (most recent call last):\n")
     assert terminal.shown == ["Traceback (most recent call last):"]
+
+
+def test_a_culprit_whose_traceback_comes_behind_the_word_is_shown() -> None:
+    terminal = Terminal()
+    terminal.event(exited(1, 1, NAN))
+    terminal.event(exited(2, 0, CLOSED, EFFECT))
+    terminal.fails(1, "ValueError: nan")
+    terminal.fails(0, "RuntimeError: Connection closed by peer")
+    terminal.close()
+    assert terminal.shown == ["[1]: Traceback (most recent call last):", "[1]:   File x", "[1]: ValueError: nan"]
+
+
+def test_what_a_job_that_goes_well_again_writes_at_its_end_is_shown() -> None:
+    terminal = Terminal()
+    terminal.event(exited(1, 1, NAN))
+    terminal.event(began(2, "1.2"))
+    terminal.fails(0, "caught: ValueError")
+    terminal.rank(0, "FINAL accuracy 93.1 %")
+    terminal.close()
+    assert terminal.shown[-1] == "[0]: FINAL accuracy 93.1 %"
+    assert terminal.others() == 0

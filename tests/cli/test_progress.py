@@ -25,7 +25,7 @@ def test_a_running_job_shows_its_rate_loss_size_checkpoint_and_what_faults_cost(
     progress.line(document(step=1180), 50.0, NOW)
     line = progress.line(document(step=1240), 60.0, NOW)
     assert line == (
-        "digits · step 1,240, 6/s · loss 2.371 · 2 members, generation 1.2 · checkpoint 40 steps ago · "
+        "digits · step 1,240, 6/s · loss 2.371 · 2 ranks, generation 1.2 · checkpoint 40 steps ago · "
         "1 fault, 0.2 s lost · 1 m 00 s"
     )
 
@@ -33,7 +33,7 @@ def test_a_running_job_shows_its_rate_loss_size_checkpoint_and_what_faults_cost(
 def test_while_a_fault_costs_time_the_line_says_for_how_long() -> None:
     fault = document()["faults"][0] | {"seconds_lost": None, "time": (NOW - timedelta(seconds=6)).isoformat()}
     line = Progress().line(document(phase="restarting", faults=[fault]), 60.0, NOW)
-    assert line == "digits · restarting · step 1,240 · 2 members, generation 1.2 · 1 fault, losing for 6 s · 1 m 00 s"
+    assert line == "digits · restarting · step 1,240 · 2 ranks, generation 1.2 · 1 fault, losing for 6 s · 1 m 00 s"
 
 
 def test_steps_that_are_made_again_give_no_negative_rate() -> None:
@@ -52,10 +52,11 @@ def test_time_before_the_first_step_is_no_part_of_the_rate() -> None:
 @pytest.mark.parametrize(
     ("status", "waits"),
     [
-        (pending("starting", "ready", "starting"), "2 of 3 members import what the script imports"),
-        (pending("checking", "ready"), "1 of 2 members are measured before they train"),
+        (pending("starting", "ready", "starting"), "importing what the script imports (2 of 3 members)"),
+        (pending("checking", "ready"), "measuring members before they train (1 of 2 members)"),
         (pending("ready", message="waiting for 1 more member"), "waiting for 1 more member"),
-        (pending("running", phase="running", world=1), "1 member, generation 1.2, no step yet"),
+        (pending("running", phase="running", world=1), "1 rank, generation 1.2, no step yet"),
+        (pending("ready", phase="restarting", message="Rank 1 was killed by SIGSEGV."), ""),
         (document(), ""),
         (pending("starting", phase="failed"), ""),
     ],

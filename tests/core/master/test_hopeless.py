@@ -121,3 +121,21 @@ def test_anything_else_that_all_ranks_fail_with_at_import_is_tried_once_more_ten
     end = play.ended()
     assert end is not None
     assert "every rank fails at import the same way" in end.reason
+
+
+def test_input_at_import_ends_the_job_without_a_second_try() -> None:
+    play = running(2)
+    at_import(play, "EOFError", "EOF when reading a line")
+    play.until(lambda: play.ended() is not None, 5.0)
+    end = play.ended()
+    assert end is not None
+    assert "ranks have no standard input" in end.reason
+
+
+def test_a_failed_import_gets_no_second_try_where_no_restart_is_left() -> None:
+    play = running(2, max_restarts=0)
+    at_import(play, "RuntimeError", "no such model")
+    play.until(lambda: play.ended() is not None, 5.0)
+    end = play.ended()
+    assert end is not None
+    assert "every rank fails at import, and no restart is left" in end.reason
