@@ -138,4 +138,4 @@ def test_a_failed_import_gets_no_second_try_where_no_restart_is_left() -> None:
     play.until(lambda: play.ended() is not None, 5.0)
     end = play.ended()
     assert end is not None
-    assert "every rank fails at import, and no restart is left" in end.reason
+    assert "no restart is" in end.reason
