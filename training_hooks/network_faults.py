@@ -28,7 +28,11 @@ class NetworkFault(Kind):
     rules = ()
 
     def begin(self):
-        if is_the_machines():
+        try:
+            is_shared = is_the_machines()
+        except OSError as error:
+            raise faults.Refused("it cannot be seen whether this is the machine's own network: %s" % error) from None
+        if is_shared:
             raise faults.Refused("this process has the machine's own network, which is not broken; isolate the member")
         self.tables = [name for name, file in FAMILIES if os.path.exists(file)]
         self.undo()

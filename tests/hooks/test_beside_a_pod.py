@@ -14,10 +14,17 @@ import pytest
 from tests.hooks.agent import wait_until
 from training_hooks import faults, network_faults
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not os.access(f"/proc/{network_faults.machines_process()}/ns/mnt", os.R_OK),
-    reason="only root may enter other networks, and not everywhere those of the machine's own processes",
-)
+
+def may_look() -> bool:
+    """Asked by each test: where a node's agent runs, it is its namespaces that are looked at, and that may end."""
+    return os.geteuid() == 0 and os.access(f"/proc/{network_faults.machines_process()}/ns/mnt", os.R_OK)
+
+
+@pytest.fixture
+def allowed() -> None:
+    if not may_look():
+        pytest.skip("only root may enter other networks, and not everywhere those of the machine's own processes")
+
 
 POD = """
 import os, signal, time
@@ -59,7 +66,7 @@ def children(pid: int) -> list[str]:
 
 
 @pytest.fixture
-def pod(tmp_path: Path) -> Iterator[Pod]:
+def pod(allowed: None, tmp_path: Path) -> Iterator[Pod]:
     one = Pod(tmp_path)
     yield one
     one.end()
@@ -91,9 +98,21 @@ def test_the_fault_ends_with_the_pod_and_not_with_the_trainer(pod: Pod) -> None:
     assert faults.read(str(pod.folder), "cut-network")["ended"] == faults.GONE
 
 
-def test_without_the_pods_processes_nothing_is_broken(tmp_path: Path) -> None:
+def test_without_the_pods_processes_nothing_is_broken(allowed: None, tmp_path: Path) -> None:
     environ = {**os.environ, "OUTRIDER_POD_UID": "uid-of-nobody", "OUTRIDER_DIR": str(tmp_path)}
     command = [sys.executable, "-I", "-S", faults.__file__, "beside", "cut-network"]
     done = subprocess.run(command, env=environ, capture_output=True, text=True)
     assert done.returncode == 1
     assert json.loads(done.stdout) == {"error": "no process of the pod can be seen on its node"}
+
+
+def test_where_the_machines_own_network_may_not_be_looked_at_nothing_is_broken(tmp_path: Path) -> None:
+    if os.geteuid() != 0 or may_look():
+        pytest.skip("this machine lets everybody look, or there is no other network to be made")
+    pod = Pod(tmp_path)
+    try:
+        with pod.broken("cut-network") as fault:
+            assert "it cannot be seen whether this is the machine's own network" in first_line(fault)["error"]
+        assert fault.returncode == 1
+    finally:
+        pod.end()
