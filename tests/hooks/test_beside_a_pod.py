@@ -113,6 +113,5 @@ def test_where_the_machines_own_network_may_not_be_looked_at_nothing_is_broken(t
     try:
         with pod.broken("cut-network") as fault:
             assert "it cannot be seen whether this is the machine's own network" in first_line(fault)["error"]
-        assert fault.returncode == 1
     finally:
         pod.end()
