@@ -16,6 +16,10 @@ def refusal(answers: Iterable[object]) -> str:
     return _said(answers, "refused")
 
 
+def sentence(why: str) -> str:
+    return f"The restart is refused, and nothing was stopped: {why.rstrip('.')}."
+
+
 def unchecked(answers: Iterable[object]) -> str:
     """Why it could not be tried; "" where it was, or no member said why not."""
     return _said(answers, "unchecked")

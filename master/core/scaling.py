@@ -15,6 +15,7 @@ from master.core import (
     moves,
     observing,
     orders,
+    rehearsing,
     reservations,
     standing,
     status,
@@ -73,8 +74,7 @@ def restart(state: State, at_checkpoint: bool) -> None:
 
 
 def restart_refused(state: State, why: str) -> None:
-    text = f"The restart is refused, and nothing was stopped: {why.rstrip('.')}."
-    state.announce("RestartRefused", text, warning=True)
+    state.announce("RestartRefused", rehearsing.sentence(why), warning=True)
 
 
 def leaving(state: State, member: Member, message: Leaving) -> None:

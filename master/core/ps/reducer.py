@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from master.core import observing, reducer
+from master.core import observing, reducer, rehearsing
 from master.core.actions import Action, SaveStatus
 from master.core.events import (
     ActionFailed,
@@ -184,8 +184,7 @@ def _asked(job: PsState, event: Asked) -> None:
 
 
 def _restart_refused(job: PsState, event: RestartRefused) -> None:
-    text = f"The restart is refused, and nothing was stopped: {event.why.rstrip('.')}."
-    job.announce("RestartRefused", text, warning=True)
+    job.announce("RestartRefused", rehearsing.sentence(event.why), warning=True)
 
 
 def _woke(job: PsState, event: Woke) -> None:
