@@ -46,6 +46,7 @@ class Holding:
     def __init__(self, show: Callable[[int, bytes], None]) -> None:
         self._show = show
         self._held: dict[int, Held] = {}
+        self._generation = ""
         self._lock = threading.Lock()
         self._culprit: tuple[str, str] | None = None
         """The generation and the error of the last one that was to blame."""
@@ -87,13 +88,18 @@ class Holding:
                     self._held.pop(int(rank[1]), None)
                 else:
                     self._blame(event, int(rank[1]))
-            elif event["kind"] == "GenerationStarted" and self._culprit is not None:
-                self._settle()
-                began = datetime.fromisoformat(event["time"]).timestamp()
-                self._drop([number for number, held in self._held.items() if held.at < began])
-                self._culprit = None
-                self._free.clear()
-                self._silent.clear()
+            elif event["kind"] == "GenerationStarted" and event["generation"] != self._generation:
+                self._generation = event["generation"]
+                self._begin_anew(datetime.fromisoformat(event["time"]).timestamp())
+
+    def _begin_anew(self, began: float) -> None:
+        """What is held of the generation before is dropped where it is known why that has ended."""
+        self._settle()
+        ended = self._held if self._culprit is not None else self._held.keys() & self._silent
+        self._drop([rank for rank in ended if self._held[rank].at < began])
+        self._culprit = None
+        self._free.clear()
+        self._silent.clear()
 
     def _blame(self, event: Mapping[str, Any], rank: int) -> None:
         if self._doubtful is not None and self._culprit is not None and self._culprit[0] == event["generation"]:

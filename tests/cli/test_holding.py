@@ -136,3 +136,18 @@ def test_what_a_job_that_goes_well_again_writes_at_its_end_is_shown() -> None:
     terminal.close()
     assert terminal.shown[-1] == "[0]: FINAL accuracy 93.1 %"
     assert terminal.others() == 0
+
+
+def test_a_rank_that_ended_because_a_member_was_lost_is_heard_in_the_next_generation() -> None:
+    terminal = Terminal()
+    terminal.event(began(1, "1.1"))
+    terminal.event(event(2, "MemberLost", "worker-1"))
+    terminal.event(exited(3, 0, CLOSED, EFFECT))
+    terminal.fails(0, "RuntimeError: Connection closed by peer")
+    terminal.event(began(4, "1.2"))
+    terminal.event(began(5, "1.2"))
+    terminal.fails(0, "caught: ValueError")
+    terminal.rank(0, "epoch 2")
+    terminal.close()
+    assert [line for line in terminal.shown if "Connection" in line] == []
+    assert terminal.shown[-2:] == ["[0]: caught: ValueError", "[0]: epoch 2"]
