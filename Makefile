@@ -13,6 +13,8 @@ FIRST_SEED ?= 0
 SEEDS ?= 10000
 MARKED ?= cluster and not exhaustive
 
+unexport PYTHONDONTWRITEBYTECODE  # with it every test's Python would compile all our modules anew
+
 .DEFAULT_GOAL := help
 .PHONY: help venv demo check test exhaustive tensorflow frameworks test-all format sim bench cluster-test image clean
 

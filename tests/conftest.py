@@ -36,9 +36,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """On a loop of its own."""
+    """On a loop of its own. Its waits have deadlines of their own; what waits without one ends here."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), 60))
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), 300))
     return True

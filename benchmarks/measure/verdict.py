@@ -6,8 +6,6 @@ import math
 import time
 from pathlib import Path
 
-import torch
-
 from measure.processes import Watch
 from measure.steps import Step, Trace, loss_differences
 
@@ -45,6 +43,8 @@ def first_loss(trace: Trace, old: set[int]) -> float:
 def loads(path: Path) -> bool:
     """Whether the checkpoint can be read. A plain save is written in place, so a reader may meet it half way: three
     tries."""
+    import torch  # seconds, which who only reads traces does not need
+
     for _ in range(3):
         try:
             torch.load(path)

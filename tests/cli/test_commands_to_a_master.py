@@ -14,6 +14,7 @@ import pytest
 
 from runtime.processes import is_alive
 from tests.cli.conftest import RunningJob, Served, document
+from tests.waiting import DEADLINE
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def bystander(**environment: str) -> subprocess.Popen[bytes]:
 
 def end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=DEADLINE)
 
 
 def claim(folder: Path, pid: int) -> list[dict[str, Any]]:

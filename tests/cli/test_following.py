@@ -13,6 +13,7 @@ from cli.narration import Narrator
 from cli.progress import Progress
 from cli.screen import Screen
 from tests.cli.test_narration import event
+from tests.waiting import DEADLINE
 
 
 class Told(Narrator):
@@ -36,9 +37,9 @@ def test_a_new_master_is_asked_for_what_the_old_one_had_not_told(running_job: An
     follower = Follower(job.folder, narrator, screen)
     follower.start()
     try:
-        assert [narrator.heard.get(timeout=20) for _ in range(2)] == [1, 2]
+        assert [narrator.heard.get(timeout=DEADLINE) for _ in range(2)] == [1, 2]
         job.events = [*job.events, event(3, "MasterStarted")]  # each answer ends: to the follower, its master died
-        assert narrator.heard.get(timeout=20) == 3
+        assert narrator.heard.get(timeout=DEADLINE) == 3
     finally:
         follower.close()
     assert [line.split(":")[-1].strip() for line in err.getvalue().decode().splitlines()] == [

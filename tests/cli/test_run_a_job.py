@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from runtime.processes import marked
+from tests.waiting import DEADLINE
 
 pytestmark = pytest.mark.slow
-DEADLINE = 90
 
 SCRIPT = """
 import os, sys, time

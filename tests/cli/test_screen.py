@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from cli.screen import ERASE, Screen
+from tests.waiting import DEADLINE
 
 
 def test_the_ranks_bytes_pass_unchanged_where_nobody_looks() -> None:
@@ -104,7 +105,7 @@ def test_streams_that_take_nothing_change_no_exit_code(redirection: str) -> None
     ran = subprocess.run(
         ["bash", "-o", "pipefail", "-c", f'"$0" -c "$1" {redirection}', sys.executable, program],
         capture_output=True,
-        timeout=30,
+        timeout=DEADLINE,
     )
     assert ran.returncode == 7
     assert b"Traceback" not in ran.stderr

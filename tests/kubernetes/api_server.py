@@ -7,7 +7,6 @@ What it was asked is kept, so that a test may look for what was never to be aske
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,9 +18,9 @@ from master.core.cluster.names import Document
 from master.shell.kubernetes.api import Api
 from tests.kubernetes.hostile_documents import as_json
 from tests.kubernetes.unwell_server import api_at
+from tests.waiting import until
 
 JOBS = "/apis/outrider.dev/v1alpha1"
-SECONDS = 45.0
 
 
 class Asked(NamedTuple):
@@ -90,12 +89,7 @@ class ApiServer:
 
     async def until(self, claim: Callable[[], Any], what: Callable[[], object] = lambda: "") -> Any:
         """The first true answer."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SECONDS):
-                while not (found := claim()):
-                    await asyncio.sleep(0.02)
-                return found
-        raise AssertionError(f"not within {SECONDS:g} s: {what()}")
+        return await until(claim, what)
 
     # -- what it is asked -------------------------------------------------------------------------------------------
     async def handle(self, request: web.Request) -> web.StreamResponse:

@@ -22,13 +22,13 @@ from runtime.sockets import KeyPair, new_key_pair
 from tests.core.cluster.documents import worker
 from tests.kubernetes.cluster_double import Documents
 from tests.master.peer import Peer, peers
+from tests.waiting import until
 from wire.codec import encode
 from wire.ids import NO_GENERATION, Generation, JobName, MemberId, PodUid, RankIndex, Role
 from wire.messages import FromMaster, Hello, Ready, Start, Started, Welcome
 
 PATH = "/apis/outrider.dev/v1alpha1/namespaces/n/elasticjobs/train"
 KEY = b"k" * 32
-SECONDS = 20.0
 Message = TypeVar("Message", bound=FromMaster)
 
 
@@ -126,9 +126,7 @@ class World:
         return [event["message"] for event in self.documents.of_kind("Event") if event["reason"] == reason]
 
     async def until(self, claim: Callable[[], object]) -> None:
-        async with asyncio.timeout(SECONDS):
-            while not claim():
-                await asyncio.sleep(0.005)
+        await until(claim)
 
     async def pods(self) -> None:
         """The master makes both; the kubelet's word that they run."""

@@ -20,6 +20,7 @@ from master.shell.kubernetes.fleet import ASK_AT_ONCE
 from master.shell.kubernetes.waiting import until_it_answers
 from master.shell.kubernetes.watching import Watch
 from tests.kubernetes.unwell_server import Answer, api_at, hang, raw, refuses, says, streams, unwell
+from tests.waiting import DEADLINE, until
 
 POD = {"metadata": {"name": "a", "resourceVersion": "5"}}
 
@@ -132,7 +133,7 @@ async def watched(api: Api, want: int) -> list[object]:
         lambda kind, document: note((kind, document["metadata"]["name"])),
     )
     running = asyncio.ensure_future(watch.run())
-    await asyncio.wait_for(enough.wait(), 30)
+    await asyncio.wait_for(enough.wait(), DEADLINE)
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
@@ -240,9 +241,7 @@ async def test_a_namespace_whose_requests_hang_leaves_connections_to_the_others(
     async with unwell(*answers, seconds=60.0) as (server, api):
         tenants = api.in_turn(asyncio.Semaphore(ASK_AT_ONCE))
         asking = [asyncio.ensure_future(tenants.get("/api/v1/pods/b")) for _ in range(300)]
-        async with asyncio.timeout(20):
-            while len(server.asked) < ASK_AT_ONCE:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(server.asked) >= ASK_AT_ONCE)
         assert await api.in_turn(asyncio.Semaphore(ASK_AT_ONCE)).get("/api/v1/pods/a") == POD
         assert len(server.asked) == ASK_AT_ONCE + 1
         for each in asking:

@@ -21,6 +21,7 @@ from master.shell.kubernetes.budgets import Budgets
 from master.shell.kubernetes.owner import Owner
 from master.shell.kubernetes.record import JobRecord
 from tests.kubernetes.unwell_server import Answer, UnwellServer, refuses, says, unwell
+from tests.waiting import DEADLINE, until
 from wire.ids import Generation
 
 POLICY = says({"versions": [{"version": "v1beta1"}]})
@@ -51,9 +52,7 @@ async def doing(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 async def asked(server: UnwellServer, count: int) -> list[tuple[str, str]]:
-    async with asyncio.timeout(20):
-        while len(server.asked) < count:
-            await asyncio.sleep(0.005)
+    await until(lambda: len(server.asked) >= count)
     return server.asked
 
 
@@ -98,13 +97,13 @@ async def test_one_of_the_name_that_is_not_ours_is_left_alone_and_told(caplog: p
     theirs = {"metadata": {"name": "train"}, "spec": {"selector": {"matchLabels": {"app": "other"}}}}
     async with kept(job(), POLICY, says({"items": [theirs]}), refuses(409), says(theirs)) as server:
         await asked(server, 4)
-        await asyncio.wait_for(told(caplog, "There is a PodDisruptionBudget train that is not this job's"), 20)
+        await asyncio.wait_for(told(caplog, "There is a PodDisruptionBudget train that is not this job's"), DEADLINE)
         assert {method for method, _ in server.asked} == {"GET", "POST"}
 
 
 async def test_a_refusal_is_told_in_the_servers_words(caplog: pytest.LogCaptureFixture) -> None:
     async with kept(job(), POLICY, NOBODYS, refuses(403, "Forbidden", "cannot create resource")):
-        await asyncio.wait_for(told(caplog, "cannot create resource"), 20)
+        await asyncio.wait_for(told(caplog, "cannot create resource"), DEADLINE)
 
 
 async def test_services_come_before_the_budget() -> None:
@@ -116,8 +115,7 @@ async def test_services_come_before_the_budget() -> None:
 
 
 async def told(caplog: pytest.LogCaptureFixture, words: str) -> None:
-    while not any(words in record.getMessage() for record in caplog.records):
-        await asyncio.sleep(0.005)
+    await until(lambda: any(words in record.getMessage() for record in caplog.records))
 
 
 # -- its owner ------------------------------------------------------------------------------------------------------
@@ -151,9 +149,7 @@ async def test_an_owner_is_read_at_the_beginning_and_when_its_pods_change() -> N
         await asked(server, 1)
         of_job.stir()
         assert await asked(server, 2) == [("GET", STATEFUL_SET)] * 2
-        async with asyncio.timeout(20):
-            while len(events) < 2:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(events) >= 2)
         assert events == [OwnerSized(2), OwnerSized(3, suspended=True)]
 
 
@@ -163,10 +159,9 @@ async def test_an_owner_whose_pods_are_missing_is_read_again_though_nothing_chan
     async with (
         owned(job("StatefulSet"), says(owner(2)), says(ended), lacks_pods=True) as (_server, of_job, events),
         doing(of_job.keep()),
-        asyncio.timeout(20),
+        asyncio.timeout(DEADLINE),
     ):
-        while len(events) < 3:
-            await asyncio.sleep(0.005)
+        await until(lambda: len(events) >= 3)
     assert events[1:3] == [OwnerSized(2), OwnerEnded(False, "StatefulSet train has failed (DeadlineExceeded)")]
 
 

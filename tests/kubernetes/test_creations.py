@@ -20,6 +20,7 @@ from master.shell.kubernetes.record import JobRecord
 from master.shell.kubernetes.slices import LEAST_PAUSE, MOST, Slices
 from tests.core.cluster.documents import job
 from tests.kubernetes.unwell_server import UnwellServer, refuses, says, unwell
+from tests.waiting import DEADLINE, until
 from wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
 
 POLICY = Policy("outrider/sidecar:0", "IfNotPresent", "tcp://master:7070", "k" * 40)
@@ -68,12 +69,6 @@ def platform(api: Api, name: str = "mnist") -> KubernetesPlatform:
 def create(of: KubernetesPlatform, index: int) -> asyncio.Task[None]:
     action = CreatePod(MemberId(f"worker-{index}"), Role("worker"), RankIndex(index), NO_GENERATION, "")
     return asyncio.ensure_future(of.create(action))
-
-
-async def until(claim: Any) -> None:
-    async with asyncio.timeout(30):
-        while not claim():
-            await asyncio.sleep(0.005)
 
 
 async def test_creations_start_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +160,7 @@ async def test_who_gives_up_waiting_leaves_no_hole() -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert slices._open == 0
-    await asyncio.wait_for(turn(), 30)
+    await asyncio.wait_for(turn(), DEADLINE)
 
 
 def busy(status: int, retry_after: str) -> Any:

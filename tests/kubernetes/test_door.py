@@ -14,6 +14,7 @@ from master.core.events import Event
 from master.shell.kubernetes.door import ClusterDoor, why_refused
 from master.shell.sidecars import Admitted, Connection, Denied, ForGood, Verdict
 from tests.kubernetes.unwell_server import refuses, says, unwell
+from tests.waiting import DEADLINE
 from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 from wire.messages import Hello
 
@@ -70,7 +71,7 @@ async def asked(hello: Hello, *answers: object) -> tuple[Verdict, int]:
     async with unwell(*answers) as (server, api):  # type: ignore[arg-type]
         door = ClusterDoor(api, KEY, lambda said: put if said.job == HELLO.job else None)
         door.admit(hello, verdict.set_result, Connection("10.0.0.1"))
-        return await asyncio.wait_for(verdict, 30), len(server.asked)
+        return await asyncio.wait_for(verdict, DEADLINE), len(server.asked)
 
 
 async def test_a_good_token_is_asked_about_once_and_its_ticket_not_at_all() -> None:
@@ -101,7 +102,7 @@ async def test_who_waits_for_its_job_over_one_connection_proves_once_who_it_is()
         for _ in range(3):
             verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
             door.admit(HELLO, verdict.set_result, connection)
-            assert "no job" in str(await asyncio.wait_for(verdict, 30))
+            assert "no job" in str(await asyncio.wait_for(verdict, DEADLINE))
         assert len(server.asked) == 1
 
 

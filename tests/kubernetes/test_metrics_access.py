@@ -15,6 +15,7 @@ from master.shell.kubernetes import readers
 from master.shell.kubernetes.health import Health
 from master.shell.kubernetes.readers import ACCESS_REVIEWS, TOKEN_REVIEWS, Readers
 from tests.kubernetes.document_server import DocumentServer, having
+from tests.waiting import until
 
 PROMETHEUS = "system:serviceaccount:monitoring:prometheus"
 USERS: dict[str, Document] = {
@@ -138,8 +139,7 @@ async def test_many_tokens_at_once_are_looked_at_a_few_at_a_time() -> None:
     asked = Readers(Slow())  # type: ignore[arg-type]
     waiting = [asyncio.ensure_future(asked.why_refused(f"Bearer {n}")) for n in range(50)]
     again = asyncio.ensure_future(asked.why_refused("Bearer 0"))
-    while sum(task.done() for task in waiting) < 50 - readers.AT_ONCE or seen < readers.AT_ONCE:
-        await asyncio.sleep(0)
+    await until(lambda: not (sum(task.done() for task in waiting) < 50 - readers.AT_ONCE or seen < readers.AT_ONCE))
     go.set()
     answers = [answer.status for answer in await asyncio.gather(*waiting) if answer]
     assert most == readers.AT_ONCE

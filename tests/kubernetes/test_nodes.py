@@ -20,6 +20,7 @@ from master.shell.kubernetes.record import JobRecord
 from master.shell.kubernetes.watching import Watch
 from tests.core.cluster.documents import job
 from tests.kubernetes.unwell_server import refuses, says, streams, unwell
+from tests.waiting import DEADLINE
 from wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 
 
@@ -62,7 +63,7 @@ async def test_of_the_documents_of_a_long_list_only_what_is_wanted_is_kept() -> 
     async with unwell(*pages) as (_server, api):
         watch = Watch(api, "/api/v1/nodes", take, lambda _kind, _document: None, node_documents.trimmed)
         running = asyncio.ensure_future(watch.run())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             await listed.wait()
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -16,6 +16,7 @@ from master.shell.kubernetes.api import ApiError
 from master.shell.kubernetes.fleet import SUPERSEDED
 from tests.kubernetes.api_server import Asked, api_server
 from tests.kubernetes.served_fleet import TICKETS, Member, Served, healthy, member, served
+from tests.waiting import DEADLINE
 from wire.ids import Generation
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/outrider-system/leases/outrider-master"
@@ -109,7 +110,7 @@ async def test_a_lease_that_another_has_taken_meanwhile_is_lost(tmp_path: Path) 
         held = server.documents[LEASE]
         server.put(LEASE, {**held, "spec": {**held["spec"], "holderIdentity": "b", "leaseTransitions": 1}})
         outage.end()
-        await asyncio.wait_for(outage.served.keeping, 30)
+        await asyncio.wait_for(outage.served.keeping, DEADLINE)
 
 
 async def test_a_lease_that_is_gone_when_it_has_run_out_may_have_been_anothers(tmp_path: Path) -> None:
@@ -117,7 +118,7 @@ async def test_a_lease_that_is_gone_when_it_has_run_out_may_have_been_anothers(t
         outage.begin()
         del outage.served.server.documents[LEASE]
         outage.end()
-        await asyncio.wait_for(outage.served.keeping, 30)
+        await asyncio.wait_for(outage.served.keeping, DEADLINE)
 
 
 async def test_a_newer_leader_tells_the_earlier_one_which_ends(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tests.kubernetes.api_server import api_server
 from tests.kubernetes.served_fleet import healthy, served
 from tests.kubernetes.test_fences import condition
 from tests.kubernetes.test_webhook import review, serving
+from tests.waiting import until
 
 SLOW = "(?i)" + "[Ā-￿]" * 198
 """A second of processor time."""
@@ -128,8 +129,7 @@ async def test_the_webhook_answers_others_while_a_pattern_is_compiled() -> None:
             return response
 
         slow = asyncio.ensure_future(review_of(with_rules("(?i)" + "[Ā-￿]" * 150, SLOW, name="slow")))
-        while not patterns._turn.locked():
-            await asyncio.sleep(0)
+        await until(lambda: patterns._turn.locked())
         plain = await review_of(with_rules(name="plain"))
         refused = await slow
     assert ended == ["plain", "slow"]

@@ -12,6 +12,7 @@ from aiohttp import web
 from master.core.cluster.names import Document
 from master.shell.kubernetes.record import JobRecord
 from tests.kubernetes.unwell_server import refuses, says, unwell
+from tests.waiting import until
 
 GOING = 'events "train.1" is forbidden: unable to create new content in namespace a because it is being terminated'
 JOB: Document = {
@@ -28,9 +29,7 @@ def add(record: JobRecord, *members: str) -> None:
 async def written(record: JobRecord, is_done: Callable[[], bool]) -> None:
     """Until then, and what is left at last."""
     task = asyncio.ensure_future(record.post_events())
-    async with asyncio.timeout(20):
-        while not is_done():
-            await asyncio.sleep(0.005)
+    await until(lambda: is_done())
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task

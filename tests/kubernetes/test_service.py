@@ -22,6 +22,7 @@ from runtime.sockets import new_key_pair
 from tests.kubernetes.cluster_double import Documents
 from tests.kubernetes.document_server import having
 from tests.kubernetes.unwell_server import api_at, refuses, says, unwell
+from tests.waiting import until
 
 NAMESPACE = "outrider-system"
 CURVE = f"/api/v1/namespaces/{NAMESPACE}/secrets/{secret_keys.CURVE}"
@@ -63,8 +64,7 @@ async def test_a_master_that_goes_leaves_its_keys_in_their_secrets() -> None:
         begun.clear()
         leading = asyncio.ensure_future(lead())
         await begun.wait()
-        while CURVE not in documents.documents:
-            await asyncio.sleep(0)
+        await until(lambda: CURVE in documents.documents)
         documents.documents = {p: d for p, d in documents.documents.items() if "secrets" not in p}
         leading.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -128,11 +128,9 @@ async def test_a_master_tells_the_webhook_its_public_key_and_is_ready_when_that_
         policy = Policy("image", "Never", "tcp://master:7070", pair.public)
         async with service._admission(api, me, policy, pair, health):
             assert await secret_keys.public(api, NAMESPACE) == pair.public
-            while ("GET", f"{folder}/pods") not in server.asked:
-                await asyncio.sleep(0.01)
+            await until(lambda: ("GET", f"{folder}/pods") in server.asked)
             assert not health.is_ready, "a master from before may be the only webhook yet"
             server.documents[f"{folder}/services/outrider-webhook"]["spec"]["selector"]["outrider.dev/part"] = "webhook"
             server.documents[f"{folder}/pods/outrider-webhook-1"] = webhook
-            while not health.is_ready:
-                await asyncio.sleep(0.01)
+            await until(lambda: health.is_ready)
             assert certificates.held_in(server.documents[f"{folder}/secrets/{certificates.SECRET}"]).key

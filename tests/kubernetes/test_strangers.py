@@ -25,6 +25,7 @@ from tests.kubernetes.api_server import api_server
 from tests.kubernetes.document_server import DocumentServer, having
 from tests.kubernetes.served_fleet import healthy, member, served
 from tests.master.peer import Peer, peers
+from tests.waiting import until
 from wire.codec import encode
 from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
 from wire.messages import Hello, Refused, Report
@@ -53,9 +54,7 @@ class Master:
         return self.server.asked.count(("POST", REVIEWS))
 
     async def until(self, claim: Callable[[], Any]) -> None:
-        async with asyncio.timeout(30):
-            while not claim():
-                await asyncio.sleep(0.005)
+        await until(claim)
 
     def said(self) -> list[SidecarSaid]:
         return [event for event in self.events if isinstance(event, SidecarSaid)]

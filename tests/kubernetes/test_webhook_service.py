@@ -27,6 +27,7 @@ from master.shell.kubernetes.settings import WEBHOOK, Settings
 from tests.kubernetes.cluster_double import patched
 from tests.kubernetes.document_server import DocumentServer, having
 from tests.kubernetes.test_webhook import review
+from tests.waiting import until
 
 NAMESPACE = "outrider-system"
 SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
@@ -167,8 +168,7 @@ async def test_it_answers_with_what_the_masters_keep_for_it() -> None:
 async def test_it_is_not_ready_before_a_master_has_told_the_key() -> None:
     documents = {path: document for path, document in DOCUMENTS.items() if secret_keys.PUBLIC not in path}
     async with webhook(documents) as running:
-        while ("GET", f"{SECRETS}/{secret_keys.PUBLIC}") not in running.server.asked:
-            await asyncio.sleep(0.02)
+        await until(lambda: ("GET", f"{SECRETS}/{secret_keys.PUBLIC}") in running.server.asked)
         assert not running.health.is_ready
         running.server.documents |= DOCUMENTS
         await running.is_ready()
@@ -210,8 +210,7 @@ async def test_one_that_ends_answers_on_until_nobody_asks_it() -> None:
         await running.is_ready()
         assert (await running.injected(POD))[1] != "close"
         running.ended.set()
-        while not running.health.is_leaving:
-            await asyncio.sleep(0)
+        await until(lambda: running.health.is_leaving)
         for _ in range(10):  # whatever follows from the signal in the process
             await asyncio.sleep(0)
         _, connection = await running.injected(POD)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import zmq
 
 from runtime.sockets import KeyPair
+from tests.waiting import until
 from wire.codec import decode_from_master
 from wire.messages import FromMaster
-
-SECONDS = 20.0
 
 
 class Peer:
@@ -36,9 +34,7 @@ class Peer:
 
     async def hear(self) -> FromMaster:
         """The master's next message."""
-        async with asyncio.timeout(SECONDS):
-            while not self._socket.poll(0):
-                await asyncio.sleep(0.005)
+        await until(lambda: self._socket.poll(0))
         return decode_from_master(self._socket.recv())
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from master.core.state import State
 from master.shell.http import Api
 from master.shell.records import Records
 from runtime.http import HttpServer
+from tests.waiting import until
 from wire.ids import JobName
 from wire.messages import REHEARSAL
 
@@ -67,8 +68,7 @@ async def test_what_is_asked_for_becomes_an_event(tmp_path: Path) -> None:
 async def test_a_restart_is_tried_by_a_member_before_it_is_accepted(tmp_path: Path, answer: dict[str, Any]) -> None:
     async with served(tmp_path) as api:
         asking = asyncio.ensure_future(api.post("/v1/restart", {"check": True}))
-        while not api.askers:
-            await asyncio.sleep(0.01)
+        await until(lambda: api.askers)
         [event] = api.events
         assert isinstance(event, Asked)
         assert event.what == REHEARSAL
@@ -116,9 +116,7 @@ async def test_a_body_that_is_too_large_and_a_path_that_is_not_there_are_errors_
 async def test_stacks_are_asked_of_the_members_and_answered_when_they_are_delivered(tmp_path: Path) -> None:
     async with served(tmp_path) as api:
         asking = asyncio.ensure_future(api.client.get("http://job/v1/stacks"))
-        async with asyncio.timeout(10):
-            while not api.askers:
-                await asyncio.sleep(0.005)
+        await until(lambda: api.askers)
         (event,) = api.events
         assert isinstance(event, Asked)
         assert event.what == "stacks"

@@ -13,6 +13,7 @@ import pytest
 
 from master.shell.lease import Lease, LeaseHeld
 from master.shell.records import Records
+from tests.waiting import DEADLINE
 
 
 def add(records: Records, reason: str) -> None:
@@ -58,7 +59,7 @@ async def test_a_follower_gets_what_was_and_what_comes_and_ends_with_the_records
             elif len(heard) == 2:
                 records.close()
 
-    await asyncio.wait_for(follow(), 10)
+    await asyncio.wait_for(follow(), DEADLINE)
     assert heard == ["before", "after"]
 
 
@@ -70,7 +71,7 @@ async def test_events_that_a_full_disk_does_not_take_are_told_and_written_when_t
         heard = asyncio.ensure_future(anext(told))
         await asyncio.sleep(0)
         add(records, "two")
-        assert (await asyncio.wait_for(heard, 10))["reason"] == "two"
+        assert (await asyncio.wait_for(heard, DEADLINE))["reason"] == "two"
         add(records, "three")
     add(records, "four")
     records.close()

@@ -25,6 +25,7 @@ from master.shell.sidecars import (
 )
 from runtime.sockets import KeyPair, Unreachable, new_key_pair
 from tests.master.peer import peers
+from tests.waiting import until
 from wire.codec import encode
 from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
 from wire.messages import Exited, Hello, Refused, Report, Welcome, WorkerExit
@@ -45,9 +46,7 @@ class Served:
         self.endpoint = self.sidecars.bind("tcp://127.0.0.1:*")
 
     async def until(self, claim: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
-            while not claim():
-                await asyncio.sleep(0.005)
+        await until(claim)
 
     async def said(self, count: int) -> list[SidecarSaid]:
         await self.until(lambda: sum(isinstance(event, SidecarSaid) for event in self.events) >= count)

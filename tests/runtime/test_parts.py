@@ -25,6 +25,7 @@ from runtime.lines import LineConnection
 from runtime.processes import is_alive, marked, send_signal, sweep
 from runtime.settings import Environment, WrongSetting
 from runtime.unix import SocketPathTooLong, checked_path, listening_socket, peer_of
+from tests.waiting import DEADLINE
 from wire.ids import Generation
 from wire.messages import Welcome
 
@@ -225,7 +226,7 @@ async def test_a_lifeline_is_lost_when_the_last_holder_closes_it() -> None:
     os.close(write_end)
     assert not lost.is_set()
     os.close(second)
-    await asyncio.wait_for(lost.wait(), 20)
+    await asyncio.wait_for(lost.wait(), DEADLINE)
     os.close(read_end)
 
 
@@ -243,5 +244,5 @@ async def test_lines_that_come_in_pieces_are_whole_and_a_cut_off_one_is_told() -
     for piece in (b'{"a"', b': 1}\n{"b": 2}\n{"c', b'": "\xc3', b'\xa9"}\n{"cut'):
         theirs.sendall(piece)
     theirs.close()
-    assert await asyncio.wait_for(wrong, 20) == "the last line was cut off"
+    assert await asyncio.wait_for(wrong, DEADLINE) == "the last line was cut off"
     assert heard == [{"a": 1}, {"b": 2}, {"c": "é"}]

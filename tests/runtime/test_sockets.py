@@ -12,8 +12,7 @@ import pytest
 import zmq
 
 from runtime.sockets import Dealer, KeyPair, Router, Unreachable, key_pair_of, new_key_pair
-
-DEADLINE = 20.0
+from tests.waiting import DEADLINE
 
 
 class Seen:

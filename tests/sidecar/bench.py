@@ -17,11 +17,11 @@ from typing import TypeVar
 import zmq
 
 from runtime.sockets import Router, new_key_pair
+from tests.waiting import DEADLINE
 from wire.codec import decode_from_sidecar, encode
 from wire.ids import Generation, JobName, OrderId, RankIndex, Role
 from wire.messages import FromMaster, FromSidecar, Hello, Start, Welcome
 
-DEADLINE = 20.0
 ROOT = Path(__file__).resolve().parents[2]
 Message = TypeVar("Message")
 

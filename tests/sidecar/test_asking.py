@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from tests.sidecar.bench import Hook, Member, member, template
+from tests.waiting import DEADLINE
 from wire.ids import OrderId
 from wire.messages import Answer, Ask, Hello, Ready
 
@@ -23,7 +24,7 @@ async def begun(sidecar: Member, what: str) -> asyncio.subprocess.Process:
 
 
 async def said(asking: asyncio.subprocess.Process) -> Any:
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(DEADLINE):
         output, _ = await asking.communicate()
     assert asking.returncode == 0
     return json.loads(output)

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from sidecar.shell.service import OVER
+from tests.waiting import DEADLINE
 
 ENTRY = Path(__file__).resolve().parents[2] / "sidecar" / "outrider-sidecar"
-DEADLINE = 20.0
 
 
 def start(folder: Path, python: str, **more: str) -> subprocess.Popen[str]:
