@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grimp
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("wire", "runtime", "master", "sidecar", "cli")
 IMPORTING = """
@@ -21,9 +23,18 @@ for name in sys.argv[1:]:
 
 
 def test_each_module_can_be_imported_first() -> None:
-    files = [path.relative_to(ROOT) for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
-    names = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in files]
-    those = [name for name in names if not name.endswith("__main__")]
+    """One outside all import circles can if those that it imports can: only the others, and those that nobody imports,
+    are tried."""
+    graph = grimp.build_graph(*FOLDERS, exclude_type_checking_imports=True, cache_dir=None)
+    tried = [
+        name
+        for name in sorted(graph.modules)
+        if not name.endswith("__main__")
+        and (
+            not graph.find_modules_that_directly_import(name)
+            or any(graph.chain_exists(each, name) for each in graph.find_modules_directly_imported_by(name))
+        )
+    ]
     script = IMPORTING.replace("{folders}", repr(FOLDERS))
-    done = subprocess.run([sys.executable, "-c", script, *those], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", script, *tried], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (done.stdout, done.returncode) == ("", 0), done.stdout + done.stderr

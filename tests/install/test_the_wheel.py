@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 
 from cli.__main__ import COMMANDS
 from tests.hooks.agent import Trainer
+from tests.tiers import witnesses
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINER = "{name: t, image: i, command: [python, train.py]}"
@@ -156,6 +157,6 @@ def test_a_wheel_with_what_it_names_reads_the_files_of_users(installed: Path, fo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", witnesses(COMMANDS, "run", "status"))
 def test_each_command_of_a_wheel_can_be_asked_for_help(installed: Path, command: str, folder: Path) -> None:
     assert outrider(installed, command, "--help", folder=folder).startswith(f"Usage: outrider {command}")
