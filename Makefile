@@ -16,7 +16,7 @@ MARKED ?= cluster and not exhaustive
 unexport PYTHONDONTWRITEBYTECODE  # with it every test's Python would compile all our modules anew
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo check test exhaustive tensorflow frameworks test-all format sim bench cluster-test image clean
+.PHONY: help venv demo lint check test exhaustive tensorflow frameworks test-all format sim bench cluster-test image clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -58,19 +58,22 @@ demo: $(WITH_DEMO)  ## train on real digits with 4 members, kill a process and a
 PURE := tests/core tests/wire  # nothing but computing in one thread: side by side, seconds
 PLAYED := tests/simulation tests/mutants  # the cores played against each other: side by side, minutes
 
-check: $(INSTALLED)  ## format, lint, types, import contracts, tests of the cores: a minute and a half, before every commit
+lint: $(INSTALLED)  ## format, lint, types, import contracts
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports
+
+check: lint  ## `make lint` and the tests of the cores: a minute and a half, before every commit
 	@$(BIN)/python -m pytest -m 'not slow and not exhaustive' -n 2 $(PURE)
 
-test: $(INSTALLED)  ## the tests that need no cluster, but for the exhaustive ones (a quarter of an hour on 2 cores with nothing beside)
-	@$(BIN)/python -m pytest -m 'not cluster and not exhaustive and not frameworks and not tensorflow' -n 2 $(PURE) $(PLAYED)
-	@$(BIN)/python -m pytest -m 'not cluster and not exhaustive and not frameworks and not tensorflow' -n 2 --dist loadfile $(PURE:%=--ignore=%) $(PLAYED:%=--ignore=%)
+USUAL := not cluster and not exhaustive and not frameworks and not tensorflow
+
+test: $(INSTALLED)  ## the tests that need no cluster, but for further cases of the same: five minutes on 2 cores with nothing beside
+	@$(BIN)/python -m pytest -m '$(USUAL)' -n 4 --dist loadgroup $(ARGS)
 
 exhaustive: $(INSTALLED)  ## further cases, that `make test` leaves out; ARGS="--budget 8" starts none after 8 minutes
-	@$(BIN)/python -m pytest -m 'exhaustive and not cluster and not tensorflow' $(ARGS)
+	@$(BIN)/python -m pytest -m 'exhaustive and not cluster and not tensorflow' -n 4 --dist loadgroup $(ARGS)
 
 tensorflow: $(WITH_TENSORFLOW)  ## jobs of TensorFlow, with parameter servers and without
 	@$(BIN)/python -m pytest -m tensorflow tests/hooks tests/local $(ARGS)

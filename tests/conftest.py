@@ -34,6 +34,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"the {budget:g} minutes of --budget are over")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that start real jobs come first: side by side, they wait while the others compute."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """On a loop of its own. Its waits have deadlines of their own; what waits without one ends here."""

@@ -9,6 +9,8 @@ import pytest
 
 from tests.core.master.test_autoscaling import scaled, told, until
 
+pytestmark = pytest.mark.xdist_group("curve")
+
 PNG = b"\x89PNG"
 
 

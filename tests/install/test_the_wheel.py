@@ -21,6 +21,8 @@ from cli.__main__ import COMMANDS
 from tests.hooks.agent import Trainer
 from tests.tiers import witnesses
 
+pytestmark = pytest.mark.xdist_group("wheel")  # one is built for all
+
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINER = "{name: t, image: i, command: [python, train.py]}"
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
