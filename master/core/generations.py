@@ -40,7 +40,7 @@ def try_form(state: State) -> None:
         return
     if state.waits_behind:
         return
-    if state.patient and state.coming and len(state.ready) < state.target:
+    if state.patient and state.coming and _lacks(state):
         return
     if strangers.in_the_way(state) or observing.is_busy(state):
         return
@@ -49,6 +49,12 @@ def try_form(state: State) -> None:
     chosen = _chosen(state)
     if chosen:
         _form(state, chosen)
+
+
+def _lacks(state: State) -> bool:
+    """Members with a rank index that are ready are fewer than wanted; spares do not count."""
+    ready = (state.members[i] for i in state.ready)
+    return len(state.ready) < state.target or sum(m.rank_index is not None for m in ready) < state.target
 
 
 def can_form(state: State) -> bool:

@@ -349,6 +349,7 @@ def patience_over(state: State, member_id: str) -> None:
         return
     member.overdue = True
     standing.refresh(state, member)
+    standing.note_staffing(state)
     if member.cannot_start:  # which has been told
         return
     text = f"{member.id} was not ready within {state.spec.ready_patience:.0f} s; nobody waits for it any more."

@@ -1,9 +1,10 @@
 """Who holds which rank index, who stands by, and who is created.
 
-Every wanted rank index has a living holder. Where the holder is lost, a spare that is ready takes its place at once; a
-new pod is created otherwise, with the next id and the same rank index. For a member in doubt, silent or leaving a
-replacement is created without a rank index: it gets one only when it is ready and the other has not come back, else it
-stays as a spare. A new pod costs the budget of relaunches except where its rank index has never had a member.
+Every wanted rank index has a living holder. Where the holder is lost, or not ready for longer than a first world waits,
+a spare that is ready takes its place at once; for a lost one a new pod is created otherwise, with the next id and the
+same rank index. For a member in doubt, silent or leaving a replacement is created without a rank index: it gets one
+only when it is ready and the other has not come back, else it stays as a spare. A new pod costs the budget of
+relaunches except where its rank index has never had a member.
 
 A job that was made smaller keeps who is there: a member whose rank index is beyond the new size takes over one whose
 holder is lost or has never come, and the pod that was to come is the one too many.
@@ -56,15 +57,19 @@ def staff(state: State) -> None:
     empty = dict.fromkeys(r for r in map(RankIndex, state.indexes) if r not in holders)
     shaky = dict.fromkeys(r for r, m in given if r in state.indexes and not m.is_usable)
     doubted = [r for r, m in given if r in state.indexes and m.is_usable and m.doubt is not None]
+    late = dict.fromkeys(r for r, m in given if r in state.indexes and m.is_usable and m.overdue and not m.is_stranger)
     spares = {
         m.id: m for m in sorted(state.members.values(), key=placing.age) if successors.is_spare(m) and m.is_usable
     }
     standing_by = _StandingBy(spares.values())
-    for hole in [*empty, *shaky]:
+    for hole in [*empty, *shaky, *late]:
         if not _stays(state, holders.get(hole)) and (spare := standing_by.take(state.spec.role_of(hole))) is not None:
             del spares[spare.id]
             placing.promote(state, spare, hole, holders.get(hole))
-            (empty if hole in empty else shaky).pop(hole)
+            if hole in late:  # it stands by instead, when it comes
+                spares[holders[hole].id] = holders[hole]
+            else:
+                (empty if hole in empty else shaky).pop(hole)
     surplus = [m for r, m in given if r not in state.indexes and _is_well(m)]
     to_come = {r for r, m in given if r in state.indexes and m.is_usable and not (m.greeted or m.is_stranger)}
     of_workers = [r for r in [*empty, *shaky, *sorted(to_come)] if state.spec.role_of(r) == state.spec.role]

@@ -45,6 +45,27 @@ def test_with_min_ready_the_first_world_waits_for_those_that_are_starting() -> N
     assert play.announced("MemberSlow")
 
 
+def test_a_ready_spare_takes_the_place_of_a_member_that_is_too_late_which_stands_by_when_it_comes() -> None:
+    play = Play(job(2, 1, spares=1))
+    play.creates_pods = False
+    play.run(0.1)
+    for i, index in enumerate((RankIndex(0), RankIndex(1), None)):
+        play.tell(PodSeen(MemberId(f"worker-{i}"), PodUid(f"u{i}"), WORKER, index, "running"))
+    _come(play, 0)
+    _come(play, 2)
+    play.run(20)
+    assert not play.announced("GenerationStarted")
+    play.run(60)
+    assert [each.reason for each in play.announced("SparePromoted")] == [
+        "worker-2 takes rank index 1 instead of worker-1."
+    ]
+    assert play.world == ["worker-0", "worker-2"]
+    _come(play, 1)
+    play.run(20)
+    assert len({each.reason.split()[1] for each in play.announced("GenerationStarted")}) == 1
+    assert not play.deleted()
+
+
 def test_with_min_ready_the_first_world_does_not_wait_for_a_pod_that_finds_no_room() -> None:
     play = Play(job(3, 1))
     play.creates_pods = False
