@@ -42,6 +42,11 @@ class Served:
     ends: list[int] = field(default_factory=list)
     """Codes with which the process would have ended."""
 
+    def is_past_its_lease(self) -> bool:
+        """Its only job knows that."""
+        (job,) = self.fleet.running.values()
+        return job.state.lapsed  # type: ignore[union-attr]
+
     def assert_lives(self) -> None:
         assert not self.running.done(), self.running
         assert self.ends == []

@@ -39,7 +39,7 @@ def test_a_running_job_is_seen_with_its_members_and_its_faults() -> None:
     assert value(found, "outrider_faults_total", "", "digits", "WorkerExited") == 1
     assert 0 < value(found, "outrider_seconds_lost_total", "", "digits") < 5
     assert 0 < value(found, "outrider_goodput_ratio", "", "digits") <= 1
-    assert value(found, "outrider_step", "", "digits") == play.state.high_step
+    assert value(found, "outrider_step", "", "digits") == play.highest_step
 
 
 def test_counts_go_on_under_the_next_master() -> None:

@@ -84,7 +84,7 @@ def _trains(pod: Pod, sidecar: Sidecar) -> bool:
     trainer = pod.trainer
     if trainer is None or not trainer.alive or not trainer.connection or pod.trainer_paused:
         return False
-    is_up = sidecar.paused_at is None and not pod.deleting and sidecar.state.ending is None
+    is_up = sidecar.paused_at is None and not pod.deleting and not sidecar.is_ending
     return is_up and any(worker.alive and not worker.stopping for worker in trainer.workers.values())
 
 

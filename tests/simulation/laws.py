@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from master.core.member import ALIVE
 from master.core.pods import KILLED
 from wire.ids import NO_GENERATION, Generation, MemberId
 from wire.messages import Finish, Start, Stop, TrainerLost, Welcome
@@ -103,16 +102,16 @@ class Laws:
             self._hold(not can_be_stopped, f"{run.generation} trains beside {other.generation}")
 
     def _ran_out(self, master: Master, member: MemberId) -> None:
-        pod, past = self.world.platform.pods.get(member), master.state.past.get(member)
-        if pod is not None and past is not None and past.rank_index is not None:
+        pod, rank_index = self.world.platform.pods.get(member), master.rank_index_before(member)
+        if pod is not None and rank_index is not None:
             most = self.world.scenario.spec.max_memory or 32 * pod.memory_limit
-            self._needs[master.term, past.rank_index] = min(2 * pod.memory_limit, most)
+            self._needs[master.term, rank_index] = min(2 * pod.memory_limit, most)
 
     def saved(self, master: Master) -> None:
         """Only what costs a restart is charged: a rank that ended by itself, or that lost its peers."""
         if self._is_history(master):
             return
-        used, faults = master.state.restarts.used, len(self.world.charged | self.world.fault_of_network)
+        used, faults = master.restarts_used(), len(self.world.charged | self.world.fault_of_network)
         self._hold(used <= faults, f"{used} restarts are charged for {faults} faults that cost one")
 
     def deleted(self, master: Master, action: Any) -> None:
@@ -124,18 +123,18 @@ class Laws:
         if world.links.is_cause(action.member, action.reason):
             world.pods_given_up += 1
             return
-        if action.member in master.state.failed_pods:  # it ran out of memory, and its place is another's
+        if master.keeps_failed(action.member):  # it ran out of memory, and its place is another's
             return
         world.pods_given_up += 1
         are_kept_away = any(each.is_kept_away for each in world.platform.living())  # who could tell that it is well
         if are_kept_away or self._is_meant(pod, action.reason):
             return
-        if world.stop_asked or world.ended_with is not None or world.script_done or master.state.is_over:
+        if world.stop_asked or world.ended_with is not None or world.script_done or master.is_over:
             return
         if not self.is_healthy(pod):
             return
-        wanted = master.state.target
-        member = master.state.members.get(action.member)
+        wanted = master.wanted()
+        member = master.member(action.member)
         dismissed = member is not None and bool(member.leaving)
         if member is not None and member.leaving == "it waits for room":
             return  # it gives its pods back, and asks again where that failed
@@ -162,13 +161,12 @@ class Laws:
     def creation_asked(self, master: Master, action: Any) -> None:
         """A pod is made only where one is missing, or in doubt: never for a pause or a leap of the master's own, and
         never for a job that ends."""
-        ends = bool(master.state.stop_wanted) or master.state.exit_code is not None
-        self._hold(not ends, f"{action.member} is created in a job that ends: {action.reason}")
-        behind = getattr(master.state, "waits_behind", "")
+        self._hold(not master.ends, f"{action.member} is created in a job that ends: {action.reason}")
+        behind = master.waits_behind()
         self._hold(not behind, f"{action.member} is created in a job that waits behind {behind}: {action.reason}")
         if action.member in self.world.platform.asked or self._is_history(master):
             return
-        wanted = master.state.target + self.world.scenario.spec.spares
+        wanted = master.wanted() + self.world.scenario.spec.spares
         heard = sum(self._is_heard(pod, master) for pod in self.world.platform.living())
         self._hold(heard < wanted, f"{action.member} is created though {heard} members are well and only {wanted} are "
                    f"wanted: {action.reason}")  # fmt: skip
@@ -193,18 +191,18 @@ class Laws:
         make, and it is the owner's to end them."""
         for pod in self.world.platform.pods.values():
             is_late = pod.is_of_history or self.world.owner.is_there
-            pod.is_stray = pod.is_stray or (is_late and pod.member not in master.state.members)
+            pod.is_stray = pod.is_stray or (is_late and master.member(pod.member) is None)
 
     def _is_history(self, master: Master) -> bool:
         return self.world.masters.term > master.term
 
     def _is_heard(self, pod: Pod, master: Master) -> bool:
         """It runs and has had a good connection to this master for long enough, and is meant to stay."""
-        member = master.state.members.get(pod.member)
+        member = master.member(pod.member)
         link = pod.sidecar.link if pod.sidecar is not None else None
-        if member is None or member.life != ALIVE or link is None or link.master is not master:
+        if member is None or not member.is_alive or link is None or link.master is not master:
             return False
-        is_beyond = member.rank_index is not None and member.rank_index >= master.state.target
+        is_beyond = member.rank_index is not None and member.rank_index >= master.wanted()
         if link.forgotten or pod.deleting or member.deleting or member.leaving or is_beyond:
             return False
         window = self.world.scenario.spec.silent_after + SLACK
@@ -255,7 +253,7 @@ class Laws:
             sidecar.newest_term = max(sidecar.newest_term, heard.term)
         elif isinstance(heard.message, Start | Stop | Finish):
             if heard.term < self.world.masters.term:  # not heard of the new one yet: what it obeys costs a generation
-                self.world.charge(sidecar.state.generation)
+                self.world.charge(sidecar.generation)
             why = f"after it was welcomed by one of term {sidecar.newest_term}: {type(action).__name__}"
             self._hold(
                 heard.term >= sidecar.newest_term, f"{sidecar.pod.member} obeys a master of term {heard.term} {why}"
@@ -265,9 +263,10 @@ class Laws:
         """A template that died idle costs the generation whose Start is on its way to it: were it free, one that dies
         at every start would be started for ever."""
         if isinstance(message, TrainerLost) and sidecar.pod.restarts and sidecar.link is not None:
-            world = sidecar.link.master.state.world
-            if world is not None and sidecar.pod.member in world.places:
-                self.world.charge(world.generation)
+            master = sidecar.link.master
+            generation = master.generation()
+            if generation is not None and sidecar.pod.member in master.places():
+                self.world.charge(generation)
 
     def start_ordered(self, pod: Pod, start: Start) -> None:
         worker = self._living(pod)
@@ -297,7 +296,7 @@ class Laws:
     def _is_adopted(self, pod: Pod) -> bool:
         """The present master never knew the pod before it of that name, and has taken this one for what it is."""
         master = self.world.masters.current
-        member = None if master is None else master.state.members.get(pod.member)
+        member = None if master is None else master.member(pod.member)
         return member is not None and member.uid == pod.uid
 
     def _living(self, pod: Pod) -> Worker | None:

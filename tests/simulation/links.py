@@ -12,13 +12,10 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from master.core import pace
 from master.core.hangs import KIND as HUNG
-from master.core.state import GATHERING
 
 if TYPE_CHECKING:
     from master.core.actions import Announce
-    from master.core.state import State
     from tests.simulation.masters import Master
     from tests.simulation.pods import Pod
     from tests.simulation.world import World
@@ -85,27 +82,28 @@ class Links:
             return
         waiting = self._waits_for(master)
         if waiting is not None:
-            world = str(master.state.world and master.state.world.generation)
+            world = str(master.generation())
             self._since = {(world, pair): self._since.get((world, pair), now) for pair in waiting}
-        spec, past = self.world.scenario.spec, master.state.pace
-        limits = [pace.limit(past, spec, phase, master.state.now) for phase in pace.PHASES]  # more where it was slow
+        limits = master.step_limits()
         for (_world, (one, other)), since in self._since.items():
             if now - since > max(limits) + DECIDED_WITHIN:
                 self.world.broken(f"{one} and {other} cannot see each other for {now - since:.0f} s, and the job waits")
 
     def _waits_for(self, master: Master) -> list[tuple[str, str]] | None:
         """Pairs of its world that it can and may do something about; None between two worlds."""
-        state = master.state
-        if state.world is None or state.is_over:
-            return None if state.stage == GATHERING else []
+        places = master.places()
+        if not places or master.is_over:
+            return None if master.is_gathering else []
         if not self.world.platform.takes_requests(master.host):
             return []
-        pods = [pod for pod in self.world.platform.living() if pod.member in state.world.places]
+        pods = [pod for pod in self.world.platform.living() if pod.member in places]
         pairs = [(a, b) for i, a in enumerate(pods) for b in pods[:i] if self.world.network.is_cut(a.member, b.member)]
-        if len(pairs) != 1 or len(pods) < 3 or len(pods) != len(state.world.places):
+        if len(pairs) != 1 or len(pods) < 3 or len(pods) != len(places):
             return []
         a, b = pairs[0]
-        if not all(self._is_well(pod, master) for pod in pods) or not (_may_go(state, a) or _may_go(state, b)):
+        if not all(self._is_well(pod, master) for pod in pods) or not (
+            master.may_replace(a.member) or master.may_replace(b.member)
+        ):
             return []
         return [(str(a.member), str(b.member))]
 
@@ -116,11 +114,3 @@ class Links:
             return False
         is_heard = link is not None and link.master is master and not link.is_held and not link.forgotten
         return pod.is_up and is_heard and not (pod.trainer_paused or pod.deleting)
-
-
-def _may_go(state: State, pod: Pod) -> bool:
-    member = state.members.get(pod.member)
-    is_free = member is not None and member.rank_index is not None and member.rank_index not in state.parted
-    assert state.world is not None
-    is_enough = len(state.world.places) > state.spec.min_members or state.spec.max_relaunches is None
-    return is_free and (is_enough or state.spec.is_adopted)

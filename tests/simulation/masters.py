@@ -13,7 +13,8 @@ from master.core import events as told
 from master.core import invariants, kinds, lapsing
 from master.core.cluster.leases import DURATION, HELD
 from master.core.ps.state import PsState
-from master.core.state import ENDED, State
+from master.core.state import State
+from tests.simulation.inside import MasterInside
 from tests.simulation.network import Link
 from tests.simulation.pods import UNIX
 from tests.simulation.processes import Process
@@ -39,7 +40,7 @@ def _check(state: State | PsState, actions: list[do.Action]) -> None:
 CORE = SimpleNamespace(step=lambda *a: kinds.step(*a), next_deadline=lambda s: kinds.next_deadline(s), check=_check)
 
 
-class Master(Process):
+class Master(MasterInside, Process):
     stalled = told.Stalled
     woke = told.Woke
 
@@ -67,7 +68,7 @@ class Master(Process):
             self.world.time.after(5.0, self._look_at_watch)
 
     def hear(self, link: Link, message: Any) -> None:
-        if self.alive and self.state.stage == ENDED and isinstance(message, Hello):  # as `Fleet.inbox`
+        if self.alive and self.is_ended and isinstance(message, Hello):  # as `Fleet.inbox`
             link.send(False, Refused(f"job {self.world.scenario.spec.name!r} is over", -1.0))
         elif self.alive:
             self.links[link.session] = link

@@ -190,58 +190,55 @@ class Memories:
 
     def _promised(self, generation: Generation) -> None:
         master = self.world.masters.current
-        world = master.state.world if master is not None else None
-        if world is None or world.generation != generation:
+        if master is None or master.generation() != generation:
             return
         pods = self.world.platform.pods
-        memories = {str(i): pods[i].memory for i in world.places if i in pods}
-        self._kept = Promise(generation, world.keeping.kept, world.world_size, memories)
+        memories = {str(i): pods[i].memory for i in master.places() if i in pods}
+        self._kept = Promise(generation, master.kept_step(), master.world_size(), memories)
 
     def _keeps_promise(self, master: Master, start: Start) -> None:
         """Of the world after the one in which it was kept: each rank has its own part, all of one version."""
-        promise, world = self._kept, master.state.world
-        if promise is None or world is None or world.generation.number <= promise.generation.number:
+        promise, generation, places = self._kept, master.generation(), master.places()
+        if promise is None or generation is None or generation.number <= promise.generation.number:
             return
         self._kept = None
         pods = self.world.platform.pods
-        lost = [i for i, memory in promise.memories.items() if i not in world.places or pods[i].memory is not memory]
-        is_next = world.generation.number == promise.generation.number + 1 and world.world_size == promise.size
+        lost = [i for i, memory in promise.memories.items() if i not in places or pods[i].memory is not memory]
+        is_next = generation.number == promise.generation.number + 1 and master.world_size() == promise.size
         if not is_next or len(lost) > min(1, len(promise.memories) - 1) or start.generation in self.excused:
             return
         versions = [
             {(c.step, c.generation) for c in pods[place.member].memory.own() if c.sharded and c.rank == rank
              and c.world == promise.size and c.step >= promise.step}
-            for place in world.places.values() if place.member in pods
+            for place in places.values() if place.member in pods
             for rank in range(place.first_rank, place.first_rank + place.nproc)
         ]  # fmt: skip
         if versions and not set.intersection(*versions):
             self.world.broken(
-                f"step {promise.step} was kept in {promise.generation}, and {world.generation} without {lost} "
-                f"cannot have it"
+                f"step {promise.step} was kept in {promise.generation}, and {generation} without {lost} cannot have it"
             )
 
     def started(self, master: Master, start: Start) -> None:
         """A Start does not wait for copies beyond their deadline. Of a generation the first counts."""
-        world = master.state.world
-        if start.generation in self._started or world is None or world.restoring is None:
+        due = master.copies_due()
+        if start.generation in self._started or due is None:
             return
         self._started.add(start.generation)
         self._keeps_promise(master, start)
-        late = master.state.now - world.restoring.until if world.restoring.until else 0.0
+        late = master.now() - due if due else 0.0
         if late > LATE and self.world.time.now - master.thawed_at > LATE:
-            self.world.broken(f"generation {world.generation} starts {late:.1f} s after the deadline of its copies")
+            self.world.broken(f"generation {master.generation()} starts {late:.1f} s after the deadline of its copies")
 
     def start_ordered(self, pod: Pod, start: Start) -> None:
         """Who joins others that have a checkpoint in memory was given one, or was not in time."""
         if self.kind == MARKED:
             self._begins(pod, start)
         master = self.world.masters.current
-        world = master.state.world if master is not None else None
-        if self.kind != "replicated" or world is None or world.generation != start.generation:
+        if self.kind != "replicated" or master is None or master.generation() != start.generation:
             return
         if start.generation in self.excused or pod.memory.own():
             return
-        others = [p for p in self.world.platform.pods.values() if p.member in world.places and p.memory.own()]
+        others = [p for p in self.world.platform.pods.values() if p.member in master.places() and p.memory.own()]
         if others:
             self.world.broken(f"{pod.member} starts {start.generation} with nothing in memory, {others[0].member} has")
 

@@ -15,6 +15,7 @@ from sidecar.core import events as told
 from sidecar.core import invariants, reducer
 from sidecar.core.state import State
 from tests.simulation import hangs
+from tests.simulation.inside import SidecarInside
 from tests.simulation.memories import Memory
 from tests.simulation.network import Link
 from tests.simulation.nodes import Nodes
@@ -44,7 +45,7 @@ def _check(state: State, _actions: list[do.Action]) -> None:
 CORE = SimpleNamespace(step=lambda *a: reducer.step(*a), next_deadline=lambda s: reducer.next_deadline(s), check=_check)
 
 
-class Sidecar(Process):
+class Sidecar(SidecarInside, Process):
     stalled = told.Stalled
     woke = told.Woke
 
@@ -291,7 +292,7 @@ class Pod:
             return
         self.exit_code = code
         sidecar = self.sidecar
-        if self.deleting or (sidecar is not None and sidecar.state.ending is not None):
+        if self.deleting or (sidecar is not None and sidecar.is_ending):
             return
         now = self.world.time.now
         self.restarts = [at for at in self.restarts if at > now - 60] + [now]

@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from master.core.events import SpecChanged
-from master.core.ps.state import PsState, Seat
 from tests.simulation.hangs import Hangs
 from tests.simulation.scenario import Scenario
 from tests.simulation.trainer import Run
@@ -80,10 +79,11 @@ class PsLaws(Unneeded):
 
     def sent(self, master: Master, member: str, message: Any) -> None:
         if isinstance(message, Start):
-            seat = _seat(master.state, member)
-            saved = seat is not None and seat.state.world is not None
-            saved = saved and seat.state.saved_version >= seat.state.world.version  # type: ignore[union-attr]
-            self._hold(saved, f"Start of {message.generation} is sent to {member} only after it is saved")
+            seat = master.seat_of(member)
+            self._hold(
+                seat is not None and seat.is_saved,
+                f"Start of {message.generation} is sent to {member} only after it is saved",
+            )
         elif isinstance(message, Stop | Finish):
             self._stopped(master, member, message)
 
@@ -114,10 +114,9 @@ class PsLaws(Unneeded):
             or world.script_done
         ):
             return
-        seat = _seat(master.state, action.member)
-        member = seat.state.members.get(action.member) if seat is not None else None
-        is_spare = member is not None and member.rank_index is None  # whom it was to replace is back
-        is_meant = is_spare or seat is None or seat.removed or master.state.is_over
+        seat = master.seat_of(action.member)
+        is_spare = master.is_spare(action.member)  # whom it was to replace is back
+        is_meant = is_spare or seat is None or seat.removed or master.is_over
         self._hold(is_meant, f"{action.member}, to whom nothing has happened, is deleted: {action.reason}")
 
     def is_to_move(self, pod: Pod) -> bool:
@@ -147,10 +146,6 @@ def _index(pod: Pod) -> int | None:
     """The one that it was last started with."""
     starts = [w.start.rank_index for w in pod.trainer.workers.values()] if pod.trainer is not None else []
     return starts[0] if starts else pod.rank_index
-
-
-def _seat(state: PsState, member: str) -> Seat | None:
-    return next((seat for seat in state.seats.values() if member in seat.state.members), None)
 
 
 class PsRun(Run):
@@ -256,9 +251,10 @@ class PsWorld(World):
 
     def _all_train(self, goals: dict[tuple[str, int], int]) -> bool:
         master = self.masters.current
-        if master is None or not isinstance(master.state, PsState):
+        if master is None or not master.is_ps:
             return False
-        for key, seat in master.state.seats.items():
+        for seat in master.seats():
+            key = seat.key
             there = [(pod, w) for pod, w in self._living(key[0]) if w.start.rank_index == key[1] and pod.is_up]
             living_pods, living = [pod for pod, _w in there], [w for _pod, w in there]
             if not living or seat.removed:

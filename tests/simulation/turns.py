@@ -9,9 +9,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from master.core import gangs
 from master.core.events import TurnTold
-from master.core.state import State
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -35,11 +33,11 @@ class Turns:
     def _look(self) -> None:
         self.world.time.after(LOOK_EVERY, self._look)
         master = self.world.masters.current
-        if master is None or master.paused_at is not None or not isinstance(master.state, State):
+        if master is None or master.paused_at is not None or not master.is_of_this_release:
             return
         luck, is_calm = self._rng.random(), self.world.faults.over
-        if master.state.waits_behind and (is_calm or luck < FREED):
+        if master.waits_behind() and (is_calm or luck < FREED):
             master.post(TurnTold(""))
-        elif gangs.lacks_room(master.state) and not is_calm and luck < ASKED:
+        elif master.lacks_room() and not is_calm and luck < ASKED:
             self.waits += 1
             master.post(TurnTold(OLDER))

@@ -190,7 +190,7 @@ class World:
 
     def _standing(self) -> str:
         master = self.masters.current
-        stage = f"{master.core and master.state.stage} {master.state.message!r}" if master is not None else "no master"
+        stage = master.standing() if master is not None else "no master"
         pods = ", ".join(f"{p.member} {p.phase}" for p in self.platform.pods.values())
         return f"{stage}; wanted {self.replicas}; {pods}"
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from master.core import actions as orders
 from master.core import events as seen
+from master.core import kinds
 from master.core.cluster import elasticjob, owners_ends, owners_resizing, pods
 from master.core.cluster.names import RANK_INDEX, SIDECAR_CONTAINER, Document
 from master.core.reducer import check, next_deadline, step
@@ -30,7 +31,7 @@ from sidecar.core import actions as wanted
 from sidecar.core import events as told
 from sidecar.core import reducer as sidecar_core
 from sidecar.core.state import State as SidecarState
-from wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
+from wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
 from wire.messages import RankProgress, Report, WorkerExit
 
 ORDINARY = "v1.20"
@@ -79,6 +80,20 @@ class Member:
     """What its sidecar has ended with."""
     over_at: float = 0.0
 
+    @property
+    def is_over(self) -> bool:
+        """Its sidecar is."""
+        return self.state.over
+
+    @property
+    def has_work(self) -> bool:
+        """It was told to start a generation."""
+        return self.state.work is not None
+
+    @property
+    def generation(self) -> Generation:
+        return self.state.generation
+
 
 class Recording:
     """`deleted`: pods that somebody else than Outrider deletes; all are where the job is another owner's."""
@@ -113,7 +128,8 @@ class Recording:
             if pod:
                 self.members.setdefault(pod, Member(pod, [])).lines.append(line)
         self.state = State()
-        self._tell(seen.Began(1, elasticjob.spec_of(elasticjob.with_defaults(self.job)), None, 1_700_000_000.0))
+        self.spec = elasticjob.spec_of(elasticjob.with_defaults(self.job))
+        self._tell(seen.Began(1, self.spec, None, 1_700_000_000.0))
         self._tell(seen.PodsListed(()))
         for member in self.members.values() if self.is_adopted else ():
             self._appears(member, None)
@@ -131,6 +147,13 @@ class Recording:
 
     def made_with(self, member: str) -> orders.CreatePod:
         return next(a for a in self.actions if isinstance(a, orders.CreatePod) and a.member == member)
+
+    def status(self) -> dict[str, Any]:
+        """The status document."""
+        return kinds.document(self.state, self.now)
+
+    def restarts_used(self) -> int:
+        return self.state.restarts.used
 
     # -- driving ------------------------------------------------------------------------------------------------------
     def play(self, until: float | None = None) -> Recording:
@@ -180,7 +203,7 @@ class Recording:
                 if name in self.members:
                     self._appears(self.members[name], rank_index)
             case orders.ProbeMember(member=asked):
-                is_there = any(each.member == asked and not each.state.over for each in self.members.values())
+                is_there = any(each.member == asked and not each.is_over for each in self.members.values())
                 self._after(BRIEF, lambda: self._tell(seen.MemberProbed(asked, is_there)))
             case _:
                 pass
@@ -235,7 +258,7 @@ class Recording:
         if kind == "Began":
             assert member.member is not None
             place = (member.member, PodUid(member.uid), Role(member.role), member.rank_index)
-            me = told.Began(self.state.spec.name, *place, "", "10.0.0.1", 9000, 1, is_native=self.is_native)
+            me = told.Began(self.spec.name, *place, "", "10.0.0.1", 9000, 1, is_native=self.is_native)
             self._say(member, me)
         elif kind == "MasterConnected":
             self._say(member, told.MasterConnected())
@@ -245,10 +268,10 @@ class Recording:
             self._say(member, came)
         elif kind == "TrainerLost":
             self._trainer_ended(member)
-        elif kind == "WorkerExited" and member.state.work is not None:
+        elif kind == "WorkerExited" and member.has_work:
             code = int(found[1]) if (found := _CODE.search(message)) else None
             end = WorkerExit(0, pid, code, None if code is not None else 9, "more memory" in message, step=1)
-            self._say(member, told.WorkerExited(member.state.generation, end))
+            self._say(member, told.WorkerExited(member.generation, end))
 
     def _trainer_ended(self, member: Member) -> None:
         pid, member.trainer = member.trainer, 0

@@ -45,7 +45,7 @@ def test_a_container_that_is_out_of_memory_as_a_whole_gets_more_each_time() -> N
     assert all("(OOMKilled); its replacement gets" in text for text in job.said("MemberFailed"))
     ended = next(line["at"] for line in job.members["oomg-worker-1"].lines if line.get("exit") == 137)
     assert job.made_at["worker-2"] - ended < 1.0, "the status that says so came 0.73 s after the end"
-    assert job.state.restarts.used == 0
+    assert job.restarts_used() == 0
     assert job.said(*DEPARTURES) == []
 
 
@@ -109,13 +109,13 @@ def test_exit_codes_that_a_rule_replaces_for_are_counted() -> None:
 def test_a_job_whose_owner_is_suspended_is_suspended_and_its_members_wait_for_nobody() -> None:
     job = Recording(NATIVE, "job-suspended-resumed")
     job.play(until=16.0)
-    assert (job.state.phase, job.state.message) == ("suspended", "The owner of the pods is suspended.")
+    assert (job.status()["phase"], job.status()["message"]) == ("suspended", "The owner of the pods is suspended.")
     assert job.said("JobSuspended") == ["The owner of the pods is suspended. Its members stop with all graces and go."]
     over = [job.members[name].over_at for name in ("susp-0-c2vpk", "susp-1-6zcx6")]
     assert all(13.4 < at < 15.0 for at in over), "it was suspended at 13.4; 15 s were their grace"
     job.play()
     assert job.said("JobResumed") == ["The owner of the pods is resumed, and makes them anew."]
-    assert (len(job.said("WorldRuns")), job.state.phase) == (2, "running")
+    assert (len(job.said("WorldRuns")), job.status()["phase"]) == (2, "running")
     assert job.said("MemberFailed", "MemberLost", "MemberLeft", "PlaceEmpty") == []
 
 

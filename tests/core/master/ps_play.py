@@ -7,10 +7,9 @@ import dataclasses
 from master.core import kinds
 from master.core.actions import Action, CreatePod, Send
 from master.core.events import Event
-from master.core.ps.state import CHIEF, PsState, Seat
+from master.core.ps.state import CHIEF, PsState
 from master.core.spec import WORKER, JobSpec
 from tests.core.master.play import Actor, Play, job
-from wire.ids import RankIndex, Role
 from wire.messages import Start, Stop
 
 
@@ -33,18 +32,19 @@ def ps_job(ps: int = 1, workers: int = 2, *, most: int = 0, chief: bool = True, 
 class PsPlay(Play):
     """A PS job on its stage."""
 
-    job: PsState
     blind: frozenset[str] = frozenset()
     """Roles whose steps the hooks do not see."""
 
     def made(self, spec: JobSpec) -> kinds.Job:
-        self.job = PsState()
-        return self.job
+        return PsState()
 
     def core(self, event: Event) -> list[Action]:
-        actions = kinds.step(self.job, event, self.now)
-        kinds.check(self.job)
+        actions = kinds.step(self.state, event, self.now)
+        kinds.check(self.state)
         return actions
+
+    def deadline(self) -> float | None:
+        return kinds.next_deadline(self.state)
 
     def report(self, actor: Actor) -> None:
         """Parameter servers and evaluators make no steps."""
@@ -55,26 +55,21 @@ class PsPlay(Play):
         if actor.has_pages:
             super()._beyond(actor, start)
 
-    def deadline(self) -> float | None:
-        return kinds.next_deadline(self.job)
-
-    @property
-    def is_ended(self) -> bool:
-        return self.job.stage == "ended"
+    def runs(self) -> dict[tuple[str, int], str | None]:
+        """Whose worker process runs, by role and rank index."""
+        return {key: None if seat.runs is None else str(seat.runs.id) for key, seat in self.state.seats.items()}
 
     def is_running(self, members: int | None = None) -> bool:
         """All seats, or so many of them."""
-        there = sum(1 for seat in self.job.seats.values() if seat.runs is not None)
-        return there == (len(self.job.seats) if members is None else members)
-
-    def seat(self, role: str, index: int = 0) -> Seat:
-        return self.job.seats[Role(role), RankIndex(index)]
+        found = self.runs().values()
+        there = sum(each is not None for each in found)
+        return there == (len(found) if members is None else members)
 
     def holder(self, role: str, index: int = 0) -> Actor:
         """Who is there now."""
-        member = self.seat(role, index).runs
+        member = self.runs()[role, index]
         assert member is not None
-        return self[member.id]
+        return self[member]
 
 
 def training(*args: int, steps: float = 2.0, **policy: object) -> PsPlay:

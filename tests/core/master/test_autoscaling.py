@@ -59,7 +59,7 @@ def test_one_that_gains_nothing_goes_back_and_stays() -> None:
     play = scaled(1, 4, 2)
     play.pace = lambda world: 0.37 * world / 2
     until(play, 4)
-    play.until(lambda: play.state.scaling.search.settled is not None, 400)
+    play.until(lambda: play.has_settled(), 400)
     found = told(play)
     assert (found["condition"], found["continue"]) == ("ReachMaxMetric", False)
     assert len(play.world) == found["current"] == 1, "each further member adds nothing"
@@ -68,7 +68,7 @@ def test_one_that_gains_nothing_goes_back_and_stays() -> None:
 def test_without_room_it_goes_back_and_asks_for_it_again() -> None:
     play = scaled(1, 4, 2)
     play.room = 2
-    play.until(lambda: play.state.target == 4, 60)
+    play.until(lambda: play.wanted() == 4, 60)
     play.run(5)
     assert told(play)["condition"] == "HasPendingPod"
     play.run(60)
@@ -83,11 +83,11 @@ def test_without_room_it_goes_back_and_asks_for_it_again() -> None:
 def test_room_that_is_found_sooner_is_used() -> None:
     play = scaled(1, 4, 2)
     play.room = 2
-    play.until(lambda: play.state.scaling.room is not None, 120)
+    play.until(lambda: play.lacks_room_to_grow(), 120)
     play.room = None
     play.appears("worker-9", 2)
     play.appears("worker-10", 3)
-    play.until(lambda: play.state.scaling.room is None, 20)
+    play.until(lambda: not play.lacks_room_to_grow(), 20)
     until(play, 4, 60)
 
 
@@ -177,15 +177,15 @@ def test_limits_that_leave_the_current_size_out_are_kept_and_are_no_users_hand(
     play = scaled(1, 8, 1, min_gain=1.0)
     play.pace = lambda world: 0.37 * max(1, world / 4)
     until(play, 4, 400)
-    play.until(lambda: play.state.scaling.search.settled is not None, 400)
-    assert play.state.target == 4
+    play.until(lambda: play.has_settled(), 400)
+    assert play.wanted() == 4
     play.tell(SpecChanged(replace(play.spec, **limits)))  # type: ignore[arg-type]
     until(play, size, 60)
     assert not play.announced("ScalingPaused")
     assert any(f"{size} instead of 4" in said.reason for said in play.announced("ScaleDecided"))
     play.run(300)
-    assert limits.get("min_members", 1) <= play.state.target <= limits.get("max_members", 8)
-    assert play.state.target % limits.get("node_unit", 1) == 0
+    assert limits.get("min_members", 1) <= play.wanted() <= limits.get("max_members", 8)
+    assert play.wanted() % limits.get("node_unit", 1) == 0
 
 
 def test_the_size_that_a_user_asks_for_is_his_even_where_the_job_has_it() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -160,7 +158,7 @@ def test_a_new_master_keeps_off_too_and_says_it_only_once() -> None:
 
 def test_the_user_of_another_controllers_pods_is_told_to_cordon_the_node() -> None:
     play = on_two_nodes()
-    play.state.spec = replace(play.spec, is_adopted=True)
+    play.adopt()
     for _ in range(2):
         play.run(100)
         play.crash("worker-1", signal=11)

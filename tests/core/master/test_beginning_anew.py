@@ -7,15 +7,13 @@ from typing import Any
 
 from master.core.cluster.beginning_anew import begun
 from master.core.cluster.conditions import left_by
-from master.core.status import document
 from tests.core.master.play import Play, running
 from wire.ids import Generation
 from wire.messages import Stop
 
 
 def left(play: Play) -> Any:
-    assert play.saved is not None
-    return play.saved["saved"]
+    return play.handed_over()
 
 
 def begun_again(ended: Play) -> Play:
@@ -46,10 +44,10 @@ def test_it_has_no_faults_and_no_steps_yet_and_its_pods_get_new_ids() -> None:
     before.run(15)
     after = begun_again(before)
     after.until(lambda: after.is_running(4))
-    assert (after.state.faults, after.state.restarts.used) == ([], 0)
-    assert document(after.state, after.now)["restarts"] == 0
-    assert after.state.version > left(before)["version"]
-    assert not set(after.state.members) & set(before.state.members)
+    assert (after.faults(), after.restarts_used()) == ([], 0)
+    assert after.status()["restarts"] == 0
+    assert left(after)["version"] > left(before)["version"]
+    assert not set(after.members()) & set(before.members())
 
 
 def test_a_master_that_follows_counts_from_there_too() -> None:
@@ -58,4 +56,4 @@ def test_a_master_that_follows_counts_from_there_too() -> None:
     following = Play(after.spec, term=3, saved=json.loads(json.dumps(after.saved)), actors=after.actors, now=after.now)
     following.run(20)
     assert following.announced("GenerationAdopted")
-    assert document(following.state, following.now)["restarts"] == 0
+    assert following.status()["restarts"] == 0

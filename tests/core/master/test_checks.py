@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from master.core import unchecked
+from master.core.actions import CreatePod
 from master.core.events import ScaleAsked, SidecarSaid, SpecChanged
-from master.core.member import FAILED
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import elsewhere
 from wire.ids import MemberId, PodUid, RankIndex, Role
@@ -26,7 +25,7 @@ def lines(play: Play) -> list[str]:
 
 
 def verdicts(play: Play) -> dict[str, Any]:
-    return {name: text for each in play.state.rounds for name, text in each.get("verdicts", {}).items()}  # type: ignore[attr-defined]
+    return {name: text for each in play.status()["node_check"] for name, text in each.get("verdicts", {}).items()}  # type: ignore[attr-defined]
 
 
 # -- a first world ------------------------------------------------------------------------------------------------
@@ -79,7 +78,7 @@ def test_a_bad_member_is_left_out_and_its_replacement_is_measured_and_joins(what
     assert play.world == ["worker-0", "worker-4", "worker-2", "worker-3"]
     assert all(each.member != "worker-1" for each in play.sent(Start))
     assert {each.message.round for each in play.sent(Check, "worker-4")} == {2}, "rounds count on"
-    assert play.state.past["worker-1"].life == FAILED
+    assert play.state_of("worker-1") == "failed"
 
 
 def test_the_excluded_member_ends_with_code_3_and_says_which_check_failed() -> None:
@@ -94,22 +93,22 @@ def test_the_excluded_member_ends_with_code_3_and_says_which_check_failed() -> N
 def test_an_exclusion_costs_no_budget() -> None:
     play = begun(4, {"worker-1": "dies"}, max_relaunches=0, max_restarts=0)
     play.until_running(4)
-    assert play.state.relaunches == 0
-    assert play.state.failures == {}
-    assert [fault.kind for fault in play.state.faults] == ["MemberExcluded"]
+    assert play.relaunches_used() == 0
+    assert {a.relaunches for a in play.actions if isinstance(a, CreatePod)} == {0}
+    assert [fault.kind for fault in play.faults()] == ["MemberExcluded"]
 
 
 def test_new_pods_keep_off_the_node_of_one_that_failed() -> None:
     play = begun(4, {"worker-1": "dies"})
     play.nodes = {f"worker-{n}": f"node-{n}" for n in range(5)}
     play.until_running(4)
-    assert play.state.avoiding == ("node-1",)
+    assert play.status()["avoided_nodes"] == ["node-1"]
 
 
 def test_a_place_whose_members_fail_again_and_again_is_given_up() -> None:
     play = begun(4, {f"worker-{n}": "dies" for n in (1, 4, 5, 6)})
     play.until_running(4, 120)
-    assert list(play.state.past) == ["worker-1", "worker-4", "worker-5"]
+    assert [each for each in play.actors if play.state_of(each) == "failed"] == ["worker-1", "worker-4", "worker-5"]
     assert "worker-6" in play.world
     assert "3 before it failed in its place" in play.announced("MemberKept")[0].reason
 
@@ -131,8 +130,8 @@ def test_two_members_that_do_not_reach_each_other_train_and_are_warned_of() -> N
 def test_a_spare_that_fails_is_replaced_at_no_cost() -> None:
     play = begun(2, {"worker-2": "dies"}, spares=1, max_relaunches=0)
     play.until_running(2)
-    play.until(lambda: "worker-3" in play.state.ready, 60)
-    assert play.state.members["worker-3"].rank_index is None
+    play.until(lambda: "worker-3" in play.ready(), 60)
+    assert play.member("worker-3")["rank_index"] is None
 
 
 def test_spares_that_fail_again_and_again_are_given_up() -> None:
@@ -236,9 +235,10 @@ def test_who_lost_its_helper_meets_another_and_is_found_out() -> None:
     play.until_running(4)
     play.run(2)
     play.lose("worker-1")
-    play.until(lambda: play.state.check is not None and "worker-4" in play.state.check.orders, 60)
-    assert play.state.check is not None
-    play.lose(play.state.check.helpers[0])
+    play.until(lambda: play.state_of("worker-4") == "checking", 60)
+    check = play.sent(Check, "worker-4")[-1].message
+    (helper,) = [*(peer.member for peer in check.peers), *check.awaited]
+    play.lose(helper)
     play.until(lambda: bool(play.announced("MemberExcluded")), 120)
     assert play.announced("MemberExcluded")[0].member == "worker-4"
     assert all(each.message.peers or each.message.awaited for each in play.sent(Check, "worker-4"))
@@ -265,7 +265,7 @@ def test_while_the_others_train_one_of_them_helps_with_the_all_gather_alone() ->
     play.actions.clear()
     play.lose("worker-1")
     play.until_next(2)
-    play.until(lambda: "worker-3" in play.state.ready, 30)
+    play.until(lambda: "worker-3" in play.ready(), 30)
     new, helper = (next(each for each in play.sent(Check) if (each.member == "worker-3") == is_new)
                    for is_new in (True, False))  # fmt: skip
     assert new.message.compute
@@ -282,7 +282,7 @@ def test_a_bad_replacement_never_joins_a_world_that_trains() -> None:
     play.until_running(3)
     play.run(2)
     play.lose("worker-1")
-    play.until(lambda: "worker-4" in play.state.ready, 60)
+    play.until(lambda: "worker-4" in play.ready(), 60)
     assert play.announced("MemberExcluded")[0].member == "worker-3"
     assert all(each.member != "worker-3" for each in play.sent(Start))
 
@@ -294,7 +294,7 @@ def test_a_newcomer_is_not_slow_for_those_who_train_on_its_machine(node: str, is
     play.until_running(3)
     play.run(2)
     play.lose("worker-1")
-    play.until(lambda: bool(lines(play)[4:]) and play.state.check is None, 30)
+    play.until(lambda: "worker-3" in play.ready() or play.state_of("worker-3") == "failed", 30)
     assert [each.member for each in play.announced("MemberExcluded")] == ["worker-3"] * is_left_out
 
 
@@ -303,11 +303,11 @@ def test_a_check_is_broken_off_when_the_world_that_helps_with_it_ends() -> None:
     play.until_running(3)
     play.run(2)
     play.lose("worker-1")
-    play.until(lambda: play.state.check is not None, 30)
+    play.until(lambda: play.is_checking(), 30)
     play.crash("worker-0")
     play.until_next(2)
     assert play.announced("NodeCheckBrokenOff")
-    play.until(lambda: "worker-3" in play.state.ready, 60)
+    play.until(lambda: "worker-3" in play.ready(), 60)
 
 
 def test_a_job_that_grows_measures_who_comes() -> None:
@@ -315,14 +315,14 @@ def test_a_job_that_grows_measures_who_comes() -> None:
     play.tell(ScaleAsked(2))
     play.until_running(2)
     play.tell(ScaleAsked(3))
-    play.until(lambda: "worker-2" in play.state.ready, 30)
+    play.until(lambda: "worker-2" in play.ready(), 30)
     assert play.sent(Check, "worker-2")
 
 
 # -- what goes wrong meanwhile --------------------------------------------------------------------------------------
 def test_a_member_that_is_lost_while_it_is_measured_is_nobody_elses_fault() -> None:
     play = begun()
-    play.until(lambda: play.state.check is not None)
+    play.until(lambda: play.is_checking())
     play.lose("worker-2")
     play.until_running(4)
     assert play.announced("MemberExcluded") == []
@@ -331,7 +331,7 @@ def test_a_member_that_is_lost_while_it_is_measured_is_nobody_elses_fault() -> N
 
 def test_a_member_that_freezes_while_it_is_measured_blocks_nothing() -> None:
     play = begun(4, least=3)
-    play.until(lambda: play.state.check is not None)
+    play.until(lambda: play.is_checking())
     play.freeze("worker-2")
     play.until_running(limit=200)
     assert play.announced("MemberExcluded") == []
@@ -339,15 +339,15 @@ def test_a_member_that_freezes_while_it_is_measured_blocks_nothing() -> None:
 
 def test_a_sidecar_that_never_answers_blocks_nothing() -> None:
     play = begun(4)
-    play.until(lambda: play.state.check is not None)
-    real, play._checked = play._checked, lambda actor, check: None if actor.id == "worker-2" else real(actor, check)  # type: ignore[method-assign]
+    play.until(lambda: play.is_checking())
+    play["worker-2"].answers_checks = False
     play.until(lambda: play.is_running(), 300)
     assert "worker-2" not in play.world or play.announced("MemberKept")
 
 
 def test_an_answer_of_an_older_round_is_ignored() -> None:
     play = begun(2)
-    play.until(lambda: play.state.round_number == 2)
+    play.until(lambda: any(each.message.round == 1 for each in play.sent(Check)))
     late = play.sent(Check, "worker-0")[0].message
     play.say(play["worker-0"], Checked(late.order, 0, "died"))
     play.until_running(2)
@@ -356,7 +356,7 @@ def test_an_answer_of_an_older_round_is_ignored() -> None:
 
 def test_an_order_that_was_lost_with_its_connection_is_given_again() -> None:
     play = begun(2)
-    play.until(lambda: play.state.check is not None)
+    play.until(lambda: play.is_checking())
     play["worker-1"].session = ""
     play.reconnect("worker-1")
     play.until_running(2)
@@ -371,12 +371,12 @@ def test_a_new_master_measures_nobody_whom_the_earlier_one_has() -> None:
     after.crash("worker-1")
     after.until_next(2)
     assert after.sent(Check) == []
-    assert after.state.round_number == 2
+    assert [each["round"] for each in after.status()["node_check"]] == [0, 1]
 
 
 def test_who_has_not_been_measured_yet_trains_when_checks_are_no_longer_wanted() -> None:
     play = begun(2)
-    play.until(lambda: play.state.check is not None)
+    play.until(lambda: play.is_checking())
     play.tell(SpecChanged(job(2)))
     play.until_running(2)
 
@@ -397,12 +397,14 @@ def test_two_faults_on_one_node_call_for_a_check_of_who_runs_there() -> None:
 
 def test_a_machine_that_has_gone_bad_is_found_by_the_check_that_is_asked_for() -> None:
     play = begun(3)
+    play.nodes = {f"worker-{n}": f"node-{n % 3}" for n in range(6)}
     play.until_running(3)
-    play.run(2)
-    play["worker-1"].bad = "dies"
-    assert unchecked.ask(play.state, play.state.members["worker-1"], "its rank hangs")
-    play.crash("worker-0")
-    play.until_next(3)
+    for _ in range(2):
+        play.run(70)
+        play["worker-1"].bad = "dies"
+        play.crash("worker-1")
+        play.until_next(3)
+    assert play.announced("CheckWanted")
     assert "worker-1" not in play.world
 
 
@@ -422,14 +424,17 @@ def test_who_was_to_blame_for_a_hang_is_measured_before_it_trains_again() -> Non
 
 def test_without_the_wish_no_evidence_calls_for_a_check() -> None:
     play = running(3)
-    assert not unchecked.ask(play.state, play.state.members["worker-1"], "its rank hangs")
+    play.hang("worker-2", elsewhere(13))
+    play.until_next(3, 200)
+    assert not play.announced("CheckWanted")
+    assert not play.sent(Check)
 
 
 # -- what users read ------------------------------------------------------------------------------------------------
 def test_the_status_keeps_the_rounds() -> None:
     play = begun(4, {"worker-1": "dies"})
     play.until_running(4)
-    first = play.state.rounds[0]
+    first = play.status()["node_check"][0]
     assert first["round"] == 0
     assert first["members"]["1"]["status"] == "failed (died)"  # type: ignore[index]
     assert first["members"]["0"]["compute"] == 0.05  # type: ignore[index]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from master.core.status import document
 from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor
 from wire.messages import DataSaid, Saved, Start
@@ -41,7 +40,7 @@ def test_each_thing_is_told_once_and_repeated_samples_are_counted_once() -> None
     (line,) = play.announced("SamplesRepeated")
     assert line.reason == "Epoch 0 begins again."
     assert play.announced("DataPositionIgnored")[0].severity == "warning"
-    data = document(play.state, play.now)["data"]
+    data = play.status()["data"]
     assert (data["samples_repeated"], [note["kind"] for note in data["notes"]]) == (
         72, ["SamplesRepeated", "DataPositionIgnored"],
     )  # fmt: skip
@@ -54,21 +53,21 @@ def test_a_word_that_is_not_known_and_one_of_an_older_generation_are_nothing() -
     play.crash("worker-0")
     play.until_next(2)
     play.say(play["worker-0"], DataSaid(old, 0, "loaded", "late"))
-    assert document(play.state, play.now)["data"]["notes"] == []
+    assert play.status()["data"]["notes"] == []
 
 
 def test_the_next_master_knows_what_was_told() -> None:
     play = running(2)
     says(play, "repeated", samples=72)
     after = successor(play)
-    assert document(after.state, after.now)["data"]["samples_repeated"] == 72
+    assert after.status()["data"]["samples_repeated"] == 72
 
 
 OVER = "/data/last.pt is written over"
 
 
 def in_place(play: Play) -> dict[str, str]:
-    return dict(document(play.state, play.now).get("saves_in_place", {}))
+    return dict(play.status().get("saves_in_place", {}))
 
 
 def test_saves_in_place_stand_in_the_status_until_one_is_whole() -> None:

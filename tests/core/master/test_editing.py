@@ -12,16 +12,16 @@ from wire.messages import Finish
 
 
 def edit(play: Play, *, suspended: bool = False, **changes: object) -> None:
-    play.tell(SpecChanged(replace(play.state.spec, **changes), suspended))  # type: ignore[arg-type]
+    play.tell(SpecChanged(replace(play.spec, **changes), suspended))  # type: ignore[arg-type]
 
 
 def test_a_suspended_job_stops_its_world_and_lets_its_members_go() -> None:
     play = running(3)
     edit(play, suspended=True)
-    play.until(lambda: not play.state.members)
+    play.until(lambda: not play.members())
     assert sorted(play.deleted()) == ["worker-0", "worker-1", "worker-2"]
-    assert play.state.phase == "suspended"
-    assert not play.state.faults
+    assert play.phase == "suspended"
+    assert not play.faults()
     play.run(60)
     assert not [a for a in play.actions if isinstance(a, CreatePod)]
 
@@ -29,11 +29,11 @@ def test_a_suspended_job_stops_its_world_and_lets_its_members_go() -> None:
 def test_a_resumed_job_makes_its_members_anew_and_that_is_no_relaunch() -> None:
     play = running(2, max_relaunches=0)
     edit(play, suspended=True)
-    play.until(lambda: not play.state.members)
+    play.until(lambda: not play.members())
     edit(play)
     play.until_running(2)
     assert play.world == ["worker-2", "worker-3"]
-    assert play.state.relaunches == 0
+    assert play.relaunches_used() == 0
 
 
 def test_a_job_that_begins_suspended_makes_no_pod_until_it_is_resumed_with_what_it_says_then() -> None:
@@ -41,7 +41,7 @@ def test_a_job_that_begins_suspended_makes_no_pod_until_it_is_resumed_with_what_
     edit(play, suspended=True)
     play.run(60)
     assert not [a for a in play.actions if isinstance(a, CreatePod)]
-    assert (play.state.phase, play.state.message) == ("suspended", "The job is suspended.")
+    assert (play.phase, play.message) == ("suspended", "The job is suspended.")
     edit(play, suspended=True, min_members=3, max_members=3, replicas=3)
     edit(play)
     play.until_running(3)
@@ -62,14 +62,14 @@ def test_a_master_that_follows_knows_the_size_that_the_job_has_now() -> None:
         replace(play.spec, replicas=2), term=2, saved=play.saved, actors=play.actors, now=play.now, master="m2"
     )
     edit(after)
-    assert after.state.target == 2
+    assert after.wanted() == 2
 
 
 def test_a_job_that_another_master_ran_and_that_is_suspended_stops() -> None:
     play = running(2)
     after = Play(play.spec, term=2, saved=play.saved, actors=play.actors, now=play.now, master="m2")
     edit(after, suspended=True)
-    after.until(lambda: after.state.phase == "suspended" and not after.state.members)
+    after.until(lambda: after.phase == "suspended" and not after.members())
 
 
 def test_the_pods_of_an_adopted_job_are_made_by_its_owner() -> None:
@@ -93,7 +93,7 @@ def test_members_of_another_owner_have_names_of_any_kind() -> None:
     pods = [PodSeen(MemberId(name), PodUid(name), Role("worker"), None, "running") for name in ("a-x7k2p", "b", "c-3")]
     play.tell(PodsListed(tuple(pods)))
     play.run(5)
-    assert set(play.state.members) == {"a-x7k2p", "b", "c-3"}
+    assert set(play.members()) == {"a-x7k2p", "b", "c-3"}
 
 
 def test_the_next_pod_of_a_name_is_a_member_where_its_owner_gives_the_name_again() -> None:
@@ -103,10 +103,11 @@ def test_the_next_pod_of_a_name_is_a_member_where_its_owner_gives_the_name_again
         play.tell(PodSeen(MemberId(f"db-{number}"), PodUid(f"u{number}"), Role("worker"), RankIndex(number), "running"))
     play.tell(PodGone(MemberId("db-0"), PodUid("u0"), "deleted"))
     play.tell(PodSeen(MemberId("db-0"), PodUid("u9"), Role("worker"), RankIndex(0), "pending"))
-    assert play.state.members[MemberId("db-0")].uid == "u9"
+    assert play.member("db-0")["state"] == "starting", "the pending one"
     play.tell(PodSeen(MemberId("db-1"), PodUid("u8"), Role("worker"), RankIndex(1), "running"))
-    assert play.state.members[MemberId("db-1")].uid == "u8"
-    assert [member.rank_index for _, member in sorted(play.state.members.items())] == [0, 1]
+    play.run(1)
+    held = {each: (uid, index) for each, (uid, index, _own) in play.handed_over()["members"].items()}
+    assert held == {"db-0": ("u9", 0), "db-1": ("u8", 1)}
 
 
 def asked(play: Play) -> list[CreatePod]:
@@ -122,7 +123,7 @@ def held_up(play: Play, member: str) -> None:
 
 def test_a_changed_template_is_for_new_pods_and_stops_nobody() -> None:
     play = running(2)
-    play.tell(SpecChanged(play.state.spec, has_new_template=True))
+    play.tell(SpecChanged(play.spec, has_new_template=True))
     play.run(20.0)
     assert [a.reason for a in play.announced("TemplateChanged")] == [
         "New pods get the changed template; those that run keep theirs until they are replaced."
@@ -139,15 +140,15 @@ def test_pods_that_could_not_start_are_made_anew_with_the_changed_template_at_no
         held_up(play, member)
     play.run(1.0)
     assert not play.deleted()
-    play.tell(SpecChanged(play.state.spec, has_new_template=True))
+    play.tell(SpecChanged(play.spec, has_new_template=True))
     play.until_running(2)
     assert play.deleted() == ["worker-0", "worker-1"]
     assert play.announced("MemberRemade")[0].reason == (
         "worker-0 is made anew with the changed template: it could not start, the container main waits: "
         "ImagePullBackOff."
     )
-    assert not play.state.faults
-    assert not play.state.failures
+    assert not play.faults()
+    assert {pod.relaunches for pod in asked(play)} == {0}
 
 
 def test_a_refused_pod_is_asked_for_at_once_when_the_template_was_changed() -> None:
@@ -157,7 +158,7 @@ def test_a_refused_pod_is_asked_for_at_once_when_the_template_was_changed() -> N
         play.until(lambda times=times: len(asked(play)) == times, 100.0)
         play.tell(CreateRefused(asked(play)[-1], "Pod is invalid: spec.hostPID"))
     play.creates_pods = True
-    play.tell(SpecChanged(play.state.spec, has_new_template=True))
+    play.tell(SpecChanged(play.spec, has_new_template=True))
     play.until_running(1, 5.0)
 
 
@@ -167,6 +168,6 @@ def test_the_pods_of_another_controller_are_its_own_to_make_anew() -> None:
     play.appears("train-0", 0)
     play["train-0"].unheard = True
     held_up(play, "train-0")
-    play.tell(SpecChanged(play.state.spec, has_new_template=True))
+    play.tell(SpecChanged(play.spec, has_new_template=True))
     play.run(5.0)
     assert not play.deleted()

@@ -20,7 +20,7 @@ def fail_again_and_again(play: Play, times: int, rank_index: int = 1) -> list[st
     """The holder of this rank index fails, and so do its replacements."""
     failed = []
     for _ in range(times):
-        holder = next(m.id for m in play.state.members.values() if m.rank_index == rank_index)
+        holder = play.holder_of(rank_index)
         play.fail(holder)
         failed.append(str(holder))
         play.until_next()
@@ -128,7 +128,7 @@ def test_a_deletion_that_was_refused_is_tried_again() -> None:
 
 def evict(play: Play, rank_index: int = 1) -> str:
     """The kubelet takes the pod that holds this rank index, and leaves it to be read."""
-    holder = next(m.id for m in play.state.members.values() if m.rank_index == rank_index)
+    holder = play.holder_of(rank_index)
     actor = play[holder]
     actor.running, actor.unheard, actor.failed = NO_GENERATION, True, 137
     play.tell(taken(play, holder))
@@ -163,7 +163,8 @@ def test_an_evicted_pod_that_is_shown_again_is_deleted_once_and_then_forgotten()
     play.tell(taken(play, "worker-1"))
     play.until_next(2)
     assert play.deleted() == ["worker-1"]
-    assert not play.state.failed_pods
+    play.run(1)
+    assert play.handed_over()["failed_pods"] == {}
     assert not play.announced("MemberFailed"), "it costs nothing"
 
 
@@ -173,14 +174,13 @@ def test_a_new_master_counts_the_evicted_pods_that_it_is_shown() -> None:
     play[first].gone = True  # for the list of what runs
     after = successor(play)
     after.tell(PodsListed((), (taken(play, first),)))
-    after.state.spec = dataclasses.replace(after.spec, keep_failed_pods=0)
-    after.tell(SpecChanged(after.state.spec))
+    after.tell(SpecChanged(dataclasses.replace(after.spec, keep_failed_pods=0)))
     assert after.deleted() == [first]
 
 
 def test_evicted_pods_of_another_controller_are_left_to_it() -> None:
     play = running(2, keep_failed_pods=0)
-    play.state.spec = dataclasses.replace(play.spec, is_adopted=True)
+    play.adopt()
     play.tell(taken(play, "worker-1"))
     play.run(30)
     assert not play.deleted()
@@ -188,7 +188,7 @@ def test_evicted_pods_of_another_controller_are_left_to_it() -> None:
 
 def test_the_pods_of_another_controller_are_its_own_to_keep() -> None:
     play = running(2, keep_failed_pods=0)
-    play.state.spec = dataclasses.replace(play.spec, is_adopted=True)
+    play.adopt()
     play.fail("worker-1", lingers=True)
     play.run(60)
     assert not play.deleted()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from master.core.actions import CreatePod
 from master.core.events import PodSeen, SpecChanged, TurnTold
-from master.core.gangs import lacks_room
 from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor
 
@@ -14,33 +13,33 @@ OLD = "research/old"
 def short(members: int = 3, least: int = 3, room: int = 2) -> Play:
     play = Play(job(members, least))
     play.room = room
-    play.until(lambda: lacks_room(play.state))
+    play.until(lambda: play.lacks_room())
     return play
 
 
 def test_it_gives_its_pods_back_and_makes_none_while_it_waits() -> None:
     play = short()
     play.tell(TurnTold(OLD))
-    assert play.state.message == "waits for room behind a job of another namespace, which is older and lacks room too"
+    assert play.message == "waits for room behind a job of another namespace, which is older and lacks room too"
     (told,) = play.announced("JobWaitsForRoom")
     assert "There is room for 2 of the 3 members that a world needs" in told.reason
-    play.until(lambda: not play.state.members)
+    play.until(lambda: not play.members())
     play.actions.clear()
     play.run(120)
     assert not [a for a in play.actions if isinstance(a, CreatePod)]
-    assert not lacks_room(play.state)
-    assert (play.state.phase, play.state.faults) == ("pending", [])
+    assert not play.lacks_room()
+    assert (play.phase, play.faults()) == ("pending", [])
 
 
 def test_when_its_turn_comes_its_members_are_made_anew_at_no_cost() -> None:
     play = short()
     play.tell(TurnTold(OLD))
-    play.until(lambda: not play.state.members)
+    play.until(lambda: not play.members())
     play.room = 3
     play.tell(TurnTold(""))
     play.until_running(3)
     assert play.world == ["worker-3", "worker-4", "worker-5"]
-    assert play.state.relaunches == 0
+    assert play.relaunches_used() == 0
 
 
 def test_a_job_that_trains_or_has_found_room_keeps_its_pods() -> None:
@@ -49,29 +48,29 @@ def test_a_job_that_trains_or_has_found_room_keeps_its_pods() -> None:
     found.tell(PodSeen(actor.id, actor.uid, actor.role, actor.rank_index, "running"))
     for play in (trains, found):
         play.tell(TurnTold(OLD))
-        assert not play.state.waits_behind
+        assert not play.announced("JobWaitsForRoom")
 
 
 def test_members_that_have_trained_keep_what_is_in_their_memory() -> None:
     play = running(3)
     play.room = 2
     play.lose("worker-1")
-    play.until(lambda: any(member.unschedulable for member in play.state.members.values()))
-    assert play.state.stage == "gathering"
-    assert not lacks_room(play.state)
+    play.until(lambda: bool(play.announced("MemberUnschedulable")))
+    assert play.stage == "gathering"
+    assert not play.lacks_room()
 
 
 def test_enough_members_with_room_are_no_lack() -> None:
     play = Play(job(3, 2))
     play.room = 2
     play.until_running(2)
-    assert not lacks_room(play.state)
+    assert not play.lacks_room()
 
 
 def test_a_job_that_is_suspended_waits_behind_nobody_when_it_is_resumed() -> None:
     play = short()
     play.tell(TurnTold(OLD))
-    play.until(lambda: not play.state.members)
+    play.until(lambda: not play.members())
     play.tell(SpecChanged(play.spec, suspended=True))
     play.room = 3
     play.tell(SpecChanged(play.spec))
@@ -91,7 +90,7 @@ def test_who_finds_no_room_is_said_to_be_waited_for_where_no_world_can_be_withou
 def test_a_job_that_never_ran_is_pending_for_the_next_master_too() -> None:
     play = short()
     play.tell(TurnTold(OLD))
-    play.until(lambda: not play.state.members)
+    play.until(lambda: not play.members())
     after = successor(play)
-    after.until(lambda: after.state.stage == "gathering")
-    assert after.state.phase == "pending"
+    after.until(lambda: after.stage == "gathering")
+    assert after.phase == "pending"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from master.core import orders
 from master.core.events import SidecarDisconnected, Stalled
 from tests.core.master.play import Play, job, running
-from wire.ids import MemberId
 from wire.messages import Stop
 
 LONGEST_STOP = orders.longest_stop(job())
@@ -68,7 +67,7 @@ def test_a_member_that_only_its_peers_reach_is_not_given_up_for_a_stop_that_it_c
     assert play.sent(Stop, "worker-1")
     assert not play.deleted()
     play["worker-1"].unheard = False
-    play.until(lambda: MemberId("worker-1") in play.state.ready or "worker-1" in play.world)
+    play.until(lambda: "worker-1" in play.ready() or "worker-1" in play.world)
     assert not play.deleted()
 
 
@@ -76,7 +75,9 @@ def test_a_member_that_has_stopped_is_not_waited_for_any_more() -> None:
     play = running(2)
     play.crash("worker-0")
     play.until_next(2)
-    assert not play.state.deadlines.of(("unended",))
+    play.run(GIVEN_UP_AFTER + 2)
+    assert not play.deleted()
+    assert play.is_running(2)
 
 
 def test_a_new_master_gives_up_what_an_earlier_one_could_not_stop() -> None:

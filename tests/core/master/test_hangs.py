@@ -41,7 +41,7 @@ def test_a_hang_is_seen_after_a_minute_and_begins_again_in_place_with_its_culpri
     assert "rank 1 on worker-1 has not come to gloo:all_reduce number 14 (train.py:33 main)" in fault.reason
     assert fault.reason.startswith("No rank of generation 1.1 has made a step for 6")
     play.until_next(3)
-    assert play.state.restarts.used == 1
+    assert play.restarts_used() == 1
     assert not play.deleted()
 
 
@@ -89,12 +89,12 @@ def test_a_repeat_on_the_same_member_replaces_it() -> None:
     play = running(3)
     for _ in range(2):
         play.hang("worker-1", elsewhere(13))
-        number = play.state.number
-        play.until(lambda number=number: play.is_running() and play.state.number > number, 200)  # type: ignore[misc]
+        number = play.generation.number
+        play.until(lambda number=number: play.is_running() and play.generation.number > number, 200)  # type: ignore[misc]
         play.run(5)
     assert "worker-1" not in play.world
     assert "was to blame for a hang before" in play.announced("MemberFailed")[0].reason
-    assert play.state.restarts.used == 1
+    assert play.restarts_used() == 1
 
 
 def test_hangs_speak_against_the_node_of_their_culprit() -> None:
@@ -118,7 +118,7 @@ def test_a_hang_with_another_culprit_replaces_nobody() -> None:
         play.until_next(3, 200)
         play.run(5)
     assert not play.announced("MemberFailed")
-    assert play.state.restarts.used == 2
+    assert play.restarts_used() == 2
 
 
 def test_a_repeat_where_lost_members_are_not_replaced_begins_again_in_place() -> None:
@@ -148,8 +148,8 @@ def test_without_a_restart_left_the_job_fails_with_the_hang() -> None:
     play = running(2, max_restarts=0)
     hang(play)
     play.until(lambda: play.ended() is not None, 200)
-    assert "has not come to gloo:all_reduce number 14" in play.state.message
-    assert "no restart is allowed" in play.state.message
+    assert "has not come to gloo:all_reduce number 14" in play.message
+    assert "no restart is allowed" in play.message
 
 
 def test_a_loss_that_explains_the_hang_gives_the_restart_back() -> None:
@@ -157,7 +157,7 @@ def test_a_loss_that_explains_the_hang_gives_the_restart_back() -> None:
     hang(play)
     play.until(lambda: has_hung(play), 100)
     play.lose("worker-1", "its machine is gone")
-    assert play.state.restarts.used == 0
+    assert play.restarts_used() == 0
 
 
 # -- limits -------------------------------------------------------------------------------------------------------
@@ -428,7 +428,7 @@ def test_times_without_sense_neither_make_a_hang_nor_hide_one(bad: float) -> Non
     for _ in range(100):
         lie()
     assert not play.announced("HangSuspected")
-    assert math.isfinite(play.state.high_step_at or 0.0)
+    assert math.isfinite(play.position().stepped_at or 0.0)
     hang(play)
     for _ in range(80):
         lie()

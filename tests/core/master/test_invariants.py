@@ -124,8 +124,8 @@ def test_a_job_that_is_harmed_at_random_keeps_the_invariants_and_trains_on_after
             play[member].unheard = False
             play.reconnect(member)
     play.run(400)
-    assert play.ended() is None, play.state.message
-    assert play.is_running(), "\n".join(play.lines[-40:])
-    made = play.state.high_step
+    assert play.ended() is None, play.message
+    assert play.is_running(), play.told()
+    made = play.highest_step
     play.run(200)
-    assert play.state.high_step > made, "training goes on"
+    assert play.highest_step > made, "training goes on"

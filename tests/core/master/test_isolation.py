@@ -78,9 +78,9 @@ def test_a_member_that_stopped_by_itself_while_the_master_believed_in_it_costs_n
     isolate(play, "worker-1")
     play.reconnect("worker-1")
     play.until_next(3)
-    (fault,) = [each for each in play.state.faults if each.kind == "MemberIsolated"]
+    (fault,) = [each for each in play.faults() if each.kind == "MemberIsolated"]
     assert fault.reason == f"worker-1 says: {WHY}."
-    assert play.state.restarts.used == 0
+    assert play.restarts_used() == 0
     assert len(play.announced("MemberIsolated")) == 1
 
 
@@ -105,7 +105,7 @@ def test_one_that_was_left_out_meanwhile_says_why_it_stopped_and_comes_back() ->
     play.until(lambda: bool(play.announced("MemberIsolated")))
     play.run(10)
     assert len(play.announced("MemberIsolated")) == 1
-    assert play.state.restarts.used == 0
+    assert play.restarts_used() == 0
 
 
 def test_what_its_peers_saw_of_it_is_explained_and_costs_no_restart() -> None:
@@ -115,9 +115,9 @@ def test_what_its_peers_saw_of_it_is_explained_and_costs_no_restart() -> None:
     isolate(play, "worker-1")
     play.reconnect("worker-1")
     play.until_next(3)
-    (fault,) = play.state.faults
+    (fault,) = play.faults()
     assert (fault.kind, fault.member) == ("MemberIsolated", "worker-1")
-    assert play.state.restarts.used == 0
+    assert play.restarts_used() == 0
 
 
 def test_a_new_master_hears_that_a_member_was_cut_off_and_forms_a_new_world() -> None:
@@ -126,9 +126,9 @@ def test_a_new_master_hears_that_a_member_was_cut_off_and_forms_a_new_world() ->
     isolate(old, "worker-1")
     new = Play(old.spec, term=2, saved=old.saved, actors=old.actors, now=old.now + 1, master="m2")
     new.until_running(3)
-    (fault,) = [each for each in new.state.faults if each.kind == "MemberIsolated"]
+    (fault,) = [each for each in new.faults() if each.kind == "MemberIsolated"]
     assert fault.member == "worker-1"
-    assert new.state.restarts.used == 0
+    assert new.restarts_used() == 0
 
 
 def test_whoever_asks_for_a_sign_of_the_master_gets_one_at_once() -> None:

@@ -6,7 +6,6 @@ import dataclasses
 
 import pytest
 
-from master.core import status
 from tests.core.master.play import Play, job, running
 from wire.ids import Generation
 from wire.messages import Fetch, Fetched, Kept, Start
@@ -38,7 +37,7 @@ def test_a_step_is_kept_once_every_member_has_it() -> None:
     play.remember(20, "worker-2")
     play.run(0.1)
     assert kept(play) == [20, 20, 20]
-    assert play.state.kept_in_memory == 20
+    assert play.status()["kept_in_memory"] == 20
     assert not fetches(play)
 
 
@@ -57,8 +56,7 @@ def test_ranks_that_are_at_different_steps_keep_none_of_them() -> None:
         play.remember(step, f"worker-{step % 2}")
     play.run(0.1)
     assert kept(play) == [-1, -1]
-    assert play.state.world is not None
-    assert len(play.state.world.keeping.said) <= 4
+    assert play.steps_remembered() <= 4
 
 
 def test_a_member_that_comes_back_is_told_again_what_is_kept() -> None:
@@ -106,7 +104,7 @@ def test_members_with_unequal_numbers_of_local_ranks_keep_no_shards_and_it_is_to
     assert kept(play) == [-1, -1, -1]
     (said,) = reasons(play, "CheckpointNotHeld")
     assert said.startswith("worker-2, with 1 local rank, has no room for copies of the 2 of worker-1: no sharded ")
-    (note,) = status.document(play.state, play.now)["data"]["notes"]
+    (note,) = play.status()["data"]["notes"]
     assert note["sentence"] == said.rstrip(".")
     assert held(play) == {"worker-0": {3}, "worker-1": {0}, "worker-2": set()}
 
@@ -125,7 +123,7 @@ def test_a_partner_that_never_answers_holds_up_the_copies_until_their_deadline_a
     play["worker-1"].fetches_in = None
     play.remember(20, sharded=True)
     play.run(40.0)
-    assert play.state.stage == "running"
+    assert play.stage == "running"
     assert kept(play) == [-1, -1]
     play["worker-1"].fetches_in = 0.1
     play.remember(500, sharded=True)
@@ -141,7 +139,7 @@ def test_a_world_that_waits_to_grow_takes_what_can_be_given_to_the_newcomer_for_
     play.until(lambda: bool(play.announced("ResizePending")))
     play.remember(50, sharded=sharded)
     play.run(5.0)
-    assert play.state.kept_in_memory == 50
+    assert play.status()["kept_in_memory"] == 50
     assert len(play.world) == (2 if sharded else 3)
     assert len(fetches(play, "worker-3")) == (0 if sharded else 1)
 
@@ -193,7 +191,7 @@ def test_a_member_that_is_lost_while_another_is_given_a_copy_costs_a_new_world_a
     play.until(lambda: bool(play.announced("ResizePending")))
     play.save("worker-0")
     play.until(lambda: bool(fetches(play)))
-    assert play.state.stage == "committing"
+    assert play.stage == "committing"
     play.lose("worker-2")
     play.until_running(2)
     assert play.world == ["worker-0", "worker-3"]
@@ -236,7 +234,6 @@ def test_a_newcomer_holds_what_the_lost_member_held_before_the_next_save() -> No
         play.run(1.0)
         own, held = fetches(play, made)
         assert (own.wanted[0].held, held.wanted[0].held) == (False, True)
-        assert play.state.world is not None
         ranks = {copy.rank for member in play.world for copy in play[member].copies if not copy.held}
         assert ranks == {0, 1, 2}
         assert len({copy.rank for member in play.world for copy in play[member].copies if copy.held}) == 3

@@ -18,8 +18,8 @@ def delete(play: Play, member: str, grace: float = 10.0) -> None:
 
 
 def stops(play: Play) -> str:
-    play.until(lambda: play.state.stage != "running", 40.0)
-    return play.state.message
+    play.until(lambda: play.stage != "running", 40.0)
+    return play.message
 
 
 def test_the_others_are_said_to_go_on_where_they_do() -> None:
@@ -60,7 +60,7 @@ def test_a_job_whose_owner_wants_none_waits_and_says_so() -> None:
         play.actors[member].gone = True
         play.tell(PodGone(play[member].id, play[member].uid, "it was deleted"))
     play.run(5.0)
-    assert (play.state.phase, play.state.message) == (
+    assert (play.phase, play.message) == (
         "pending",
         "the owner of the pods wants none; training goes on when it wants some again",
     )
@@ -68,9 +68,9 @@ def test_a_job_whose_owner_wants_none_waits_and_says_so() -> None:
     for index in range(2):
         play.appears(f"train-{index}", index)
     play.tell(OwnerSized(2))
-    assert play.state.message == "waiting for members"
+    assert play.message == "waiting for members"
     play.until_running(2)
-    assert play.state.phase == "running"
+    assert play.phase == "running"
 
 
 def test_a_change_for_leaving_members_says_when_it_comes_at_the_latest_and_what_may_come_before() -> None:
@@ -156,13 +156,13 @@ def test_a_world_that_runs_is_told_once_a_generation_with_the_step_that_it_follo
 def test_a_world_of_one_member_is_said_in_the_singular() -> None:
     play = Play(job(1))
     play.until_running(1)
-    assert play.state.message == "generation 1.1 runs with 1 member"
+    assert play.message == "generation 1.1 runs with 1 member"
 
 
 def ends_well(play: Play) -> None:
     """Nobody is made any more, and no other world."""
     play.until(lambda: play.ended() is not None, 20.0)
-    assert (play.state.phase, str(play.generation)) == ("stopped", "1.1")
+    assert (play.phase, str(play.generation)) == ("stopped", "1.1")
     assert not any(isinstance(action, CreatePod) for action in play.actions)
 
 
@@ -183,5 +183,5 @@ def test_the_grace_of_a_member_that_ends_behind_its_job_makes_no_new_world() -> 
     play.freeze("worker-0")
     play.tell(StopAsked("by `outrider stop`"))
     play.until(lambda: play.ended() is not None, 120.0)
-    assert (play.state.phase, str(play.generation)) == ("stopped", "1.1")
+    assert (play.phase, str(play.generation)) == ("stopped", "1.1")
     assert sum(isinstance(action, CreatePod) for action in play.actions) == before

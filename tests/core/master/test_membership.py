@@ -11,7 +11,7 @@ from master.core.events import ActionFailed, PodSeen, PodsListed, SidecarSaid
 from master.core.membership import TICKET_EVERY
 from tests.core.master.play import START_SECONDS, Play, job, running
 from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
-from wire.messages import PROTOCOL_VERSION, Hello, Leaving, Refused, Report, Start, StartFailed, Stop, Welcome
+from wire.messages import PROTOCOL_VERSION, Hello, Leaving, Ping, Refused, Report, Start, StartFailed, Stop, Welcome
 
 WORKER = Role("worker")
 
@@ -38,9 +38,9 @@ def test_with_min_ready_the_first_world_waits_for_those_that_are_starting() -> N
     for i in range(2):
         _come(play, i)
     play.run(20)
-    assert play.state.stage == "gathering"
+    assert play.stage == "gathering"
     play.run(60)
-    assert play.state.stage != "gathering"
+    assert play.stage != "gathering"
     assert len(play.world) == 2
     assert play.announced("MemberSlow")
 
@@ -119,7 +119,7 @@ def test_a_hello_that_cannot_be_right_is_refused_with_the_reason(change: dict[st
     assert len(refused) == 1
     assert sentence in refused[0].reason
     assert [a.session for a in actions if isinstance(a, CloseSession)] == ["stranger"]
-    assert play.state.members[MemberId("worker-1")].session == before, "the real one is not disturbed"
+    assert [a.session for a in play.say(play["worker-1"], Ping(1))] == [before], "the real one is not disturbed"
 
 
 def test_a_sidecar_of_a_newer_version_is_asked_again_for_as_long_as_it_takes_and_told_of_once() -> None:
@@ -134,7 +134,7 @@ def test_a_sidecar_of_a_newer_version_is_asked_again_for_as_long_as_it_takes_and
     assert len(play.announced("HelloRefused")) == 1
     assert not play.deleted()
     play.connect(play["worker-1"])
-    assert play.state.members[MemberId("worker-1")].session, "its masters are of its version again"
+    assert play.say(play["worker-1"], Ping(1)), "its masters are of its version again"
 
 
 def test_a_member_is_welcomed_again_in_the_middle_of_its_tickets_life_for_as_long_as_it_is_linked() -> None:
@@ -183,7 +183,7 @@ def test_a_sidecar_that_reattaches_costs_nothing() -> None:
     play.reconnect("worker-1", highest=NO_GENERATION)
     play.run(10)
     assert play.generation.number == 1
-    assert not play.state.faults
+    assert not play.faults()
 
 
 def test_a_sidecar_that_comes_back_without_its_workers_is_a_fault() -> None:
@@ -191,7 +191,7 @@ def test_a_sidecar_that_comes_back_without_its_workers_is_a_fault() -> None:
     play["worker-1"].running = NO_GENERATION
     play.reconnect("worker-1")
     play.until(lambda: play.is_running() and play.generation.number == 2)
-    assert [f.kind for f in play.state.faults] == ["WorkersGone"]
+    assert [f.kind for f in play.faults()] == ["WorkersGone"]
 
 
 def test_a_restarted_sidecar_has_a_while_to_find_its_workers_again() -> None:
@@ -202,7 +202,7 @@ def test_a_restarted_sidecar_has_a_while_to_find_its_workers_again() -> None:
     play["worker-1"].running = generation
     play.run(10)
     assert play.generation.number == 1
-    assert not play.state.faults
+    assert not play.faults()
 
 
 def test_a_restarted_sidecar_that_finds_no_workers_says_so_by_time() -> None:
@@ -210,7 +210,7 @@ def test_a_restarted_sidecar_that_finds_no_workers_says_so_by_time() -> None:
     play["worker-1"].running = NO_GENERATION
     play.reconnect("worker-1", highest=NO_GENERATION)
     play.until(lambda: play.is_running() and play.generation.number == 2, 8.0)
-    assert [f.kind for f in play.state.faults] == ["WorkersGone"]
+    assert [f.kind for f in play.faults()] == ["WorkersGone"]
 
 
 def test_what_a_restarted_sidecar_had_to_find_is_no_question_of_the_next_generation() -> None:
@@ -218,19 +218,21 @@ def test_what_a_restarted_sidecar_had_to_find_is_no_question_of_the_next_generat
     play.reconnect("worker-1", highest=NO_GENERATION)
     play["worker-1"].running = NO_GENERATION
     play.run(2)
-    assert play.state.deadlines.at(("confirm", "worker-1")) is not None
     play.crash("worker-0")
     play.until(lambda: play.is_running() and play.generation.number == 2, 2)
-    assert play.state.deadlines.at(("confirm", "worker-1")) is None
+    play.run(TICKET_EVERY)
+    assert [f.kind for f in play.faults()] == ["WorkerExited"]
+    assert play.generation.number == 2
 
 
 @pytest.mark.parametrize(("goes", "costs"), [(True, 0), (False, 1)])
 def test_a_start_that_comes_to_a_pod_that_is_deleted_costs_no_restart(goes: bool, costs: int) -> None:
     play = running(2)
-    play.state.members[MemberId("worker-1")].deleting = goes
+    if goes:
+        play.tell(replace(play.pod(play["worker-1"]), phase="terminating", reason="it was deleted", grace=30.0))
     play.say(play["worker-1"], StartFailed(OrderId(1), play.generation, "this member is ending: deleted"))
-    play.until(lambda: play.state.stage == "running" and play.generation.number == 2, 10)
-    assert play.state.restarts.used == costs
+    play.until(lambda: play.stage == "running" and play.generation.number == 2, 10)
+    assert play.restarts_used() == costs
 
 
 def test_an_order_is_repeated_more_and_more_slowly_until_it_is_acknowledged() -> None:
@@ -256,12 +258,12 @@ def test_a_new_connection_gets_pending_orders_at_once() -> None:
 
 
 def test_a_member_that_still_runs_an_old_generation_is_told_to_stop_it() -> None:
-    play = running(2)
-    member = play.state.members[MemberId("worker-1")]
+    """One that was never told to stop it: a spare."""
+    play = running(2, spares=1)
+    play.run(3)
     play.crash("worker-0")
-    play.until(lambda: play.is_running() and play.generation.number == 2)
-    member.stopped = NO_GENERATION
-    actions = play.tell(SidecarSaid(play["worker-1"].session, Report(Generation(1, 1), "running")))
+    play.until_next(2)
+    actions = play.tell(SidecarSaid(play["worker-2"].session, Report(Generation(1, 1), "running")))
     (stop,) = [a for a in actions if isinstance(a, Send)]
     assert isinstance(stop.message, Stop)
     assert stop.message.generation == Generation(1, 1)
@@ -269,10 +271,10 @@ def test_a_member_that_still_runs_an_old_generation_is_told_to_stop_it() -> None
 
 def test_what_is_not_in_the_platforms_list_is_gone() -> None:
     play = running(3, 2)
-    pods = tuple(play._pod(play[m]) for m in ("worker-0", "worker-1"))
+    pods = tuple(play.pod(play[m]) for m in ("worker-0", "worker-1"))
     play["worker-2"].gone = True
     play.tell(PodsListed(pods))
-    assert [f.kind for f in play.state.faults] == ["MemberLost"]
+    assert [f.kind for f in play.faults()] == ["MemberLost"]
     play.until_running(2)
 
 

@@ -53,14 +53,14 @@ def test_a_rank_that_ran_out_of_memory_is_replaced_by_a_pod_with_twice_as_much()
 def test_it_is_one_fault_that_costs_a_relaunch_and_no_restart() -> None:
     play = limited(max_restarts=0)
     run_out(play, "worker-1")
-    (fault,) = play.state.faults
+    (fault,) = play.faults()
     assert (fault.kind, fault.member) == ("MemberFailed", "worker-1")
     assert fault.reason == (
         "Rank 1 on worker-1 was killed because the container ran out of memory; its replacement gets 1400Mi instead "
         "of 700Mi."
     )
-    assert play.state.restarts.used == 0
-    assert play.state.failed_relaunches[1].used == 1
+    assert play.restarts_used() == 0
+    assert play.relaunches_used(1) == 1
     assert not play.deleted(), "its pod stays to be read"
 
 
@@ -70,7 +70,7 @@ def test_a_rank_that_lost_a_process_to_its_memory_is_one_that_ran_out_of_it() ->
     play.crash("worker-1", code=1, error="RuntimeError", message=message, out_of_memory=True)
     play.until_next()
     assert made(play) == [("worker-3", 1, 1400)]
-    (fault,) = play.state.faults
+    (fault,) = play.faults()
     assert fault.reason == (
         "Rank 1 on worker-1 failed with RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed, because "
         "the container ran out of memory; its replacement gets 1400Mi instead of 700Mi."
@@ -98,11 +98,11 @@ def test_each_time_is_twice_the_last_up_to_the_cap_and_then_it_is_said_that_the_
         run_out(play, member)
         play.run(2)
     assert made(play) == [("worker-2", 1, 1400), ("worker-3", 1, 2000), ("worker-4", 1, 2000)]
-    assert "it had 2000Mi, and that is all that it may have (maxMemory" in play.state.faults[-1].reason
+    assert "it had 2000Mi, and that is all that it may have (maxMemory" in play.faults()[-1].reason
     play.crash("worker-4", signal=9, out_of_memory=True)
     play.run(5)
     assert play.ended() is not None
-    assert "that is all that it may have" in play.state.message
+    assert "that is all that it may have" in play.message
 
 
 def test_a_later_replacement_for_another_reason_has_as_much() -> None:
@@ -123,7 +123,7 @@ def test_a_new_master_knows_what_a_rank_index_needs() -> None:
     after.lose("worker-3")
     after.until_next(3)
     assert made(after) == [("worker-4", 1, 1400)]
-    assert after.state.past[MemberId("worker-1")].life == "failed"
+    assert after.state_of("worker-1") == "failed"
 
 
 def test_a_master_that_dies_right_after_it_takes_the_ended_member_for_what_it_is() -> None:
@@ -134,8 +134,8 @@ def test_a_master_that_dies_right_after_it_takes_the_ended_member_for_what_it_is
     actor.failed, actor.unheard = None, False  # its container has yet to end, and its sidecar never heard of it
     after = successor(play)
     after.until_running(3, 30)
-    assert after.state.members[MemberId("worker-3")].rank_index == 1
-    assert MemberId("worker-1") not in after.state.members
+    assert after.member("worker-3")["rank_index"] == 1
+    assert "worker-1" not in after.members()
 
 
 def test_a_spare_takes_the_place_and_has_what_it_has() -> None:
@@ -148,7 +148,7 @@ def test_a_spare_takes_the_place_and_has_what_it_has() -> None:
     play.run(5)
     run_out(play, "worker-2")
     play.run(5)
-    assert play.state.memory == {RankIndex(1): 1400 * MIB}, "the spare had 700Mi too"
+    assert play.status()["memory"] == {"1": 1400 * MIB}, "the spare had 700Mi too"
 
 
 def test_a_whole_container_that_the_kernel_ended_is_no_other_case() -> None:
@@ -156,7 +156,7 @@ def test_a_whole_container_that_the_kernel_ended_is_no_other_case() -> None:
     play.fail("worker-1", 137, "the trainer's container ended (OOMKilled)", out_of_memory=True)
     play.until_next(3)
     assert made(play) == [("worker-3", 1, 1400)]
-    assert "ended (OOMKilled); its replacement gets 1400Mi instead of 700Mi" in play.state.faults[-1].reason
+    assert "ended (OOMKilled); its replacement gets 1400Mi instead of 700Mi" in play.faults()[-1].reason
 
 
 def test_a_container_that_the_platform_starts_again_after_it_is_replaced_too_and_its_pod_deleted() -> None:
@@ -215,9 +215,9 @@ def test_a_container_that_ends_as_a_whole_doubles_once_in_whatever_order_that_is
     play.until_next(3)
     assert made(play) == [("worker-3", 1, 1400)]
     assert len(play.announced("MemoryRaised")) == 1
-    assert "its replacement gets 1400Mi instead of 700Mi" in play.state.faults[-1].reason
-    assert play.state.restarts.used == 0
-    play.until(lambda: play.state.faults[-1].seconds_lost is not None)
+    assert "its replacement gets 1400Mi instead of 700Mi" in play.faults()[-1].reason
+    assert play.restarts_used() == 0
+    play.until(lambda: play.faults()[-1].seconds_lost is not None)
 
 
 def test_one_that_may_have_no_more_is_told_once_for_each_end() -> None:
@@ -241,7 +241,7 @@ def test_without_a_limit_the_ranks_begin_again_in_place_and_it_is_said_why() -> 
     assert not made(play)[2:]
     (told,) = play.announced("OutOfMemory")
     assert "worker-1 has no memory limit" in told.reason
-    assert play.state.restarts.used == 1
+    assert play.restarts_used() == 1
 
 
 def test_a_local_job_has_a_crash_like_any_other() -> None:
@@ -250,7 +250,7 @@ def test_a_local_job_has_a_crash_like_any_other() -> None:
     play.crash("worker-1", signal=9, out_of_memory=True)
     play.until_next(2)
     assert not play.announced("OutOfMemory")
-    assert [f.kind for f in play.state.faults] == ["WorkerExited"]
+    assert [f.kind for f in play.faults()] == ["WorkerExited"]
 
 
 def test_the_pod_of_another_controller_goes_on_and_the_user_is_told_what_to_raise() -> None:

@@ -28,6 +28,11 @@ def writes(play: Play, member: str = "worker-0", pattern: str = PATTERN, rank: i
     play.say(actor, LineMatched(actor.highest, rank, pattern, "a line", next(SERIALS), groups=found))
 
 
+def samples(play: Play, members: int) -> float:
+    """A second, in a world of so many."""
+    return next(row["samples_per_second"] for row in play.scaling()["sizes"] if row["members"] == members)
+
+
 def told(play: Play) -> dict[str, object]:
     play.run(11)
     assert play.saved is not None
@@ -145,12 +150,12 @@ def test_the_next_master_knows_them() -> None:
 def logs(play: Play, seconds: float, latency: str = "", until: int = 0, group: str = "latency") -> None:
     """Rank 0 writes a line each so many seconds: how many steps there have been, ten a line, or how long one took."""
     for number in range(1, 200):
-        if len(play.world) == until or play.state.scaling.search.settled is not None:
+        if len(play.world) == until or play.has_settled():
             return
         _without_pages(play)
         play.run(seconds)
         first = play.world[0] if play.world else ""
-        if first and play.state.stage == "running" and play[first].running == play.state.world.generation:  # type: ignore[union-attr]
+        if first and play.stage == "running" and play[first].running == play.generation:
             writes(play, first, **({group: latency} if latency else {"step": str(10 * number)}))
     pytest.fail("it has decided nothing")
 
@@ -167,7 +172,7 @@ def test_milliseconds_and_steps_a_second_say_the_same_as_a_latency(group: str, t
     play = unseen()
     logs(play, 2.0, text, until=4, group=group)
     assert (told(play)["latency"], told(play)[group]) == (0.25, float(text))
-    assert play.state.scaling.search.known[1].samples == pytest.approx(4.0)
+    assert samples(play, 1) == pytest.approx(4.0)
 
 
 def test_where_nothing_is_measured_it_says_so_and_keeps_its_size() -> None:
@@ -178,7 +183,7 @@ def test_where_nothing_is_measured_it_says_so_and_keeps_its_size() -> None:
         writes(play, latency="nan")
     assert len(play.world) == 1
     (said,) = play.announced("ScalingUnmeasured")
-    assert play.state.scaling.message == said.reason
+    assert play.scaling()["message"] == said.reason
 
 
 def test_where_steps_are_seen_lines_measure_nothing() -> None:
@@ -188,7 +193,7 @@ def test_where_steps_are_seen_lines_measure_nothing() -> None:
     for _ in range(30):
         play.run(2)
         writes(play, latency="100")
-    assert play.state.scaling.search.known[1].samples == pytest.approx(10, rel=0.1), "steps take 0.1 s"
+    assert samples(play, 1) == pytest.approx(10, rel=0.1), "steps take 0.1 s"
 
 
 # -- how much a sample teaches ----------------------------------------------------------------------------------------
@@ -202,27 +207,27 @@ def weighed(noise: str, **asked: object) -> Play:
     play.until_running(1)
     for _ in range(3 if noise else 0):
         writes(play, pattern=pattern, noise=noise)
-    play.until(lambda: play.state.scaling.search.settled is not None, 600)
+    play.until(lambda: play.has_settled(), 600)
     return play
 
 
 @pytest.mark.parametrize(("noise", "members"), [("64", 2), ("1e9", 8), ("", 8)])
 def test_a_larger_batch_that_teaches_little_more_is_not_worth_its_members(noise: str, members: int) -> None:
     play = weighed(noise)
-    assert play.state.target == members
+    assert play.wanted() == members
     said = "the gradient noise is 64 samples, and a member's batch 32" if noise == "64" else "samples"
-    assert said in play.state.scaling.message
+    assert said in play.scaling()["message"]
 
 
 def test_without_the_noise_or_with_the_same_batch_throughput_alone_counts_and_that_is_said() -> None:
-    assert "The gradient noise is not known, so throughput alone counts." in weighed("").state.scaling.message
+    assert "The gradient noise is not known, so throughput alone counts." in weighed("").scaling()["message"]
     play = weighed("64", keep_global_batch=True)
-    assert play.state.target == 8
-    assert "The global batch is the same at any size" in play.state.scaling.message
+    assert play.wanted() == 8
+    assert "The global batch is the same at any size" in play.scaling()["message"]
 
 
 def test_the_next_master_knows_the_noise() -> None:
     play = weighed("64")
     later = successor(play)
     later.run(5)
-    assert (list(later.state.scaling.noise), later.state.scaling.batch) == ([64.0] * 3, 32.0)
+    assert later.handed_over()["scaling"]["noise"] == [32.0, *[64.0] * 3], "the batch, and what was said"

@@ -24,11 +24,11 @@ def reasons(play: Play, kind: str) -> list[str]:
 def test_a_stopped_job_saves_its_state_first() -> None:
     play = moving()
     play.tell(StopAsked("by `outrider stop`"))
-    assert play.state.stage == "running"
+    assert play.stage == "running"
     assert reasons(play, "StateAsked") == [
         "worker-0 is asked to save the script's state, because the job is stopped: by `outrider stop`."
     ]
-    assert play.until(lambda: play.state.is_over) < 1.0
+    assert play.until(lambda: play.is_over) < 1.0
     assert reasons(play, "StateSaved") == ["The script's state of step 25 was saved in 0.5 s: /data/state-1-1.pth."]
 
 
@@ -39,7 +39,7 @@ def test_who_is_deleted_with_the_job_saves_within_its_grace_and_nobody_takes_its
     for number in range(3):
         play.say(play[f"worker-{number}"], Leaving("SIGTERM", 20.0))
     assert reasons(play, "MemberLeaving")[0] == "worker-0 has to leave (SIGTERM) and has 20 s; the job ends."
-    play.until(lambda: play.state.stage == "ended", 10.0)
+    play.until(lambda: play.stage == "ended", 10.0)
     assert len(play.announced("StateSaved")) == len(play.sent(SaveState)) == 1
     assert not play.announced("ReplacementCreated")
 
@@ -48,7 +48,7 @@ def test_a_pod_that_is_lost_while_the_last_state_is_saved_is_not_made_anew() -> 
     play = moving(4, 2, saves_in=30.0)
     play.tell(StopAsked("its ElasticJob was deleted", within=60.0))
     play.lose("worker-3")
-    play.until(lambda: play.state.stage == "ended", 30.0)
+    play.until(lambda: play.stage == "ended", 30.0)
     assert not play.announced("ReplacementCreated")
 
 
@@ -64,7 +64,7 @@ def test_a_master_that_ends_between_the_deletion_and_the_save_is_followed_by_one
     before.tell(StopAsked("its ElasticJob was deleted", within=24.0))
     assert len(before.sent(SaveState)) == 1
     after = left(before)
-    after.until(lambda: after.state.stage == "ended", 15.0)
+    after.until(lambda: after.stage == "ended", 15.0)
     (asked,) = after.sent(SaveState)
     assert asked.member == "worker-0"
     assert reasons(after, "StateSaved")
@@ -77,7 +77,7 @@ def test_a_script_with_a_handler_of_its_own_is_sent_its_signal_by_the_next_maste
     before.until_running(2)
     before["worker-0"].saves_in = 0.5
     after = left(before)
-    after.until(lambda: after.state.stage == "ended", 15.0)
+    after.until(lambda: after.stage == "ended", 15.0)
     assert [each.member for each in after.sent(SaveState)] == ["worker-0", "worker-1"]
     assert reasons(after, "StateSaved")
 
@@ -87,7 +87,7 @@ def test_where_the_ranks_had_been_stopped_already_the_next_master_ends_the_job_a
     before.tell(StopAsked("its ElasticJob was deleted", within=20.0))
     before.until(lambda: all(each.running == NO_GENERATION for each in before.actors.values()), 10.0)
     after = left(before)
-    after.until(lambda: after.state.stage == "ended", 10.0)
+    after.until(lambda: after.stage == "ended", 10.0)
     assert not after.sent(SaveState)
 
 
@@ -95,7 +95,7 @@ def test_a_member_that_is_not_heard_any_more_keeps_the_others_from_no_save() -> 
     before = moving()
     before["worker-2"].unheard = True
     after = left(before)
-    after.until(lambda: after.state.stage == "ended", 20.0)
+    after.until(lambda: after.stage == "ended", 20.0)
     assert reasons(after, "StateSaved")
 
 
@@ -104,7 +104,7 @@ def test_a_new_master_that_finds_the_record_asks_who_had_offered_it() -> None:
     before = moving()
     after = Play(before.spec, term=2, saved=before.saved, actors=before.actors, now=before.now + 1.0, master="m2")
     after.tell(StopAsked("its ElasticJob is being deleted", within=20.0))
-    after.until(lambda: after.state.is_over, 10.0)
+    after.until(lambda: after.is_over, 10.0)
     assert reasons(after, "StateSaved")
 
 
@@ -117,7 +117,7 @@ def test_where_hardly_any_grace_is_left_the_state_is_asked_for_all_the_same() ->
 def test_a_job_whose_script_offers_nothing_stops_at_once() -> None:
     play = running(3)
     play.tell(StopAsked("by `outrider stop`"))
-    assert play.state.is_over
+    assert play.is_over
     assert not play.sent(SaveState)
 
 
@@ -125,13 +125,13 @@ def test_who_asks_twice_for_the_end_with_force_does_not_wait_for_the_state() -> 
     play = moving(saves_in=50.0)
     play.tell(StopAsked("SIGINT"))
     play.tell(StopAsked("SIGINT again", hard=True))
-    assert play.state.is_over
+    assert play.is_over
 
 
 def test_a_state_that_cannot_be_saved_keeps_no_job_from_its_end() -> None:
     play = moving(error="TypeError: cannot pickle a lock")
     play.tell(StopAsked("by `outrider stop`"))
-    play.until(lambda: play.state.is_over, 2.0)
+    play.until(lambda: play.is_over, 2.0)
     (told,) = play.announced("StateNotSaved")
     assert told.severity == "warning"
     assert told.reason == ("The state could not be saved: TypeError: cannot pickle a lock; the last checkpoint counts.")
@@ -140,8 +140,8 @@ def test_a_state_that_cannot_be_saved_keeps_no_job_from_its_end() -> None:
 def test_a_rank_that_never_answers_is_waited_for_no_longer_than_a_save_may_take() -> None:
     play = moving(saves_in=1000.0)
     play.tell(StopAsked("by `outrider stop`"))
-    took = play.until(lambda: play.state.is_over, 100.0)
-    assert play.state.spec.save_grace < took < play.state.spec.save_grace + 5
+    took = play.until(lambda: play.is_over, 100.0)
+    assert play.spec.save_grace < took < play.spec.save_grace + 5
     assert reasons(play, "StateNotSaved") == ["The state was not saved in time; the last checkpoint counts."]
 
 
@@ -149,7 +149,7 @@ def test_a_fault_while_the_state_is_saved_ends_the_job_all_the_same() -> None:
     play = moving(saves_in=30.0)
     play.tell(StopAsked("by `outrider stop`"))
     play.crash("worker-1")
-    assert play.state.is_over
+    assert play.is_over
 
 
 def test_the_replacement_of_a_leaving_member_waits_for_the_state_and_no_step_is_repeated() -> None:
@@ -160,7 +160,7 @@ def test_the_replacement_of_a_leaving_member_waits_for_the_state_and_no_step_is_
     (asked,) = play.sent(SaveState)
     assert asked.member == "worker-0"
     assert reasons(play, "StateAsked")[0].endswith("because the world is to take worker-3 in for worker-1.")
-    assert play["worker-0"].base == play.state.high_step, "nothing is repeated"
+    assert play["worker-0"].base == play.highest_step, "nothing is repeated"
 
 
 def test_where_the_state_cannot_be_saved_the_replacement_is_taken_in_as_before() -> None:
@@ -185,16 +185,16 @@ def test_when_all_members_have_to_leave_the_state_is_saved_at_once() -> None:
         play.say(play[f"worker-{number}"], Leaving("SIGTERM", 30.0))
     (asked,) = play.sent(SaveState)
     assert asked.message.seconds < 30.0
-    play.until(lambda: play.state.stage != "running", 2.0)
-    assert play.state.message == "All members have to leave, and the script's state is as good as it will be."
+    play.until(lambda: play.stage != "running", 2.0)
+    assert play.message == "All members have to leave, and the script's state is as good as it will be."
 
 
 def test_a_suspended_job_saves_its_state_first() -> None:
     play = moving()
-    play.tell(SpecChanged(play.state.spec, suspended=True))
-    assert play.state.stage == "running"
-    play.until(lambda: play.state.phase == "suspended", 30.0)
-    assert play["worker-0"].step_at(play.now) <= play.state.saves["/data/state-1-1.pth"]
+    play.tell(SpecChanged(play.spec, suspended=True))
+    assert play.stage == "running"
+    play.until(lambda: play.phase == "suspended", 30.0)
+    assert play["worker-0"].step_at(play.now) <= play.saved_steps()["/data/state-1-1.pth"]
 
 
 def test_growth_does_not_wait_for_a_checkpoint_where_the_state_can_be_saved() -> None:
@@ -203,7 +203,7 @@ def test_growth_does_not_wait_for_a_checkpoint_where_the_state_can_be_saved() ->
     play.until_next(3)
     play.offer("worker-0")
     assert play.until_next(4) < 6.0
-    assert play["worker-0"].base == play.state.high_step
+    assert play["worker-0"].base == play.highest_step
 
 
 def test_a_restart_at_the_next_checkpoint_comes_at_once() -> None:
@@ -216,7 +216,7 @@ def test_fewer_members_are_had_as_soon_as_the_state_is_saved() -> None:
     play = moving(3, 2)
     play.tell(ScaleAsked(2))
     assert play.until_next(2) < 2.0
-    assert play["worker-0"].base == play.state.high_step
+    assert play["worker-0"].base == play.highest_step
 
 
 def test_an_offer_of_another_generation_counts_for_nothing() -> None:
@@ -226,14 +226,14 @@ def test_an_offer_of_another_generation_counts_for_nothing() -> None:
     play.until_next(3)
     play.say(play["worker-0"], StateOffered(old, ("model",)))
     play.tell(StopAsked("by `outrider stop`"))
-    assert play.state.is_over
+    assert play.is_over
 
 
 def test_a_member_that_reconnects_is_asked_again() -> None:
     play = moving(saves_in=3.0)
     play.tell(StopAsked("by `outrider stop`"))
     play.reconnect("worker-0")
-    play.until(lambda: play.state.is_over, 10.0)
+    play.until(lambda: play.is_over, 10.0)
     assert len(play.announced("StateSaved")) == 1
     assert len({dataclasses.astuple(each.message)[0] for each in play.sent(SaveState)}) == 1
 

@@ -7,10 +7,8 @@ import pytest
 from master.core import links
 from master.core.actions import DeletePod
 from master.core.events import ActionFailed
-from master.core.status import document
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import elsewhere, is_stopped, waits
-from wire.ids import MemberId
 from wire.messages import LinkSeen, Probe
 
 A, B = "worker-1", "worker-3"
@@ -48,7 +46,7 @@ def test_two_that_cannot_see_each_other_are_named_with_their_nodes_and_trained_o
     assert reason.endswith("though the master hears both and others find each of them.")
     play.run(120)
     assert len(told(play)) == 1
-    assert (play.state.number, play.deleted()) == (1, [])
+    assert (play.generation.number, play.deleted()) == (1, [])
 
 
 def test_it_is_told_when_they_see_each_other_again() -> None:
@@ -58,7 +56,7 @@ def test_it_is_told_when_they_see_each_other_again() -> None:
     play.heal()
     play.until(lambda: bool(told(play, "LinkBack")), SOON)
     assert told(play, "LinkBack") == ["worker-1 and worker-3 see each other again."]
-    assert document(play.state, play.now)["network"]["cut"] == []
+    assert play.status()["network"]["cut"] == []
 
 
 def test_a_moment_without_an_answer_is_not_told() -> None:
@@ -121,8 +119,8 @@ def test_a_link_that_is_slow_and_a_member_whose_links_all_are_are_told_once() ->
     assert told(play, "LinkSlow") == [
         "The links of worker-1 are slow: a round trip takes 150.0 ms, where the job's others take 0.4 ms."
     ]
-    assert document(play.state, play.now)["network"]["slow"][0]["members"] == [A]
-    assert {m["id"]: m["round_trip_ms"] for m in document(play.state, play.now)["members"]}[A] == 150.0
+    assert play.status()["network"]["slow"][0]["members"] == [A]
+    assert {m["id"]: m["round_trip_ms"] for m in play.status()["members"]}[A] == 150.0
     play.round_trips = {}
     play.until(lambda: bool(told(play, "LinkWell")), 60)
 
@@ -148,7 +146,7 @@ def test_where_no_step_is_made_since_the_younger_of_the_two_is_replaced_and_it_c
     assert fault.reason.endswith("and others find each of them; worker-3 is replaced.")
     play.until_next(4)
     assert B not in play.world
-    assert play.state.restarts.used == 0
+    assert play.restarts_used() == 0
 
 
 def test_a_long_save_or_evaluation_is_no_standstill() -> None:
@@ -201,7 +199,7 @@ def test_errors_of_torch_distributed_alone_are_explained_and_cost_nothing() -> N
         "Ranks ended with errors of torch.distributed alone, and"
     )
     play.until(lambda: play.is_running(4) and B not in play.world, 30)
-    assert play.state.restarts.used == 0
+    assert play.restarts_used() == 0
 
 
 def test_without_a_restart_left_the_job_waits_until_it_is_known_whether_a_link_is_cut() -> None:
@@ -217,7 +215,7 @@ def test_errors_of_torch_distributed_without_a_cut_link_cost_a_restart_as_ever()
     ends_torn(play)
     play.until_next(4, 5)
     play.run(30)
-    assert (play.state.restarts.used, play.deleted()) == (1, [])
+    assert (play.restarts_used(), play.deleted()) == (1, [])
 
 
 def test_in_a_large_world_a_cut_between_two_that_are_no_neighbours_is_found_by_asking() -> None:
@@ -254,12 +252,12 @@ def test_a_process_that_is_stopped_is_to_blame_whatever_links_say() -> None:
 def test_a_place_is_taken_anew_for_it_once_an_hour_then_the_others_and_then_nobodys() -> None:
     play = running(4)
     for _ in range(4):
-        pair = [m for m in play.world if play.state.members[MemberId(m)].rank_index in (1, 3)]
+        pair = [m for m in play.world if play.member(m)["rank_index"] in (1, 3)]
         play.cuts.clear()
         play.cut(*pair)
         stands_still(play)
-        number = play.state.number
-        play.until(lambda number=number: play.is_running(4) and play.state.number > number, 200)  # type: ignore[misc]
+        number = play.generation.number
+        play.until(lambda number=number: play.is_running(4) and play.generation.number > number, 200)  # type: ignore[misc]
         play.run(5)
     assert [each.member for each in play.announced("MembersParted")] == ["worker-3", "worker-1"]
     assert "cannot see each other" in play.announced("RanksHang")[0].reason
@@ -292,7 +290,7 @@ def test_a_new_master_knows_whose_place_was_taken_anew() -> None:
     play.run(11)
     after = Play(play.spec, term=2, saved=play.saved, actors=play.actors, now=play.now + 1, master="m2")
     after.run(3)
-    assert list(after.state.parted) == [3]
+    assert list(after.handed_over()["parted"]) == ["3"]
 
 
 def test_who_was_cut_off_and_is_back_is_not_told_as_cut_from_those_that_missed_it_meanwhile() -> None:

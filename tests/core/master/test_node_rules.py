@@ -46,7 +46,7 @@ def test_members_on_a_node_are_replaced_off_it_and_train_until_then() -> None:
     assert play.deleted() == ["worker-1"]
     (met,) = play.announced("NodeRuleMet")
     assert met.reason == "Node b: rule 1 of recovery.rules says replaceNode for GpuUnhealthy=True. There: worker-1."
-    assert play.state.restarts.used == 0
+    assert play.restarts_used() == 0
     assert not play.announced("MemberFailed")
 
 
@@ -60,13 +60,13 @@ def test_a_taint_may_be_what_a_rule_is_about() -> None:
 
 
 def test_new_pods_keep_off_for_as_long_as_it_holds_and_for_a_day_with_replace_node() -> None:
-    for action, avoided in (("replace", ()), ("replaceNode", ("b",))):
+    for action, avoided in (("replace", []), ("replaceNode", ["b"])):
         play = trains(by_condition(action))
         play.tell(UNHEALTHY)
-        assert play.state.avoiding == ("b",)
+        assert play.status()["avoided_nodes"] == ["b"]
         play.until_next(3)
         play.tell(HEALTHY)
-        assert play.state.avoiding == avoided
+        assert play.status()["avoided_nodes"] == avoided
         (over,) = play.announced("NodeRuleOver")
         assert over.reason == "Node b: what rule 1 of recovery.rules names holds no longer."
 
@@ -85,9 +85,9 @@ def test_a_pod_that_comes_to_the_node_later_is_left_there() -> None:
 def test_pods_that_were_made_before_the_node_was_known_are_replaced_too() -> None:
     play = Play(job(2, 1, rules=(by_condition("replaceNode"),)))
     play.run(0.05)
-    play.tell(replace(play._pod(play["worker-0"]), node="b"))
+    play.tell(replace(play.pod(play["worker-0"]), node="b"))
     play.tell(UNHEALTHY)
-    play.tell(replace(play._pod(play["worker-1"]), node="b"))
+    play.tell(replace(play.pod(play["worker-1"]), node="b"))
     play.nodes = {"worker-2": "a", "worker-3": "a"}
     play.run(30)
     assert sorted(play.world) == ["worker-2", "worker-3"]
@@ -97,7 +97,7 @@ def test_a_rule_may_end_the_job_or_begin_again_in_place() -> None:
     play = trains(by_condition("fail"))
     play.tell(UNHEALTHY)
     play.until(lambda: play.ended() is not None, 30)
-    assert play.state.message == "Node b: rule 1 of recovery.rules says fail for GpuUnhealthy=True."
+    assert play.message == "Node b: rule 1 of recovery.rules says fail for GpuUnhealthy=True."
     play = trains(by_condition("restart"))
     play.tell(UNHEALTHY)
     play.until_next(3)
@@ -105,7 +105,7 @@ def test_a_rule_may_end_the_job_or_begin_again_in_place() -> None:
     play.run(10)
     assert play.generation.number == 2
     assert not made(play)
-    assert play.state.restarts.used == 0
+    assert play.restarts_used() == 0
 
 
 def test_a_node_without_members_is_nobodys_rule() -> None:
@@ -123,11 +123,11 @@ def test_a_rule_that_is_written_later_holds_for_what_is_known_of_the_nodes() -> 
     play.tell(UNHEALTHY)
     play.run(5)
     assert not made(play)
-    play.tell(SpecChanged(replace(play.state.spec, rules=(by_condition("replace"),))))
+    play.tell(SpecChanged(replace(play.spec, rules=(by_condition("replace"),))))
     play.until_next(3)
     assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
-    play.tell(SpecChanged(replace(play.state.spec, rules=())))
-    assert play.state.avoiding == ()
+    play.tell(SpecChanged(replace(play.spec, rules=())))
+    assert play.status()["avoided_nodes"] == []
 
 
 def test_a_new_master_ends_what_the_last_one_began_and_begins_it_only_once() -> None:
@@ -169,7 +169,7 @@ def test_the_pod_of_another_controller_is_deleted_so_that_it_makes_another() -> 
 
 def test_a_pod_without_a_controller_is_left_and_told_of() -> None:
     play = trains(by_condition("replace"))
-    play.tell(replace(play._pod(play["worker-1"]), has_controller=False))
+    play.tell(replace(play.pod(play["worker-1"]), has_controller=False))
     play.tell(UNHEALTHY)
     play.run(30)
     assert not play.deleted()
@@ -229,7 +229,7 @@ def test_where_there_is_no_room_for_a_replacement_the_next_checkpoint_makes_a_sm
     play = trains(by_condition("replaceNode"), least=2)
     play.tell(UNHEALTHY)
     play.until(lambda: "worker-3" in play.actors)
-    play.tell(replace(play._pod(play["worker-3"]), phase="pending", unschedulable=True))
+    play.tell(replace(play.pod(play["worker-3"]), phase="pending", unschedulable=True))
     play.save("worker-0")
     (resized,) = play.announced("WorldResizes")
     assert resized.reason.endswith("is finished: the world is to shrink from 3 to 2 members.")

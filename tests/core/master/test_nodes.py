@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from master.core import giving_up, held
@@ -38,13 +36,13 @@ def on_node(
 
 
 def left_to_its_owner(play: Play) -> None:
-    play.state.spec = replace(play.state.spec, is_adopted=True)
+    play.adopt()
 
 
 def told_to_go(play: Play, member: str, grace: float, ahead: float = 0.0, **changes: object) -> None:
     """Somebody deletes its pod; its kubelet is frozen, so that nothing becomes of it. `ahead`: seconds by which the
     clock of the API server is."""
-    ends_at = play.now + play.state.unix_offset + grace + ahead
+    ends_at = play.now + play.unix_offset + grace + ahead
     reason = f"it was deleted with {grace:.0f} s of grace"
     play.tell(pod(play, member, phase="terminating", reason=reason, grace=grace, ends_at=ends_at, **changes))
 
@@ -144,7 +142,7 @@ def test_a_member_on_a_node_that_was_deleted_trains_on_until_its_replacement_is_
     assert play.announced("MemberLeaving")[0].member == "worker-1"
     play.until_next(4, 10)
     assert play.world == ["worker-0", "worker-4", "worker-2", "worker-3"]
-    assert not play.state.faults
+    assert not play.faults()
     play.run(60)
     assert not play.deleted(), "the platform takes the pods of a node that it has deleted"
     play.tell(READY)
@@ -162,7 +160,7 @@ def test_a_member_whose_node_comes_back_before_its_replacement_stays() -> None:
     play.run(60)
     assert not play.deleted()
     assert play.world == ["worker-0", "worker-1", "worker-2", "worker-3"]
-    assert play.state.generation.number == 1
+    assert play.generation.number == 1
 
 
 def test_a_member_that_has_left_the_world_with_its_node_comes_back_with_it() -> None:
@@ -222,7 +220,7 @@ def test_a_grace_that_is_nearly_over_is_believed_whatever_was_given() -> None:
     """A master that comes late sees until when, not from when."""
     play = on_node(4, 3)
     play.creates_pods = False
-    ends_at = play.now + play.state.unix_offset + 6
+    ends_at = play.now + play.unix_offset + 6
     play.tell(pod(play, "worker-1", phase="terminating", reason="it was deleted", grace=600.0, ends_at=ends_at))
     assert play.until_next(3, 10) < 1.5
 
@@ -230,7 +228,7 @@ def test_a_grace_that_is_nearly_over_is_believed_whatever_was_given() -> None:
 def test_a_clock_that_differs_gives_no_more_than_the_grace() -> None:
     play = on_node(4, 3)
     play.creates_pods = False
-    ends_at = play.now + play.state.unix_offset + 3600
+    ends_at = play.now + play.unix_offset + 3600
     play.tell(pod(play, "worker-1", phase="terminating", reason="it was deleted", grace=6.0, ends_at=ends_at))
     assert play.until_next(3, 10) < 1.5
 
@@ -378,7 +376,7 @@ def test_the_others_begin_without_a_pod_whose_image_cannot_be_pulled_and_it_is_t
         told.reason
         == f"worker-2 cannot start on node-2: {PULL}: not found. It is tried again there; nobody waits for it."
     )
-    assert play.state.members[MemberId("worker-2")].pod_reason == f"{PULL}: not found", "the first says the most"
+    assert play.member("worker-2")["held"] == f"{PULL}: not found", "the first says the most"
     come(play, 0)
     come(play, 1)
     assert len(play.world) == 2
@@ -406,10 +404,10 @@ def test_a_job_of_which_no_pod_can_start_says_so_and_does_not_fail() -> None:
     play.run(held.PATIENCE * play.spec.start_patience + 1)
     (told,) = play.announced("JobCannotBegin")
     assert "2 members cannot start and 2 are needed" in told.reason
-    assert f"worker-0: {PULL}: not found" in play.state.message
+    assert f"worker-0: {PULL}: not found" in play.message
     play.run(3600)
     assert len(play.announced("JobCannotBegin")) == 1
-    assert play.state.phase == "pending"
+    assert play.phase == "pending"
     come(play, 0)
     come(play, 1)
     play.until_running(2)

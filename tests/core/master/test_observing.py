@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from master.core import status
 from master.core.actions import (
     Action,
     CreatePod,
@@ -59,8 +58,8 @@ def test_a_rank_that_dies_is_seen_and_what_would_be_done_is_said_once() -> None:
     play.crash("worker-0")
     play.run(100)
     assert len(would(play)) == 1, "the world would have been stopped long before"
-    assert status.document(play.state, play.now)["would"] == [said]
-    assert play.state.generation.number == 1
+    assert play.status()["would"] == [said]
+    assert play.generation.number == 1
 
 
 @pytest.mark.parametrize(
@@ -131,7 +130,7 @@ def test_a_world_that_has_ended_by_itself_begins_again_where_its_containers_do()
     for member in names(0, 1):
         play.lose_trainer(member)
     assert play.until_running(2) > 0
-    assert play.state.generation.number == 2
+    assert play.generation.number == 2
     assert not [action for action in play.actions if touches(action)]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from master.core.actions import DeletePod
+from master.core.actions import DeletePod, PlacePod
 from master.core.events import ActionFailed, PodSeen, SidecarDisconnected
 from tests.core.master.play import Play, running
-from wire.ids import Generation, MemberId
+from wire.ids import Generation
 from wire.messages import Start, Stop
 
 KILLED = "ended with exit code 137"
@@ -16,7 +16,7 @@ KILLED = "ended with exit code 137"
 
 def shown(play: Play, member: str, **more: object) -> PodSeen:
     actor = play[member]
-    pod = PodSeen(actor.id, actor.uid, play.state.members[MemberId(member)].role, actor.rank_index, "running")
+    pod = PodSeen(actor.id, actor.uid, actor.role, actor.rank_index, "running")
     return dataclasses.replace(pod, **more)  # type: ignore[arg-type]
 
 
@@ -84,19 +84,18 @@ def test_its_replacement_takes_its_place_and_is_one_of_a_failed_pod() -> None:
     end_sidecar(play, "worker-1")
     play.until_next(4)
     assert play["worker-4"].rank_index is None
-    assert play.state.members[MemberId("worker-4")].rank_index == rank_index
-    assert rank_index is not None
-    assert play.state.failures[rank_index] == 1
+    assert play.member("worker-4")["rank_index"] == rank_index
+    assert [a.relaunches for a in play.actions if isinstance(a, PlacePod) and a.member == "worker-4"] == [1]
 
 
 def test_a_member_that_never_spoke_is_given_up_too_and_not_without_end() -> None:
     play = running(4, 4, relaunch_limit=2)
     for _ in range(10):
         newest = max(play.actors, key=lambda name: int(name.rpartition("-")[2]))
-        if MemberId(newest) in play.state.members:
+        if newest in play.members():
             end_sidecar(play, newest)
         play.run(1.0)
-    assert play.state.exit_code == 1
+    assert play.exit_code == 1
 
 
 def test_a_deletion_that_was_refused_is_tried_again() -> None:

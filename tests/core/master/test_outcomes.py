@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from master.core.actions import SaveStatus
 from master.core.events import PodSeen, SpecChanged, StatusSaved
 from tests.core.master.adopted import adopted
 from tests.core.master.play import Play, names, running
@@ -18,7 +19,7 @@ def ends(play: Play, member: str) -> PodSeen:
     """Its ranks have, and an earlier master, which knows it of all, has told it to finish; nobody told this one."""
     actor = play[member]
     actor.running, actor.finished, actor.unheard, actor.session, actor.failed = NO_GENERATION, True, True, "", 0
-    return play._pod(actor)
+    return play.pod(actor)
 
 
 def taken_over(before: Play) -> Play:
@@ -34,10 +35,10 @@ def test_a_world_that_an_earlier_master_has_told_to_finish_has_succeeded() -> No
     for member in ("train-0", "train-1"):
         play.tell(ends(play, member))
     assert not play.sent(Stop)
-    assert not play.state.faults
+    assert not play.faults()
     play.done("train-2")
     play.until(lambda: play.ended() is not None, 10)
-    assert play.state.exit_code == 0
+    assert play.exit_code == 0
     assert [send.member for send in play.sent(Finish)] == ["train-2"]
     assert not play.deleted(), "a Job would make them anew"
 
@@ -51,7 +52,7 @@ def test_a_fault_of_those_that_were_not_told_changes_nothing_about_it(is_adopted
         play.tell(ends(play, member))
     play.crash(last)
     play.until(lambda: play.ended() is not None, 30)
-    assert play.state.exit_code == 0
+    assert play.exit_code == 0
     assert play.announced("JobSucceeded")[0].reason == (
         f"An earlier master has seen all ranks end with code 0: {first}, {second} ended by its word."
     )
@@ -66,9 +67,9 @@ def test_it_is_known_from_the_first_list_too() -> None:
     before["train-2"].running, before["train-2"].finished = NO_GENERATION, True
     after = successor(before)
     after.until(lambda: after.ended() is not None, 30)
-    assert after.state.exit_code == 0
+    assert after.exit_code == 0
     assert not after.deleted()
-    assert not after.state.faults
+    assert not after.faults()
 
 
 def test_in_a_world_of_this_masters_own_such_an_end_is_a_fault() -> None:
@@ -81,7 +82,7 @@ def test_in_a_world_of_this_masters_own_such_an_end_is_a_fault() -> None:
 
 def test_one_that_was_told_to_leave_proves_nothing() -> None:
     play = taken_over(running(3, 2))
-    pod = play._pod(play["worker-1"])
+    pod = play.pod(play["worker-1"])
     play.tell(replace(pod, phase="terminating", reason="it was deleted", grace=10.0))
     play.tell(ends(play, "worker-1"))
     play.run(40)
@@ -101,6 +102,7 @@ def test_nobody_is_told_to_leave_before_a_status_without_it_is_saved(is_suspende
     assert not play.sent(Finish)
     assert not play.deleted()
     play.saves_status = True
-    play.tell(StatusSaved(play.state.version))
+    newest = [action for action in play.actions if isinstance(action, SaveStatus)][-1]
+    play.tell(StatusSaved(newest.version))
     play.run(1)
     assert {send.member for send in play.sent(Finish)} == (set(names(0, 1, 2)) if is_suspended else {"worker-2"})

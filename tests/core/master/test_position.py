@@ -15,11 +15,11 @@ def test_a_job_that_has_not_begun_has_no_step_and_no_members() -> None:
 def test_the_newest_step_is_told_with_its_moment() -> None:
     play = running(4)
     play.run(5)
-    before = kinds.position(play.state)
-    assert (before.generation, before.members) == (str(play.state.generation), 4)
+    before = play.position()
+    assert (before.generation, before.members) == (str(play.generation), 4)
     assert before.stepped_at is not None
     play.run(5)
-    after = kinds.position(play.state)
+    after = play.position()
     assert after.stepped_at is not None
     assert after.step > before.step > 0
     assert before.stepped_at < after.stepped_at <= play.now
@@ -28,7 +28,7 @@ def test_the_newest_step_is_told_with_its_moment() -> None:
 def test_members_of_a_ps_job_are_counted_as_they_run() -> None:
     play = training()
     play.run(5)
-    found = kinds.position(play.job)
-    assert (found.generation, found.members) == ("-", len(play.job.seats))
+    found = play.position()
+    assert (found.generation, found.members) == ("-", len(play.status()["seats"]))
     assert found.step > 0
     assert found.stepped_at is not None

@@ -6,10 +6,8 @@ import json
 
 import pytest
 
-from master.core import kinds
 from master.core.actions import DeletePod, HidePod
 from master.core.events import Asked, ScaleAsked, StopAsked
-from master.core.ps import status
 from tests.core.master.ps_play import PsPlay, created, ps_job, stopped, training
 from wire.messages import Finish, Group, LineMatched, Start
 
@@ -102,7 +100,7 @@ def test_a_master_that_hears_nobody_deletes_nobody() -> None:
         actor.unheard = False
     play.run(10)
     assert play.is_running()
-    assert {seat.runs.id for seat in play.job.seats.values() if seat.runs} >= {"ps-0", "ps-1", "chief-0"}
+    assert set(play.runs().values()) >= {"ps-0", "ps-1", "chief-0"}
 
 
 def test_the_job_has_succeeded_when_the_chief_has_and_the_others_are_stopped() -> None:
@@ -114,7 +112,7 @@ def test_the_job_has_succeeded_when_the_chief_has_and_the_others_are_stopped() -
     assert ended.exit_code == 0
     assert "chief has ended with code 0" in ended.reason
     assert {a.member for a in play.sent(Finish)} == {"ps-0", "chief-0", "worker-0", "worker-1"}
-    assert kinds.document(play.job, play.now)["phase"] == "succeeded"
+    assert play.status()["phase"] == "succeeded"
 
 
 def test_without_a_chief_all_workers_are_waited_for() -> None:
@@ -192,7 +190,7 @@ def test_what_ends_while_a_ps_is_away_is_an_effect_and_costs_no_restart() -> Non
     )
     play.until_running()
     assert [a.member for a in play.announced("EffectOfLostPs")] == ["worker-1"]
-    assert play.job.restarts.used == 0
+    assert play.restarts_used() == 0
 
 
 @pytest.mark.parametrize("error", ["ModuleNotFoundError", ""])
@@ -202,7 +200,7 @@ def test_what_is_no_error_of_tensorflow_is_no_effect(error: str) -> None:
     play.crash("worker-1", code=1, signal=None, error=error, message="No module named 'layers'")
     play.until_running()
     assert play.announced("EffectOfLostPs") == []
-    assert play.job.restarts.used == 1
+    assert play.restarts_used() == 1
 
 
 def test_a_worker_that_makes_no_step_once_all_ps_serve_again_is_started_again_in_place() -> None:
@@ -219,7 +217,7 @@ def test_a_worker_that_makes_no_step_once_all_ps_serve_again_is_started_again_in
     assert [a.member for a in play.announced("SessionStuck")] == ["worker-1"]
     assert "its session is stuck" in play.announced("SessionStuck")[0].reason
     assert stopped(play) == {"worker-1"}
-    assert play.job.restarts.used == 0
+    assert play.restarts_used() == 0
     play.until(lambda: bool(play.announced("Recovered")))
     assert "All who train go on with ps-0" in play.announced("Recovered")[0].reason
 
@@ -252,7 +250,7 @@ def test_a_session_that_lost_its_server_when_no_member_was_lost_is_started_again
     play.run(30.0)
     assert [a.member for a in play.announced("SessionStuck")] == ["worker-1"]
     assert stopped(play) == {"worker-1"}
-    assert play.job.restarts.used == 0
+    assert play.restarts_used() == 0
 
 
 def test_a_script_that_has_begun_anew_since_the_ps_serves_is_not_taken_for_stuck() -> None:
@@ -288,7 +286,7 @@ def test_a_worker_that_never_connects_is_told_and_named_where_others_train() -> 
     (told,) = play.announced("NoFirstStep")
     assert told.member == "worker-1"
     assert "chief-0 and worker-0 train" in told.reason
-    assert status.message(play.job) == "all members run, but worker-1 has made no step yet"
+    assert play.message == "all members run, but worker-1 has made no step yet"
     play.run(60.0)
     assert len(play.announced("NoFirstStep")) == 1
 
@@ -320,13 +318,13 @@ def test_a_job_gets_more_workers_and_fewer_while_the_others_train() -> None:
     assert config["cluster"]["worker"] == ["digits-worker-0:3333", "digits-worker-1:3333"]
     assert stopped(play) == set()
     play.tell(ScaleAsked(1))
-    assert status.message(play.job) == "all members run", "nobody misses who has to go"
-    play.until(lambda: len(play.job.seats) == 3)
+    assert play.message == "all members run", "nobody misses who has to go"
+    play.until(lambda: len(play.status()["seats"]) == 3)
     assert stopped(play) == {"worker-1"}
     assert [a.member for a in play.actions if isinstance(a, DeletePod)] == ["worker-1"]
     play.tell(ScaleAsked(2))
     play.until(lambda: created(play)[-1] == ("worker-2", 1))
-    assert status.message(play.job) == "worker-2 does not run", "worker-1 was another pod"
+    assert play.message == "worker-2 does not run", "worker-1 was another pod"
     play.until_running()
 
 
@@ -399,9 +397,9 @@ def test_where_no_steps_are_seen_those_that_the_output_names_count() -> None:
     }  # fmt: skip
     chief = play["chief-0"]
     play.say(chief, LineMatched(chief.running, 0, pattern, "global_step: 126", 1, groups=(Group("step", "126"),)))
-    assert kinds.document(play.job, play.now)["step"] == 126
+    assert play.status()["step"] == 126
     play.say(chief, LineMatched(chief.running, 0, pattern, "global_step: 100", 2, groups=(Group("step", "100"),)))
-    assert kinds.document(play.job, play.now)["step"] == 126
+    assert play.status()["step"] == 126
 
 
 def test_a_member_whose_imports_take_two_minutes_is_not_called_slow() -> None:

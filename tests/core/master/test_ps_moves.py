@@ -29,7 +29,7 @@ def test_a_ps_of_another_size_is_made_first_and_takes_over_behind_a_checkpoint()
     assert "moves from ps-1 to a new pod now: the checkpoint of step" in play.announced("PsMoves")[0].reason
     assert stopped(play) == {"ps-1"}
     assert play.deleted() == ["ps-1"]
-    assert play.job.restarts.used == 0
+    assert play.restarts_used() == 0
     play.run(5)
     assert len(created(play)) == 1
 
@@ -59,7 +59,7 @@ def test_a_ps_whose_new_pod_was_lost_when_the_patience_for_a_checkpoint_was_over
     """Seed 300."""
     play = training(1, 1, ps_resources=("cpu 1",), grow_patience=20.0)
     resized(play, "cpu 2")
-    play.until(lambda: play.job.asked_to_save)
+    play.until(lambda: any(each.member == "ps-1" for each in play.announced("MemberReady")))
     play.room = 3
     play.lose("ps-1")
     play.run(25)

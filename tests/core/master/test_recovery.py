@@ -27,16 +27,16 @@ def test_each_generation_uses_a_fresh_port_of_its_first_member() -> None:
         play.run(2)
     ports = {(s.message.generation.number, s.message.master_port) for s in play.sent(Start)}
     assert len({port for _n, port in ports}) == len(ports) == 3
-    world = play.state.world
-    assert world is not None
-    assert world.port == play["worker-0"].port
+    first = play["worker-0"]
+    assert first.start is not None
+    assert first.start.master_port == first.port
 
 
 def test_start_is_sent_only_after_the_status_is_saved() -> None:
     play = Play(job(2))
     play.saves_status = False
     play.run(10)
-    assert play.state.stage == "committing"
+    assert play.stage == "committing"
     assert not play.sent(Start)
 
 
@@ -46,9 +46,9 @@ def test_a_kill_of_a_whole_tree_shows_as_exits_first_and_is_one_fault_that_costs
     play.run(0.05)
     play.lose("worker-1")
     play.until(lambda: play.is_running() and play.generation.number == 2)
-    assert [(f.kind, f.member) for f in play.state.faults] == [("MemberLost", "worker-1")]
-    assert play.state.restarts.used == 0
-    assert play.state.phase == "running"
+    assert [(f.kind, f.member) for f in play.faults()] == [("MemberLost", "worker-1")]
+    assert play.restarts_used() == 0
+    assert play.phase == "running"
 
 
 def test_a_member_that_crashed_recovered_and_is_lost_seconds_later_had_two_faults() -> None:
@@ -57,10 +57,10 @@ def test_a_member_that_crashed_recovered_and_is_lost_seconds_later_had_two_fault
     play.until(lambda: play.is_running() and play.generation.number == 2)
     play.run(4)
     play.lose("worker-3")
-    play.until(lambda: all(f.seconds_lost is not None for f in play.state.faults))
-    assert [(f.kind, f.member) for f in play.state.faults] == [("WorkerExited", "worker-3"), ("MemberLost", "worker-3")]
+    play.until(lambda: all(f.seconds_lost is not None for f in play.faults()))
+    assert [(f.kind, f.member) for f in play.faults()] == [("WorkerExited", "worker-3"), ("MemberLost", "worker-3")]
     assert play.generation.number == 3
-    assert play.state.restarts.used == 1
+    assert play.restarts_used() == 1
 
 
 def test_broken_connections_are_effects_of_the_member_that_is_lost_a_moment_later() -> None:
@@ -69,8 +69,8 @@ def test_broken_connections_are_effects_of_the_member_that_is_lost_a_moment_late
     play.crash("worker-0", code=1, error="RuntimeError", message=gloo)
     play.lose("worker-3", "its machine is gone")
     play.until(lambda: play.is_running() and play.generation.number == 2)
-    assert [(f.kind, f.member) for f in play.state.faults] == [("MemberLost", "worker-3")]
-    assert play.state.restarts.used == 0
+    assert [(f.kind, f.member) for f in play.faults()] == [("MemberLost", "worker-3")]
+    assert play.restarts_used() == 0
     assert play.world == ["worker-0", "worker-1", "worker-2", "worker-4"]
 
 
@@ -79,7 +79,7 @@ def test_a_connection_that_was_closed_by_a_rank_that_had_ended_well_says_so() ->
     play = running(4)
     play.done("worker-0")
     play.crash("worker-2", code=1, error="torch.distributed.DistBackendError", message="Connection closed by peer")
-    (fault,) = play.state.faults
+    (fault,) = play.faults()
     assert fault.reason.endswith("Connection closed by peer, after worker-0 had ended with code 0.")
 
 
@@ -88,10 +88,10 @@ def test_the_first_rank_to_fail_is_the_cause_even_if_an_effect_is_reported_first
     play.crash("worker-0", code=1, error="torch.distributed.DistBackendError", message="Connection closed by peer")
     play.crash("worker-3", code=1, error="ValueError", message="bad sample 17")
     play.until(lambda: play.is_running() and play.generation.number == 2)
-    (fault,) = play.state.faults
+    (fault,) = play.faults()
     assert fault.member == "worker-3"
     assert "bad sample 17" in fault.reason
-    assert play.state.restarts.used == 1
+    assert play.restarts_used() == 1
 
 
 def test_two_crashes_at_once_are_one_generation_and_one_restart() -> None:
@@ -101,7 +101,7 @@ def test_two_crashes_at_once_are_one_generation_and_one_restart() -> None:
     play.until(lambda: play.is_running() and play.generation.number == 2)
     play.run(5)
     assert play.generation.number == 2
-    assert play.state.restarts.used == 1
+    assert play.restarts_used() == 1
 
 
 def test_a_second_fault_during_recovery_is_survived() -> None:
@@ -111,8 +111,8 @@ def test_a_second_fault_during_recovery_is_survived() -> None:
     play.crash("worker-2")
     play.until(lambda: play.is_running() and play.generation.number >= 3)
     play.run(10)
-    assert play.state.phase == "running"
-    assert all(f.seconds_lost is not None for f in play.state.faults)
+    assert play.phase == "running"
+    assert all(f.seconds_lost is not None for f in play.faults())
 
 
 def test_the_lost_seconds_run_from_the_last_old_step_to_the_first_new_one() -> None:
@@ -122,7 +122,7 @@ def test_the_lost_seconds_run_from_the_last_old_step_to_the_first_new_one() -> N
     crashed_at = play.now
     play.crash("worker-2")
     play.until(lambda: bool(play.announced("Recovered")))
-    (fault,) = play.state.faults
+    (fault,) = play.faults()
     assert fault.seconds_lost is not None
     assert abs(fault.seconds_lost - (play.now - crashed_at)) < 0.15
     assert play.now - crashed_at > 1.0, "the steps since the checkpoint are repeated and count as lost"
@@ -136,7 +136,7 @@ def test_of_a_fault_before_the_first_step_it_is_said_that_nothing_had_been_train
     (told,) = play.announced("Recovered")
     assert told.reason.startswith("Training begins at step 1, ")
     assert told.reason.endswith(" s after MemberLost: no step had been made before it.")
-    (fault,) = play.state.faults
+    (fault,) = play.faults()
     assert fault.seconds_lost is not None, "the fault is over"
 
 
@@ -158,7 +158,7 @@ def test_a_restart_is_regained_after_half_an_hour_without_a_fault() -> None:
     play.crash("worker-1")
     play.run(5)
     assert play.ended() is None
-    assert play.state.phase == "running"
+    assert play.phase == "running"
 
 
 def test_no_restart_allowed_means_none() -> None:
@@ -224,7 +224,7 @@ def test_one_rank_failing_at_import_is_a_fault_of_that_member_alone() -> None:
     play.until_running()
     play.crash("worker-1", code=1, signal=None, error="OSError", message="disk", step=0, at_import=True)
     play.until(lambda: play.is_running() and play.generation.number == 2, 3.0)
-    assert play.state.faults[0].member == "worker-1"
+    assert play.faults()[0].member == "worker-1"
 
 
 def test_a_taken_port_costs_one_more_generation_and_no_restart() -> None:
@@ -232,7 +232,7 @@ def test_a_taken_port_costs_one_more_generation_and_no_restart() -> None:
     play.crash("worker-0", code=1, signal=None, error="torch.distributed.DistNetworkError",
                message="The server socket has failed to listen: EADDRINUSE, Address already in use")  # fmt: skip
     play.until(lambda: play.is_running() and play.generation.number == 2)
-    assert play.state.restarts.used == 0
+    assert play.restarts_used() == 0
 
 
 def test_a_dead_template_does_not_hold_up_the_others_where_they_are_enough() -> None:
@@ -248,7 +248,7 @@ def test_a_dead_template_is_waited_for_where_everyone_is_needed() -> None:
     play = running(2)
     play.lose_trainer("worker-1")
     play.until(lambda: play.is_running() and play.generation.number == 2)
-    assert play.state.restarts.used == 1
+    assert play.restarts_used() == 1
 
 
 def test_a_member_that_never_stops_is_left_out_when_all_graces_have_run_out() -> None:
@@ -275,7 +275,7 @@ def test_ranks_that_all_end_well_end_the_job_with_0() -> None:
     end = play.ended()
     assert end is not None
     assert end.exit_code == 0
-    assert play.state.phase == "succeeded"
+    assert play.phase == "succeeded"
 
 
 def test_a_member_that_is_done_and_then_lost_is_no_fault() -> None:
@@ -284,4 +284,4 @@ def test_a_member_that_is_done_and_then_lost_is_no_fault() -> None:
     play.lose("worker-0")
     play.done("worker-1")
     play.until(lambda: play.ended() is not None, 10)
-    assert not play.state.faults
+    assert not play.faults()

@@ -9,7 +9,7 @@ from tests.core.master.play import Play, job, running
 
 
 def is_over(play: Play) -> bool:
-    play.until(lambda: play.ended() is not None or play.state.stage == "running", 10)
+    play.until(lambda: play.ended() is not None or play.stage == "running", 10)
     play.run(5)
     return play.ended() is not None
 
@@ -30,8 +30,8 @@ def test_the_sentence_names_the_policy_and_the_role() -> None:
     play = running(2, restart_policy="ExitCode")
     play.crash("worker-1", code=1, error="ValueError", message="bad label")
     play.until(lambda: play.ended() is not None, 10)
-    assert "exit code 1 is permanent by restartPolicy ExitCode of the role worker" in play.state.message
-    assert play.state.exit_code == 1
+    assert "exit code 1 is permanent by restartPolicy ExitCode of the role worker" in play.message
+    assert play.exit_code == 1
 
 
 def test_a_signal_counts_as_128_and_its_number() -> None:

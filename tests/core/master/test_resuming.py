@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from master.core.events import SpecChanged
 from master.core.resuming import PATIENCE
-from master.core.status import document
 from tests.core.master.play import Play, running
 from wire.messages import RankProgress, Report, Saved, Stepped
 
@@ -35,46 +35,46 @@ def report(
 
 
 def beyond(play: Play, member: str = "worker-0", base: int = 0) -> None:
-    play.say(play[member], Stepped(play.generation, play.state.high_step + 1, 0.0, base))
+    play.say(play[member], Stepped(play.generation, play.highest_step + 1, 0.0, base))
 
 
 def test_a_script_that_begins_at_0_beside_its_checkpoint_has_started_over() -> None:
     play = saved()
-    high = play.state.high_step
+    high = play.highest_step
     report(play, "worker-0", (3, 0))
     assert not play.announced("StartedOver"), "worker-1 may have loaded it for both"
     report(play, "worker-1", (0, 0), phase="init")
     assert not play.announced("StartedOver")
     report(play, "worker-1", (4, 0))
     (told,) = play.announced("StartedOver")
-    made = next(iter(play.state.saves.values()))
+    made = next(iter(play.saved_steps().values()))
     assert told.reason == (
         f"The script began at step 0 again, though it saved ckpt.pt at step {made} and did not load it: {high} steps "
         "are repeated, and so at each fault. The script may want a flag for it, such as --resume or "
         "--init_from=resume."
     )
     assert told.severity == "warning"
-    assert document(play.state, play.now)["goes_on_from"] == "started over"
-    assert document(play.state, play.now)["steps_repeated"] == 4
+    assert play.status()["goes_on_from"] == "started over"
+    assert play.status()["steps_repeated"] == 4
     beyond(play)
     (told,) = play.announced("CaughtUp")
     assert f"{high} steps were repeated and" in told.reason
     assert not play.announced("Recovered")
-    assert document(play.state, play.now)["steps_repeated"] == high
-    assert document(play.state, play.now)["faults"][0]["seconds_lost"] is not None
+    assert play.status()["steps_repeated"] == high
+    assert play.status()["faults"][0]["seconds_lost"] is not None
 
 
 def test_of_a_load_on_one_rank_all_have_the_state() -> None:
     play = saved(3)
-    made, high = next(iter(play.state.saves.values())), play.state.high_step
+    made, high = next(iter(play.saved_steps().values())), play.highest_step
     report(play, "worker-2", (2, 0))
     report(play, "worker-1", (2, 0))
     report(play, "worker-0", (made + 2, made))
     beyond(play)
     assert play.announced("Recovered")
     assert not play.announced("StartedOver")
-    assert document(play.state, play.now)["goes_on_from"] == "loaded"
-    assert document(play.state, play.now)["steps_repeated"] == high - made
+    assert play.status()["goes_on_from"] == "loaded"
+    assert play.status()["steps_repeated"] == high - made
 
 
 def test_what_is_said_of_a_recovery_waits_for_who_has_loaded() -> None:
@@ -94,7 +94,7 @@ def test_a_recovery_of_which_no_more_was_heard_is_told_before_the_next_fault() -
     beyond(play, base=0)
     play.crash("worker-1")
     assert play.announced("Recovered")
-    assert document(play.state, play.now)["faults"][0]["seconds_lost"] is not None
+    assert play.status()["faults"][0]["seconds_lost"] is not None
 
 
 def test_a_checkpoint_that_was_opened_otherwise_may_have_been_read() -> None:
@@ -103,13 +103,13 @@ def test_a_checkpoint_that_was_opened_otherwise_may_have_been_read() -> None:
     report(play, "worker-1", (3, 0))
     assert play.announced("ResumeUnknown")
     assert not play.announced("StartedOver")
-    assert document(play.state, play.now)["goes_on_from"] == "unknown"
-    assert document(play.state, play.now)["steps_repeated"] == 0
+    assert play.status()["goes_on_from"] == "unknown"
+    assert play.status()["steps_repeated"] == 0
 
 
 def test_where_it_is_unknown_the_lost_time_ends_with_the_first_step_of_all() -> None:
     play = saved()
-    high, left = play.state.high_step, play.state.high_step_at
+    high, left = play.highest_step, play.position().stepped_at
     assert left is not None
     report(play, "worker-0", (1, 0), opened=True)
     play.run(3)
@@ -121,42 +121,43 @@ def test_where_it_is_unknown_the_lost_time_ends_with_the_first_step_of_all() -> 
         f"counted on from {high}. Until its first step {lost:.2f} s were lost, and the time of repeated steps."
     )
     assert dict(told.detail) == {"counted_from": str(high), "seconds_lost": f"{lost:.3f}"}
-    assert document(play.state, play.now)["faults"][0]["seconds_lost"] == round(lost, 3)
+    assert play.status()["faults"][0]["seconds_lost"] == round(lost, 3)
     report(play, "worker-0", (high + 5, 0))
     play.say(play["worker-0"], Stepped(play.generation, high + 5, 0.0, 0))
     assert not play.announced("Recovered")
-    assert play.state.seconds_lost == lost, "once"
+    play.run(11)
+    assert play.handed_over()["seconds_lost"] == round(lost, 3), "once"
 
 
 def test_where_it_is_unknown_the_steps_are_counted_on_from_the_highest() -> None:
     play = saved()
-    high = play.state.high_step
-    assert not document(play.state, play.now)["step_estimated"]
+    high = play.highest_step
+    assert not play.status()["step_estimated"]
     report(play, "worker-0", (3, 0), opened=True)
-    assert document(play.state, play.now)["step"] == high
+    assert play.status()["step"] == high
     report(play, "worker-1", (4, 0))
-    status = document(play.state, play.now)
+    status = play.status()
     assert (status["step"], status["step_estimated"]) == (high + 4, True)
     report(play, "worker-0", (6, 0))
-    status = document(play.state, play.now)
+    status = play.status()
     assert (status["step"], status["steps_repeated"]) == (high + 6, 0)
     assert [each["step"] for each in status["members"]] == [high + 6, high + 4]
     play.crash("worker-1")
     play.until(lambda: play.is_running() and play.generation.number == 3, 10)
-    high = play.state.high_step
+    high = play.highest_step
     for member in ("worker-0", "worker-1"):
         report(play, member, (2, 0), opened=True)
-    assert document(play.state, play.now)["step"] == high + 2
+    assert play.status()["step"] == high + 2
 
 
 def test_what_is_saved_there_has_the_step_that_is_counted_on() -> None:
     """Whoever loads it in the next generation counts on from there."""
     play = saved()
-    high = play.state.high_step
+    high = play.highest_step
     for member in ("worker-0", "worker-1"):
         report(play, member, (3, 0), opened=True)
     play.say(play["worker-0"], Saved(play.generation, "/data/next.pt", 3, prints=("9-y",)))
-    assert (play.state.saves["/data/next.pt"], play.state.prints["9-y"]) == (high + 3, high + 3)
+    assert (play.saved_steps()["/data/next.pt"], play.prints()["9-y"]) == (high + 3, high + 3)
     assert play.announced("CheckpointSaved")[-1].reason.endswith(f"next.pt at step {high + 3}.")
 
 
@@ -164,24 +165,28 @@ def test_a_new_master_counts_on_too() -> None:
     from tests.core.master.test_masters import successor
 
     play = saved()
-    high = play.state.high_step
+    high = play.highest_step
     for member in ("worker-0", "worker-1"):
         report(play, member, (3, 0), opened=True)
     play.run(2)
     after = successor(play)
     after.run(3)
     report(after, "worker-0", (7, 0))
-    status = document(after.state, after.now)
+    status = after.status()
     assert (status["step"], status["step_estimated"], status["goes_on_from"]) == (high + 7, True, "unknown")
 
 
 def test_an_error_that_ends_each_generation_at_the_same_place_is_known_though_nobody_knows_where_it_goes_on() -> None:
     play = saved()
-    play.state.same_error = ("ValueError|train.py:7 main|step 3", 2)
-    for member in ("worker-0", "worker-1"):
-        report(play, member, (3, 0), opened=True)
-    assert play.announced("ResumeUnknown")
-    assert play.state.same_error[1] == 2
+    for _ in range(play.spec.crash_loop):
+        play.actions.clear()
+        for member in ("worker-0", "worker-1"):
+            report(play, member, (3, 0), opened=True)
+        assert play.announced("ResumeUnknown")
+        assert play.ended() is None
+        play.crash("worker-0", code=1, error="ValueError", step=3)
+        play.run(2)
+    assert play.ended() is not None
 
 
 def test_nothing_is_said_where_nothing_was_saved_or_a_sidecar_of_before_does_not_say_it() -> None:
@@ -208,7 +213,7 @@ def test_a_first_save_does_not_say_that_there_is_a_checkpoint() -> None:
     play.crash("worker-1")
     play.run(5)
     assert play.announced("Recovered")
-    assert document(play.state, play.now)["goes_on_from"] == "nothing saved"
+    assert play.status()["goes_on_from"] == "nothing saved"
 
 
 def test_repeated_steps_outlive_generations_and_the_master() -> None:
@@ -221,23 +226,23 @@ def test_repeated_steps_outlive_generations_and_the_master() -> None:
     play.until(lambda: play.is_running() and play.generation.number == 3, 10)
     for member in ("worker-0", "worker-1"):
         report(play, member, (5, 0))
-    assert document(play.state, play.now)["steps_repeated"] == 12
+    assert play.status()["steps_repeated"] == 12
     play.run(2)
     after = successor(play)
     after.run(3)
-    assert document(after.state, after.now)["steps_repeated"] == 12
+    assert after.status()["steps_repeated"] == 12
 
 
 def test_a_job_that_must_resume_ends_where_its_script_starts_over() -> None:
     play = saved()
-    play.state.spec = replace(play.state.spec, require_resume=True)
+    play.tell(SpecChanged(replace(play.spec, require_resume=True)))
     report(play, "worker-0", (3, 0))
     report(play, "worker-1", (4, 0))
     (told,) = play.announced("JobFailed")
     assert "as it was asked to (--require-resume, requireResume)" in told.reason
     assert play.announced("StartedOver")
     play = saved()
-    play.state.spec = replace(play.state.spec, require_resume=True)
+    play.tell(SpecChanged(replace(play.spec, require_resume=True)))
     report(play, "worker-0", (13, 12))
     report(play, "worker-1", (4, 0))
     assert not play.announced("JobFailed")
@@ -254,7 +259,7 @@ def test_a_member_of_which_no_step_is_seen_keeps_nobody_waiting_for_the_verdict(
     report(play, "worker-0", (10, 0))
     assert play.announced("ResumeUnknown")
     assert not play.announced("Recovered")
-    assert document(play.state, play.now)["faults"][0]["seconds_lost"] is not None
+    assert play.status()["faults"][0]["seconds_lost"] is not None
 
 
 def unsaved() -> Play:
@@ -271,7 +276,7 @@ def unsaved() -> Play:
 
 def test_without_a_save_a_read_of_what_was_written_in_training_may_be_a_load() -> None:
     play = unsaved()
-    high = play.state.high_step
+    high = play.highest_step
     report(play, "worker-0", (3, 0), opened=True)
     report(play, "worker-1", (3, 0))
     (told,) = play.announced("ResumeUnknown")
@@ -280,20 +285,20 @@ def test_without_a_save_a_read_of_what_was_written_in_training_may_be_a_load() -
         f"checkpoint. Where generation {play.generation} goes on, and how many steps it repeats, is not known: its "
         f"steps are counted on from {high}. Until its first step "
     )
-    assert document(play.state, play.now)["step"] == high + 3
-    assert document(play.state, play.now)["goes_on_from"] == "unknown"
-    assert document(play.state, play.now)["steps_repeated"] == 0
+    assert play.status()["step"] == high + 3
+    assert play.status()["goes_on_from"] == "unknown"
+    assert play.status()["steps_repeated"] == 0
     assert not play.announced("StartedOver")
 
 
 def test_without_a_save_and_such_a_read_all_is_made_again_and_nobody_is_warned() -> None:
     play = unsaved()
-    high = play.state.high_step
+    high = play.highest_step
     report(play, "worker-0", (3, 0))
     report(play, "worker-1", (3, 0))
-    assert document(play.state, play.now)["goes_on_from"] == "nothing saved"
+    assert play.status()["goes_on_from"] == "nothing saved"
     beyond(play)
     assert play.announced("Recovered")
-    assert document(play.state, play.now)["steps_repeated"] == high
+    assert play.status()["steps_repeated"] == high
     assert not play.announced("ResumeUnknown")
     assert not play.announced("StartedOver")

@@ -23,8 +23,8 @@ def test_a_permanent_code_ends_the_job_at_once() -> None:
     play = running(3, permanent_codes=(3,))
     play.crash("worker-1", code=3)
     play.until(lambda: play.ended() is not None, 10)
-    assert play.state.message == "Rank 1 on worker-1 exited with code 3; exit code 3 is permanent (recovery.exitCodes)."
-    assert play.state.exit_code == 3
+    assert play.message == "Rank 1 on worker-1 exited with code 3; exit code 3 is permanent (recovery.exitCodes)."
+    assert play.exit_code == 3
 
 
 def test_a_rule_may_end_the_job_with_the_scripts_own_traceback() -> None:
@@ -64,7 +64,7 @@ def test_a_member_is_replaced_where_a_rule_says_so_and_its_pod_stays() -> None:
     assert (finish.member, finish.message.exit_code) == ("worker-1", 13)  # type: ignore[union-attr]
     assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
     assert not play.deleted()
-    assert [f.reason for f in play.state.faults] == [
+    assert [f.reason for f in play.faults()] == [
         "Rank 1 on worker-1 exited with code 13: rule 1 of recovery.rules says replace for exit code 13."
     ]
 
@@ -99,7 +99,7 @@ def test_a_rule_goes_before_our_own_remedy() -> None:
     play.crash("worker-1", signal=9, out_of_memory=True)
     play.until_next(2)
     assert not play.sent(Finish)
-    assert play.state.memory == {}
+    assert play.status()["memory"] == {}
 
 
 def test_an_end_that_a_rule_begins_again_after_names_the_rule() -> None:
@@ -117,10 +117,10 @@ def test_what_is_worth_another_try_is_never_a_crash_loop_and_costs_a_restart(pol
     for used in range(1, 6):
         play.crash("worker-1", code=3, step=0)
         play.until_next(2)
-        assert play.state.restarts.used == used
+        assert play.restarts_used() == used
     play.crash("worker-1", code=3, step=0)
     play.until(lambda: play.ended() is not None, 10)
-    assert "all 5 restarts of the budget are used" in play.state.message
+    assert "all 5 restarts of the budget are used" in play.message
 
 
 def verdict(end: WorkerExit, **policy: object) -> str:
@@ -150,7 +150,8 @@ def test_a_rule_is_passed_over_until_it_was_met_often_enough_and_then_counts_ane
     (failed,) = play.announced("MemberFailed")
     assert failed.member == "worker-1"
     assert "rule 1 of recovery.rules says replace for exit code 13, 3 times within 100 s." in failed.reason
-    assert [whose for _rule, whose in play.state.hits] == ["worker-2"]
+    play.run(1)
+    assert [whose for _rule, whose, _at in play.handed_over()["hits"]] == ["worker-2"]
 
 
 def test_what_is_older_than_the_rule_says_counts_no_more() -> None:

@@ -18,7 +18,7 @@ def handling(members: int = 3, least: int | None = None, *, saves_in: float | No
     play = Play(job(members, least, save_signal="SIGUSR1"))
     play.until_next(members)
     play["worker-0"].saves_in = saves_in
-    play.until(lambda: play.state.world is not None and play.state.world.made_step, 10.0)
+    play.until(lambda: play.highest_step > 0, 10.0)
     return play
 
 
@@ -55,7 +55,7 @@ def test_before_its_end_every_rank_is_asked_and_the_next_save_is_what_was_wanted
     assert reasons(play, "StateAsked") == [
         "Every rank is asked by SIGUSR1 to save the script's state, because the job is stopped: by `outrider stop`."
     ]
-    assert play.until(lambda: play.state.is_over) < 1.0
+    assert play.until(lambda: play.is_over) < 1.0
     (saved,) = reasons(play, "StateSaved")
     assert saved.startswith("The script has saved /data/ckpt.pt at step ")
     assert saved.endswith(", asked by SIGUSR1.")
@@ -64,7 +64,7 @@ def test_before_its_end_every_rank_is_asked_and_the_next_save_is_what_was_wanted
 def test_a_script_that_does_not_save_keeps_no_job_from_its_end() -> None:
     play = handling(saves_in=None)
     play.tell(StopAsked("by `outrider stop`"))
-    play.until(lambda: play.state.is_over, play.state.spec.save_grace + 5)
+    play.until(lambda: play.is_over, play.spec.save_grace + 5)
     assert reasons(play, "StateNotSaved") == ["The state was not saved in time; the last checkpoint counts."]
 
 
@@ -72,7 +72,7 @@ def test_a_rank_without_a_handler_is_told_and_nobody_waits() -> None:
     play = handling()
     play["worker-1"].handles_signal = False
     play.tell(StopAsked("by `outrider stop`"))
-    play.until(lambda: play.state.is_over, 1.0)
+    play.until(lambda: play.is_over, 1.0)
     assert reasons(play, "StateNotSaved") == [
         "The state could not be saved: local rank 0 has no handler for SIGUSR1 (yet); the last checkpoint counts."
     ]
@@ -80,11 +80,10 @@ def test_a_rank_without_a_handler_is_told_and_nobody_waits() -> None:
 
 def test_a_world_that_has_made_no_step_has_nothing_to_save() -> None:
     play = Play(job(3, save_signal="SIGUSR1"))
-    play.until(lambda: play.state.stage == "running", 10.0)
-    assert play.state.world is not None
-    play.state.world.made_step = False
+    play.until(lambda: play.stage == "running", 10.0)
+    assert play.highest_step == 0
     play.tell(StopAsked("by `outrider stop`"))
-    assert play.state.is_over
+    assert play.is_over
     assert not play.sent(SaveState)
 
 
@@ -125,9 +124,9 @@ def test_a_save_that_began_before_the_signal_is_not_what_was_asked_for_whenever_
     play.say(play["worker-0"], Saved(play.generation, "/data/ckpt.pt", 12))
     play.say(play["worker-0"], Saved(play.generation, "/data/ckpt.pt", 12, OrderId(order - 1)))
     assert not reasons(play, "StateSaved")
-    assert not play.state.is_over
+    assert not play.is_over
     play.say(play["worker-0"], Saved(play.generation, "/data/ckpt.pt", 13, order))
-    assert play.state.is_over
+    assert play.is_over
 
 
 def test_where_nothing_else_is_saved_in_time_what_was_being_saved_is_not_taken_for_it() -> None:
@@ -135,5 +134,5 @@ def test_where_nothing_else_is_saved_in_time_what_was_being_saved_is_not_taken_f
     play.tell(StopAsked("its ElasticJob was deleted", within=20.0))
     play.run(0.1)
     play.say(play["worker-0"], Saved(play.generation, "/data/ckpt.pt", 12))
-    play.until(lambda: play.state.is_over, 20.0)
+    play.until(lambda: play.is_over, 20.0)
     assert reasons(play, "StateNotSaved") == ["The state was not saved in time; the last checkpoint counts."]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from master.core.events import RestartAsked
 from tests.core.master.play import Play, running
 from wire.ids import Generation
-from wire.messages import Saved, Start
+from wire.messages import Saved, Start, Stop
 
 
 def say(play: Play, step: int, *prints: str, is_first: bool = False, path: str = "/data/a.pt") -> None:
@@ -42,20 +43,21 @@ def test_the_oldest_are_forgotten() -> None:
     play = running(2)
     for step in range(1, 400):
         say(play, step, f"9-{step}")
-    assert len(play.state.prints) == 256
+    assert len(play.prints()) == 256
     assert next_start(play).prints[-1] == ("9-399", 399)
     assert len(next_start(play).prints) == 32
 
 
 def test_a_save_that_is_said_again_only_tells_its_step() -> None:
     play = running(2)
-    play.until(lambda: play.state.high_step > 0, 10)
+    play.until(lambda: play.highest_step > 0, 10)
+    play.tell(RestartAsked(at_checkpoint=True))
     told = len(play.announced("CheckpointSaved"))
     actor = play["worker-0"]
     for step in (20, 10):
         play.say(actor, Saved(Generation(0, 1), "/data/a.pt", step, prints=(f"9-{step}",), again=True))
     assert len(play.announced("CheckpointSaved")) == told
-    assert play.state.checkpoint_step is None
+    assert not play.sent(Stop), "it is no finished checkpoint"
     start = next_start(play)
     assert ("/data/a.pt", 20) in start.saves
     assert dict(start.prints) == {"9-20": 20, "9-10": 10}

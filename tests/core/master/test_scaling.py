@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from master.core import status
 from master.core.actions import CreatePod, Deliver
 from master.core.events import Asked, PodSeen, RestartAsked, RestartRefused, ScaleAsked
 from master.core.rehearsing import refusal
 from tests.core.master.play import Play, job, running
-from wire.ids import MemberId, Role
+from wire.ids import Role
 from wire.messages import REHEARSAL, Ask, Finish, Leaving, RankProgress, Report
 
 
@@ -19,8 +18,7 @@ def test_a_lost_member_is_replaced_by_the_next_id_with_the_same_rank_index() -> 
     (create,) = [a for a in play.actions if isinstance(a, CreatePod)]
     assert (create.member, create.rank_index) == ("worker-4", 1)
     assert play.until_running(4) < 3.5
-    assert play.state.world is not None
-    assert play.state.world.places[MemberId("worker-4")].first_rank == 1
+    assert play.places()["worker-4"].first_rank == 1
 
 
 def test_with_a_spare_a_lost_member_costs_no_start() -> None:
@@ -29,7 +27,7 @@ def test_with_a_spare_a_lost_member_costs_no_start() -> None:
     play.lose("worker-1")
     assert play.until_running(4) < 0.1
     play.run(5)
-    assert play.state.members[MemberId("worker-5")].rank_index is None, "there is a spare again"
+    assert play.member("worker-5")["rank_index"] is None, "there is a spare again"
 
 
 def test_where_less_is_enough_the_survivors_go_on_at_once() -> None:
@@ -137,7 +135,7 @@ def test_a_job_can_be_scaled_down_and_up() -> None:
     play.run(3)
     assert sorted(play.deleted()) == ["worker-2", "worker-3"]
     assert sorted({s.member for s in play.sent(Finish)}) == ["worker-2", "worker-3"]
-    assert not play.state.faults
+    assert not play.faults()
     play.tell(ScaleAsked(4))
     play.run(5)
     play.save("worker-0")
@@ -168,13 +166,13 @@ def test_a_pod_without_room_goes_when_its_place_is_anothers_in_a_smaller_job() -
     play.room = 3
     play.lose("worker-1")
     play.until_running(3)
-    play.until(lambda: play.state.members["worker-4"].unschedulable)
+    play.until(lambda: bool(play.announced("MemberUnschedulable")))
     play.tell(ScaleAsked(3))
     play.run(5)
     assert play.deleted() == ["worker-4"], "nobody needs it, and no spare is wanted"
     play.room = None
     play.run(60)
-    assert sorted(play.state.members) == play.world == ["worker-0", "worker-2", "worker-3"]
+    assert sorted(play.members()) == play.world == ["worker-0", "worker-2", "worker-3"]
 
 
 @pytest.mark.parametrize("replicas", [0, 1, 5, -1])
@@ -183,7 +181,7 @@ def test_a_size_out_of_range_is_refused_with_the_range(replicas: int) -> None:
     play.tell(ScaleAsked(replicas))
     (refused,) = play.announced("ScaleRefused")
     assert "2 to 4" in refused.reason
-    assert play.state.target == 4
+    assert play.wanted() == 4
 
 
 def test_a_world_is_a_multiple_of_the_node_unit() -> None:
@@ -202,8 +200,8 @@ def test_a_restart_that_was_asked_for_is_done_at_once_or_at_the_checkpoint_and_c
     assert play.generation.number == 2
     play.save("worker-0")
     play.until(lambda: play.is_running() and play.generation.number == 3)
-    assert play.state.restarts.used == 0
-    assert not play.state.faults
+    assert play.restarts_used() == 0
+    assert not play.faults()
 
 
 def test_a_leaving_member_trains_on_until_its_replacement_is_ready() -> None:
@@ -215,7 +213,7 @@ def test_a_leaving_member_trains_on_until_its_replacement_is_ready() -> None:
     assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
     play.run(2)
     assert play.deleted() == ["worker-1"]
-    assert not play.state.faults
+    assert not play.faults()
 
 
 def test_a_leaving_member_without_a_replacement_leaves_before_its_grace_has_run_out() -> None:
@@ -229,8 +227,7 @@ def test_a_leaving_member_without_a_replacement_leaves_before_its_grace_has_run_
 def test_a_pod_that_fails_again_and_again_uses_up_its_relaunches() -> None:
     play = running(2, 1, relaunch_limit=2)
     for _ in range(3):
-        (holder,) = [m for m in play.state.members.values() if m.rank_index == 1]
-        actor = play[holder.id]
+        actor = play[play.holder_of(1)]
         actor.gone = True
         play.tell(PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, "failed", "Error", exit_code=1))
         play.run(8)
@@ -245,9 +242,9 @@ def test_a_member_that_joins_late_grows_the_world() -> None:
     play.creates_pods = True
     first = next(a for a in play.actions if isinstance(a, CreatePod))
     late = [a for a in play.actions if isinstance(a, CreatePod)][1]
-    play._create(first)
+    play.create(first)
     play.until_running(1, 15)
-    play._create(late)
+    play.create(late)
     play.run(5)
     assert len(play.world) == 1
     play.save("worker-0")
@@ -256,7 +253,7 @@ def test_a_member_that_joins_late_grows_the_world() -> None:
 
 def test_the_status_says_what_a_world_that_runs_waits_for_and_takes_it_back() -> None:
     def message() -> object:
-        return status.document(play.state, play.now)["message"]
+        return play.status()["message"]
 
     play = running(3, 2)
     runs = message()

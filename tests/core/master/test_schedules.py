@@ -51,7 +51,7 @@ def test_of_entries_that_are_due_together_the_last_one_counts() -> None:
 def playing(*entries: Entry, **asked: object) -> Play:
     spec = replace(job(4, 1), replicas=3, scaling="schedule", schedule=entries, grow_patience=2.0)
     play = Play(replace(spec, **asked))  # type: ignore[arg-type]
-    play.until(lambda: play.state.stage == "running")
+    play.until(lambda: play.stage == "running")
     return play
 
 
@@ -79,7 +79,7 @@ def test_who_scales_by_hand_is_obeyed_until_the_schedule_is_asked_for_anew() -> 
     play.tell(ScaleAsked(1))
     play.run(300)
     assert len(play.world) == 1
-    assert play.state.scaling.last == 2
+    assert play.scaling()["last"] == 2
     play.tell(ScalingAsked())
     play.until(lambda: len(play.world) == 4, 60)
 
@@ -107,7 +107,7 @@ def test_the_next_master_follows_what_was_due_meanwhile() -> None:
 def test_without_room_it_goes_back_and_asks_again() -> None:
     play = playing(Entry("0 22 * * *", 2), Entry("15 22 * * *", 4))
     play.room = 2
-    play.until(lambda: play.state.scaling.room is not None, 300)
+    play.until(lambda: play.lacks_room_to_grow(), 300)
     assert len(play.world) == 2
     play.room = None
     play.until(lambda: len(play.world) == 4, 500)

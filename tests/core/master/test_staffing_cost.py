@@ -16,9 +16,8 @@ from master.core.member import SILENT, Doubt
 from master.core.reducer import next_deadline, step
 from master.core.spec import MASTER
 from master.core.state import State
-from master.core.status import member_state
 from tests.core.master.play import Play, job
-from wire.ids import NO_GENERATION, MemberId, PodUid
+from wire.ids import NO_GENERATION, PodUid
 from wire.messages import Hello, Report
 
 FEW, MANY = 100, 800
@@ -72,7 +71,7 @@ def test_pods_of_an_earlier_master_are_taken_over_in_linear_time() -> None:
     def taken_over(members: int) -> Callable[[], object]:
         play = Play(job(members))
         play.until(lambda: all(actor.uid for actor in play.actors.values()) and len(play.actors) == members)
-        pods = PodsListed(tuple(play._pod(actor) for actor in play.actors.values()))
+        pods = PodsListed(tuple(play.pod(actor) for actor in play.actors.values()))
         state = begun(members, is_adopted=True)
         return lambda: step(state, pods, 1.0)
 
@@ -167,6 +166,6 @@ def test_it_is_known_whose_place_is_taken_without_asking_everyone() -> None:
     play = Play(job(4))
     play.until_running(4)
     play.fail("worker-2", 1)
-    play.until(lambda: MemberId("worker-4") in play.state.members)
-    assert play.state.holders == {m.rank_index: m.id for m in play.state.members.values()}
-    assert member_state(play.state, play.state.past[MemberId("worker-2")]) == "failed"
+    play.until(lambda: "worker-4" in play.members())
+    assert play.holder_of(2) == "worker-4"
+    assert play.state_of("worker-2") == "failed"

@@ -54,7 +54,7 @@ def test_no_generation_forms_beside_them_and_none_of_them_is_deleted() -> None:
     assert not play.sent(Start)
     assert not play.deleted()
     assert [a.reason for a in play.announced("KeyMismatch")] == [SENTENCE]
-    assert play.state.message == SENTENCE
+    assert play.message == SENTENCE
     assert (state_of(play, "train-0"), state_of(play, "train-2")) == ("unsupervised", "ready")
     assert not play.announced("MemberSlow")
 
@@ -116,12 +116,12 @@ def test_a_world_that_runs_already_does_not_change_its_size_while_it_could_not_f
     play = reinstalled(0)
     play.appears("train-1", 1)
     play.until_running(1, limit=120.0)
-    play.tell(play._pod(stranger(0)))
+    play.tell(play.pod(stranger(0)))
     play.appears("train-2", 2)
     play.run(LONG)
     assert play.world == ["train-1"]
     assert play.generation == Generation(1, 1)
-    play.tell(PodsListed(tuple(play._pod(play[name]) for name in ("train-1", "train-2"))))
+    play.tell(PodsListed(tuple(play.pod(play[name]) for name in ("train-1", "train-2"))))
     play.save("train-1")
     play.save("train-1")
     play.until_running(2)
@@ -137,7 +137,7 @@ def test_a_master_that_has_lost_the_key_lets_the_world_of_the_one_before_it_trai
     assert not play.announced("MemberSilent")
     assert not play.deleted()
     assert not play.sent(Start)
-    assert "worker-0, worker-1, worker-2 were made" in play.state.message
+    assert "worker-0, worker-1, worker-2 were made" in play.message
     for name in ("worker-0", "worker-1", "worker-2"):
         play.lose(name)
     play.until_running(3)
@@ -148,7 +148,7 @@ def test_a_master_that_has_lost_the_key_lets_the_world_of_the_one_before_it_trai
 def test_one_whose_sidecar_has_ended_is_left_alone_too() -> None:
     play = reinstalled(1)
     play.appears("train-2", 2)
-    play.tell(replace(play._pod(play["train-0"]), sidecar_ended="has ended with exit code 1"))
+    play.tell(replace(play.pod(play["train-0"]), sidecar_ended="has ended with exit code 1"))
     play.run(LONG)
     assert not play.deleted()
     assert not play.sent(Start)
@@ -181,7 +181,7 @@ def test_where_one_of_them_failed_the_places_of_all_that_ended_are_free_again() 
         ends(play, "train-1", second)
         play.run(10.0)
         assert play.ended() is None
-        assert not play.state.strangers
+        assert all(play.state_of(each) != "unsupervised" for each in play.members())
         play.appears("train-0-new", 0)
         play.appears("train-1-new", 1)
         play.until_running(2)
@@ -189,7 +189,7 @@ def test_where_one_of_them_failed_the_places_of_all_that_ended_are_free_again() 
 
 def test_one_that_its_user_makes_for_no_controller_is_to_be_made_by_him() -> None:
     play = reinstalled(0)
-    lone = replace(play._pod(stranger(0)), has_controller=False)
+    lone = replace(play.pod(stranger(0)), has_controller=False)
     play.tell(lone)
     assert play.announced("KeyMismatch")[0].reason.endswith(
         "delete or restart this pod, made anew it has the key of this one."
@@ -201,7 +201,7 @@ def test_a_job_that_is_suspended_lets_them_go_too() -> None:
     play.tell(SpecChanged(play.spec, suspended=True))
     play.run(1.0)
     assert play.deleted() == ["train-0", "train-1"]
-    assert play.state.message == "The job is suspended."
+    assert play.message == "The job is suspended."
 
 
 def test_one_whose_job_its_user_ends_has_a_grace_because_nobody_can_tell_it() -> None:

@@ -30,7 +30,7 @@ def indexed(members: int, least: int) -> Play:
 
 def uncounted(play: Play, member: str) -> None:
     """A pod that does not say its place comes."""
-    play._create(CreatePod(MemberId(member), Role("worker"), None, NO_GENERATION, ""))
+    play.create(CreatePod(MemberId(member), Role("worker"), None, NO_GENERATION, ""))
 
 
 def terminates(play: Play, member: str, grace: float = 30.0) -> None:
@@ -49,8 +49,7 @@ def grow(play: Play, saving: str, members: int) -> None:
 
 
 def ranks(play: Play) -> dict[str, int]:
-    assert play.state.world is not None
-    return {str(m): int(p.rank_index) for m, p in play.state.world.places.items()}
+    return {member: int(place.rank_index) for member, place in play.places().items()}
 
 
 def test_two_that_are_made_anew_at_once_have_the_places_of_their_own_predecessors() -> None:
@@ -91,7 +90,7 @@ def test_it_trains_on_until_its_successor_is_ready() -> None:
 
 def test_one_beyond_the_size_of_the_job_takes_nobodys_place() -> None:
     play = indexed(4, 2)
-    play.tell(SpecChanged(replace(play.state.spec, replicas=3)))
+    play.tell(SpecChanged(replace(play.spec, replicas=3)))
     play.lose("train-1-old")
     play.run(30.0)
     assert ranks(play) == {"train-0-old": 0, "train-2-old": 2}
@@ -127,12 +126,12 @@ def test_a_new_master_knows_who_said_its_place_and_who_was_given_one() -> None:
     play.until_running(2)
     terminates(play, "train-1", 60.0)
     play.appears("another-1", 1)
-    play["train-x"].rank_index = play.state.members[MemberId("train-x")].rank_index  # as its label says by now
+    play["train-x"].rank_index = play.member("train-x")["rank_index"]  # as its label says by now
     play.run(1.0)
-    after = Play(play.state.spec, term=2, saved=play.saved, actors=play.actors, now=play.now, master="m2")
+    after = Play(play.spec, term=2, saved=play.saved, actors=play.actors, now=play.now, master="m2")
     after.until_running(2)
-    members = after.state.members
-    assert {str(m.id): (m.rank_index, m.own_index) for m in members.values()} == {
+    held = after.handed_over()["members"].items()
+    assert {member: (index, own) for member, (_uid, index, own) in held} == {
         "train-1": (1, 1),
         "another-1": (None, 1),
         "train-x": (0, None),

@@ -34,7 +34,7 @@ def test_its_ranks_are_ended_and_another_takes_its_place() -> None:
     play.save("worker-0")
     play.until(lambda: "worker-3" in play.actors)
     assert not play.deleted(), "it is not the job's"
-    assert [fault.kind for fault in play.state.faults] == ["MemberLost"]
+    assert [fault.kind for fault in play.faults()] == ["MemberLost"]
 
 
 def test_one_that_is_not_connected_is_refused_when_it_is() -> None:
@@ -51,11 +51,11 @@ def test_it_is_a_member_again_when_the_label_is_back() -> None:
     play = adopted(2)
     take_out(play, "train-1")
     actor = play["train-1"]
-    play.tell(play._pod(actor))
+    play.tell(play.pod(actor))
     actor.running, actor.highest = actor.stopped, actor.stopped
     play.connect(actor)
     assert not refusals(play, "train-1")
-    play.until(lambda: "train-1" in play.state.ready, 10)
+    play.until(lambda: "train-1" in play.ready(), 10)
 
 
 def test_the_next_master_refuses_one_that_it_was_shown_no_more() -> None:
@@ -64,7 +64,7 @@ def test_the_next_master_refuses_one_that_it_was_shown_no_more() -> None:
     taken = replace(before["worker-1"])
     before["worker-1"].gone = True
     after = successor(before)
-    after.until(lambda: after.state.stage != "rebuilding")
+    after.until(lambda: after.stage != "rebuilding")
     after.connect(taken)
     (refused,) = refusals(after, "worker-1")
     assert refused.reason == (

@@ -64,7 +64,7 @@ def test_no_generation_forms_while_one_that_may_begin_by_itself_is_not_heard_and
     play.run(LONG)
     assert not play.sent(Start)
     assert not play.deleted()
-    assert "train-1" in play.state.message
+    assert "train-1" in play.message
     play["train-1"].unheard = False
     play.connect(play["train-1"])
     play.until_running(2)
@@ -94,4 +94,4 @@ def test_one_that_runs_unsupervised_is_told_nothing_and_no_generation_forms_besi
     if not is_late:
         assert not play.sent(Start)
         assert play.announced("RunsUnsupervised")
-        assert "unsupervised" in play.state.message
+        assert "unsupervised" in play.message

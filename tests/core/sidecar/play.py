@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from runtime.journal import line
 from sidecar.core.actions import Action, Send
 from sidecar.core.events import Began, Event, HookConnected, MasterConnected, MasterSaid, PortFound, Woke
 from sidecar.core.invariants import check
@@ -73,7 +72,8 @@ class Play:
     def __init__(self) -> None:
         self.state = State()
         self.now = 0.0
-        self.lines: list[str] = []
+        self.story: list[tuple[float, str, Any]] = []
+        """When; which way: `>` into the core, `<` out of it, `=` how its state changed; what."""
 
     def tell(self, *events: Event) -> list[Action]:
         """Tells events; the actions of the last one."""
@@ -83,19 +83,45 @@ class Play:
             before = describe(self.state)
             actions = step(self.state, event, self.now)
             check(self.state)
-            self.lines.append(line(self.now, ">", event))
+            self.story.append((self.now, ">", event))
             if describe(self.state) != before:
-                self.lines.append(line(self.now, "=", f"{before} -> {describe(self.state)}"))
-            self.lines += [line(self.now, "<", action) for action in actions]
+                self.story.append((self.now, "=", f"{before} -> {describe(self.state)}"))
+            self.story += [(self.now, "<", action) for action in actions]
         return actions
 
     def said(self, *messages: FromMaster) -> list[Action]:
         return self.tell(*(MasterSaid(message) for message in messages))
 
+    # -- what a test may ask: the state is read here alone
+    @property
+    def phase(self) -> str:
+        return describe(self.state).split()[0]
+
+    @property
+    def generation(self) -> Generation:
+        """The newest that it was told to start."""
+        return self.state.generation
+
+    @property
+    def is_linked(self) -> bool:
+        """It has a connection to a master."""
+        return "alone" not in describe(self.state).split()
+
+    def deadline(self) -> float | None:
+        return next_deadline(self.state)
+
+    def without_pages(self) -> None:
+        """The pages of its ranks are read no more: they are another story."""
+        assert self.state.work is not None
+        self.state.work.poll_at = None
+
+    def without_reports(self) -> None:
+        self.state.link.report_at = None
+
     def pass_time(self, seconds: float) -> list[Action]:
         """Wakes the core at each moment that it asks for; everything it did."""
         until, actions = round(self.now + seconds, 3), []
-        while (deadline := next_deadline(self.state)) is not None and deadline <= until:
+        while (deadline := self.deadline()) is not None and deadline <= until:
             self.now = max(self.now, deadline)
             actions += self.tell(Woke())
         self.now = max(self.now, until)

@@ -30,7 +30,6 @@ from sidecar.core.events import (
     WorkersStarted,
     WorkersStopped,
 )
-from sidecar.core.reducer import next_deadline
 from tests.core.sidecar.play import BEGAN, RESTARTED, Play, start, stop, template
 from wire.ids import NO_GENERATION, Generation, MemberId, OrderId
 from wire.messages import Ask, Finish, Neighbour, Pong, RankProgress, Refused, Welcome, WorkerExit
@@ -86,7 +85,7 @@ def test_no_order_of_events_breaks_a_law_or_leaves_a_deadline_behind(
     for each in story:
         if isinstance(each, float):
             play.pass_time(min(each, 5.0))
-            deadline = next_deadline(play.state)
+            deadline = play.deadline()
             assert deadline is None or deadline > play.now - 1e-6
         else:
             play.tell(each)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core import unsupervised
-from sidecar.core.actions import Action, Announce, ProbeNeighbour, StopWorkers
+from sidecar.core.actions import Action, Announce, ProbeNeighbour, StopWorkers, TellTrainer
 from sidecar.core.events import (
     ActionFailed,
     Event,
@@ -21,8 +20,6 @@ from sidecar.core.events import (
     WorkersStopped,
 )
 from sidecar.core.neighbourhood import LATELY
-from sidecar.core.reducer import next_deadline
-from sidecar.core.state import Phase
 from tests.core.sidecar.play import (
     BEGAN,
     FIRST,
@@ -73,8 +70,7 @@ class Among(Play):
     def trains(self, *neighbours: Neighbour) -> None:
         self.ready()
         self.tell(start(1, FIRST, neighbours=neighbours or (ONE, TWO)), WorkersStarted(FIRST, (101, 102)))
-        assert self.state.work is not None
-        self.state.work.poll_at = None  # the pages are another story
+        self.without_pages()
         self.pass_time(0.1)
 
     def is_cut_off(self) -> None:
@@ -97,7 +93,7 @@ def test_a_member_that_reaches_nobody_stops_its_workers_when_the_master_would_gi
     line = next(each for each in play.done if isinstance(each, Announce) and each.kind == "Isolated")
     assert "neither the master nor worker-1, worker-2 could be reached" in line.reason
     assert play.now - cut_at < SILENT_AFTER + 1
-    assert play.state.phase is Phase.STOPPING
+    assert play.phase == "stopping"
 
 
 def test_a_network_that_is_back_after_a_second_is_not_noticed() -> None:
@@ -136,7 +132,7 @@ def test_a_link_that_is_up_and_dead_is_no_sign_of_the_master() -> None:
     play.pass_time(5)
     play.is_cut_off()
     play.pass_time(4)
-    assert play.state.link.up
+    assert play.is_linked
     assert play.stopped()
 
 
@@ -175,7 +171,8 @@ def test_one_neighbour_that_has_left_well_does_not_hide_that_the_other_is_out_of
     play.tell(NeighbourLeft(ONE.address, ONE.port))
     play.is_cut_off()
     play.pass_time(5)
-    assert "nor worker-2 could" in play.state.isolated
+    line = next(each for each in play.done if isinstance(each, Announce) and each.kind == "Isolated")
+    assert "nor worker-2 could" in line.reason
 
 
 def test_neighbours_that_never_answered_are_not_missed_because_they_may_be_forbidden_to() -> None:
@@ -270,10 +267,10 @@ def test_when_the_master_is_back_it_hears_why_and_the_member_is_ready_for_the_ne
     ready = only(play.said(Welcome(1)), Ready)
     assert (ready.port, ready.after) == (2001, FIRST)
     play.tell(start(2, FIRST, neighbours=(ONE, TWO)))
-    assert play.state.phase is Phase.READY
+    assert play.phase == "ready"
     play.tell(start(3, SECOND, neighbours=(ONE, TWO)))
-    assert play.state.phase is Phase.FORKING
-    assert play.state.isolated == ""
+    assert play.phase == "forking"
+    assert only(play.tell(MasterDisconnected(), MasterConnected()), Hello).isolated == ""
 
 
 def test_a_master_that_is_back_before_the_stop_is_over_hears_that_it_goes_on() -> None:
@@ -297,7 +294,7 @@ def test_what_has_ended_well_is_not_stopped() -> None:
     play.is_cut_off()
     play.pass_time(30)
     assert not play.stopped()
-    assert play.state.phase is Phase.DONE
+    assert play.phase == "done"
 
 
 def test_a_start_that_is_being_done_is_stopped_as_well() -> None:
@@ -346,4 +343,4 @@ def test_nothing_is_looked_for_while_nothing_runs() -> None:
     play = Among()
     play.tell(BEGAN, template(), MasterConnected(), MasterSaid(Welcome(1, neighbours=(ONE,))), PortFound(2000))
     play.tell(MasterDisconnected())
-    assert next_deadline(play.state) == unsupervised.tells_at(play.state), "only the log is told why nothing runs"
+    assert {type(each) for each in play.pass_time(100)} == {TellTrainer}, "only the log is told why nothing runs"

@@ -21,8 +21,7 @@ class Among(Play):
         self.reports: list[tuple[float, tuple[LinkSeen, ...]]] = []
         self.ready()
         self.tell(start(1, FIRST, neighbours=(ONE, TWO)), WorkersStarted(FIRST, (101, 102)))
-        assert self.state.work is not None
-        self.state.work.poll_at = None  # the pages are another story
+        self.without_pages()
 
     def tell(self, *events: Event) -> list[Action]:
         actions: list[Action] = []
