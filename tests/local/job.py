@@ -14,7 +14,7 @@ from master.shell.plans import NodeConfig
 from runtime.processes import marked
 from wire.ids import JobName, MemberId
 
-DEADLINE = 40.0
+DEADLINE = 60.0
 LAUNCHER = '#!/bin/sh\nexec "$@"\n'
 
 

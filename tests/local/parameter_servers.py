@@ -141,4 +141,4 @@ class PsTraining(Training):
 
     def told_config(self, role: str) -> dict[str, Any]:
         """What its newest process was told."""
-        return [row for row in self.rows(role) if "config" in row][-1]
+        return next((row for row in reversed(self.rows(role)) if "config" in row), {})

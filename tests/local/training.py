@@ -135,7 +135,7 @@ def until(claim: Callable[[], Found | None], what: object = "", seconds: float =
         found = claim()
         if found:
             return found
-        time.sleep(0.02)
+        time.sleep(0.05)
     raise AssertionError(f"not within {seconds:g} s: {what() if callable(what) else what}")
 
 
@@ -147,8 +147,9 @@ class Traces:
         self.most_lost = 2 * SAVE_EVERY
         """Steps that a new world may lie behind the one before."""
         self.saved: list[int] = []
-        self._read: dict[Path, int] = {}
+        self._read: dict[str, int] = {}
         self._steps: list[Step] = []
+        self._by_restart: dict[int, World] = {}
 
     def assert_goes_on(self) -> None:
         """Fails where waiting any longer is pointless."""
@@ -161,8 +162,11 @@ class Traces:
 
     # -- what was done --------------------------------------------------------------------------------------------
     def steps(self) -> list[Step]:
-        for path in sorted(self.folder.glob("trace-*.jsonl")):
-            for line in whole_lines(path, self._read.get(path, 0)):
+        """In the order in which they were read. Files that have not grown are not opened: it is asked all the time."""
+        with os.scandir(self.folder) as entries:
+            traces = [entry for entry in entries if entry.name.startswith("trace-")]
+        for path in sorted(each.path for each in traces if each.stat().st_size > self._read.get(each.path, 0)):
+            for line in whole_lines(Path(path), self._read.get(path, 0)):
                 self._read[path] = self._read.get(path, 0) + len(line)
                 self._keep(json.loads(line))
         return self._steps
@@ -170,17 +174,17 @@ class Traces:
     def _keep(self, line: dict[str, Any]) -> None:
         if "saved" in line:
             self.saved.append(line["saved"])
-        else:
-            self._steps.append(Step(**line))
+            return
+        step = Step(**line)
+        self._steps.append(step)
+        self._by_restart.setdefault(step.restart, {}).setdefault(step.rank, []).append(step)
 
     def worlds(self) -> dict[int, World]:
         """Every generation of which every rank has made a step, by its restart count."""
-        by_restart: dict[int, World] = {}
-        for step in self.steps():
-            by_restart.setdefault(step.restart, {}).setdefault(step.rank, []).append(step)
+        self.steps()
         return {
-            restart: dict(sorted(world.items()))
-            for restart, world in by_restart.items()
+            restart: {rank: list(world[rank]) for rank in sorted(world)}
+            for restart, world in self._by_restart.items()
             if sorted(world) == list(range(next(iter(world.values()))[0].world))
         }
 
@@ -257,7 +261,7 @@ class Training(Traces):
         """Processes of old generations that may be there: frozen ones."""
         self._log = (folder / "out.log").open("ab")
         self.process = subprocess.Popen(
-            [*self.cli("run"), "--job", job, "--silent-after", "6", *flags, str(self.script), str(folder),
+            [*self.cli("run"), "--job", job, "--silent-after", "10", *flags, str(self.script), str(folder),
              *arguments.split()],
             cwd=folder, env=self.environment, stdout=self._log, stderr=self._log, stdin=subprocess.DEVNULL,
         )  # fmt: skip
@@ -382,6 +386,14 @@ def jobs() -> Iterator[tuple[Path, list[Training]]]:
         for job in reversed(started):
             job.close()
         shutil.rmtree(home)
+
+
+@contextlib.contextmanager
+def one_job(folder: Path, *flags: str, kind: type[Training] = Training, **others: Any) -> Iterator[Training]:
+    """From its command to its end, with a home of its own."""
+    with jobs() as (home, started):
+        started.append(kind(folder, home, *flags, **others))
+        yield started[0]
 
 
 def pids(world: World) -> list[int]:
