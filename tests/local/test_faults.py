@@ -1,53 +1,43 @@
-"""What must be survived, on one job of four members that stands through it all, one fault after the other.
+"""What must be survived, on one job without torch that lives through it all, one fault after the other; a shorter story
+with torch is told in `test_sizes`.
 
-Each test waits until the four train, hurts them, and reads from the ranks' own traces that training went on from the
-last checkpoint with the right ranks and nothing of the old world alive (`Training.check`); `events` must say why.
+Each fault waits until all train, hurts them, and reads from the ranks' own traces that training went on from the last
+checkpoint with the right ranks and nothing of the old world alive (`Training.check`); `events` must say why.
 """
 
 from __future__ import annotations
 
-import shutil
 import signal
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from runtime.processes import is_alive
-from tests.local.training import SCRIPT, Training, kill, members, pids, until
+from tests.local import plain
+from tests.local.chapters import live_through
+from tests.local.training import Training, kill, members, one_job, pids, until
 
 pytestmark = pytest.mark.slow
-SIZE = 4
+SIZE = 3
+FLAGS = ("--nnodes", str(SIZE), "--max-restarts", "100")
 
 
-@pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
-    home = Path(tempfile.mkdtemp(prefix="or-"))
-    training = Training(
-        tmp_path_factory.mktemp("four"), home, "--nnodes", str(SIZE), "--max-restarts", "100", "--silent-after", "10"
-    )
-    try:
-        yield training
-    finally:
-        training.close()
-        shutil.rmtree(home)
+def a_rank_is_killed(job: Training) -> None:
+    for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT):
+        restart, world = job.training(SIZE)
+        mark = job.mark()
+        kill(pids(world)[1], number)
+        job.event("WorkerExited", mark, "Rank 1", number.name)
+        again, new = job.training(SIZE, after=restart)
+        assert again == restart + 1
+        assert members(new) == members(world)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
-def test_a_worker_process_that_is_killed(job: Training, number: signal.Signals) -> None:
-    restart, world = job.training(SIZE)
-    mark = job.mark()
-    kill(pids(world)[1], number)
-    job.event("WorkerExited", mark, "Rank 1", number.name)
-    again, new = job.training(SIZE, after=restart)
-    assert again == restart + 1
-    assert members(new) == members(world)
-
-
-def test_a_worker_process_that_ends_with_an_error(job: Training) -> None:
+def a_rank_ends_with_an_error(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark = job.mark()
     job.order(2, "sys.exit(1)")
@@ -58,7 +48,7 @@ def test_a_worker_process_that_ends_with_an_error(job: Training) -> None:
     assert len({pid for pid in pids(world) if is_alive(pid)}) == 0
 
 
-def test_a_worker_process_that_raises_is_told_with_its_exception(job: Training) -> None:
+def a_rank_raises_and_its_exception_is_told(job: Training) -> None:
     restart, _ = job.training(SIZE)
     mark = job.mark()
     job.order(0, "raise ArithmeticError('the loss is not finite')")
@@ -66,17 +56,17 @@ def test_a_worker_process_that_raises_is_told_with_its_exception(job: Training) 
     job.training(SIZE, after=restart)
 
 
-def test_two_worker_processes_at_once_are_one_restart(job: Training) -> None:
+def two_ranks_at_once_are_one_restart(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark = job.mark()
-    for rank in (1, 3):
+    for rank in (1, 2):
         kill(pids(world)[rank])
     job.event("WorkerExited", mark, "was killed by SIGKILL")  # one: the other may have been stopped by then
     again, _ = job.training(SIZE, after=restart)
     assert again == restart + 1
 
 
-def test_a_second_fault_during_recovery(job: Training) -> None:
+def a_second_fault_comes_during_recovery(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark = job.mark()
     kill(pids(world)[0])
@@ -93,7 +83,7 @@ def test_a_second_fault_during_recovery(job: Training) -> None:
     assert again == restart + 2
 
 
-def test_a_template_that_is_killed_is_made_anew_and_its_member_stays(job: Training) -> None:
+def a_template_is_killed_and_made_anew_in_its_member(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark = job.mark()
     victim = members(world)[2]
@@ -105,8 +95,8 @@ def test_a_template_that_is_killed_is_made_anew_and_its_member_stays(job: Traini
     assert job.template(victim) != old
 
 
-@pytest.fixture
-def group() -> Iterator[Path]:
+@contextmanager
+def a_group() -> Iterator[Path]:
     """A group of cgroup v2, where this machine lets us make one."""
     places = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines() if " cgroup2 " in line]
     group = Path(places[0] if places else "/nowhere", f"outrider-{uuid.uuid4().hex[:8]}")
@@ -114,30 +104,33 @@ def group() -> Iterator[Path]:
         group.mkdir()
     except OSError as error:
         pytest.skip(f"no group of cgroup v2 can be made: {error}")
-    yield group
-    (group / "cgroup.kill").write_text("1")
-    until(lambda: not (group / "cgroup.procs").read_text())
-    group.rmdir()
+    try:
+        yield group
+    finally:
+        (group / "cgroup.kill").write_text("1")
+        until(lambda: not (group / "cgroup.procs").read_text())
+        group.rmdir()
 
 
-def test_a_container_of_which_the_kernel_ends_all_at_once_is_one_restart(job: Training, group: Path) -> None:
+def a_container_of_which_the_kernel_ends_all_at_once_is_one_restart(job: Training) -> None:
     """As cgroup v2 ends it where a kubelet sets memory.oom.group: ranks and template in one moment (docs/adr/0032)."""
     restart, world = job.training(SIZE)
     mark = job.mark()
     victim = members(world)[1]
     old, sidecar = job.template(victim), job.sidecar(victim)
-    held = [old, *(pid for rank, pid in enumerate(pids(world)) if members(world)[rank] == victim)]
-    for pid in held:
-        (group / "cgroup.procs").write_text(str(pid))
-    (group / "cgroup.kill").write_text("1")
-    job.event("TrainerLost", mark, victim, f"pid {old}")
-    again, new = job.training(SIZE, after=restart)
+    held = [old, pids(world)[1]]
+    with a_group() as group:
+        for pid in held:
+            (group / "cgroup.procs").write_text(str(pid))
+        (group / "cgroup.kill").write_text("1")
+        job.event("TrainerLost", mark, victim, f"pid {old}")
+        again, new = job.training(SIZE, after=restart)
     assert (again, members(new)) == (restart + 1, members(world))
     assert job.sidecar(victim) == sidecar
     assert not any(map(is_alive, held))
 
 
-def test_a_sidecar_that_is_killed_comes_back_and_training_does_not_notice(job: Training) -> None:
+def a_sidecar_is_killed_and_training_does_not_notice(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark = job.mark()
     victim = members(world)[1]
@@ -150,7 +143,7 @@ def test_a_sidecar_that_is_killed_comes_back_and_training_does_not_notice(job: T
     assert (again, pids(same)) == (restart, pids(world))
 
 
-def test_a_fault_right_after_a_sidecar_came_back(job: Training) -> None:
+def a_rank_is_killed_right_after_a_sidecar_came_back(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark = job.mark()
     victim = members(world)[0]
@@ -162,7 +155,7 @@ def test_a_fault_right_after_a_sidecar_came_back(job: Training) -> None:
     assert members(new) == members(world)
 
 
-def test_a_master_that_is_killed_comes_back_and_training_does_not_notice(job: Training) -> None:
+def a_master_is_killed_and_training_does_not_notice(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark, old = job.mark(), job.master()
     kill(old)
@@ -170,30 +163,13 @@ def test_a_master_that_is_killed_comes_back_and_training_does_not_notice(job: Tr
     assert job.master() != old
     again, same = job.training(SIZE, more=len(world[0]) + 5)
     assert (again, pids(same)) == (restart, pids(world))
-    kill(pids(world)[3])
-    job.event("WorkerExited", mark, "Rank 3", "SIGKILL")
+    kill(pids(world)[0])
+    job.event("WorkerExited", mark, "Rank 0", "SIGKILL")
     _, new = job.training(SIZE, after=restart)
     assert members(new) == members(world)
 
 
-def test_a_master_that_is_stopped_for_20_s_evicts_nobody(job: Training) -> None:
-    restart, world = job.training(SIZE)
-    mark, master = job.mark(), job.master()
-    over = time.monotonic() + 20
-    kill(master, signal.SIGSTOP)
-    try:
-        until(lambda: time.monotonic() > over, "20 s")
-    finally:
-        kill(master, signal.SIGCONT)
-    job.event("MasterStalled", mark, "The master itself did not run for")
-    again, same = job.training(SIZE, more=len(world[0]) + 60)
-    assert (again, pids(same)) == (restart, pids(world))
-    assert job.master() == master
-    told = {event["kind"] for event in job.events(mark)}
-    assert not told & {"MemberSilent", "MemberLost", "MemberGivenUp", "ReplacementCreated", "GenerationStarted"}
-
-
-def test_a_fault_while_there_is_no_master(job: Training) -> None:
+def a_rank_is_killed_while_there_is_no_master(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark = job.mark()
     kill(job.master())
@@ -203,38 +179,7 @@ def test_a_fault_while_there_is_no_master(job: Training) -> None:
     assert members(new) == members(world)
 
 
-def test_a_rank_that_is_killed_in_its_save_leaves_the_last_checkpoint_whole(job: Training) -> None:
-    (job.folder / "slow").touch()
-    saving = job.folder / "saving"
-    try:
-        restart, _ = job.training(SIZE)
-        until(lambda: saving.exists() and saving.read_text(), job.story)
-        kill(int(saving.read_text()))
-    finally:
-        (job.folder / "slow").unlink()
-        saving.unlink(missing_ok=True)
-    _, new = job.training(SIZE, after=restart)
-    assert new[0][0].loaded == max((step for step in job.saved if step <= new[0][0].loaded), default=0)
-
-
-def test_a_rank_in_its_save_is_let_finish_when_another_dies(job: Training) -> None:
-    saving, slow = job.folder / "saving", job.folder / "slow"
-    slow.touch()
-    try:
-        restart, world = job.training(SIZE)
-        until(saving.exists, job.story)
-        mark = job.mark()
-        kill(pids(world)[1])
-        job.event("WorkerExited", mark, "Rank 1")
-    finally:
-        slow.unlink()
-        saving.unlink(missing_ok=True)
-    reached = max(step.step for step in job.worlds()[restart][0])
-    _, new = job.training(SIZE, after=restart)
-    assert new[0][0].loaded == reached
-
-
-def test_a_member_that_is_killed_is_replaced_with_the_next_id_and_its_rank(job: Training) -> None:
+def a_member_is_killed_and_replaced_with_the_next_id_and_its_rank(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark = job.mark()
     victim = members(world)[1]
@@ -242,12 +187,12 @@ def test_a_member_that_is_killed_is_replaced_with_the_next_id_and_its_rank(job: 
     job.event("MemberLost", mark, victim)
     _, new = job.training(SIZE, after=restart)
     assert number_of(new[1][0].member) > max(map(number_of, members(world)))
-    assert [new[rank][0].member for rank in (0, 2, 3)] == [members(world)[rank] for rank in (0, 2, 3)]
+    assert [new[rank][0].member for rank in (0, 2)] == [members(world)[rank] for rank in (0, 2)]
     assert not [pid for pid in hit if is_alive(pid)]
     assert "RestartedSidecar" not in job.told(mark)
 
 
-def test_a_frozen_member_is_left_out_and_does_not_disturb_when_it_thaws(job: Training) -> None:
+def a_frozen_member_is_left_out_and_does_not_disturb_when_it_thaws(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark = job.mark()
     victim = members(world)[2]
@@ -265,21 +210,28 @@ def test_a_frozen_member_is_left_out_and_does_not_disturb_when_it_thaws(job: Tra
     assert (still, pids(same)) == (again, pids(new)), job.told(thawed)
 
 
-def test_a_changed_script_is_live_after_outrider_restart(job: Training) -> None:
-    restart, _ = job.training(SIZE)
-    job.script.write_text(SCRIPT.replace("VERSION = Path(sys.argv[1]), 10, 1", "VERSION = Path(sys.argv[1]), 10, 2"))
-    mark = job.mark()
-    job.outrider("restart", job.job)
-    job.event("RestartAsked", mark)
-    _, new = job.training(SIZE, after=restart)
-    assert {steps[0].version for steps in new.values()} == {2}
-    assert new[0][0].step == new[0][0].loaded + 1
-
-
-def test_events_are_followed_as_they_happen_and_the_job_ends_well(job: Training) -> None:
+def a_member_that_is_cut_off_stops_its_rank_by_itself_and_joins_again(job: Training) -> None:
+    """Its master and its peers' sidecars are all frozen at once: to it, that is the same."""
     restart, world = job.training(SIZE)
-    kill(pids(world)[0])
-    job.training(SIZE, after=restart)
+    victim, others = members(world)[1], [members(world)[0], members(world)[2]]
+    mark = job.mark()
+    frozen = [job.master(), *map(job.sidecar, others)]
+    log = job.job_folder / "members" / victim / "sidecar.log"
+    try:
+        for pid in frozen:
+            kill(pid, signal.SIGSTOP)
+        until(lambda: not is_alive(pids(world)[1]), lambda: f"the rank of {victim} to end: {log.read_text()[-4000:]}")
+    finally:
+        for pid in frozen:
+            kill(pid, signal.SIGCONT)
+    event = job.event("MemberIsolated", mark, f"{victim} says: neither the master nor", "this member is cut off")
+    assert event["member"] == victim
+    _, new = job.training(SIZE, after=restart)
+    assert members(new) == members(world)
+    assert [e["member"] for e in job.events(mark) if e["kind"] == "MemberIsolated"] == [victim]
+
+
+def it_is_all_on_record_and_the_job_ends_well(job: Training) -> None:
     told = job.outrider("events", job.job)
     assert "WorkerExited" in told
     faults = job.status()["faults"]
@@ -290,3 +242,46 @@ def test_events_are_followed_as_they_happen_and_the_job_ends_well(job: Training)
 
 def number_of(member: str) -> int:
     return int(member.rpartition("-")[2])
+
+
+def test_a_job_lives_through_the_death_of_each_of_its_parts(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    with one_job(tmp_path, *FLAGS, script=plain.SCRIPT) as job:
+        live_through(
+            subtests,
+            job,
+            a_rank_is_killed,
+            a_rank_ends_with_an_error,
+            a_rank_raises_and_its_exception_is_told,
+            two_ranks_at_once_are_one_restart,
+            a_second_fault_comes_during_recovery,
+            a_template_is_killed_and_made_anew_in_its_member,
+            a_container_of_which_the_kernel_ends_all_at_once_is_one_restart,
+            a_sidecar_is_killed_and_training_does_not_notice,
+            a_rank_is_killed_right_after_a_sidecar_came_back,
+            a_master_is_killed_and_training_does_not_notice,
+            a_rank_is_killed_while_there_is_no_master,
+            a_member_that_is_cut_off_stops_its_rank_by_itself_and_joins_again,
+            a_member_is_killed_and_replaced_with_the_next_id_and_its_rank,
+            a_frozen_member_is_left_out_and_does_not_disturb_when_it_thaws,
+            it_is_all_on_record_and_the_job_ends_well,
+        )
+
+
+@pytest.mark.exhaustive
+@pytest.mark.xdist_group("timing")
+def test_a_master_that_is_stopped_for_20_s_evicts_nobody(tmp_path: Path) -> None:
+    with one_job(tmp_path, *FLAGS, script=plain.SCRIPT) as job:
+        restart, world = job.training(SIZE)
+        mark, master = job.mark(), job.master()
+        over = time.monotonic() + 20
+        kill(master, signal.SIGSTOP)
+        try:
+            until(lambda: time.monotonic() > over, "20 s")
+        finally:
+            kill(master, signal.SIGCONT)
+        job.event("MasterStalled", mark, "The master itself did not run for")
+        again, same = job.training(SIZE, more=len(world[0]) + 60)
+        assert (again, pids(same)) == (restart, pids(world))
+        assert job.master() == master
+        told = {event["kind"] for event in job.events(mark)}
+        assert not told & {"MemberSilent", "MemberLost", "MemberGivenUp", "ReplacementCreated", "GenerationStarted"}

@@ -3,42 +3,20 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.local.training import SCRIPT, Training, kill, pids
+from tests.local import plain
+from tests.local.chapters import live_through
+from tests.local.training import Training, kill, one_job, pids
 
 pytestmark = pytest.mark.slow
 SIZE = 2
-WITH_LIBRARY = SCRIPT.replace("import torch\n", "import torch\nimport library\n").replace(
-    "10, 1\n", "10, library.VERSION\n"
+SCRIPT = plain.SCRIPT.replace("from pathlib import Path\n", "from pathlib import Path\nimport library\n").replace(
+    '"version": 1', '"version": library.VERSION'
 )
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("prefix") / "site-packages"
-    folder.mkdir()
-    (folder / "library.py").write_text("VERSION = 1\n")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory, site: Path) -> Iterator[Training]:
-    home = Path(tempfile.mkdtemp(prefix="or-"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(site))
-        training = Training(tmp_path_factory.mktemp("two"), home, "--nnodes", str(SIZE), script=WITH_LIBRARY)
-    try:
-        yield training
-    finally:
-        training.close()
-        shutil.rmtree(home)
 
 
 def refused(job: Training, *words: str) -> None:
@@ -52,7 +30,7 @@ def refused(job: Training, *words: str) -> None:
     assert (still, pids(same)) == (restart, pids(world)), job.told(mark)
 
 
-def test_a_script_that_could_not_begin_is_refused_and_the_job_trains_on(job: Training) -> None:
+def a_script_that_could_not_begin_is_refused_and_the_job_trains_on(job: Training) -> None:
     job.training(SIZE)
     whole = job.script.read_text()
     beside = job.script.with_name("beside.py")
@@ -68,17 +46,48 @@ def test_a_script_that_could_not_begin_is_refused_and_the_job_trains_on(job: Tra
     job.training(SIZE, after=restart)
 
 
-def test_a_template_whose_library_was_changed_is_never_forked_again(job: Training, site: Path) -> None:
+def a_changed_script_is_live_after_a_restart(job: Training) -> None:
+    restart, _ = job.training(SIZE)
+    whole = job.script.read_text()
+    job.script.write_text(whole.replace("library.VERSION", "2 * library.VERSION"))
+    mark = job.mark()
+    job.outrider("restart", job.job)
+    job.event("RestartAsked", mark)
+    _, new = job.training(SIZE, after=restart)
+    assert {steps[0].version for steps in new.values()} == {2}
+    assert new[0][0].step == new[0][0].loaded + 1
+
+
+def a_template_whose_library_was_changed_is_never_forked_again(job: Training) -> None:
     restart, world = job.training(SIZE)
     templates = [job.template(f"worker-{index}") for index in range(SIZE)]
+    site = Path(job.environment["PYTHONPATH"])
     (site / "library.py.new").write_text("VERSION = 22\n")
     os.replace(site / "library.py.new", site / "library.py")
     mark = job.mark()
     job.outrider("restart", job.job)
     restart, world = job.training(SIZE, after=restart)
-    assert {steps[0].version for steps in world.values()} == {22}
+    assert {steps[0].version for steps in world.values()} == {44}
     assert [job.template(f"worker-{index}") for index in range(SIZE)] == templates
     kill(pids(world)[1])
     _, world = job.training(SIZE, after=restart)
-    assert {steps[0].version for steps in world.values()} == {22}
+    assert {steps[0].version for steps in world.values()} == {44}
     assert "TrainerLost" not in job.told(mark)
+
+
+def test_a_job_is_restarted_where_its_script_could_begin(
+    tmp_path: Path, subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "prefix" / "site-packages"
+    site.mkdir(parents=True)
+    (site / "library.py").write_text("VERSION = 1\n")
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    with one_job(tmp_path, "--nnodes", str(SIZE), script=SCRIPT) as job:
+        live_through(
+            subtests,
+            job,
+            a_script_that_could_not_begin_is_refused_and_the_job_trains_on,
+            a_changed_script_is_live_after_a_restart,
+            a_template_whose_library_was_changed_is_never_forked_again,
+        )
+        job.end_well()

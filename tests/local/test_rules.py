@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.local.training import Training, members, pids, until
+from tests.local import plain
+from tests.local.chapters import live_through
+from tests.local.training import Training, members, one_job, pids, until
 
 pytestmark = pytest.mark.slow
 SIZE = 2
@@ -22,31 +21,7 @@ rules:
 """
 
 
-@pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
-    home, folder = Path(tempfile.mkdtemp(prefix="or-")), tmp_path_factory.mktemp("rules")
-    rules = folder / "rules.yaml"
-    rules.write_text(RULES)
-    training = Training(
-        folder,
-        home,
-        "--nnodes",
-        str(SIZE),
-        "--silent-after",
-        "10",
-        "--rules",
-        str(rules),
-        "--metrics",
-        r"a loss of (?P<loss>\S+)",
-    )
-    try:
-        yield training
-    finally:
-        training.close()
-        shutil.rmtree(home)
-
-
-def test_a_dry_run_is_told_and_training_goes_on(job: Training) -> None:
+def a_dry_run_of_a_rule_is_told_and_training_goes_on(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark = job.mark()
     job.order(1, "print('this is a test run of rules')")
@@ -57,7 +32,7 @@ def test_a_dry_run_is_told_and_training_goes_on(job: Training) -> None:
     assert (again, pids(same)) == (restart, pids(world))
 
 
-def test_what_rank_0_says_of_its_loss_is_in_the_status(job: Training) -> None:
+def what_rank_0_says_of_its_loss_is_in_the_status(job: Training) -> None:
     job.training(SIZE)
     mark = job.mark()
     job.order(0, "print('a loss of 0.25'); print('a loss of nan')")
@@ -66,7 +41,7 @@ def test_what_rank_0_says_of_its_loss_is_in_the_status(job: Training) -> None:
     until(lambda: job.status()["metrics"].get("loss") == 0.125)
 
 
-def test_a_catastrophic_pattern_is_dropped_by_name_and_training_goes_on(job: Training) -> None:
+def a_catastrophic_pattern_is_dropped_by_name_and_training_goes_on(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark = job.mark()
     job.order(0, "print('a' * 60 + 'b')")
@@ -76,7 +51,7 @@ def test_a_catastrophic_pattern_is_dropped_by_name_and_training_goes_on(job: Tra
     assert (again, pids(same)) == (restart, pids(world))
 
 
-def test_a_member_that_writes_the_line_of_a_rule_is_replaced(job: Training) -> None:
+def a_member_that_writes_the_line_of_a_rule_is_replaced(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark, victim = job.mark(), members(world)[1]
     job.order(1, "import sys; print('CUDA error: uncorrectable ECC error', file=sys.stderr)")
@@ -86,7 +61,7 @@ def test_a_member_that_writes_the_line_of_a_rule_is_replaced(job: Training) -> N
     assert victim not in members(new)
 
 
-def test_a_rule_that_is_followed_the_second_time_lets_all_begin_again_in_place(job: Training) -> None:
+def a_rule_that_is_followed_the_second_time_lets_all_begin_again_in_place(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark = job.mark()
     job.order(0, "print('rank 0 wants a restart')")
@@ -97,3 +72,19 @@ def test_a_rule_that_is_followed_the_second_time_lets_all_begin_again_in_place(j
     _, new = job.training(SIZE, after=restart)
     assert members(new) == members(world)
     job.end_well()
+
+
+def test_a_job_whose_ranks_write_what_rules_are_about(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(RULES)
+    flags = ("--nnodes", str(SIZE), "--rules", str(rules), "--metrics", r"a loss of (?P<loss>\S+)")
+    with one_job(tmp_path, *flags, script=plain.SCRIPT) as job:
+        live_through(
+            subtests,
+            job,
+            a_dry_run_of_a_rule_is_told_and_training_goes_on,
+            what_rank_0_says_of_its_loss_is_in_the_status,
+            a_catastrophic_pattern_is_dropped_by_name_and_training_goes_on,
+            a_member_that_writes_the_line_of_a_rule_is_replaced,
+            a_rule_that_is_followed_the_second_time_lets_all_begin_again_in_place,
+        )

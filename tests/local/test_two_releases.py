@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests import release_before
+from tests.local import plain
 from tests.local.training import Training, World, jobs, kill, members, pids
 
-pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
+pytestmark = pytest.mark.slow
 
 
 class Installation:
@@ -68,7 +69,7 @@ def test_a_job_trains_through_an_upgrade_and_back(tmp_path: Path) -> None:
     with jobs() as (home, started):
         work = home / "work"
         work.mkdir()
-        job = Installed(work, home, "--nnodes", "2", "--nproc-per-node", "1")
+        job = Installed(work, home, "--nnodes", "2", "--nproc-per-node", "1", script=plain.SCRIPT)
         started.append(job)
         job.training(2, more=20)
         for release in (release_before.REPOSITORY, before):
