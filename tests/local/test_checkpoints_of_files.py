@@ -12,7 +12,7 @@ import pytest
 
 from tests.local.training import SCRIPT, Training, members, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 TWO_FILES = SCRIPT.replace(
     'torch.save({"model": net.state_dict(), "optimizer": optimizer.state_dict(), "step": step, "x": extra}, path)',
     'torch.save({"model": net.state_dict(), "step": step}, path)\n'

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.local.elastic import SCRIPT, Run, assert_each_once
-from tests.tiers import witnesses
+from tests.local.training import DEADLINE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 REGISTERED = """
     from training_hooks import migrator
@@ -54,7 +54,7 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
         each.close()
 
 
-@pytest.mark.parametrize("workers", witnesses([0, 2], 2))
+@pytest.mark.parametrize("workers", [0, 2])
 def test_a_job_that_is_stopped_and_begun_anew_trains_as_if_nothing_had_been(
     run: Callable[..., Run], workers: int
 ) -> None:
@@ -65,7 +65,7 @@ def test_a_job_that_is_stopped_and_begun_anew_trains_as_if_nothing_had_been(
     job.outrider("stop", "train")
     job.event("StateAsked", 0)
     job.hold_at(13)  # one step, behind which it is saved, or beside it where the order comes late
-    assert job.process.wait(60) == 0, job.story()
+    assert job.process.wait(DEADLINE) == 0, job.story()
     job.event("StateSaved", 0)
     made = max(each.step for each in job.lines())
     assert made < max(each.step for each in plain), "it was to be stopped in the middle"
@@ -81,7 +81,7 @@ def test_a_job_that_moves_to_fewer_machines_sees_each_sample_once(run: Callable[
     job.outrider("stop", "train")
     job.event("StateAsked", 0)
     job.hold_at(6)
-    assert job.process.wait(60) == 0, job.story()
+    assert job.process.wait(DEADLINE) == 0, job.story()
     before = job.lines()
     seen = run("moved", "--nnodes", "2", epochs=1).finished()
     again = [each for each in seen if each.world == 2]
