@@ -15,11 +15,12 @@ from runtime.processes import is_alive
 from runtime.series import moments
 from tests.local import plain
 from tests.local.chapters import live_through
+from tests.local.scripts import calm
 from tests.local.training import DEADLINE, SAVE_EVERY, SCRIPT, Training, jobs, kill, members, one_job, pids, until
 
 pytestmark = pytest.mark.slow
 SAYS = 'print(f"step {step} loss {loss.item():.4f}", flush=True)\n'
-SAYING = SCRIPT.replace("        time.sleep(0.02)\n", f"        time.sleep(0.02)\n        {SAYS}")
+SAYING = calm(SCRIPT.replace("        time.sleep(0.02)\n", f"        time.sleep(0.02)\n        {SAYS}"))
 PNG = b"\x89PNG"
 
 
@@ -194,6 +195,7 @@ def _a_spare_takes_the_place(job: Training) -> None:
     job.end_well()
 
 
+@pytest.mark.exhaustive
 def test_stop_does_not_wait_for_members_that_are_frozen(tmp_path: Path) -> None:
     with one_job(tmp_path, "--nnodes", "2:3", script=plain.SCRIPT) as job:
         restart, world = job.training(3)

@@ -10,9 +10,8 @@ import pytest
 
 from tests.lines import whole_lines
 from tests.local.training import Training, jobs, until
-from tests.tiers import witnesses
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 MODULE = """
 import os
@@ -66,7 +65,7 @@ def seen(job: Training, generation: str, count: int) -> Seen:
     return [(row[3], row[2]) for row in rows()]
 
 
-@pytest.mark.parametrize("spares", witnesses([0, 1], 1))
+@pytest.mark.parametrize("spares", [0, 1])
 def test_who_takes_a_lost_member_s_place_has_its_gpus(start: Any, spares: int) -> None:
     job = start("--nnodes", "2", "--spares", str(spares))
     assert seen(job, "1.1", 2) == [("worker-0", "0,1"), ("worker-1", "GPU-a,GPU-b")]
@@ -80,7 +79,6 @@ def test_who_takes_a_lost_member_s_place_has_its_gpus(start: Any, spares: int) -
     job.end_well()
 
 
-@pytest.mark.exhaustive
 def test_who_trains_on_without_a_lost_member_has_the_gpus_that_it_had(start: Any) -> None:
     job = start("--nnodes", "2:3", "--max-relaunches", "0", "--nproc-per-node", "1")
     assert seen(job, "1.1", 3) == [("worker-0", "0"), ("worker-1", "1"), ("worker-2", "GPU-a")]
@@ -90,14 +88,12 @@ def test_who_trains_on_without_a_lost_member_has_the_gpus_that_it_had(start: Any
     job.end_well()
 
 
-@pytest.mark.exhaustive
 def test_a_command_has_the_gpus_of_its_member(start: Any, tmp_path: Path) -> None:
     job = start("--nnodes", "2", "--nproc-per-node", "2", "--", "sh", str(tmp_path / "trainer.sh"))
     assert seen(job, "1.1", 2) == [("worker-0", "0,1"), ("worker-1", "GPU-a,GPU-b")]
     job.end_well()
 
 
-@pytest.mark.exhaustive
 def test_without_sharing_or_members_to_share_with_the_users_list_stays(start: Any) -> None:
     job = start("--nnodes", "2", "--share-gpus", "off")
     assert {devices for _, devices in seen(job, "1.1", 2)} == {"0,1,GPU-a,GPU-b"}

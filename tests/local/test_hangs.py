@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.local.training import SCRIPT, Training, kill, members, pids, until
+from tests.local.chapters import live_through
+from tests.local.scripts import calm
+from tests.local.training import SCRIPT, Training, kill, members, one_job, pids, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("timing")]
 SIZE = 3
 LIMIT = "8"
 WITH_A_BARRIER = SCRIPT.replace(
@@ -34,20 +33,6 @@ STUCK_AT_FIRST = SCRIPT.replace(
 )
 
 
-@pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
-    home = Path(tempfile.mkdtemp(prefix="or-"))
-    training = Training(
-        tmp_path_factory.mktemp("three"), home, "--nnodes", str(SIZE), "--max-restarts", "100", "--silent-after", "10",
-        "--hang-after", LIMIT, script=WITH_A_BARRIER,
-    )  # fmt: skip
-    try:
-        yield training
-    finally:
-        training.close()
-        shutil.rmtree(home)
-
-
 def begins_again(job: Training, restart: int, mark: int, *words: str) -> dict[str, Any]:
     """The event that names the hang; the job trains on from its last checkpoint."""
     event = job.event("RanksHang", mark, *words)
@@ -55,7 +40,7 @@ def begins_again(job: Training, restart: int, mark: int, *words: str) -> dict[st
     return event
 
 
-def test_a_rank_that_is_stopped_is_named_and_all_begin_again(job: Training) -> None:
+def a_rank_is_stopped(job: Training) -> None:
     restart, world = job.training(SIZE, more=30)
     mark = job.mark()
     kill(pids(world)[1], signal.SIGSTOP)
@@ -64,7 +49,7 @@ def test_a_rank_that_is_stopped_is_named_and_all_begin_again(job: Training) -> N
     assert "HangSuspected" in job.told(mark)
 
 
-def test_a_rank_that_does_not_come_to_a_collective_is_named_with_its_line(job: Training) -> None:
+def a_rank_does_not_come_to_a_collective_and_is_named_with_its_line(job: Training) -> None:
     restart, world = job.training(SIZE, more=30)
     mark = job.mark()
     job.order(2, "[time.sleep(0.1) for _ in iter(int, 1)]")
@@ -73,7 +58,7 @@ def test_a_rank_that_does_not_come_to_a_collective_is_named_with_its_line(job: T
     assert event["reason"].count("train.py:") == 2
 
 
-def test_a_rank_that_leaves_a_collective_out_is_known_by_the_next_one(job: Training) -> None:
+def a_rank_leaves_a_collective_out_and_is_known_by_the_next_one(job: Training) -> None:
     """It waits in its number 97, which for the others is the one that it has left out."""
     restart, world = job.training(SIZE, more=30)
     mark = job.mark()
@@ -82,9 +67,8 @@ def test_a_rank_that_leaves_a_collective_out_is_known_by_the_next_one(job: Train
     assert event["member"] == members(world)[0]
 
 
-def test_a_rank_that_is_busy_in_c_and_holds_the_gil_is_known_by_its_stack_and_replaced_as_it_was_to_blame_before(
-    job: Training,
-) -> None:
+def a_rank_is_busy_in_c_and_holds_the_gil(job: Training) -> None:
+    """It is known by its stack, and replaced as it was to blame before."""
     restart, world = job.training(SIZE, more=30)
     mark, victim = job.mark(), members(world)[0]
     job.order(0, "sum(range(10 ** 13))")
@@ -95,7 +79,7 @@ def test_a_rank_that_is_busy_in_c_and_holds_the_gil_is_known_by_its_stack_and_re
     assert victim not in members(new)
 
 
-def test_a_hang_that_a_new_master_finds_is_ended_too(job: Training) -> None:
+def a_new_master_finds_a_hang(job: Training) -> None:
     restart, world = job.training(SIZE, more=30)
     mark = job.mark()
     kill(pids(world)[1], signal.SIGSTOP)  # rank 0 may be in a save, which has ten minutes
@@ -104,7 +88,7 @@ def test_a_hang_that_a_new_master_finds_is_ended_too(job: Training) -> None:
     begins_again(job, restart, mark, "is stopped")
 
 
-def test_an_evaluation_that_says_so_is_no_hang(job: Training) -> None:
+def an_evaluation_that_says_so_is_no_hang(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark = job.mark()
     job.order(0, f"torch.nn.Linear(1, 1).eval(); time.sleep({1.5 * float(LIMIT)})")
@@ -114,7 +98,7 @@ def test_an_evaluation_that_says_so_is_no_hang(job: Training) -> None:
     assert "HangSuspected" not in job.told(mark)
 
 
-def test_a_slow_save_is_no_hang_and_the_job_ends_well(job: Training) -> None:
+def a_slow_save_is_no_hang(job: Training) -> None:
     restart, world = job.training(SIZE)
     mark, slow, saving = job.mark(), job.folder / "slow", job.folder / "saving"
     slow.touch()
@@ -128,34 +112,58 @@ def test_a_slow_save_is_no_hang_and_the_job_ends_well(job: Training) -> None:
     again, same = job.now()
     assert (again, pids(same)) == (restart, pids(world))
     assert "HangSuspected" not in job.told(mark)
-    job.end_well()
 
 
+FLAGS = ("--max-restarts", "100", "--hang-after", LIMIT)
+
+
+def test_a_hang_is_found_its_culprit_named_and_replaced_when_it_is_to_blame_again(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    """All three ranks are one member's."""
+    with one_job(tmp_path, "--nproc-per-node", str(SIZE), *FLAGS, script=calm(WITH_A_BARRIER)) as job:
+        live_through(
+            subtests,
+            job,
+            an_evaluation_that_says_so_is_no_hang,
+            a_rank_does_not_come_to_a_collective_and_is_named_with_its_line,
+            a_rank_is_busy_in_c_and_holds_the_gil,
+        )
+        job.end_well()
+
+
+@pytest.mark.exhaustive
+def test_hangs_of_three_members(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    with one_job(tmp_path, "--nnodes", str(SIZE), *FLAGS, script=WITH_A_BARRIER) as job:
+        live_through(
+            subtests,
+            job,
+            a_rank_is_stopped,
+            a_rank_does_not_come_to_a_collective_and_is_named_with_its_line,
+            a_rank_leaves_a_collective_out_and_is_known_by_the_next_one,
+            a_rank_is_busy_in_c_and_holds_the_gil,
+            a_new_master_finds_a_hang,
+            an_evaluation_that_says_so_is_no_hang,
+            a_slow_save_is_no_hang,
+        )
+        job.end_well()
+
+
+@pytest.mark.exhaustive
 def test_a_rank_that_never_comes_to_the_rendezvous_is_named(tmp_path: Path) -> None:
-    home = Path(tempfile.mkdtemp(prefix="or-"))
-    training = Training(
-        tmp_path, home, "--nnodes", "2", "--silent-after", "10", "--hang-after", f"init={LIMIT}", script=STUCK_AT_FIRST
-    )
-    try:
+    with one_job(tmp_path, "--nnodes", "2", "--hang-after", f"init={LIMIT}", script=STUCK_AT_FIRST) as training:
         event = training.event("RanksHang", 0, "in its init, which may take 8.0 s", "rank 1 on worker-1", "train.py:")
         assert event["member"] == "worker-1"
         training.training(2)
         training.end_well()
-    finally:
-        training.close()
-        shutil.rmtree(home)
 
 
+@pytest.mark.exhaustive
 def test_where_no_limit_is_given_a_stopped_rank_is_ended_beyond_doubt(tmp_path: Path) -> None:
-    home = Path(tempfile.mkdtemp(prefix="or-"))
-    job = Training(tmp_path, home, "--nnodes", "2", "--silent-after", "10", script=WITH_A_BARRIER)
-    try:
+    with one_job(tmp_path, "--nnodes", "2", script=WITH_A_BARRIER) as job:
         restart, world = job.training(2, more=30)
         mark = job.mark()
         kill(pids(world)[1], signal.SIGSTOP)
         job.event("RanksHang", mark, "rank 1 on", "is stopped (SIGSTOP, or a debugger); 1 other waits in gloo:")
         assert "HangSuspected" not in job.told(mark), "nobody waited for the limit of a step"
         job.training(2, after=restart)
-    finally:
-        job.close()
-        shutil.rmtree(home)

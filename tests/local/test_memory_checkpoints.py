@@ -1,4 +1,8 @@
-"""Checkpoints in memory in real jobs: the script of the other tests saves nothing to disk, and goes on all the same."""
+"""Checkpoints in memory in real jobs: the script of the other tests saves nothing to disk, and goes on all the same.
+
+These are further cases: one job in `make test` has its checkpoints in memory alone (`test_stragglers`), and one on a
+marked path (`test_elastic_data`).
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,9 @@ import pytest
 
 from sidecar.shell.arena import copies
 from tests.local.scripts import in_shards, remembering
-from tests.local.training import SAVE_EVERY, Training, jobs, members, until
+from tests.local.training import DEADLINE, SAVE_EVERY, Training, jobs, members, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 
 @pytest.fixture
@@ -93,5 +97,5 @@ def test_a_second_member_that_is_lost_while_the_first_one_is_replaced_costs_the_
 
 def test_memory_that_is_not_there_is_named_at_the_start(start: Callable[..., Training]) -> None:
     job = start("--nnodes", "1", "--checkpoint-memory", "900Ti", "--max-restarts", "1", script=remembering())
-    assert job.process.wait(60) != 0
+    assert job.process.wait(DEADLINE) != 0
     assert "the memory for checkpoints (checkpointMemory, 921600.0 GiB) cannot be had" in job.log()

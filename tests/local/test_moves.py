@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.local.chapters import live_through
-from tests.local.scripts import handling, migrating
+from tests.local.scripts import calm, handling, migrating
 from tests.local.training import DEADLINE, SCRIPT, Training, World, jobs, members, until
 
 pytestmark = pytest.mark.slow
@@ -29,7 +29,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Training]]:
         folder = tmp_path / str(len(started))
         folder.mkdir()
         moves = () if script else ("--migration-dir", str(tmp_path / "volume"))
-        started.append(Training(folder, home, *moves, *flags, script=script or migrating()))
+        started.append(Training(folder, home, *moves, *flags, script=script or calm(migrating())))
         return started[-1]
 
     with jobs() as (home, started):

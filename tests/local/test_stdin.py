@@ -79,6 +79,7 @@ def test_a_debugger_in_rank_0(tmp_path: Path) -> None:
     assert "[1]: no input here" in shown
 
 
+@pytest.mark.exhaustive
 def test_a_debugger_that_is_left_ends_the_job_at_once(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="or-") as home:
         command = Command(tmp_path, home, "--nnodes", "1", "--stdin", "0")
