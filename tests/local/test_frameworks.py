@@ -17,7 +17,7 @@ from tests.local import frameworks
 from tests.local.elastic import Run, Seen, times_seen
 from tests.local.training import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 LENGTH, BATCH = 203, 6
 SCRIPTS = {
     "accelerate": frameworks.ACCELERATE,

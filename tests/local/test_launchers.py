@@ -22,6 +22,7 @@ import pytest
 
 from runtime.processes import marked
 from tests.lines import whole_lines
+from tests.tiers import witnesses
 
 pytestmark = pytest.mark.slow
 DEADLINE = 120.0
@@ -121,7 +122,7 @@ def job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
         with contextlib.suppress(ProcessLookupError):
             each.process.terminate()
         try:
-            each.process.wait(20)
+            each.process.wait(DEADLINE)
         except subprocess.TimeoutExpired:
             each.process.kill()
             each.process.wait()
@@ -158,6 +159,7 @@ def test_torchrun_keeps_its_flags_and_its_scripts_arguments(job: Callable[..., J
     assert "was killed by SIGKILL" in running.said()
 
 
+@pytest.mark.exhaustive
 def test_torchrun_in_a_shells_line_with_a_process_beside_it(job: Callable[..., Job]) -> None:
     line = "(sleep 1000 &) && torchrun --nproc_per_node=2 --rdzv-backend=c10d --max_restarts=3 train.py 'a b'"
     running = job("--nnodes", "2", "--", "bash", "-c", line)
@@ -171,6 +173,7 @@ def test_torchrun_in_a_shells_line_with_a_process_beside_it(job: Callable[..., J
     assert running.said().count("--rdzv-backend") == 1
 
 
+@pytest.mark.exhaustive
 def test_a_shells_line_with_a_script_of_one_process_is_run_anew_with_the_worlds_variables(
     job: Callable[..., Job],
 ) -> None:
@@ -194,6 +197,7 @@ def test_a_program_that_is_no_python_runs_once_a_member(job: Callable[..., Job])
     assert running.ends() == 0
 
 
+@pytest.mark.exhaustive
 def test_a_program_with_a_launcher_of_its_own_runs_once_a_member_and_is_told_how_many(job: Callable[..., Job]) -> None:
     running = job("--nnodes", "2", "--nproc-per-node", "2", "--", "./trainer.sh")
     assert values(running.ranks("1.1", 2), "RANK", "NODE_RANK", "NNODES") == [("", "0", "2"), ("", "1", "2")]
@@ -202,6 +206,7 @@ def test_a_program_with_a_launcher_of_its_own_runs_once_a_member_and_is_told_how
     assert running.ends() == 0
 
 
+@pytest.mark.exhaustive
 def test_no_python_runs_a_program_once_a_local_rank(job: Callable[..., Job]) -> None:
     running = job("--nnodes", "2", "--nproc-per-node", "2", "--no-python", "./trainer.sh", "a b")
     expected = [(str(rank), ["a b"]) for rank in range(4)]
@@ -211,6 +216,7 @@ def test_no_python_runs_a_program_once_a_local_rank(job: Callable[..., Job]) -> 
     assert running.ends() == 0
 
 
+@pytest.mark.exhaustive
 def test_torchruns_no_python_runs_a_program_once_a_local_rank(job: Callable[..., Job]) -> None:
     running = job("--nnodes", "2", "--", "torchrun", "--nproc-per-node=2", "--no-python", "./trainer.sh", "a b")
     expected = [(str(rank), ["a b"]) for rank in range(4)]
@@ -220,6 +226,7 @@ def test_torchruns_no_python_runs_a_program_once_a_local_rank(job: Callable[...,
     assert running.ends() == 0
 
 
+@pytest.mark.exhaustive
 def test_the_legacy_launch_module_with_and_without_its_argument(job: Callable[..., Job]) -> None:
     launch = ("python", "-m", "torch.distributed.launch", "--nproc_per_node=2")
     running = job("--nnodes", "2", "--", *launch, "train.py", "--lr=1")
@@ -230,18 +237,21 @@ def test_the_legacy_launch_module_with_and_without_its_argument(job: Callable[..
     assert running.ends() == 0
 
 
+@pytest.mark.exhaustive
 def test_the_legacy_launch_module_with_use_env(job: Callable[..., Job]) -> None:
     running = job("--", "python", "-m", "torch.distributed.launch", "--use-env", "--nproc_per_node=2", "train.py", "x")
     assert values(running.ranks("1.1", 2), "LOCAL_RANK", "arguments") == [("0", ["x"]), ("1", ["x"])]
     assert running.ends() == 0
 
 
+@pytest.mark.exhaustive
 def test_accelerate_on_one_process_makes_its_script_the_trainer(job: Callable[..., Job]) -> None:
     pytest.importorskip("accelerate")
     running = job("--nnodes", "2", "--", "accelerate", "launch", "--cpu", "accelerated.py", "--lr", "a b")
     _accelerated(running, ranks=2)
 
 
+@pytest.mark.exhaustive
 def test_accelerates_way_through_torchs_launcher_is_taken_over(job: Callable[..., Job]) -> None:
     pytest.importorskip("accelerate")
     launch = ("accelerate", "launch", "--multi_gpu", "--num_processes", "2", "accelerated.py", "--lr", "a b")
@@ -270,15 +280,15 @@ def _accelerated(running: Job, ranks: int) -> None:
     assert running.ends() == 0, running.said()
 
 
-@pytest.mark.parametrize("shell", [False, True], ids=["torchrun", "in a shell's line"])
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        ("--nnodes 2", "--nnodes 4"),
-        ("--nproc-per-node 2", "--nproc_per_node=4"),
-        ("--max-restarts 2", "--max-restarts 0"),
-    ],
-)
+TWICE = [
+    ("--nnodes 2", "--nnodes 4"),
+    ("--nproc-per-node 2", "--nproc_per_node=4"),
+    ("--max-restarts 2", "--max-restarts 0"),
+]
+
+
+@pytest.mark.parametrize("shell", witnesses([False, True], False), ids=["torchrun", "in a shell's line"])
+@pytest.mark.parametrize(("ours", "theirs"), witnesses(TWICE, TWICE[1]))
 def test_a_size_said_twice_in_two_ways_starts_nothing_and_shows_both(
     tmp_path: Path, ours: str, theirs: str, shell: bool
 ) -> None:

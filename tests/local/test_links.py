@@ -10,30 +10,26 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.local.test_isolate import Isolated
-from tests.local.training import Training, members, pids
+from tests.local.training import Training, members, one_job, pids
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.exhaustive,
+    pytest.mark.xdist_group("netns"),
     pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("iptables"), reason="needs root and iptables"),
 ]
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Training]:
-    home = Path(tempfile.mkdtemp(prefix="or-"))
-    training = Training(tmp_path, home, "--nnodes", "3", "--silent-after", "10")
-    try:
-        yield training
-    finally:
-        training.close()
-        shutil.rmtree(home)
+    with one_job(tmp_path, "--nnodes", "3") as job:
+        yield job
 
 
 def rule(what: str, source: int, target: int) -> bool:
@@ -77,13 +73,8 @@ def test_it_is_told_and_the_younger_one_is_replaced_when_no_step_is_made(job: Tr
 
 @pytest.fixture
 def isolated(tmp_path: Path) -> Iterator[Isolated]:
-    home = Path(tempfile.mkdtemp(prefix="or-"))
-    training = Isolated(tmp_path, home, "--nnodes", "3", "--silent-after", "10", "--isolate")
-    try:
-        yield training
-    finally:
-        training.close()
-        shutil.rmtree(home)
+    with one_job(tmp_path, "--nnodes", "3", "--isolate", kind=Isolated) as job:
+        yield job
 
 
 def cut_off_from(job: Isolated, member: str, other: str) -> None:

@@ -1,4 +1,5 @@
-"""Checkpoints in memory of a script that knows nothing of them: it saves by torch.save on rank 0, all ranks load."""
+"""Checkpoints in memory of a script that knows nothing of them: it saves by torch.save on rank 0, all ranks load. These
+are further cases of the story in `test_elastic_data`."""
 
 from __future__ import annotations
 
@@ -9,14 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.local import undisturbed
 from tests.local.elastic import Run
 from tests.local.scripts import handling, migrating_and_saving
-from tests.local.training import SAVE_EVERY, SCRIPT, Training, World, jobs
+from tests.local.training import DEADLINE, SAVE_EVERY, SCRIPT, Training, World, jobs
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_a_handler_of_the_scripts_own_saves_to_the_marked_path(start: Callable[.
         assert world[0][0].loaded == job.saved[-1]
         assert_undisturbed(world)
     job.outrider("stop", "train")
-    assert job.process.wait(60) == 0, job.log()
+    assert job.process.wait(DEADLINE) == 0, job.log()
     job.steps()
     job.event("StateSaved", 0, f"model.pt at step {job.saved[-1]}, asked by SIGUSR1")
     assert [len(job.saved), len(set(job.saved))] == [3, 3]
@@ -178,5 +178,7 @@ def test_a_save_that_comes_before_the_others_have_the_one_before_it_is_an_ordina
         job.event("CheckpointNotKept", 0, "the other members did not have the one before it yet: it is an ordinary one")
         os.kill(deaf, signal.SIGCONT)
         job.until_held(12, 2)
+        import torch  # takes seconds, and no other test here needs it
+
         assert torch.load(path)["step"] == 9
         job.finished()
