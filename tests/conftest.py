@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
+
+from tests.warm import Warm
 
 hypothesis.settings.register_profile("busy", deadline=None)  # a busy machine makes any example slow
 hypothesis.settings.load_profile("busy")
@@ -37,6 +40,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those that start real jobs come first: side by side, they wait while the others compute."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Warm]:
+    """Starts scripts where torch is imported already."""
+    made = Warm()
+    yield made
+    made.close()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import shutil
 import socket
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.warm import Process, Warm, plain_environment
 from training_hooks import HOOKS_PATH
 
 PATIENCE = 300.0
@@ -82,25 +82,39 @@ class TestAgent:
 
 
 class Trainer:
-    """A trainer process with the hooks on its PYTHONPATH, and the agent that it talks to."""
+    """A trainer process with the hooks on its PYTHONPATH, and the agent that it talks to. `warm`: its command is a
+    script `train.py`, and torch is imported already where it starts."""
 
     def __init__(
-        self, folder: Path, *command: str, python: str = sys.executable, mark: bool = True, **env: str
+        self,
+        folder: Path,
+        *command: str,
+        python: str = sys.executable,
+        mark: bool = True,
+        warm: Warm | None = None,
+        **env: str,
     ) -> None:
         self.folder = folder
         self.volume = Path(tempfile.mkdtemp(prefix="otr-"))
         self.agent = TestAgent(self.volume)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("OUTRIDER", "PYTEST"))}
-        environment |= {"OUTRIDER_DIR": str(self.volume), "OUTRIDER_HOOKS": HOOKS_PATH, "PYTHONPATH": HOOKS_PATH}
+        environment = plain_environment() | {
+            "OUTRIDER_DIR": str(self.volume),
+            "OUTRIDER_HOOKS": HOOKS_PATH,
+            "PYTHONPATH": HOOKS_PATH,
+        }
         environment |= {"OUTRIDER_DEBUG": "1", "PYTHONWARNINGS": "ignore"}
         if mark:
             environment["OUTRIDER_TEMPLATE"] = "1"
         environment |= env
         self.output = folder / "output.txt"
+        self.process: subprocess.Popen[bytes] | Process
         with self.output.open("ab") as out:
-            self.process = subprocess.Popen(
-                [python, *command], cwd=folder, env=environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL
-            )
+            if warm is not None:
+                self.process = warm.start(folder, command, environment, out.fileno())
+            else:
+                self.process = subprocess.Popen(
+                    [python, *command], cwd=folder, env=environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL
+                )
         self.number = 0
 
     def announced(self) -> Line:

@@ -1,15 +1,6 @@
-"""Scripts and a port for the tests that run torch."""
+"""A script for the tests that run torch."""
 
 from __future__ import annotations
-
-import socket
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
 
 DDP = """
 import os, sys, time
@@ -23,13 +14,13 @@ def main():
     dist.init_process_group("gloo")
     model = DDP(nn.Linear(4, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    seen = (torch.randn(1).item(), float(np.random.rand()))
+    seen = (torch.randn(1).item(), float(np.random.rand()), torch.get_num_threads())
     for step in range(100000):
         optimizer.zero_grad()
         model(torch.randn(8, 4)).sum().backward()
         optimizer.step()
         if step == 0:
-            sys.stdout.write("SEEN %r %r\\n" % seen)
+            sys.stdout.write("SEEN %r %r %r\\n" % seen)
             sys.stdout.flush()
         BODY
 if __name__ == "__main__":

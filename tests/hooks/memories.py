@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from runtime.ports import find_port
 from sidecar.shell.arena import copies
 from tests.hooks.agent import Trainer
-from tests.hooks.fixtures import free_port
+from tests.warm import Warm
 from training_hooks import arena
 
 MEMORY = 8 << 20
@@ -54,7 +55,7 @@ def said(folder: Path, rank: int = 0) -> list[Any]:
     return [json.loads(line) for line in (folder / f"said-{rank}").read_text().splitlines()]
 
 
-def trainers(folder: Path, begin: str, **always: str) -> Iterator[Callable[..., Trainer]]:
+def trainers(warm: Warm, folder: Path, begin: str, **always: str) -> Iterator[Callable[..., Trainer]]:
     """Makes trainers whose script is `begin` and a text; ends them."""
     made: list[Trainer] = []
 
@@ -62,7 +63,7 @@ def trainers(folder: Path, begin: str, **always: str) -> Iterator[Callable[..., 
         (folder / "train.py").write_text(begin + text)
         if memory:
             options["OUTRIDER_CHECKPOINT_MEMORY"] = str(memory)
-        made.append(Trainer(folder, "train.py", **always | options))
+        made.append(Trainer(folder, "train.py", warm=warm, **always | options))
         made[-1].announced()
         return made[-1]
 
@@ -82,7 +83,7 @@ def newest(trainer: Trainer) -> dict[str, str]:
 
 def generation(trainer: Trainer, nproc: int = 1, code: int = 0, **env: str) -> None:
     """One generation, from its start to the end of its ranks."""
-    trainer.start(nproc, free_port(), **newest(trainer), **env)
+    trainer.start(nproc, find_port(), **newest(trainer), **env)
     for _ in range(nproc):
         assert trainer.agent.expect("exited")["code"] == code, trainer.read()
     trainer.stop()

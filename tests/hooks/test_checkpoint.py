@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from runtime.ports import find_port
 from sidecar.shell.arena import copies, opened
 from tests.hooks.agent import Trainer
-from tests.hooks.fixtures import free_port
 from tests.hooks.memories import SAY, damage, generation, said, trainers
 from tests.tiers import witnesses
+from tests.warm import Warm
 from training_hooks import arena
 
 pytestmark = pytest.mark.slow
@@ -48,8 +49,8 @@ def tried(call):
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
-    yield from trainers(tmp_path, BEGIN)
+def make(warm: Warm, tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
+    yield from trainers(warm, tmp_path, BEGIN)
 
 
 def test_the_next_generation_loads_what_the_last_one_saved(make: Callable[..., Trainer], tmp_path: Path) -> None:
@@ -345,7 +346,7 @@ def test_a_copy_that_not_every_rank_has_is_not_loaded_and_does_not_stay(
         "    checkpoint.save(state(step, RANK), step, sharded=True)\n    checkpoint.wait()\n"
     )
     for count in range(3):
-        trainer.start(2, free_port(), TORCHELASTIC_RESTART_COUNT=str(count))
+        trainer.start(2, find_port(), TORCHELASTIC_RESTART_COUNT=str(count))
         for _ in range(2):
             assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
         trainer.stop()

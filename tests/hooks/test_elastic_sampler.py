@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slow
+from tests.warm import Warm
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("plain torch")]  # they share a warm Python
+Python = Callable[[str], str]
 BEGIN = """
 import sys
 import torch
@@ -45,16 +47,20 @@ def some(world, steps, state=None, workers=0):
 """
 
 
-def python(text: str, folder: Path) -> str:
-    """What the script printed, in a Python that has the package by its installation alone."""
-    script = folder / "script.py"
-    script.write_text(BEGIN + text)
-    done = subprocess.run([sys.executable, str(script)], cwd=folder, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def python(warm: Warm, tmp_path: Path) -> Python:
+    """What a script prints, in a Python that has the package by its installation alone."""
+
+    def run(text: str) -> str:
+        (tmp_path / "train.py").write_text(BEGIN + text)
+        done = warm.run(tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
 
 
-def test_worlds_that_hand_the_state_on_see_each_sample_once(tmp_path: Path) -> None:
+def test_worlds_that_hand_the_state_on_see_each_sample_once(python: Python) -> None:
     text = """
 for workers in (0, 2):
     one, state = some(4, 3, workers=workers)
@@ -65,10 +71,10 @@ for workers in (0, 2):
     assert state["consumed"] == 203 and state["epoch"] == 0, state
 print("well")
 """
-    assert python(text, tmp_path) == "well\n"
+    assert python(text) == "well\n"
 
 
-def test_only_what_an_optimizer_has_stepped_on_counts_however_far_the_loader_is_ahead(tmp_path: Path) -> None:
+def test_only_what_an_optimizer_has_stepped_on_counts_however_far_the_loader_is_ahead(python: Python) -> None:
     text = """
 for workers in (0, 2):
     sampler, batches = loader(2, 0, workers=workers)
@@ -83,18 +89,18 @@ for workers in (0, 2):
             break
     print(found)
 """
-    assert python(text, tmp_path).splitlines() == ["[0, 0, 0, 16, 16, 16, 16, 32]"] * 2
+    assert python(text).splitlines() == ["[0, 0, 0, 16, 16, 16, 16, 32]"] * 2
 
 
-def test_without_an_optimizer_a_batch_counts_when_the_next_is_asked_for(tmp_path: Path) -> None:
+def test_without_an_optimizer_a_batch_counts_when_the_next_is_asked_for(python: Python) -> None:
     text = """
 sampler, batches = loader(2, 0)
 print([sampler.state_dict()["consumed"] for batch in batches][:4])
 """
-    assert python(text, tmp_path) == "[0, 8, 16, 24]\n"
+    assert python(text) == "[0, 8, 16, 24]\n"
 
 
-def test_its_length_is_what_is_left_until_the_next_pass(tmp_path: Path) -> None:
+def test_its_length_is_what_is_left_until_the_next_pass(python: Python) -> None:
     text = """
 _, state = some(4, 3)
 sampler, batches = loader(3, 0, state)
@@ -107,10 +113,10 @@ sampler.set_epoch(1)
 found += [len(sampler), len(batches)]
 print(found, sum(len(batch) for batch in batches))
 """
-    assert python(text, tmp_path) == "[52, 13, 13, 68, 17] 68\n"
+    assert python(text) == "[52, 13, 13, 68, 17] 68\n"
 
 
-def test_with_batches_of_the_scripts_own_the_script_says_what_it_has_consumed(tmp_path: Path) -> None:
+def test_with_batches_of_the_scripts_own_the_script_says_what_it_has_consumed(python: Python) -> None:
     text = """
 seen = []
 for rank in range(2):
@@ -124,7 +130,7 @@ seen += some(3, None, state)[0]
 assert sorted(set(seen)) == DATA and len(seen) - 203 < 3, len(seen)
 print("well")
 """
-    assert python(text, tmp_path) == "well\n"
+    assert python(text) == "well\n"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +145,7 @@ print("well")
         ("dict(good, shuffle=False)", "the state is of a sampler with shuffle False, and this one has True"),
     ],
 )
-def test_a_state_that_cannot_be_its_own_is_refused(tmp_path: Path, state: str, said: str) -> None:
+def test_a_state_that_cannot_be_its_own_is_refused(python: Python, state: str, said: str) -> None:
     text = f"""
 sampler, _ = loader(2, 0)
 good = sampler.state_dict()
@@ -148,10 +154,10 @@ try:
 except ValueError as error:
     print(error)
 """
-    assert said in python(text, tmp_path)
+    assert said in python(text)
 
 
-def test_a_whole_pass_is_torchs_own(tmp_path: Path) -> None:
+def test_a_whole_pass_is_torchs_own(python: Python) -> None:
     text = """
 from torch.utils.data.distributed import DistributedSampler
 for options in ({}, {"shuffle": False}, {"drop_last": True}, {"seed": 3}):
@@ -162,7 +168,7 @@ for options in ({}, {"shuffle": False}, {"drop_last": True}, {"seed": 3}):
             assert list(mine) == list(theirs) and len(mine) == len(theirs)
 print("well")
 """
-    assert python(text, tmp_path) == "well\n"
+    assert python(text) == "well\n"
 
 
 def test_any_other_name_is_not_there() -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from runtime.ports import find_port
 from tests.hooks.agent import Trainer
-from tests.hooks.fixtures import free_port
+from tests.tiers import witnesses
+from tests.warm import Warm
 from training_hooks import farewell
 
 Look = dict[str, tuple[str, tuple[str, str]]]
@@ -119,8 +119,10 @@ print(len(farewell._look()))
 
 
 @pytest.mark.slow
-def test_the_threads_of_this_torch_s_gloo_have_the_name_that_is_looked_for() -> None:
-    done = subprocess.run([sys.executable, "-c", NAMES], capture_output=True, text=True, timeout=120)
+@pytest.mark.xdist_group("plain torch")
+def test_the_threads_of_this_torch_s_gloo_have_the_name_that_is_looked_for(warm: Warm, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(NAMES)
+    done = warm.run(tmp_path)
     assert int(done.stdout) > 0, done.stderr
 
 
@@ -141,15 +143,21 @@ main()
 """
 
 
+DESTROYED = "dist.destroy_process_group()"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ["dist.destroy_process_group()", "pass"], ids=["destroyed", "not destroyed"])
-def test_ranks_that_free_their_model_right_after_the_last_collective_end_well(tmp_path: Path, end: str) -> None:
-    """Without the wait the first kind hangs now and then on a busy machine."""
+@pytest.mark.parametrize("end", witnesses([DESTROYED, "pass"], DESTROYED), ids=["destroyed", "not destroyed"])
+def test_ranks_that_free_their_model_right_after_the_last_collective_end_well(
+    warm: Warm, tmp_path: Path, end: str
+) -> None:
+    """Without the wait the first kind hangs now and then on a busy machine. What is not destroyed is taken apart at the
+    end of a Python, and not of a warm one."""
     (tmp_path / "train.py").write_text(ENDING.replace("END", end))
-    trainer = Trainer(tmp_path, "train.py", OUTRIDER_NPROC="2")
+    trainer = Trainer(tmp_path, "train.py", warm=warm if end == DESTROYED else None, OUTRIDER_NPROC="2")
     try:
         trainer.announced()
-        trainer.start(2, free_port())
+        trainer.start(2, find_port())
         assert [trainer.agent.expect("exited")["code"] for _ in range(2)] == [0, 0], trainer.read()
         trainer.stop()
     finally:

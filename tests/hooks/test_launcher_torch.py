@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from runtime.ports import find_port
 from tests.hooks.container import Container, is_alive
-from tests.hooks.fixtures import free_port
 from training_hooks import known, page
 
 pytestmark = pytest.mark.slow
@@ -41,6 +41,7 @@ dist.all_reduce(torch.ones(7))
 SAVING = """
 import os, time
 import torch
+torch.load("last.pt")
 class Slow:
     def __reduce__(self):
         print("saving", flush=True)
@@ -52,13 +53,6 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 optimizer.step()
 torch.save({"model": model.state_dict(), "slow": Slow()}, "checkpoint.pt")
 time.sleep(600)
-"""
-
-LOADING = """
-import torch
-torch.load("last.pt")
-optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=0.1)
-optimizer.step()
 """
 
 
@@ -88,7 +82,7 @@ def test_ranks_below_a_program_are_counted_and_say_where_they_are(container: Con
     reading, writing = os.pipe()
     container.run(str(container.folder / "program"), "train.py", OUTRIDER_PER_RANK="1", stdin=reading)
     hello = container.said(what="launcher")
-    started = container.start(hello, 1, nproc=2, WORLD_SIZE="2", MASTER_PORT=str(free_port()))
+    started = container.start(hello, 1, nproc=2, WORLD_SIZE="2", MASTER_PORT=str(find_port()))
     container.until(lambda: container.stdout().count("counted") == 2)
     for rank in (0, 1):
         shown = page.read(str(container.volume / "progress" / str(rank)))
@@ -116,11 +110,14 @@ def test_a_program_that_is_no_python_says_that_it_has_no_stack(container: Contai
         assert "no Python with the hooks" in row["error"]
 
 
-def test_a_rank_below_a_program_is_let_finish_its_save(container: Container) -> None:
+def test_a_rank_below_a_program_knows_what_was_saved_before_and_is_let_finish_its_save(container: Container) -> None:
+    import torch
+
+    torch.save(torch.ones(2), container.folder / "last.pt")
     (container.folder / "train.py").write_text(SAVING)
     container.run(str(container.folder / "program"), "train.py")
     hello = container.said(what="launcher")
-    shell = container.start(hello, 1)["pids"][0]
+    shell = container.start(hello, 1, prints=[[known.fingerprint(str(container.folder / "last.pt")), 103]])["pids"][0]
     container.until(lambda: "saving" in container.stdout())
     container.order(hello, do="stop", generation=[1, 1], grace=60, handler_grace=60, save_grace=600)
     (row,) = asked(container, hello, "collectives", 1)  # answered after the stop was begun
@@ -131,20 +128,6 @@ def test_a_rank_below_a_program_is_let_finish_its_save(container: Container) -> 
     (container.folder / "go").touch()
     assert container.said(event="stopped")["killed"] == 0
     assert not is_alive(row["pid"])
-    import torch
-
     assert torch.load(container.folder / "checkpoint.pt", weights_only=False)["slow"] == 0
-
-
-def test_a_rank_below_a_program_knows_what_was_saved_before(container: Container) -> None:
-    import torch
-
-    saved = container.folder / "last.pt"
-    torch.save(torch.ones(2), saved)
-    (container.folder / "train.py").write_text(LOADING)
-    container.run(str(container.folder / "program"), "train.py")
-    hello = container.said(what="launcher")
-    container.start(hello, 1, prints=[[known.fingerprint(str(saved)), 103]])
-    assert container.said(event="exited")["code"] == 0, container.stderr()
     shown = page.read(str(container.volume / "progress" / "0"))
     assert (shown.base, shown.step) == (103, 104)

@@ -9,18 +9,19 @@ from pathlib import Path
 import pytest
 import torch
 
+from runtime.ports import find_port
 from tests.hooks.agent import Trainer
-from tests.hooks.fixtures import free_port
 from tests.hooks.memories import MARKED, damage, generation, newest, other, said, trainers, warned
 from tests.tiers import witnesses
+from tests.warm import Warm
 from training_hooks import versions
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("marked")]  # they share a warm Python
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
-    yield from trainers(tmp_path, MARKED, OUTRIDER_CHECKPOINT_PATH="last.pt")
+def make(warm: Warm, tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
+    yield from trainers(warm, tmp_path, MARKED, OUTRIDER_CHECKPOINT_PATH="last.pt")
 
 
 def test_the_next_generation_begins_from_the_newest_save(make: Callable[..., Trainer], tmp_path: Path) -> None:
@@ -33,7 +34,7 @@ def test_the_next_generation_begins_from_the_newest_save(make: Callable[..., Tra
     assert remembered["marked"] is True
     trainer.agent.expect("exited")
     trainer.stop()
-    trainer.start(1, free_port(), **newest(trainer))
+    trainer.start(1, find_port(), **newest(trainer))
     loaded = trainer.agent.expect(lambda line: line.get("word") == "state loaded")
     assert f"rank 0 loads save 3 (step 0) of {tmp_path / 'last.pt'} from this member's memory" in loaded["sentence"]
     trainer.agent.expect("exited")
@@ -144,7 +145,7 @@ def test_damaged_memory_is_not_loaded_and_storage_only_where_it_has_that_very_sa
     generation(trainer)
     begun = newest(trainer)
     damage(trainer, 2)
-    trainer.start(1, free_port(), **begun)
+    trainer.start(1, find_port(), **begun)
     assert trainer.agent.expect("exited")["code"] == 0
     trainer.stop()
     begun = newest(trainer)
@@ -153,7 +154,7 @@ def test_damaged_memory_is_not_loaded_and_storage_only_where_it_has_that_very_sa
 
     os.replace(tmp_path / "older.pt", tmp_path / "last.pt")
     versions.write(str(tmp_path / "last.pt"), str(tmp_path / "last.pt"), (1, 1))
-    trainer.start(1, free_port(), **begun)
+    trainer.start(1, find_port(), **begun)
     assert trainer.agent.expect("exited")["code"] == 3
     (first, second, third) = said(tmp_path)
     assert (first, second) == ([None], [2])

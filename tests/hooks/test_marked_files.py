@@ -10,17 +10,18 @@ from pathlib import Path
 import pytest
 import torch
 
+from runtime.ports import find_port
 from tests.hooks.agent import Trainer
-from tests.hooks.fixtures import free_port
 from tests.hooks.memories import MARKED, generation, newest, other, said, trainers, warned
+from tests.warm import Warm
 from training_hooks import versions
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("marked")]  # they share a warm Python
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
-    yield from trainers(tmp_path, MARKED, OUTRIDER_CHECKPOINT_PATH="last.pt")
+def make(warm: Warm, tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
+    yield from trainers(warm, tmp_path, MARKED, OUTRIDER_CHECKPOINT_PATH="last.pt")
 
 
 def test_on_storage_lies_what_torch_would_have_written(make: Callable[..., Trainer], tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_storage_that_is_newer_than_what_all_have_in_memory_is_loaded(
 ) -> None:
     trainer = make("say(loaded())\nfor step in (1, 2):\n    torch.save(state(step), 'last.pt')\n    mine().settle()\n")
     generation(trainer)
-    trainer.start(1, free_port(), OUTRIDER_CHECKPOINT_FROM="1:1.1")
+    trainer.start(1, find_port(), OUTRIDER_CHECKPOINT_FROM="1:1.1")
     trainer.agent.expect("exited")
     assert said(tmp_path) == [[None], [2]]
     told = trainer.agent.expect(lambda line: line.get("word") == "state loaded")["sentence"]
@@ -194,11 +195,11 @@ def test_a_full_volume_is_told_and_training_goes_on_with_what_is_in_memory(
         "torch.save(state(2, 100_000), 'full/last.pt')\nmine().settle()\nsay(loaded('full/last.pt'))\n",
         OUTRIDER_CHECKPOINT_PATH="full/last.pt",
     )
-    trainer.start(1, free_port())
+    trainer.start(1, find_port())
     assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
     trainer.stop()
     assert torch.load(full_volume / "last.pt")["step"] == 1
-    trainer.start(1, free_port(), **newest(trainer))
+    trainer.start(1, find_port(), **newest(trainer))
     trainer.agent.expect("exited")
     assert said(tmp_path)[:3] == [[None], [2], [2]]
     assert any("save 2 could not be written to" in line for line in warned(trainer))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.hooks.agent import Line, Trainer, wait_until
+from tests.warm import Warm
 from training_hooks import statefile
 
 pytestmark = pytest.mark.slow
@@ -52,13 +53,13 @@ while True:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
+def make(warm: Warm, tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
     made: list[Trainer] = []
 
     def trainer(text: str, **options: Any) -> Trainer:
         (tmp_path / "train.py").write_text(text)
         options.setdefault("OUTRIDER_MIGRATION_DIR", str(tmp_path / "volume"))
-        made.append(Trainer(tmp_path, "train.py", **options))
+        made.append(Trainer(tmp_path, "train.py", warm=warm, **options))
         made[-1].announced()
         return made[-1]
 
@@ -73,7 +74,7 @@ def trains(trainer: Trainer) -> Line:
     return offer
 
 
-def saved(trainer: Trainer, order: int = 5, seconds: float = 30.0) -> Line:
+def saved(trainer: Trainer, order: int = 5, seconds: float = 300.0) -> Line:
     what = {"order": order, "generation": [1, trainer.number], "seconds": seconds, "last": True}
     trainer.agent.say(do="save_state", **what)
     return trainer.agent.expect("state_saved")
@@ -115,7 +116,7 @@ def test_in_an_evaluation_without_batches_it_is_saved_as_well(make: Callable[...
     trainer.start()
     trainer.agent.expect("offers")
     wait_until((tmp_path / "evaluates").exists, "the evaluation")
-    assert saved(trainer, seconds=9.0)["step"] == 3
+    assert saved(trainer, seconds=60.0)["step"] == 3
     assert content(tmp_path)["state"]["progress"] == {"step": 3}
 
 
@@ -128,14 +129,14 @@ def test_the_same_order_is_answered_again_and_saved_once(make: Callable[..., Tra
 
 
 def test_before_the_first_step_there_is_nothing_to_save(make: Callable[..., Trainer]) -> None:
-    trainer = make(BEGIN % "training_hooks" + "import time\ntime.sleep(60)\n")
+    trainer = make(BEGIN % "training_hooks" + "import time\ntime.sleep(600)\n")
     trainer.start()
     trainer.agent.expect("offers")
     assert "no step was made yet" in saved(trainer)["error"]
 
 
 def test_a_rank_that_offers_nothing_is_not_asked(make: Callable[..., Trainer]) -> None:
-    trainer = make("import time, torch\ntime.sleep(60)\n")
+    trainer = make("import time\ntime.sleep(600)\n")
     trainer.start()
     assert "no rank here offers to save its state" in saved(trainer)["error"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from runtime.ports import find_port
 from tests.hooks.agent import Line, Trainer, wait_until
 from tests.hooks.container import Container
-from tests.hooks.fixtures import free_port
 from training_hooks import gather, lastwords, matmul
 
 PLAIN = "import time\ntime.sleep(600)\n"
@@ -24,7 +24,7 @@ Make = Callable[..., Trainer]
 
 def order(number: int, round_: int = 0, **other: Any) -> dict[str, Any]:
     plain = {"member": "worker-0", "nproc": 1, "port": 0, "address": "127.0.0.1", "peers": [], "awaited": []}
-    return {**plain, "do": "check", "order": number, "round": round_, "compute": True, "alone": False, "seconds": 30,
+    return {**plain, "do": "check", "order": number, "round": round_, "compute": True, "alone": False, "seconds": 120,
             **other}  # fmt: skip
 
 
@@ -78,14 +78,14 @@ def peer(member: str, port: int) -> dict[str, Any]:
 
 
 def test_two_members_exchange_their_blocks() -> None:
-    port = free_port()
+    port = find_port()
     found = together(order(1, member="a", port=port, awaited=["b"]), order(2, member="b", peers=[peer("a", port)]))
     assert [[(each["member"], each["error"]) for each in of] for of in found] == [[("b", "")], [("a", "")]]
     assert all(each["seconds"] > 0 for of in found for each in of)
 
 
 def test_of_three_everybody_exchanges_with_each_of_the_others() -> None:
-    one, two = free_port(), free_port()
+    one, two = find_port(), find_port()
     found = together(
         order(1, member="a", port=one, awaited=["b", "c"]),
         order(2, member="b", port=two, peers=[peer("a", one)], awaited=["c"]),
@@ -96,7 +96,7 @@ def test_of_three_everybody_exchanges_with_each_of_the_others() -> None:
 
 
 def test_of_three_two_meet_though_the_one_before_them_is_not_there() -> None:
-    gone, two = free_port(), free_port()
+    gone, two = find_port(), find_port()
     found = together(
         order(2, member="b", port=two, peers=[peer("a", gone)], awaited=["c"]),
         order(3, member="c", peers=[peer("a", gone), peer("b", two)]),
@@ -107,20 +107,20 @@ def test_of_three_two_meet_though_the_one_before_them_is_not_there() -> None:
 
 
 def test_a_member_that_is_not_there_is_named_with_what_was_wrong() -> None:
-    port = free_port()
+    port = find_port()
     (found,) = together(order(1, member="b", peers=[peer("a", port)]), seconds=0.3)
     assert found[0]["member"] == "a"
     assert f"127.0.0.1:{port}: Connection refused" in found[0]["error"]
 
 
 def test_who_means_another_round_is_not_met() -> None:
-    port = free_port()
+    port = find_port()
     one, two = order(1, 0, member="a", port=port, awaited=["b"]), order(2, 1, member="b", peers=[peer("a", port)])
     assert all(each["error"] for of in together(one, two, seconds=0.5) for each in of)
 
 
 def test_a_strangers_connection_is_dropped() -> None:
-    port = free_port()
+    port = find_port()
     meeting = gather.Meeting(order(1, member="a", port=port, awaited=["b"]))
     with socket.create_connection(("127.0.0.1", port)) as stranger:
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n".ljust(gather.WORD))
@@ -173,6 +173,7 @@ def test_a_broken_machine_is_told_by_how_the_probe_ended(make: Make, plain_pytho
     assert (found["result"], found["error"]) == ("died", "its process was killed by SIGKILL")
 
 
+@pytest.mark.xdist_group("timing")
 def test_a_slow_machine_takes_five_times_as_long(make: Make, plain_python: str) -> None:
     well = checked(make("well", python=plain_python), order(1))
     slow = checked(make("slow", python=plain_python, OUTRIDER_CHAOS="bad-node=slow"), order(1))
@@ -180,7 +181,7 @@ def test_a_slow_machine_takes_five_times_as_long(make: Make, plain_python: str) 
 
 
 def test_a_probe_that_takes_too_long_is_ended(make: Make, plain_python: str) -> None:
-    found = checked(make(python=plain_python), order(1, port=free_port(), awaited=["worker-1"], seconds=0.1))
+    found = checked(make(python=plain_python), order(1, port=find_port(), awaited=["worker-1"], seconds=0.1))
     assert found["result"] == "too slow"
 
 
@@ -193,7 +194,7 @@ def test_a_repeated_order_is_answered_and_not_done_again(make: Make, plain_pytho
 
 def test_worker_processes_that_are_started_interrupt_the_probe(make: Make, plain_python: str) -> None:
     trainer = make(python=plain_python)
-    trainer.agent.say(**order(1, port=free_port(), awaited=["worker-1"]))
+    trainer.agent.say(**order(1, port=find_port(), awaited=["worker-1"]))
     pids = trainer.start()
     assert trainer.agent.expect("checked")["result"] == "interrupted"
     assert checked(trainer, order(2, compute=False))["result"] == "ok"
@@ -248,7 +249,7 @@ def test_no_termination_message_is_made_where_the_kubelet_has_made_none(tmp_path
 
 def test_a_template_that_is_killed_takes_its_probe_with_it(make: Make, plain_python: str) -> None:
     trainer = make(python=plain_python)
-    port = free_port()
+    port = find_port()
     trainer.agent.say(**order(1, port=port, awaited=["worker-1"]))
     wait_until(lambda: _connects(port), "the probe's port")
     trainer.process.send_signal(signal.SIGKILL)

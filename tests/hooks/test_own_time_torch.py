@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
+from runtime.ports import find_port
 from sidecar.shell.windows import WindowReader
 from tests.hooks.agent import Trainer, wait_until
-from tests.hooks.fixtures import free_port
 from tests.tiers import witnesses
+from tests.warm import Warm
 from wire.ids import Generation
 from wire.messages import OwnTime
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("timing")]
 Make = Callable[..., Trainer]
 SLOW = 0.25
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 SCRIPT = """
 import sys, time
@@ -70,12 +71,12 @@ main()
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
+def make(warm: Warm, tmp_path: Path) -> Iterator[Make]:
     made: list[Trainer] = []
 
-    def trainer(*arguments: str, **options: Any) -> Trainer:
-        (tmp_path / "train.py").write_text(SCRIPT)
-        made.append(Trainer(tmp_path, "train.py", *arguments, **options))
+    def trainer(*arguments: str, script: str = SCRIPT, **options: Any) -> Trainer:
+        (tmp_path / "train.py").write_text(script)
+        made.append(Trainer(tmp_path, "train.py", *arguments, warm=warm, **options))
         return made[-1]
 
     yield trainer
@@ -109,7 +110,7 @@ def test_the_slow_rank_stands_out_and_those_that_wait_for_it_do_not(
 ) -> None:
     trainer = make(kind, str(slow), OUTRIDER_NPROC=str(nproc))
     trainer.announced()
-    trainer.start(nproc, free_port())
+    trainer.start(nproc, find_port())
     windows = common_window(trainer, nproc)
     assert all(own.source == "recorder and cpu" and own.step_seconds >= SLOW for own in windows)
     assert len({own.shape for own in windows}) == 1
@@ -140,11 +141,10 @@ for batch in DataLoader(Slow(), batch_size=1, num_workers=1, prefetch_factor=2):
 """.replace("SECONDS", str(SLOW))
 
 
-def test_waiting_for_a_data_loader_is_told_as_such(make: Make, tmp_path: Path) -> None:
-    trainer = make()
-    (tmp_path / "train.py").write_text(LOADER)
+def test_waiting_for_a_data_loader_is_told_as_such(make: Make) -> None:
+    trainer = make(script=LOADER)
     trainer.announced()
-    trainer.start(1, free_port())
+    trainer.start(1, find_port())
     (window,) = common_window(trainer, 1)
     assert window.waited > 0.5 * window.gap
     assert window.busy >= window.waited
@@ -155,7 +155,7 @@ def test_the_page_is_never_newer_than_now(make: Make) -> None:
     trainer = make("batch_norm", "0", OUTRIDER_NPROC="2")
     trainer.announced()
     began = time.monotonic()
-    trainer.start(2, free_port())
+    trainer.start(2, find_port())
     for window in common_window(trainer, 2):
         assert window.steps * window.step_seconds <= time.monotonic() - began
         assert max(window.cpu, window.delayed, window.gap) <= time.monotonic() - began

@@ -9,6 +9,7 @@ import pytest
 
 from sidecar.shell.pages import read_page
 from tests.hooks.agent import Trainer
+from tests.warm import Warm
 
 pytestmark = pytest.mark.slow
 SCRIPT = """
@@ -37,10 +38,10 @@ READERS = {
 
 
 @pytest.fixture
-def trainer(tmp_path: Path) -> Iterator[Trainer]:
+def trainer(warm: Warm, tmp_path: Path) -> Iterator[Trainer]:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "given.pkl").write_bytes(b"x")
-    made = Trainer(tmp_path, "train.py")
+    made = Trainer(tmp_path, "train.py", warm=warm)
     made.announced()
     yield made
     made.close()

@@ -4,15 +4,17 @@ that was there is lost, and what fits over the old file is saved."""
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.hooks.agent import Trainer
+from tests.warm import Warm
 from training_hooks import room, saves
 
 MIB = 1 << 20
@@ -39,10 +41,18 @@ def small(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
-def said(folder: Path, body: str, **variables: str) -> tuple[list[list[str]], list[dict[str, Any]]]:
+Said = tuple[list[list[str]], list[dict[str, Any]]]
+
+
+@pytest.fixture
+def say(warm: Warm, tmp_path: Path) -> Callable[..., Said]:
+    return functools.partial(said, warm, tmp_path)
+
+
+def said(warm: Warm, folder: Path, body: str, **variables: str) -> Said:
     """The lines of a script that saves, and what the hooks have told beside them."""
     (folder / "train.py").write_text(SAVING + body)
-    trainer = Trainer(folder, "train.py", **variables)
+    trainer = Trainer(folder, "train.py", warm=warm, **variables)
     try:
         trainer.announced()
         trainer.start()
@@ -60,8 +70,8 @@ def loaded(path: Path) -> int:
 
 
 @pytest.mark.slow
-def test_a_disk_that_has_room_for_one_file_keeps_every_save(tmp_path: Path, small: Path) -> None:
-    lines, told = said(tmp_path, f"for step in (1, 2, 3):\n    save(6, {str(small / 'last.pt')!r})\n")
+def test_a_disk_that_has_room_for_one_file_keeps_every_save(say: Callable[..., Said], small: Path) -> None:
+    lines, told = say(f"for step in (1, 2, 3):\n    save(6, {str(small / 'last.pt')!r})\n")
     assert [line[0] for line in lines] == ["SAVED"] * 3
     assert loaded(small / "last.pt") == 3
     assert os.listdir(small) == ["last.pt"]
@@ -70,9 +80,11 @@ def test_a_disk_that_has_room_for_one_file_keeps_every_save(tmp_path: Path, smal
 
 
 @pytest.mark.slow
-def test_a_save_that_fits_nowhere_is_the_scripts_own_error_and_the_old_file_stays(tmp_path: Path, small: Path) -> None:
+def test_a_save_that_fits_nowhere_is_the_scripts_own_error_and_the_old_file_stays(
+    say: Callable[..., Said], small: Path
+) -> None:
     path = str(small / "last.pt")
-    lines, told = said(tmp_path, f"step = 1; save(4, {path!r})\nstep = 2; save(12, {path!r})\n")
+    lines, told = say(f"step = 1; save(4, {path!r})\nstep = 2; save(12, {path!r})\n")
     assert lines == [["SAVED", "1", "4"], ["FAILED", "2", "OSError", str(errno.ENOSPC)]]
     assert loaded(small / "last.pt") == 1
     assert (os.listdir(small), [line["word"] for line in told]) == (["last.pt"], ["no room"])
@@ -81,9 +93,9 @@ def test_a_save_that_fits_nowhere_is_the_scripts_own_error_and_the_old_file_stay
 
 
 @pytest.mark.slow
-def test_a_job_whose_saves_are_to_be_whole_keeps_the_old_file(tmp_path: Path, small: Path) -> None:
+def test_a_job_whose_saves_are_to_be_whole_keeps_the_old_file(say: Callable[..., Said], small: Path) -> None:
     path = str(small / "last.pt")
-    lines, told = said(tmp_path, f"for step in (1, 2):\n    save(6, {path!r})\n", OUTRIDER_ATOMIC_SAVE="required")
+    lines, told = say(f"for step in (1, 2):\n    save(6, {path!r})\n", OUTRIDER_ATOMIC_SAVE="required")
     assert lines == [["SAVED", "1", "6"], ["FAILED", "2", "OSError", str(errno.ENOSPC)]]
     assert loaded(small / "last.pt") == 1
     assert (os.listdir(small), [line["word"] for line in told]) == (["last.pt"], ["no room"])
@@ -92,7 +104,7 @@ def test_a_job_whose_saves_are_to_be_whole_keeps_the_old_file(tmp_path: Path, sm
 
 
 @pytest.mark.slow
-def test_saves_are_whole_again_once_there_is_room(tmp_path: Path, small: Path) -> None:
+def test_saves_are_whole_again_once_there_is_room(say: Callable[..., Said], small: Path) -> None:
     path, ballast = str(small / "last.pt"), str(small / "ballast")
     body = f"""
 step = 1; save(4, {path!r})
@@ -101,7 +113,7 @@ step = 2; save(4, {path!r})
 os.unlink({ballast!r})
 step = 3; save(4, {path!r})
 """
-    lines, told = said(tmp_path, body)
+    lines, told = say(body)
     assert [line[0] for line in lines] == ["SAVED"] * 3
     assert loaded(small / "last.pt") == 3
     assert [line["word"] for line in told] == ["not atomic", "atomic"]

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from runtime.ports import find_port
 from sidecar.shell.pages import read_page
 from tests.hooks.agent import wait_until
-from tests.hooks.fixtures import free_port
 from training_hooks import page, session_recovery
 
 SCRIPT = """
@@ -142,7 +142,7 @@ def test_a_close_that_waits_though_all_servers_listen_is_told_until_it_ends(
 def test_a_close_that_waits_for_a_server_that_is_away_is_not_stuck_until_that_is_back(
     watched: Any, lose: Any, monkeypatch: pytest.MonkeyPatch, lacks: str
 ) -> None:
-    away, looks = free_port(), []
+    away, looks = find_port(), []
     listen = session_recovery._all_listen
 
     def all_listen(servers: list[Any]) -> Any:
