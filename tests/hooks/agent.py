@@ -158,7 +158,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def wait_until(holds: Callable[[], bool], what: str, patience: float = 120.0) -> None:
+def wait_until(holds: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
     """Waits for something outside that tells nobody when it happens (a foreign process's end, a file)."""
     until = time.monotonic() + patience
     pause = select.poll()

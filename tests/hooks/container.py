@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 HOOKS = ROOT / "training_hooks" / "path"
 LAUNCH = ROOT / "training_hooks" / "outrider-launch"
-DEADLINE = 120.0
+DEADLINE = 300.0
 Line = dict[str, Any]
 
 

@@ -218,9 +218,7 @@ def test_the_explicit_functions_are_refused_where_a_path_is_marked(
     assert all("writes to last.pt, the path that this job has marked" in line[0] for line in lines)
 
 
-@pytest.mark.parametrize(
-    "path", witnesses(["last.pt", "sub/../last.pt", "{here}/last.pt", "link.pt"], "{here}/last.pt", "link.pt")
-)
+@pytest.mark.parametrize("path", witnesses(["last.pt", "sub/../last.pt", "{here}/last.pt", "link.pt"], "link.pt"))
 def test_the_path_may_be_spelled_in_any_way(make: Callable[..., Trainer], tmp_path: Path, path: str) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "link.pt").symlink_to("last.pt")

@@ -13,6 +13,7 @@ import torch
 from runtime.ports import find_port
 from tests.hooks.agent import Trainer
 from tests.hooks.memories import MARKED, generation, newest, other, said, trainers, warned
+from tests.tiers import witnesses
 from tests.warm import Warm
 from training_hooks import versions
 
@@ -119,7 +120,7 @@ def test_who_ends_by_os_exit_has_the_last_save_on_storage(make: Callable[..., Tr
     assert torch.load(tmp_path / "last.pt")["step"] == 3
 
 
-@pytest.mark.parametrize("size", [0, 1000])
+@pytest.mark.parametrize("size", witnesses([0, 1000], 1000))
 def test_a_file_that_is_cut_short_gives_way_to_what_is_in_memory(
     make: Callable[..., Trainer], tmp_path: Path, size: int
 ) -> None:

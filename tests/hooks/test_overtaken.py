@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.hooks.agent import Trainer
+from tests.warm import Warm
 from training_hooks.overtaken import Overtaken, Save
 
 SCRIPT = """
@@ -38,14 +39,14 @@ def marks(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def make(marks: Path) -> Iterator[Callable[..., Trainer]]:
+def make(warm: Warm, marks: Path) -> Iterator[Callable[..., Trainer]]:
     made: list[Trainer] = []
 
     def make(name: str, script: str, number: int) -> Trainer:
         folder = marks / name
         folder.mkdir()
         (folder / "train.py").write_text(f"import os\nos.chdir({str(marks)!r})\n{script}")
-        trainer = Trainer(folder, "train.py", "slow", OUTRIDER_JOB="a/b")
+        trainer = Trainer(folder, "train.py", "slow", warm=warm, OUTRIDER_JOB="a/b")
         made.append(trainer)
         trainer.number = number - 1
         trainer.announced()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.hooks.agent import Trainer, wait_until
+from tests.warm import Warm
 from training_hooks import save_signal
 
 HANDLES = """
@@ -89,7 +90,7 @@ def test_an_order_that_is_repeated_asks_once_and_is_answered_each_time(tmp_path:
         trainer.announced()
         trainer.start()
         wait_until((tmp_path / "asked").exists, "its handler")
-        order = {"generation": [1, trainer.number], "seconds": 30.0, "last": True, "signal": "SIGUSR1"}
+        order = {"generation": [1, trainer.number], "seconds": 300.0, "last": True, "signal": "SIGUSR1"}
         for number in (5, 5, 6):
             trainer.agent.say(do="save_state", order=number, **order)
             answer = trainer.agent.expect("state_saved")
@@ -126,16 +127,18 @@ time.sleep(600)
 
 
 @pytest.mark.slow
-def test_a_save_that_was_being_written_when_the_signal_came_is_not_said_to_be_asked_for(tmp_path: Path) -> None:
+def test_a_save_that_was_being_written_when_the_signal_came_is_not_said_to_be_asked_for(
+    warm: Warm, tmp_path: Path
+) -> None:
     asked, saving, path = (str(tmp_path / name) for name in ("asked", "saving", "model.pt"))
     Path(path).write_text("an older checkpoint")
     (tmp_path / "train.py").write_text(SAVES_TWICE.format(asked=asked, saving=saving, path=path))
-    trainer = Trainer(tmp_path, "train.py")
+    trainer = Trainer(tmp_path, "train.py", warm=warm)
     try:
         trainer.announced()
         trainer.start()
         wait_until(Path(saving).exists, "the first save to begin")
-        order = {"generation": [1, trainer.number], "seconds": 30.0, "last": True, "signal": "SIGUSR1"}
+        order = {"generation": [1, trainer.number], "seconds": 300.0, "last": True, "signal": "SIGUSR1"}
         trainer.agent.say(do="save_state", order=7, **order)
         assert [trainer.agent.expect("saved")["asked"] for _ in range(2)] == [0, 7]
     finally:

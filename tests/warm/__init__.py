@@ -22,6 +22,7 @@ from training_hooks import PACKAGE
 SCRIPT = "train.py"
 WHEREVER = f"/proc/self/cwd/{SCRIPT}"
 """CPython makes the path of its script absolute at once, when the folder of the test is not known yet."""
+PATIENCE = 900.0
 MARKED = "OUTRIDER_CHECKPOINT_PATH"
 """Where it is set, the hooks wrap more before torch is imported."""
 
@@ -115,7 +116,7 @@ class Warm:
         with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
             process = self.start(folder, [SCRIPT, *arguments], plain_environment() | env, out.fileno(), err.fileno())
         try:
-            code = process.wait(300)
+            code = process.wait(PATIENCE)
         finally:
             process.kill()
         said = [(folder / name).read_text() for name in ("stdout", "stderr")]
