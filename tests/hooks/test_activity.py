@@ -13,10 +13,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.hooks.agent import wait_until
 from training_hooks import activity
 from training_hooks.collection import _process
 
-DEADLINE = 60.0
+DEADLINE = 300.0
 READY = "print('ready', flush=True)\n"
 
 
@@ -84,7 +85,7 @@ while True:
 
 def test_one_that_waits_uses_nothing() -> None:
     with process("import time; time.sleep(1000)") as one:
-        time.sleep(0.2)
+        wait_until(lambda: activity._all_stats()[one.pid][0] == "S", "its wait")
         assert used(one.pid) == used(one.pid)
 
 

@@ -60,6 +60,7 @@ def test_a_volume_that_is_too_small_is_named_at_the_start(make: Callable[..., Tr
     assert list(trainer.volume.glob("checkpoints*")) == []
 
 
+@pytest.mark.xdist_group("cgroup")
 def test_a_container_that_has_too_little_memory_is_named_at_the_start(
     cgroup: Path, make: Callable[..., Trainer]
 ) -> None:

@@ -39,7 +39,7 @@ def ran(folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
         env=plain | more,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 

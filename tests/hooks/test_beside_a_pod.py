@@ -14,6 +14,8 @@ import pytest
 from tests.hooks.agent import wait_until
 from training_hooks import faults, network_faults
 
+pytestmark = pytest.mark.xdist_group("netns")
+
 
 def may_look() -> bool:
     """Asked by each test: where a node's agent runs, it is its namespaces that are looked at, and that may end."""

@@ -12,6 +12,7 @@ import pytest
 
 from tests.hooks.agent import Trainer
 from tests.tiers import witnesses
+from tests.warm import Warm
 from training_hooks import page
 from training_hooks import worker as worker_module
 
@@ -64,10 +65,10 @@ FIRST = os.environ["OUTRIDER_GENERATION"] == "1.1"
 class Worker:
     """A script with the above before it, run generation after generation."""
 
-    def __init__(self, folder: Path, text: str, **env: str) -> None:
+    def __init__(self, warm: Warm, folder: Path, text: str, **env: str) -> None:
         (folder / "train.py").write_text(BEGIN + text)
         self.folder = folder
-        self.trainer = Trainer(folder, "train.py", **env)
+        self.trainer = Trainer(folder, "train.py", warm=warm, **env)
         self.trainer.announced()
 
     def run(self, **env: str) -> list[dict[str, Any]]:
@@ -85,11 +86,11 @@ class Worker:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
+def make(warm: Warm, tmp_path: Path) -> Iterator[Callable[..., Worker]]:
     made: list[Worker] = []
 
     def worker(text: str, **env: str) -> Worker:
-        made.append(Worker(tmp_path, text, **env))
+        made.append(Worker(warm, tmp_path, text, **env))
         return made[-1]
 
     yield worker
@@ -108,7 +109,7 @@ def assert_goes_on(worker: Worker, told: list[dict[str, Any]], done: int = 20) -
     assert sorted(worker.seen(1)[:done] + worker.seen(2)) == list(range(103))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", witnesses([0, 2], 2))
 def test_a_position_is_what_was_stepped_on_and_not_what_the_sampler_has_drawn(
     make: Callable[[str], Worker], workers: int
 ) -> None:

@@ -33,7 +33,7 @@ SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 
 def act(script: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-c", STAGE + script, str(ROOT)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", STAGE + script, str(ROOT)], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
@@ -43,7 +43,7 @@ def act(script: str) -> dict[str, Any]:
 def test_a_rank_without_a_handler_ends_by_sigterm_at_once() -> None:
     seen = act("""
 pid, _ = start(SLEEP)
-ending = descent.Ending([pid], grace=50)
+ending = descent.Ending([pid], grace=300)
 while ending.step() is not None: time.sleep(0.005)
 print(json.dumps({"status": ending.statuses[pid], "killed": ending.killed, "alive": alive(pid)}))
 """)
@@ -59,7 +59,7 @@ print("up", flush=True)
 while True: time.sleep(1)
 '''
 pid, _ = start(code)
-ending = descent.Ending([pid], grace=0.0, handler_grace=50)
+ending = descent.Ending([pid], grace=0.0, handler_grace=300)
 while ending.step() is not None: time.sleep(0.005)
 print(json.dumps({"code": os.WEXITSTATUS(ending.statuses[pid]), "killed": ending.killed}))
 """)
@@ -156,7 +156,7 @@ path = os.path.join(tempfile.mkdtemp(), "mark")
 command = ["sh", "-c", '"$0" -c "$1" "$2"; true', sys.executable, code, path]
 shell = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 shell.stdout.readline()
-killed = descent.end([shell.pid], grace=20, handler_grace=20, whole=True)
+killed = descent.end([shell.pid], grace=300, handler_grace=300, whole=True)
 print(json.dumps({"mark": open(path).read(), "killed": killed, "left": descent.descendants(os.getpid())}))
 """)
     assert seen == {"mark": "saved", "killed": 0, "left": []}

@@ -145,6 +145,7 @@ def test_the_last_rank_hangs_and_the_fault_ends_with_it(tmp_path: Path) -> None:
         trainer.close()
 
 
+@pytest.mark.xdist_group("cgroup")
 def test_memory_is_filled_to_a_part_of_the_containers_limit(tmp_path: Path, cgroup: Path) -> None:
     trainer = Trainer(tmp_path, cgroup)
     try:
@@ -158,6 +159,7 @@ def test_memory_is_filled_to_a_part_of_the_containers_limit(tmp_path: Path, cgro
         trainer.close()
 
 
+@pytest.mark.xdist_group("cgroup")
 def test_who_needs_more_than_is_left_is_killed_and_not_the_fault(tmp_path: Path, cgroup: Path) -> None:
     (cgroup / "memory.limit_in_bytes").write_text(str(64 << 20))
     trainer = Trainer(tmp_path, cgroup)
@@ -188,6 +190,7 @@ def group(request: pytest.FixtureRequest) -> Iterator[Path]:
     made.rmdir()
 
 
+@pytest.mark.xdist_group("cgroup")
 def test_a_fault_that_is_made_from_outside_counts_to_the_trainers_cgroup(tmp_path: Path, group: Path) -> None:
     trainer = Trainer(tmp_path, group)
     trainer.group = None
@@ -204,6 +207,7 @@ AS_NOBODY = (
 
 
 @pytest.mark.parametrize("which", ["another", "its own"])
+@pytest.mark.xdist_group("cgroup")
 def test_a_fault_that_may_not_enter_the_trainers_cgroup_says_so(tmp_path: Path, group: Path, which: str) -> None:
     trainer = Trainer(tmp_path, group if which == "another" else None)
     command = [sys.executable, "-c", AS_NOBODY, str(trainer.process.pid)]
@@ -304,11 +308,11 @@ def test_the_parts_of_a_container_are_signalled_and_nobody_else(trainer: Trainer
     rank = beside(trainer, OUTRIDER_GENERATION="1.1")
     sidecar = beside(trainer, "-m", "sidecar")
     assert trainer.call("signal", "process", "TERM") == {"pids": [rank.pid]}
-    assert rank.wait(10) == -signal.SIGTERM
+    assert rank.wait(300) == -signal.SIGTERM
     assert trainer.call("signal", "sidecar", "KILL") == {"pids": [sidecar.pid]}
-    assert sidecar.wait(10) == -signal.SIGKILL
+    assert sidecar.wait(300) == -signal.SIGKILL
     assert trainer.call("signal", "launcher", "KILL") == {"pids": [trainer.process.pid]}
-    assert trainer.process.wait(10) == -signal.SIGKILL
+    assert trainer.process.wait(300) == -signal.SIGKILL
 
 
 def beside(trainer: Trainer, *words: str, **variables: str) -> subprocess.Popen[bytes]:

@@ -87,16 +87,16 @@ def pod(tmp_path: Path) -> Iterator[type[Pod]]:
 def test_a_probe_runs_as_without_us_while_the_command_is_not_there_yet(pod: type[Pod]) -> None:
     container = pod("sleep", "1000")  # type: ignore[call-arg, arg-type]
     for command in (["health.py"], ["-c", "print('healthy')"], ["-m", "health"]):
-        said, _ = container.executed(sys.executable, *command).communicate(timeout=100)
+        said, _ = container.executed(sys.executable, *command).communicate(timeout=300)
         assert said == "healthy\n"
     inner = container.executed("sh", "-c", f"{sys.executable} health.py; true")
-    assert inner.communicate(timeout=100)[0] == "healthy\n"
+    assert inner.communicate(timeout=300)[0] == "healthy\n"
 
 
 def test_the_containers_command_is_the_template_and_a_probe_beside_it_is_none(pod: type[Pod]) -> None:
     container = pod(sys.executable, "train.py")  # type: ignore[call-arg, arg-type]
     assert container.agent.accept()["what"] == "template"
-    assert container.executed(sys.executable, "health.py").communicate(timeout=100)[0] == "healthy\n"
+    assert container.executed(sys.executable, "health.py").communicate(timeout=300)[0] == "healthy\n"
 
 
 def test_a_script_that_the_containers_shell_starts_is_the_template(pod: type[Pod]) -> None:
@@ -104,11 +104,12 @@ def test_a_script_that_the_containers_shell_starts_is_the_template(pod: type[Pod
     assert container.agent.accept()["what"] == "template"
 
 
+@pytest.mark.xdist_group("cgroup")
 def test_in_a_pid_namespace_of_two_containers_each_has_a_first_process(cgroup: Path, pod: type[Pod]) -> None:
     """The first is the pod's pause; nobody in the namespace has started the trainer, or what is executed beside it."""
     shared = pod("sleep", "1000")  # type: ignore[call-arg, arg-type]
     trainer = shared.executed(sys.executable, "train.py", cgroup=cgroup)
     assert shared.agent.accept()["what"] == "template"
     probe = shared.executed(sys.executable, "health.py", cgroup=cgroup)
-    assert probe.communicate(timeout=100)[0] == "healthy\n"
+    assert probe.communicate(timeout=300)[0] == "healthy\n"
     assert trainer.poll() is None

@@ -107,6 +107,7 @@ EATER = "import os; eaten = os.environ['OUTRIDER_GENERATION'] == '1.1' and [b'x'
     [(["python", "-c", EATER + "; os.kill(os.getpid(), 9)"], (None, 9)), (["./program"], (137, None))],
     ids=["itself", "below a shell"],
 )
+@pytest.mark.xdist_group("cgroup")
 def test_a_command_killed_for_want_of_memory_is_told_from_one_that_was_just_killed(
     container: Container, cgroup: Path, command: list[str], killed: tuple[int | None, int | None]
 ) -> None:
@@ -248,7 +249,7 @@ def test_in_an_image_without_python_the_command_runs_as_it_is_and_one_line_says_
     environ = {"PATH": "/usr/bin:/bin:/sbin:/usr/sbin", "OUTRIDER_DIR": "/volume", "OUTRIDER_HOOKS": "/hooks"}
     for command in (["/bin/sh", "-c", 'echo "$1"; exit 6', "sh", "a  b"], ["python", "train.py"]):
         try:
-            done = subprocess.run([*launch, *command], env=environ, capture_output=True, text=True, timeout=60)
+            done = subprocess.run([*launch, *command], env=environ, capture_output=True, text=True, timeout=300)
         except FileNotFoundError as missing:
             pytest.skip(f"{missing.filename} is not here")
         if done.returncode == 125 or "Operation not permitted" in done.stderr:

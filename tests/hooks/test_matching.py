@@ -69,7 +69,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 def rank(code: str, number: int = 0) -> str:
-    return f"os.waitpid(rank({number}, {code!r}, (3, 5)), 0)\noutlet.finish(20)\n"
+    return f"os.waitpid(rank({number}, {code!r}, (3, 5)), 0)\noutlet.finish(60)\n"
 
 
 def test_a_line_that_fits_is_told_with_its_rank_and_groups_and_every_byte_passes_on(stage: Stage) -> None:
@@ -142,7 +142,7 @@ open('stopped', 'w').close()
 assert os.waitpid(pid, 0)[1] == 0
 wait('read')
 os.kill(stopped, signal.SIGCONT)
-outlet.finish(20)
+outlet.finish(60)
 """
     running = stage.play("first", "last", script=stop)
     assert stage.hear()["matched"] == "first"
@@ -172,7 +172,7 @@ open('killed', 'w').close()
 while os.path.getsize('seen') < 8: time.sleep(0.01)
 open('gone', 'w').close()
 assert os.waitpid(pid, 0)[1] == 0
-outlet.finish(20)
+outlet.finish(60)
 """
     (stage.folder / "seen").touch()
     running = stage.play("one|two", script=kill)

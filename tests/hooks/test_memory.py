@@ -91,6 +91,7 @@ def test_of_two_that_end_at_once_the_killed_one_is_told_first() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("cgroup")
 def test_a_rank_killed_for_want_of_memory_is_told_from_one_that_was_just_killed(tmp_path: Path, cgroup: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import os, signal\n"
@@ -127,6 +128,7 @@ for batch in torch.utils.data.DataLoader(Hungry(), num_workers=2):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("cgroup")
 def test_a_rank_whose_data_loaders_worker_is_killed_for_want_of_memory_says_so(tmp_path: Path, cgroup: Path) -> None:
     for name in ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes"):
         if (cgroup / name).exists():

@@ -69,7 +69,7 @@ def together(*orders: dict[str, Any], seconds: float = gather.MEET_SECONDS) -> l
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(300)
     return found
 
 
@@ -236,7 +236,7 @@ def test_the_last_words_are_in_the_log_and_in_the_termination_message(
     message.touch()
     trainer = make(python=plain_python, OUTRIDER_TERMINATION_LOG=str(message))
     trainer.agent.say(do="finish", code=3, say="worker-1 failed the node check: network: no answer within 4 s")
-    assert trainer.process.wait(60) == 3
+    assert trainer.process.wait(300) == 3
     expected = "outrider: worker-1 failed the node check: network: no answer within 4 s\n"
     assert trainer.read() == expected
     assert message.read_text() == expected
@@ -253,7 +253,7 @@ def test_a_template_that_is_killed_takes_its_probe_with_it(make: Make, plain_pyt
     trainer.agent.say(**order(1, port=port, awaited=["worker-1"]))
     wait_until(lambda: _connects(port), "the probe's port")
     trainer.process.send_signal(signal.SIGKILL)
-    trainer.process.wait(60)
+    trainer.process.wait(300)
     wait_until(lambda: not _connects(port), "the end of the probe")
 
 

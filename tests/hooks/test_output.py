@@ -35,7 +35,7 @@ def act(script: str, tmp_path: Path, python: str = sys.executable, **variables: 
         env=environ,
         cwd=tmp_path,
         capture_output=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -47,7 +47,7 @@ def test_lines_are_prefixed_by_rank_and_kept_in_files_unchanged(tmp_path: Path) 
         """
 for number in (0, 3):
     os.waitpid(rank(number, f"os.write(1, b'one {number}\\\\ntwo\\\\n'); os.write(2, b'bad\\\\xff')", (1, 5)), 0)
-outlet.finish(20)
+outlet.finish(60)
 """,
         tmp_path,
         OUTRIDER_PREFIX="1",
@@ -63,7 +63,7 @@ def test_nothing_that_a_killed_rank_wrote_is_lost(tmp_path: Path) -> None:
     script = """
 write = "[os.write(1, b'line %06d' % i + b'\\\\n') for i in range(20000)]; os.write(1, b'half')"
 os.waitpid(rank(0, write + "; os.kill(os.getpid(), 9)"), 0)
-outlet.finish(20)
+outlet.finish(60)
 """
     out, _ = act(script, tmp_path, OUTRIDER_PREFIX="1")
     lines = out.splitlines()
@@ -82,7 +82,7 @@ os.write(go[1], b'.')
 outlet.tend()
 assert outlet.pid not in (0, reader)
 assert os.waitpid(pid, 0)[1] == 0
-outlet.finish(20)
+outlet.finish(60)
 """
     out, _ = act(script, tmp_path, OUTRIDER_PREFIX="1")
     assert out.count(b"x" * 99 + b"\n") == 5000
@@ -114,7 +114,7 @@ while not os.path.exists('logs/1/0/stdout.log'): time.sleep(0.001)
 os.kill(outlet.pid, signal.SIGKILL)
 while not os.waitpid(pid, os.WNOHANG)[0]:
     outlet.tend()
-outlet.finish(20)
+outlet.finish(60)
 """
     out, _ = act(script, tmp_path, OUTRIDER_LOG_DIR="logs")
     assert 100 * 50000 - len(out) <= 1 << 16
@@ -141,7 +141,7 @@ bar = rank(0, "os.write(1, b'10%\\\\r20%\\\\r'); wait('bars'); os.write(1, b'30%
 os.waitpid(bar, 0)
 outlet.forget()
 os.waitpid(rank(1, "os.write(1, b'hello\\\\r\\\\n')"), 0)
-outlet.finish(20)
+outlet.finish(60)
 """
     stage = [sys.executable, "-c", STAGE + script, str(ROOT)]
     with subprocess.Popen(stage, env={"OUTRIDER_PREFIX": "1"}, cwd=tmp_path, stdout=subprocess.PIPE) as running:
@@ -159,7 +159,7 @@ outlet.finish(20)
 def test_a_line_without_an_end_is_passed_on_in_pieces(tmp_path: Path) -> None:
     script = """
 os.waitpid(rank(0, "os.write(1, b'z' * 300000)"), 0)
-outlet.finish(20)
+outlet.finish(60)
 """
     out, _ = act(script, tmp_path, OUTRIDER_PREFIX="1")
     assert out == b"[0]: " + b"z" * 300000
@@ -168,7 +168,7 @@ outlet.finish(20)
 def test_a_folder_that_cannot_be_written_costs_the_files_alone(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     out, err = act(
-        "os.waitpid(rank(0, \"os.write(1, b'on')\"), 0); outlet.finish(20)", tmp_path, OUTRIDER_LOG_DIR="file/logs"
+        "os.waitpid(rank(0, \"os.write(1, b'on')\"), 0); outlet.finish(60)", tmp_path, OUTRIDER_LOG_DIR="file/logs"
     )
     assert out == b"on"
     assert b"no log files" in err
@@ -182,12 +182,12 @@ def test_without_a_wish_for_it_there_is_no_reader(tmp_path: Path) -> None:
 def test_the_last_lines_of_a_rank_that_has_ended_are_known_where_files_keep_them(tmp_path: Path) -> None:
     script = """
 code = "os.write(1, b'out'); os.write(2, b'first\\\\n' + b'more\\\\n' * 20 + b'disk on fire\\\\n\\\\n')"
-outlet._patience = 50.0
+outlet._patience = 60.0
 for number in (0, 1):
     os.waitpid(rank(number, code), 0)
     assert outlet.last_lines(number).splitlines() == ["more"] * 14 + ["disk on fire"]
 assert outlet.last_lines(7) == ""
-outlet.finish(20)
+outlet.finish(60)
 """
     out, _ = act(script, tmp_path, OUTRIDER_LOG_DIR="logs", OUTRIDER_LOG_KEEP="1")
     assert out == b"outout"

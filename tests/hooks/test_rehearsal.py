@@ -27,7 +27,7 @@ def rehearse(folder: Path, *arguments: str) -> dict[str, Any]:
         VARIABLE: str(writing),
     }
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, pass_fds=[writing], capture_output=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, env=environment, pass_fds=[writing], capture_output=True, timeout=300)
     os.close(writing)
     with open(reading, "rb") as answer:
         said: dict[str, Any] = json.loads(answer.read() or b"{}")
@@ -127,7 +127,7 @@ def test_a_launcher_compiles_the_script_of_its_command(tmp_path: Path) -> None:
     command = compiling([sys.executable, str(script), "--lr", "1"])
     assert command is not None
     reading, writing = os.pipe()
-    subprocess.run(command, env={**os.environ, VARIABLE: str(writing)}, pass_fds=[writing], check=True, timeout=60)
+    subprocess.run(command, env={**os.environ, VARIABLE: str(writing)}, pass_fds=[writing], check=True, timeout=300)
     os.close(writing)
     with open(reading, "rb") as answer:
         assert json.loads(answer.read())["refused"] == f"{script} line 1: SyntaxError: '(' was never closed"

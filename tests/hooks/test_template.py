@@ -354,7 +354,7 @@ def test_a_second_template_in_the_same_container_is_none(tmp_path: Path, make: M
     trainer.announced()
     env = {**os.environ, "OUTRIDER_DIR": str(trainer.volume), "OUTRIDER_TEMPLATE": "1", "PYTHONPATH": HOOKS_PATH}
     out = subprocess.run(
-        [sys.executable, "train.py"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "train.py"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True, timeout=300
     )
     assert out.stdout == "RAN\n"
 

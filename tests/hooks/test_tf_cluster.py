@@ -17,7 +17,7 @@ import pytest
 from runtime.ports import find_port
 from training_hooks import tf_cluster
 
-DEADLINE = 60
+DEADLINE = 300
 
 
 def environment(rank: int, world: int, port: int, address: str = "127.0.0.1") -> dict[str, str]:

@@ -18,15 +18,8 @@ import os
 import socket
 import sys
 
-USED = (
-    "numpy",
-    "torch.distributed.checkpoint",
-    "torch.distributed.device_mesh",
-    "torch.distributed.fsdp",
-    "torch.nn.parallel",
-    "torch.optim",
-    "torch.utils.data.distributed",
-)
+USED = ("numpy", "torch.distributed", "torch.optim", "torch.utils.data.distributed")
+IN_RANKS = ("torch.distributed.checkpoint", "torch.distributed.fsdp", "torch.nn.parallel")
 """What scripts of tests import besides."""
 
 
@@ -51,7 +44,7 @@ def warm_up(package):
     if found is not None:
         found.worker.prepare()
         found.worker.prepare = lambda: None
-    for name in USED + (found.template.early.BEHIND if found is not None else ()):
+    for name in USED + (IN_RANKS + found.template.early.BEHIND if found is not None else ()):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
