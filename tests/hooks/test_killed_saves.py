@@ -7,16 +7,15 @@ and saves the next while strace counts its system calls and kills it at one of t
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.tiers import witnesses
+from tests.warm import Warm
 from training_hooks import HOOKS_PATH, arena
 
 pytestmark = pytest.mark.slow
@@ -91,23 +90,23 @@ def killed_at(call, path):
 call, ended = 1, signal.SIGKILL
 while ended == signal.SIGKILL:
     ended = killed_at(call, sys.argv[1] or None)
-    call += 1
+    call += int(sys.argv[2])
 print(json.dumps(["ended", ended, call]), flush=True)
 killed_at(1, None)
 """
 
 
-def loads(folder: Path, path: str, **more: str) -> list[Any]:
-    """[from memory, from storage] at each start of a rank, the save before it killed one system call further on."""
+# the next one is killed so many system calls further on
+EVERY = pytest.mark.parametrize("every", witnesses([1, 7], 7))
+
+
+def loads(warm: Warm, folder: Path, path: str, every: int, **more: str) -> list[Any]:
+    """[from memory, from storage] at each start of a rank, the save before it killed some system calls further on."""
     arena.allot(arena.path_of(str(folder)), 4 << 20)
-    (folder / "driver.py").write_text(DRIVER)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("OUTRIDER")}
-    environment |= {"OUTRIDER_DIR": str(folder), "OUTRIDER_HOOKS": HOOKS_PATH, "PYTHONPATH": HOOKS_PATH}
+    (folder / "train.py").write_text(DRIVER)
+    environment = {"OUTRIDER_DIR": str(folder), "OUTRIDER_HOOKS": HOOKS_PATH, "PYTHONPATH": HOOKS_PATH}
     environment |= {"OUTRIDER_CHECKPOINT_MEMORY": str(4 << 20), "OUTRIDER_GENERATION": "1.1", "RANK": "0", **more}
-    done = subprocess.run(
-        [sys.executable, "driver.py", path],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    done = warm.run(folder, path, str(every), **environment)
     assert done.returncode == 0, done.stderr
     said: list[Any] = [json.loads(line) for line in done.stdout.splitlines()]
     [(_, ended, call)] = [line for line in said if line[0] == "ended"]
@@ -118,8 +117,11 @@ def loads(folder: Path, path: str, **more: str) -> list[Any]:
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="no strace here")
 @pytest.mark.parametrize("path", ["", "last.pt"])
-def test_a_save_that_is_killed_at_any_of_its_system_calls_costs_that_save_at_most(tmp_path: Path, path: str) -> None:
-    found = loads(tmp_path, path)
+@EVERY
+def test_a_save_that_is_killed_at_any_of_its_system_calls_costs_that_save_at_most(
+    warm: Warm, tmp_path: Path, path: str, every: int
+) -> None:
+    found = loads(warm, tmp_path, path, every)
     assert found[0] == [-1, -1]
     for (_, before), (in_memory, on_storage) in pairwise(found):
         assert before + 1 <= in_memory <= before + 2, "the save in peace is there, or the one that was killed"
@@ -127,10 +129,12 @@ def test_a_save_that_is_killed_at_any_of_its_system_calls_costs_that_save_at_mos
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="no strace here")
+@pytest.mark.xdist_group("marked")
+@EVERY
 def test_a_save_to_the_marked_path_that_is_killed_at_any_of_its_system_calls_costs_that_save_at_most(
-    tmp_path: Path,
+    warm: Warm, tmp_path: Path, every: int
 ) -> None:
-    found = loads(tmp_path, "", OUTRIDER_CHECKPOINT_PATH="last.pt")
+    found = loads(warm, tmp_path, "", every, OUTRIDER_CHECKPOINT_PATH="last.pt")
     assert found[0] == [-1, -1]
     for (before, _), (loaded, on_storage) in pairwise(found):
         assert before + 1 <= loaded <= before + 2, "the save in peace is there, or the one that was killed"

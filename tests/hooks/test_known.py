@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pathlib
 import pickle
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ import pytest
 
 from sidecar.shell.pages import read_page
 from tests.hooks.agent import Trainer, wait_until
+from tests.tiers import witnesses
+from tests.warm import Warm
 from training_hooks import known, page, renames
 
 STEPPING = """
@@ -60,12 +61,12 @@ for _ in range(3):
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
+def make(warm: Warm, tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
     made: list[Trainer] = []
 
     def trainer(text: str, **options: Any) -> Trainer:
         (tmp_path / "train.py").write_text(STEPPING + text)
-        made.append(Trainer(tmp_path, "train.py", **options))
+        made.append(Trainer(tmp_path, "train.py", warm=warm, **options))
         return made[-1]
 
     yield trainer
@@ -89,35 +90,30 @@ def prints_of(lines: list[dict[str, Any]], beyond: int) -> list[list[Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("way", witnesses(WAYS, "os.replace", "folder"))
 def test_a_save_is_told_by_the_name_that_it_is_renamed_to_and_its_load_resumes_its_step(
-    tmp_path: Path, make: Callable[..., Trainer]
+    tmp_path: Path, make: Callable[..., Trainer], way: str
 ) -> None:
+    path, then, last = WAYS[way]
     trainer = make("exec(os.environ['SAVES'])\n")
     trainer.announced()
-    for name, (path, then, last) in WAYS.items():
-        lines, _ = ran(trainer, SAVES=SAVES.format(path=path, then=then))
-        told = [(line["path"], line["step"], line["first"]) for line in lines]
-        assert told == [(f"{tmp_path}/{last}", n, n == 1) for n in (1, 2, 3)], name
-        assert len({line["prints"][0] for line in lines}) == 3
-        lines, base = ran(trainer, FOUND=last, prints=prints_of(lines, 100))
-        assert (lines, base) == ([], 103), name
-        for left in ("last.pt", "done"):
-            shutil.rmtree(tmp_path / left) if (tmp_path / left).is_dir() else (tmp_path / left).unlink(missing_ok=True)
+    lines, _ = ran(trainer, SAVES=SAVES.format(path=path, then=then))
+    told = [(line["path"], line["step"], line["first"]) for line in lines]
+    assert told == [(f"{tmp_path}/{last}", n, n == 1) for n in (1, 2, 3)]
+    assert len({line["prints"][0] for line in lines}) == 3
+    assert ran(trainer, FOUND=last, prints=prints_of(lines, 100)) == ([], 103)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("way", witnesses(UNSEEN, "mv", "symlink"))
 def test_what_was_copied_linked_or_moved_behind_our_back_is_known_by_its_bytes(
-    tmp_path: Path, make: Callable[..., Trainer]
+    tmp_path: Path, make: Callable[..., Trainer], way: str
 ) -> None:
     trainer = make("exec(os.environ['SAVES'])\n")
     trainer.announced()
-    for name, then in UNSEEN.items():
-        lines, _ = ran(trainer, SAVES=SAVES.format(path="new.tmp", then=then))
-        os.utime(tmp_path / "last.pt", (1e9, 1e9))
-        _, base = ran(trainer, FOUND="last.pt", prints=prints_of(lines, 100))
-        assert base == 103, name
-        for left in ("last.pt", "new.tmp"):
-            (tmp_path / left).unlink(missing_ok=True)
+    lines, _ = ran(trainer, SAVES=SAVES.format(path="new.tmp", then=UNSEEN[way]))
+    os.utime(tmp_path / "last.pt", (1e9, 1e9))
+    assert ran(trainer, FOUND="last.pt", prints=prints_of(lines, 100))[1] == 103
 
 
 READERS = {

@@ -26,6 +26,8 @@ echo started
 COUNTING = """
 import os, sys
 import torch, torch.distributed as dist
+import torch._dynamo  # as init_process_group does: here once for both
+os.environ["RANK"] = os.environ["LOCAL_RANK"] = "0" if os.fork() else "1"
 dist.init_process_group("gloo")
 model = torch.nn.Linear(2, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -37,7 +39,10 @@ print("counted", flush=True)
 if dist.get_rank() == 1:
     sys.stdin.read()
 dist.all_reduce(torch.ones(7))
+if dist.get_rank() == 0:
+    assert os.wait()[1] == 0
 """
+"""A launcher of ranks, as DeepSpeed's is one: both have the torch that it has imported."""
 SAVING = """
 import os, time
 import torch
@@ -80,7 +85,7 @@ def stopped_there(rows: list[dict[str, Any]], waiting: str) -> list[dict[str, An
 def test_ranks_below_a_program_are_counted_and_say_where_they_are(container: Container) -> None:
     (container.folder / "train.py").write_text(COUNTING)
     reading, writing = os.pipe()
-    container.run(str(container.folder / "program"), "train.py", OUTRIDER_PER_RANK="1", stdin=reading)
+    container.run(str(container.folder / "program"), "train.py", stdin=reading)
     hello = container.said(what="launcher")
     started = container.start(hello, 1, nproc=2, WORLD_SIZE="2", MASTER_PORT=str(find_port()))
     container.until(lambda: container.stdout().count("counted") == 2)
@@ -97,7 +102,7 @@ def test_ranks_below_a_program_are_counted_and_say_where_they_are(container: Con
     assert [row["collective"]["state"] == "completed" for row in rows] == [False, True]
     os.close(writing)
     os.close(reading)
-    assert {container.said(event="exited", local_rank=rank)["code"] for rank in (0, 1)} == {0}
+    assert container.said(event="exited")["code"] == 0
 
 
 def test_a_program_that_is_no_python_says_that_it_has_no_stack(container: Container) -> None:
