@@ -62,8 +62,8 @@ def advance(state: State) -> None:
     if state.stage == STOPPING and state.world is not None and not state.world.waiting and judging.settle(state):
         generations.leave(state)
     if state.stage == GATHERING and state.left is not None:
-        chosen = _all_of(state, state.left)
-        if chosen and _is_reserved(state, chosen, state.number + 1):
+        chosen = all_of(state, state.left)
+        if chosen and is_reserved(state, chosen, state.number + 1):
             generations.decide(state, chosen)
     if state.stage == COMMITTING and state.world is not None:
         _start(state, state.world)
@@ -71,20 +71,20 @@ def advance(state: State) -> None:
 
 def _start(state: State, world: World) -> None:
     """It needs no status of its own."""
-    chosen = _all_of(state, world)
-    if chosen and _is_reserved(state, chosen, world.generation.number):
+    chosen = all_of(state, world)
+    if chosen and is_reserved(state, chosen, world.generation.number):
         world.version = state.saved_version
         if not restoring.waits(state, world):
             generations.start(state)
 
 
-def _all_of(state: State, world: World) -> list[Member]:
+def all_of(state: State, world: World) -> list[Member]:
     """Its members in the order of their ranks; none where one is not there, on its link and ready."""
     there = [i for i in world.order if i in state.ready and i not in state.doubted]
     return [state.members[i] for i in there] if len(there) == len(world.order) else []
 
 
-def _is_reserved(state: State, chosen: list[Member], number: int) -> bool:
+def is_reserved(state: State, chosen: list[Member], number: int) -> bool:
     reserved = state.reserved
     if reserved is None or number > reserved.up_to or state.outranked > state.term or state.suspended:
         return False

@@ -38,7 +38,7 @@ def start(state: State, order: Start, now: float) -> list[Action]:
     if state.work is not None and state.work.generation == order.generation:
         state.work.start_order = order.order
         return telling.started(state)  # none while they are being forked: the answer comes when they are
-    refusal = _why_not(state, order)
+    refusal = why_not(state, order)
     if refusal:
         return _refuse(state, order.order, order.generation, refusal)
     state.highest = order.generation
@@ -55,7 +55,7 @@ def start(state: State, order: Start, now: float) -> list[Action]:
     ]  # fmt: skip
 
 
-def _why_not(state: State, order: Start) -> str:
+def why_not(state: State, order: Start) -> str:
     generation = order.generation
     if generation < state.highest:
         return f"generation {generation} is older than {state.highest}, which this member has heard of"

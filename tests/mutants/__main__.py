@@ -13,13 +13,18 @@ from tests.simulation.world import World
 
 def caught_at(name: str, seeds: int = 1000) -> tuple[str, int | None, str]:
     """The first seed that fails with the bug and not without it, and what it says. The one that did so before first."""
-    kind = PsWorld if name in OF_PS_JOBS else World
     for seed in [CAUGHT_AT[name], *range(seeds)] if name in CAUGHT_AT else range(seeds):
-        with planted(MUTANTS[name]()):
-            _, story = try_seed(seed, kind)
-        if story and not try_seed(seed, kind)[1]:
-            return name, seed, story.splitlines()[-1]
+        if sentence := catches(name, seed):
+            return name, seed, sentence
     return name, None, ""
+
+
+def catches(name: str, seed: int) -> str:
+    """What this seed says of the bug; empty where it says nothing, or the same without it."""
+    kind = PsWorld if name in OF_PS_JOBS else World
+    with planted(MUTANTS[name]()):
+        _, story = try_seed(seed, kind)
+    return story.splitlines()[-1] if story and not try_seed(seed, kind)[1] else ""
 
 
 def main() -> int:

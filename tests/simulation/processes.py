@@ -34,6 +34,8 @@ class Process:
         self._inbox: deque[Any] = deque()
         self._busy = False
         self._armed: float | None = None
+        self._deadline: float | None = None
+        """The core's own, behind what it was told last."""
         self._wakes = (0, 0)
         self._origin = world.rng.uniform(10, 1e5)
         self._rate = 1 + world.rng.uniform(-2e-4, 2e-4)
@@ -112,7 +114,7 @@ class Process:
     def _arm(self) -> None:
         if not self.alive or self.paused_at is not None:
             return
-        deadline = self.core.next_deadline(self.state)
+        deadline = self._deadline = self.core.next_deadline(self.state)
         if deadline is None:
             return
         when = max((deadline - self._origin) / self._rate + 1e-6, self.world.time.now + 1e-6)
@@ -126,7 +128,7 @@ class Process:
         self._armed = None
         if self.paused_at is not None:
             return
-        deadline = self.core.next_deadline(self.state)
+        deadline = self._deadline  # nothing has happened to the core since
         if deadline is not None and deadline <= self.clock():
             self._count_wakes()
             self.post(self.woke())

@@ -1,4 +1,5 @@
-"""The seeds that every test run plays; `python -m tests.simulation --seeds 10000 --jobs 2` plays more."""
+"""The seeds that every test run plays, and further ones that `make test-all` plays; `python -m tests.simulation --seeds
+10000 --jobs 2` plays more."""
 
 from __future__ import annotations
 
@@ -13,6 +14,11 @@ from tests.simulation.outages import OutageWorld
 from tests.simulation.ps import PsWorld
 from tests.simulation.two_releases import TwoReleases, importable
 
+FOUND = (597, 1140, 1218, 2364, 2565, 2848, 2886, 4066, 4550, 4667, 5245, 8828, 9593, 30347)
+FOUND_IN_PS_JOBS = (15, 300)
+FOUND_IN_OUTAGES = (448,)
+"""Seeds by which a bug was found, of a core or of the simulation itself, which is mended."""
+
 
 def _by_ten(first: int, further: int, end: int) -> list[ParameterSet]:
     """Ten seeds a test; those from `further` on are exhaustive."""
@@ -21,7 +27,22 @@ def _by_ten(first: int, further: int, end: int) -> list[ParameterSet]:
     ]
 
 
-@pytest.mark.parametrize("first", _by_ten(0, 100, 400))
+@pytest.mark.parametrize("seed", FOUND)
+def test_a_seed_that_has_found_a_bug_finds_none_any_more(seed: int) -> None:
+    assert not try_seed(seed)[1]
+
+
+@pytest.mark.parametrize("seed", FOUND_IN_PS_JOBS)
+def test_a_seed_that_has_found_a_bug_of_ps_jobs_finds_none_any_more(seed: int) -> None:
+    assert not try_seed(seed, PsWorld)[1]
+
+
+@pytest.mark.parametrize("seed", FOUND_IN_OUTAGES)
+def test_a_seed_that_has_found_a_bug_past_the_lease_finds_none_any_more(seed: int) -> None:
+    assert not try_seed(seed, OutageWorld)[1]
+
+
+@pytest.mark.parametrize("first", _by_ten(0, 200, 400))
 def test_no_law_is_broken_and_training_goes_on_whatever_goes_wrong(first: int) -> None:
     for seed in range(first, first + 10):
         _, story = try_seed(seed)
