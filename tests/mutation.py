@@ -13,15 +13,16 @@ import random
 import signal
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 from mutmut.mutation.file_mutation import mutate_file_contents
+from mutmut.stats import status_by_exit_code
 from mutmut.utils.file_utils import walk_mutatable_files
 from mutmut.utils.format_utils import get_mutant_name
 
 MUTMUT = str(Path(sys.executable).parent / "mutmut")
-OUTCOMES = {None: "not tried", 0: "survived", 33: "no test", 24: "too slow", -24: "too slow", 152: "too slow"}
+UNTRIED = ("not checked", "check was interrupted by user")
 
 
 def mutants() -> list[str]:
@@ -30,12 +31,11 @@ def mutants() -> list[str]:
 
 
 def outcomes() -> dict[str, str]:
-    """By mutant. An exit code that is not listed is a failed test, in its ways."""
-    found = {}
+    """By mutant, in mutmut's words."""
+    codes: dict[str, int | None] = {}
     for path in Path("mutants").rglob("*.py.meta"):
-        for name, code in json.loads(path.read_text())["exit_code_by_key"].items():
-            found[name] = OUTCOMES.get(code, "killed")
-    return found
+        codes |= json.loads(path.read_text())["exit_code_by_key"]
+    return defaultdict(lambda: UNTRIED[0], {name: status_by_exit_code[code] for name, code in codes.items()})
 
 
 def main() -> int:
@@ -47,7 +47,7 @@ def main() -> int:
     asked = parser.parse_args()
     population, known = mutants(), outcomes()
     sample = random.Random(asked.seed).sample(population, min(asked.mutants, len(population)))
-    todo = [name for name in sample if known.get(name, "not tried") == "not tried"]
+    todo = [name for name in sample if known[name] in UNTRIED]
     print(f"seed {asked.seed}: {len(sample)} of {len(population)} mutants, {len(todo)} to try", flush=True)
     if todo:
         with subprocess.Popen([MUTMUT, "run", "--max-children", asked.jobs, *todo]) as running:
@@ -57,7 +57,7 @@ def main() -> int:
                 running.send_signal(signal.SIGINT)
     known = outcomes()
     for name in sorted(sample):
-        if known[name] in ("survived", "no test"):
+        if known[name] in ("survived", "no tests"):
             print(f"{known[name]}:", flush=True)
             subprocess.run([MUTMUT, "show", name], check=False)
     counts = Counter(known[name] for name in sample)
