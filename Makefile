@@ -93,7 +93,7 @@ test-all: test exhaustive tensorflow frameworks  ## everything; the cluster test
 
 coverage: $(WITH_COVERAGE)  ## what `make test` runs of each package; the cores 97 % of their branches; ARGS="tests/core tests/wire"
 	@$(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest -m 'not cluster and not exhaustive and not frameworks and not tensorflow' -n 2 --dist loadfile $(ARGS); \
+	@$(BIN)/coverage run -m pytest -m '$(USUAL)' -n 4 --dist loadgroup $(ARGS); \
 	tests=$$?; $(BIN)/coverage combine --quiet && $(BIN)/python -m tests.covered && exit $$tests
 
 mutation: $(WITH_COVERAGE)  ## a sample of 300 wrong lines in the master's core: does a test fail? An hour; ARGS="--seed 20"
