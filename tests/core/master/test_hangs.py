@@ -16,6 +16,8 @@ from tests.core.master.ranks import Answers, elsewhere, holds_the_gil, is_stoppe
 from wire.messages import Ask, Exited, RankProgress, Report, Stepped, WorkerExit
 
 ANSWERS_WITHIN = 8.0
+LONG = 4 * max(LEAST.values())
+"""Seconds in which whatever is looked for would have been found, and asked about again."""
 
 
 def hang(play: Play) -> None:
@@ -244,7 +246,7 @@ def test_a_limit_that_the_user_gave_does_not_grow_with_what_was_slow_before() ->
 def test_switched_off_nothing_is_looked_for() -> None:
     play = running(2, hang_detection=False)
     hang(play)
-    play.run(5000)
+    play.run(LONG)
     assert asked_for(play) == []
 
 
@@ -368,7 +370,7 @@ def uncounted(answers: Answers, **policy: float) -> Play:
 @pytest.mark.parametrize("answers", [trains_on(), Answers([], stack(9, "fit")), Answers(None, stack(9, "fit"))])
 def test_a_job_that_never_showed_a_step_is_left_alone_and_that_is_told_once(answers: Answers) -> None:
     play = uncounted(answers)
-    play.run(10_000)
+    play.run(LONG)
     assert len(play.announced("HangsNotSeen")) == 1
     assert not play.announced("HangSuspected")
     assert not has_hung(play)
@@ -378,7 +380,7 @@ def test_one_without_any_page_too() -> None:
     play = uncounted(trains_on())
     for actor in play.actors.values():
         actor.has_pages = False
-    play.run(10_000)
+    play.run(LONG)
     assert len(play.announced("HangsNotSeen")) == 1
 
 
@@ -386,7 +388,7 @@ def test_a_rank_that_nothing_is_known_of_is_no_sign_of_a_hang_in_such_a_job() ->
     """A program without our hooks beside others with them."""
     play = uncounted(Answers([], stack(9, "fit")))
     play["worker-1"].answers = mute()
-    play.run(3000)
+    play.run(LONG)
     assert not has_hung(play)
 
 

@@ -29,7 +29,12 @@ class Fault(NamedTuple):
 
 
 class Inside(Stage):
-    """What no document, action or Event shows."""
+    """What no document, action or Event shows, or what is asked too often to be read there."""
+
+    @property
+    def stage(self) -> str:
+        """What is going on, as the journal calls it."""
+        return str(self.state.stage)
 
     def places(self) -> Mapping[str, Place]:
         """Who has which ranks in the present world, if there is one."""
@@ -81,10 +86,6 @@ class Inside(Stage):
 
 class Queries(Inside):
     # -- the journal's line of the state
-    @property
-    def stage(self) -> str:
-        return kinds.describe(self.state).split()[0]
-
     @property
     def generation(self) -> Generation:
         """The newest that was agreed."""
