@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lines import whole_lines
-from tests.local.training import Training, until
+from tests.local.training import DEADLINE, Training, until
 
 LENGTH, BATCH, EPOCHS, SAVE_EVERY = 203, 4, 2, 3
 SCRIPT = '''
@@ -146,7 +146,7 @@ class Run(Training):
     def finished(self) -> list[Seen]:
         """Lets the script come to its end; the steps that count, those that were lost with a checkpoint left out."""
         self.go()
-        assert self.process.wait(120) == 0, self.story()
+        assert self.process.wait(DEADLINE) == 0, self.story()
         return self.surviving()
 
     # -- what was done ------------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.local.chapters import live_through
 from tests.local.elastic import SCRIPT, Run, Seen, assert_each_once, times_seen
 from tests.local.training import until
-from tests.tiers import witnesses
 
 pytestmark = pytest.mark.slow
 
@@ -43,6 +43,57 @@ def losses(seen: list[Seen]) -> dict[int, float]:
     return {each.step: each.loss for each in seen if each.rank == 0}
 
 
+def test_a_job_with_its_checkpoints_in_memory_shrinks_and_grows_within_an_epoch_and_sees_each_sample_once(
+    run: Callable[..., Run], tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    """Its torch.save is to a marked path; its samples are read by DataLoader workers."""
+
+    def rank_0_is_killed(job: Run) -> None:
+        job.hold_at(8)
+        job.until_held(8, 2)
+        job.event("CheckpointKept", 0, "(step 6)")
+        mark = job.mark()
+        kill_rank(job, "worker-0")
+        job.event("CheckpointLoaded", mark, "from this member's memory")
+        job.event("DataPositionLoaded", mark, "epoch 0 behind 48 of 203 samples", "the world had 2 ranks and has 2")
+
+    def the_member_of_rank_0_is_lost(job: Run) -> None:
+        job.hold_at(11)
+        job.until_held(11, 2)
+        job.event("CheckpointKept", 0, "(step 9)")
+        mark = job.mark()
+        kill_member(job, "worker-0")
+        job.event("CheckpointLoaded", mark, "from this member's memory")
+        job.event("DataPositionLoaded", mark, "behind 72 of 203 samples", "had 2 ranks and has 1")
+
+    def its_replacement_is_given_the_newest_save_and_trains(job: Run) -> None:
+        job.hold_at(14)
+        job.until_held(14, 1)
+        until(lambda: job.member("worker-2").get("state") in ("spare", "ready"), job.story)
+        mark = job.mark()
+        job.hold_at(20)
+        job.event("CheckpointReceived", 0, "worker-2 has save")
+        job.event("DataPositionLoaded", mark, "of 203 samples", "had 1 rank and has 2")
+
+    def each_sample_was_seen_once(job: Run) -> None:
+        seen = job.finished()
+        assert_each_once(seen, 0)
+        assert_each_once(seen, 1)
+        assert [world for world, _ in groupby(e.world for e in seen if e.epoch == 0)] == [2, 1, 2]
+        assert job.status()["data"]["samples_repeated"] == 0
+
+    marked = ("--checkpoint-memory", "1Mi", "--checkpoint-path", str(tmp_path / "run" / "model.pt"))
+    live_through(
+        subtests,
+        run("--nnodes", "1:2", "--elastic-data", *marked, workers=2),
+        rank_0_is_killed,
+        the_member_of_rank_0_is_lost,
+        its_replacement_is_given_the_newest_save_and_trains,
+        each_sample_was_seen_once,
+    )
+
+
+@pytest.mark.exhaustive
 def test_the_position_goes_with_a_save_that_is_in_memory_alone(run: Callable[..., Run], tmp_path: Path) -> None:
     plain = run("--nnodes", "2", name="plain").finished()
     path = str(tmp_path / "run" / "model.pt")
@@ -58,7 +109,8 @@ def test_the_position_goes_with_a_save_that_is_in_memory_alone(run: Callable[...
     assert [(e.step, e.epoch, e.samples, e.loss) for e in seen] == [(e.step, e.epoch, e.samples, e.loss) for e in plain]
 
 
-@pytest.mark.parametrize(("workers", "shuffle"), witnesses([(0, True), (2, False)], (2, False)))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("workers", "shuffle"), [(0, True), (2, False)])
 def test_after_a_crash_in_place_an_epoch_goes_on_as_if_nothing_had_been(
     run: Callable[..., Run], workers: int, shuffle: bool
 ) -> None:
@@ -74,9 +126,8 @@ def test_after_a_crash_in_place_an_epoch_goes_on_as_if_nothing_had_been(
     assert job.status()["data"]["samples_repeated"] == 0
 
 
-@pytest.mark.parametrize(
-    ("workers", "shuffle", "rank_0_loads"), witnesses([(2, True, True), (0, False, False)], (2, True, True))
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("workers", "shuffle", "rank_0_loads"), [(2, True, True), (0, False, False)])
 def test_a_job_that_shrinks_and_grows_within_an_epoch_sees_each_sample_once(
     run: Callable[..., Run], workers: int, shuffle: bool, rank_0_loads: bool
 ) -> None:
@@ -98,6 +149,7 @@ def test_a_job_that_shrinks_and_grows_within_an_epoch_sees_each_sample_once(
     assert [world for world, _ in groupby(e.world for e in seen if e.epoch == 0)] == [4, 3, 4]
 
 
+@pytest.mark.exhaustive
 def test_without_the_flag_the_status_says_how_many_samples_a_resume_repeats(run: Callable[..., Run]) -> None:
     job = run("--nnodes", "2")
     job.hold_at(12)
@@ -111,6 +163,7 @@ def test_without_the_flag_the_status_says_how_many_samples_a_resume_repeats(run:
     assert not list((job.folder).glob(".*.position.json"))
 
 
+@pytest.mark.exhaustive
 def test_the_global_batch_is_kept_in_a_smaller_world_with_unequal_shares(run: Callable[..., Run]) -> None:
     job = run("--nnodes", "3:4", "--elastic-data", "--keep-global-batch", "--max-relaunches", "0", length=403)
     job.hold_at(5)
@@ -129,6 +182,7 @@ def test_the_global_batch_is_kept_in_a_smaller_world_with_unequal_shares(run: Ca
     assert {e.length for e in seen if e.world == 3} == {23, 26}, "what is left, then a whole epoch"
 
 
+@pytest.mark.exhaustive
 def test_a_script_whose_batches_cannot_be_changed_goes_on_with_them_and_is_told_why(run: Callable[..., Run]) -> None:
     script = SCRIPT.replace(
         'batch_size=WISHES["batch"], sampler=sampler',

@@ -102,12 +102,11 @@ def who_scales_it_down_loses_no_step(job: Training) -> None:
 
 
 def it_looks_for_its_size_again_when_that_is_asked_for(job: Training) -> None:
-    restart, _ = job.training(1)
+    job.training(1)
     mark = job.mark()
     job.outrider("scale", job.job, "auto")
     job.event("ScalingResumed", mark)
     job.event("ScaleDecided", mark, "2 members are tried")
-    job.training(2, after=restart)
 
 
 def it_is_drawn_while_it_runs_and_when_it_is_over(job: Training) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -17,14 +16,19 @@ import pytest
 
 from master.shell.cgroups import hierarchies
 from sidecar.shell.probes import ANSWER, NONCE, QUESTION
+from tests.local.chapters import live_through
 from tests.local.plain import SCRIPT
-from tests.local.training import DEADLINE, Training, members, until
+from tests.local.training import DEADLINE, Training, members, one_job, until
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.xdist_group("netns"),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root may give members networks of their own"),
 ]
 NEEDS_IPTABLES = pytest.mark.skipif(not shutil.which("iptables"), reason="needs iptables")
+OOM_KILLS = ("memory.oom_control|memory.events", "oom_kill")
+FLAGS = ("--nnodes", "3", "--isolate", "--member-memory", "256Mi", "--member-cpus", "0.1")
+"""So little that a load reaches it beside others of a busy machine too."""
 
 
 class Isolated(Training):
@@ -57,18 +61,8 @@ def name_of(pid: int) -> str:
         return ""
 
 
-@pytest.fixture
-def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Isolated]:
-    """With the flags that a test asks for besides."""
-    home = Path(tempfile.mkdtemp(prefix="or-"))
-    flags = ("--nnodes", "3", "--isolate", "--member-memory", "256Mi", "--member-cpus", "0.5")
-    flags += getattr(request, "param", ())
-    training = Isolated(tmp_path, home, *flags, job=f"isolated-{os.getpid()}", script=SCRIPT)
-    try:
-        yield training
-    finally:
-        training.close()
-        shutil.rmtree(home)
+def isolated(folder: Path, *flags: str) -> contextlib.AbstractContextManager[Isolated]:
+    return one_job(folder, *FLAGS, *flags, kind=Isolated, job=f"isolated-{os.getpid()}", script=SCRIPT)
 
 
 def left_of(job: Isolated) -> list[str]:
@@ -77,7 +71,7 @@ def left_of(job: Isolated) -> list[str]:
     return [*re.findall(f"alias (outrider job {job.job})$", links, re.MULTILINE), *map(str, job.groups())]
 
 
-def test_members_have_networks_pids_and_cgroups_of_their_own_and_leave_nothing(job: Isolated) -> None:
+def members_have_networks_pids_and_cgroups_of_their_own(job: Isolated) -> None:
     _, world = job.training(3)
     spaces = [{os.readlink(f"/proc/{job.tree(member)[-1]}/ns/{kind}") for kind in ("net", "pid", "mnt", "ipc", "uts")}
               for member in members(world)]  # fmt: skip
@@ -91,13 +85,9 @@ def test_members_have_networks_pids_and_cgroups_of_their_own_and_leave_nothing(j
     told = {job.member(member)["pids"]["sidecar"] for member in members(world)}
     assert told < set(range(2, 1000)), "pids as the members see them"
     assert left_of(job)
-    job.end_well()
-    assert left_of(job) == []
 
 
-def test_ranks_that_are_killed_for_want_of_memory_or_by_hand_and_a_killed_member_are_recovered_from(
-    job: Isolated,
-) -> None:
+def ranks_are_killed_for_want_of_memory_and_by_hand_and_a_member_by_hand(job: Isolated) -> None:
     restart, _ = job.training(3)
     mark = job.mark()
     job.order(1, "b'x' * (1 << 30)")
@@ -110,7 +100,6 @@ def test_ranks_that_are_killed_for_want_of_memory_or_by_hand_and_a_killed_member
     _, new = job.training(3, after=restart)
     assert members(new)[:2] == members(world)[:2]
     assert members(new)[2] != members(world)[2]
-    job.end_well()
 
 
 def counted(job: Isolated, name: str, word: str) -> dict[str, int]:
@@ -120,7 +109,7 @@ def counted(job: Isolated, name: str, word: str) -> dict[str, int]:
     return {member: int(row[1]) for member, row in rows if row[0] == word}
 
 
-def test_a_load_made_in_one_member_is_held_by_its_own_limit_and_slows_nobody_else(job: Isolated) -> None:
+def a_load_made_in_one_member_is_held_by_its_own_limit_and_slows_nobody_else(job: Isolated) -> None:
     _, world = job.training(3)
     victim = members(world)[1]
     before = counted(job, "cpu.stat", "nr_throttled")
@@ -130,34 +119,24 @@ def test_a_load_made_in_one_member_is_held_by_its_own_limit_and_slows_nobody_els
         found = counted(job, "cpu.stat", "nr_throttled")
         return {member: count - before[member] for member, count in found.items() if member in before}
 
-    until(lambda: grown()[victim] > 20, "the load to be held back")
-    assert sum(grown().values()) - grown()[victim] < 10
+    until(lambda: grown()[victim] > 10, "the load to be held back")
+    assert sum(grown().values()) - grown()[victim] < 5
     assert "cpu-load=100 is undone" in job.outrider("chaos", "undo", job.job)
-    job.end_well()
 
 
-def test_memory_filled_in_one_member_is_its_own_and_costs_a_rank_of_it_alone(job: Isolated) -> None:
+def memory_filled_in_one_member_is_its_own_and_costs_a_rank_of_it_alone(job: Isolated) -> None:
     restart, world = job.training(3)
     victim, mark, needs = members(world)[1], job.mark(), "b'x' * (100 << 20)"
+    before = counted(job, *OOM_KILLS)
     job.order(1, needs)
     until(lambda: not (job.folder / "order-1").exists(), "100 MiB, which a member without a fault has")
     job.outrider("chaos", "fill-memory", "90", job.job, "--member", victim)
     job.order(1, needs)
     assert job.event("WorkerExited", mark, "ran out of memory")["member"] == victim
     job.training(3, after=restart)
-    kills = counted(job, "memory.oom_control|memory.events", "oom_kill")
+    kills = {member: count - before.get(member, 0) for member, count in counted(job, *OOM_KILLS).items()}
     assert kills.pop(victim) >= 1
     assert set(kills.values()) == {0}
-    job.end_well()
-
-
-def test_nothing_outlives_a_killed_command(job: Isolated) -> None:
-    job.training(3)
-    assert left_of(job)
-    job.process.kill()
-    job.process.wait(DEADLINE)
-    until(lambda: not left_of(job), lambda: f"{left_of(job)} to go")
-    until(lambda: not job.left(), lambda: f"{job.left()} to end")
 
 
 def round_trip(job: Isolated, member: str) -> float:
@@ -173,50 +152,96 @@ def round_trip(job: Isolated, member: str) -> float:
         return time.monotonic() - began
 
 
-@NEEDS_IPTABLES
-def test_a_member_that_is_cut_off_is_replaced_and_comes_back_when_that_is_undone(job: Isolated) -> None:
+def a_member_that_is_cut_off_is_replaced(job: Isolated) -> None:
+    needs_iptables()
     restart, world = job.training(3)
-    victim, mark = members(world)[1], job.mark()
+    victim = members(world)[1]
     assert "every packet" in job.outrider("chaos", "cut-network", job.job, "--member", victim)
     _, new = job.training(3, after=restart)
     assert [members(new)[0], members(new)[2]] == [members(world)[0], members(world)[2]], "the others trained on"
     assert members(new)[1] != victim
-    assert "cut-network is undone" in job.outrider("chaos", "undo", job.job, "--member", victim)
-    job.event("MemberBack", mark, victim)
-    job.end_well()
 
 
-@NEEDS_IPTABLES
-def test_the_network_of_one_member_is_slow_until_that_is_undone(job: Isolated) -> None:
+def the_network_of_one_member_is_slow_until_that_is_undone(job: Isolated) -> None:
+    needs_iptables()
     _, world = job.training(3)
     slow = members(world)[1]
-    told = job.outrider("chaos", "slow-network", "300", job.job, "--member", slow, "--for", "50s")
+    told = job.outrider("chaos", "slow-network", "300", job.job, "--member", slow, "--for", "600s")
     assert "300 ms more" in told
     assert min(round_trip(job, slow) for _ in range(3)) >= 0.3
-    assert "slow-network=300:50s is undone" in job.outrider("chaos", "undo", job.job, "--member", slow)
+    assert "slow-network=300:600s is undone" in job.outrider("chaos", "undo", job.job, "--member", slow)
     until(lambda: round_trip(job, slow) < 0.3, "packets to pass as before")
+
+
+def it_ends_well_and_leaves_nothing(job: Isolated) -> None:
     job.end_well()
+    assert left_of(job) == []
+
+
+def needs_iptables() -> None:
+    if not shutil.which("iptables"):
+        pytest.skip("needs iptables")
+
+
+def test_a_job_of_isolated_members_lives_through_faults_of_each(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    with isolated(tmp_path) as job:
+        live_through(
+            subtests,
+            job,
+            members_have_networks_pids_and_cgroups_of_their_own,
+            ranks_are_killed_for_want_of_memory_and_by_hand_and_a_member_by_hand,
+            a_load_made_in_one_member_is_held_by_its_own_limit_and_slows_nobody_else,
+            the_network_of_one_member_is_slow_until_that_is_undone,
+            a_member_that_is_cut_off_is_replaced,
+            memory_filled_in_one_member_is_its_own_and_costs_a_rank_of_it_alone,
+            it_ends_well_and_leaves_nothing,
+        )
+
+
+@pytest.mark.exhaustive
+@NEEDS_IPTABLES
+def test_a_member_that_was_cut_off_comes_back_when_that_is_undone(tmp_path: Path) -> None:
+    with isolated(tmp_path) as job:
+        restart, world = job.training(3)
+        victim, mark = members(world)[1], job.mark()
+        job.outrider("chaos", "cut-network", job.job, "--member", victim)
+        job.training(3, after=restart)
+        assert "cut-network is undone" in job.outrider("chaos", "undo", job.job, "--member", victim)
+        job.event("MemberBack", mark, victim)
+        job.end_well()
+
+
+@pytest.mark.exhaustive
+def test_nothing_outlives_a_killed_command(tmp_path: Path) -> None:
+    with isolated(tmp_path) as job:
+        job.training(3)
+        assert left_of(job)
+        job.process.kill()
+        job.process.wait(DEADLINE)
+        until(lambda: not left_of(job), lambda: f"{left_of(job)} to go")
+        until(lambda: not job.left(), lambda: f"{job.left()} to end")
 
 
 ARMED = ("--chaos", "cut-network@rank-index=1", "--chaos", "slow-network=300@rank-index=2")
 
 
+@pytest.mark.exhaustive
 @NEEDS_IPTABLES
-@pytest.mark.parametrize("job", [ARMED], indirect=True, ids=["armed"])
-def test_what_is_armed_breaks_the_network_of_its_member_and_not_that_of_its_replacement(job: Isolated) -> None:
-    mark = job.mark()
+def test_what_is_armed_breaks_the_network_of_its_member_and_not_that_of_its_replacement(tmp_path: Path) -> None:
+    with isolated(tmp_path, *ARMED) as job:
+        mark = job.mark()
 
-    def replacements() -> list[str]:
-        return [each["reason"] for each in job.events(mark) if each["reason"].startswith("worker-3 is created")]
+        def replacements() -> list[str]:
+            return [each["reason"] for each in job.events(mark) if each["reason"].startswith("worker-3 is created")]
 
-    until(replacements, job.story, 2 * DEADLINE)  # who was cut off before its first word has the time of a start
-    _, world = job.training(3)
-    assert members(world)[0] == "worker-0"
-    assert members(world)[1] not in ("worker-0", "worker-1")
-    assert min(round_trip(job, "worker-2") for _ in range(3)) >= 0.3
-    listed = job.outrider("chaos", "list", job.job)
-    assert "worker-1: cut-network: every packet from and to it is dropped" in listed
-    assert "worker-2: slow-network=300: every round trip" in listed
-    assert "cut-network is undone" in job.outrider("chaos", "undo", job.job, "--member", "worker-1")
-    job.event("MemberBack", mark, "worker-1")
-    job.end_well()
+        until(replacements, job.story, 2 * DEADLINE)  # who was cut off before its first word has the time of a start
+        _, world = job.training(3)
+        assert members(world)[0] == "worker-0"
+        assert members(world)[1] not in ("worker-0", "worker-1")
+        assert min(round_trip(job, "worker-2") for _ in range(3)) >= 0.3
+        listed = job.outrider("chaos", "list", job.job)
+        assert "worker-1: cut-network: every packet from and to it is dropped" in listed
+        assert "worker-2: slow-network=300: every round trip" in listed
+        assert "cut-network is undone" in job.outrider("chaos", "undo", job.job, "--member", "worker-1")
+        job.event("MemberBack", mark, "worker-1")
+        job.end_well()

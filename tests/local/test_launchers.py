@@ -89,7 +89,9 @@ class Job:
         return sorted(found, key=lambda row: (row["RANK"], row.get("NODE_RANK", "")))
 
     def command(self, *arguments: str) -> str:
-        done = subprocess.run([*OUTRIDER, *arguments], env=self.environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [*OUTRIDER, *arguments], env=self.environment, capture_output=True, text=True, timeout=DEADLINE
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -300,7 +302,7 @@ def test_a_size_said_twice_in_two_ways_starts_nothing_and_shows_both(
         env=dict(os.environ, OUTRIDER_HOME=str(tmp_path)),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
     )
     assert done.returncode == 2
     flag, value = ours.split()

@@ -35,7 +35,7 @@ def job(tmp_path: Path) -> Iterator[Training]:
 def rule(what: str, source: int, target: int) -> bool:
     """Adds (-I) or takes away (-D) one; False where there is none to be taken away."""
     ports = ["-p", "udp", "--sport", str(source), "--dport", str(target)]
-    done = subprocess.run(["iptables", "-w", what, "INPUT", "-i", "lo", *ports, "-j", "DROP"], timeout=30)
+    done = subprocess.run(["iptables", "-w", what, "INPUT", "-i", "lo", *ports, "-j", "DROP"], timeout=60)
     assert done.returncode == 0 or what == "-D"
     return done.returncode == 0
 
@@ -83,7 +83,7 @@ def cut_off_from(job: Isolated, member: str, other: str) -> None:
     address = next(line.split()[0] for line in hosts if line.endswith(f" {other}"))
     inside = ["nsenter", f"--net=/proc/{job.tree(member)[0]}/ns/net", "iptables", "-w"]
     for chain, side in (("INPUT", "-s"), ("OUTPUT", "-d")):
-        subprocess.run([*inside, "-I", chain, side, address, "-j", "DROP"], timeout=30, check=True)
+        subprocess.run([*inside, "-I", chain, side, address, "-j", "DROP"], timeout=60, check=True)
 
 
 def test_ranks_whose_connection_is_cut_train_on_without_one_of_the_two(isolated: Isolated) -> None:

@@ -14,8 +14,6 @@ from tests.local.scripts import calm, in_shards, remembering
 from tests.local.training import SAVE_EVERY, Training, kill, members, one_job, pids, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("timing")]
-PATIENCE = 240.0
-"""A member is named after half a minute of windows at the least."""
 SLOWER = "time.sleep = (lambda sleep: lambda seconds: sleep(seconds + 0.15))(time.sleep)"
 """In the script's own pause behind each step, as if it waited for its data."""
 
@@ -53,7 +51,7 @@ def becomes_named(job: Training, slow: str) -> dict[str, Any]:
     def found() -> dict[str, Any] | None:
         return next((e for e in job.events() if e["kind"] == "Straggler" and e["member"] == slow), None)
 
-    return until(found, lambda: f"a name in {job.story()}", PATIENCE)
+    return until(found, lambda: f"a name in {job.story()}")
 
 
 def test_a_slow_member_of_a_job_with_its_checkpoints_in_memory(tmp_path: Path, subtests: pytest.Subtests) -> None:
