@@ -18,7 +18,7 @@ from tests.tiers import witnesses
 from tests.warm import Warm
 from training_hooks import arena
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("warm")]
 
 BEGIN = (
     SAY

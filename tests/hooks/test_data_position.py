@@ -16,7 +16,7 @@ from tests.warm import Warm
 from training_hooks import page
 from training_hooks import worker as worker_module
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("warm")]
 BEGIN = """
 import json, os, sys
 import torch

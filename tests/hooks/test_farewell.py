@@ -147,6 +147,7 @@ DESTROYED = "dist.destroy_process_group()"
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("warm")
 @pytest.mark.parametrize("end", witnesses([DESTROYED, "pass"], DESTROYED), ids=["destroyed", "not destroyed"])
 def test_ranks_that_free_their_model_right_after_the_last_collective_end_well(
     warm: Warm, tmp_path: Path, end: str

@@ -116,6 +116,7 @@ def loads(warm: Warm, folder: Path, path: str, every: int, **more: str) -> list[
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="no strace here")
+@pytest.mark.xdist_group("warm")
 @pytest.mark.parametrize("path", ["", "last.pt"])
 @EVERY
 def test_a_save_that_is_killed_at_any_of_its_system_calls_costs_that_save_at_most(

@@ -17,6 +17,7 @@ from tests.tiers import witnesses
 from tests.warm import Warm
 from training_hooks import known, page, renames
 
+pytestmark = pytest.mark.xdist_group("warm")
 STEPPING = """
 import os, pathlib, shutil, subprocess, sys, torch
 weight = torch.nn.Parameter(torch.zeros(2))

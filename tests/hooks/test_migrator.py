@@ -13,7 +13,7 @@ from tests.tiers import witnesses
 from tests.warm import Warm
 from training_hooks import statefile
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("warm")]
 
 BEGIN = """
 import os, sys, torch

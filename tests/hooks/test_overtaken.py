@@ -13,6 +13,7 @@ from tests.hooks.agent import Trainer
 from tests.warm import Warm
 from training_hooks.overtaken import Overtaken, Save
 
+pytestmark = pytest.mark.xdist_group("warm")
 SCRIPT = """
 import torch
 class Slow:

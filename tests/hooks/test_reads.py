@@ -11,7 +11,7 @@ from sidecar.shell.pages import read_page
 from tests.hooks.agent import Trainer
 from tests.warm import Warm
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("warm")]
 SCRIPT = """
 import builtins, io, os, pathlib, pickle, torch
 weight = torch.nn.Parameter(torch.zeros(2))

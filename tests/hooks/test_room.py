@@ -17,6 +17,7 @@ from tests.hooks.agent import Trainer
 from tests.warm import Warm
 from training_hooks import room, saves
 
+pytestmark = pytest.mark.xdist_group("warm")
 MIB = 1 << 20
 SAVING = """
 import os, sys, torch

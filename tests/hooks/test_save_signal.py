@@ -127,6 +127,7 @@ time.sleep(600)
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("warm")
 def test_a_save_that_was_being_written_when_the_signal_came_is_not_said_to_be_asked_for(
     warm: Warm, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from tests.tiers import witnesses
 from tests.warm import Warm
 from training_hooks import beside, page
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("warm")]
 KILLS = 5
 """Within a save; others are killed between two of them."""
 SAVING = """

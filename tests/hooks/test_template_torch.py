@@ -20,7 +20,7 @@ from tests.tiers import witnesses
 from tests.warm import Warm
 from training_hooks import page
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("warm")]
 Make = Callable[..., Trainer]
 
 
