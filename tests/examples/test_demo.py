@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]  # CI runs `make demo` itself
 
 DEMO = Path(__file__).parents[2] / "examples" / "digits" / "demo.py"
 

@@ -32,12 +32,13 @@ def steps(folder: Path) -> list[int]:
     return [int(row[1]) for row in csv.reader((folder / "loss.csv").read_text().splitlines())]
 
 
-@pytest.mark.exhaustive  # the demo learns in `make test`
+@pytest.mark.exhaustive
 def test_it_learns_under_plain_python(tmp_path: Path) -> None:
     train(tmp_path, [sys.executable], "--epochs", "8")
     assert result(tmp_path)["accuracy"] > 0.9
 
 
+@pytest.mark.exhaustive
 def test_it_trains_under_torchrun_and_resumes_with_fewer_processes(tmp_path: Path) -> None:
     train(tmp_path, TORCHRUN, "--epochs", "2", "--checkpoint-every", "10")
     made = steps(tmp_path)
