@@ -51,6 +51,8 @@ ALL: dict[str, Callable[[Run], None]] = {}
 """What all ranks do there."""
 SLOW: dict[str, Callable[[Run], None]] = {}
 """What the culprit does for some time."""
+BEFORE: dict[str, Callable[[Run], None]] = {}
+"""What the culprit does before it meets the others at all."""
 
 
 def kind(of: dict[str, Callable[[Run], None]]) -> Callable[[Callable[[Run], None]], Callable[[Run], None]]:
@@ -149,6 +151,12 @@ def two_groups(run: Run) -> None:
 def two_barriers(run: Run) -> None:
     """The culprit meets the others in another group than they it."""
     dist.barrier(group=run.pairs[0] if run.rank == CULPRIT else run.side)
+
+
+@kind(BEFORE)
+def init_waits(run: Run) -> None:
+    """The others wait for it in init_process_group."""
+    time.sleep(NEVER)
 
 
 # -- slow -----------------------------------------------------------------------------------------------------------
@@ -269,11 +277,15 @@ def runs_programs(run: Run) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=[*HANGS, *ALL, *SLOW])
+    parser.add_argument("kind", choices=[*HANGS, *ALL, *SLOW, *BEFORE])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seconds", type=float, default=75)
     args = parser.parse_args()
     run = Run(args.folder, args.seconds)
+    is_first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+    if args.kind in BEFORE and is_first and int(os.environ["RANK"]) == CULPRIT:
+        run.fault()
+        BEFORE[args.kind](run)
     dist.init_process_group("gloo")
     run.rank, run.side = dist.get_rank(), dist.new_group()
     run.pairs = [dist.new_group([0, 1]), dist.new_group([0, 1])]
@@ -281,7 +293,6 @@ def main() -> None:
         run.pairs = []
     model = DistributedDataParallel(nn.Linear(8, 8))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    is_first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
     for step in range(STEPS):
         time.sleep(0.05)
         if step == AT and is_first:
