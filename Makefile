@@ -96,7 +96,7 @@ coverage: $(WITH_COVERAGE)  ## what `make test` runs of each package; the cores 
 	@$(BIN)/coverage run -m pytest -m '$(USUAL)' -n 4 --dist loadgroup $(ARGS); \
 	tests=$$?; $(BIN)/coverage combine --quiet && $(BIN)/python -m tests.covered && exit $$tests
 
-mutation: $(WITH_COVERAGE)  ## a sample of 300 wrong lines in the master's core: does a test fail? An hour; ARGS="--seed 20"
+mutation: $(WITH_COVERAGE)  ## a sample of 300 wrong lines in the master's core: does a test fail? ARGS="--seed 20"
 	@$(BIN)/python -m tests.mutation $(ARGS)
 
 format: $(INSTALLED)  ## let ruff write the format

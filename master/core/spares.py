@@ -57,12 +57,12 @@ def staff(state: State) -> None:
     empty = dict.fromkeys(r for r in map(RankIndex, state.indexes) if r not in holders)
     shaky = dict.fromkeys(r for r, m in given if r in state.indexes and not m.is_usable)
     doubted = [r for r, m in given if r in state.indexes and m.is_usable and m.doubt is not None]
-    late = dict.fromkeys(r for r, m in given if r in state.indexes and m.is_usable and m.overdue and not m.is_stranger)
+    late = {r for r, m in given if r in state.indexes and _is_late(m)}
     spares = {
         m.id: m for m in sorted(state.members.values(), key=placing.age) if successors.is_spare(m) and m.is_usable
     }
     standing_by = _StandingBy(spares.values())
-    for hole in [*empty, *shaky, *late]:
+    for hole in [*empty, *shaky, *sorted(late)]:
         if not _stays(state, holders.get(hole)) and (spare := standing_by.take(state.spec.role_of(hole))) is not None:
             del spares[spare.id]
             placing.promote(state, spare, hole, holders.get(hole))
@@ -70,8 +70,9 @@ def staff(state: State) -> None:
                 spares[holders[hole].id] = holders[hole]
             else:
                 (empty if hole in empty else shaky).pop(hole)
-    surplus = [m for r, m in given if r not in state.indexes and _is_well(m)]
-    to_come = {r for r, m in given if r in state.indexes and m.is_usable and not (m.greeted or m.is_stranger)}
+    kept = [(r, m) for r, m in given if m.rank_index == r]
+    surplus = [m for r, m in kept if r not in state.indexes and _is_well(m)]
+    to_come = {r for r, m in kept if r in state.indexes and m.is_usable and not (m.greeted or m.is_stranger)}
     of_workers = [r for r in [*empty, *shaky, *sorted(to_come)] if state.spec.role_of(r) == state.spec.role]
     displaced = [holders[hole] for hole, _ in zip(of_workers, surplus, strict=False) if hole in to_come]
     for hole, member in zip(of_workers, surplus, strict=False):
@@ -133,6 +134,11 @@ def _tell_empty(state: State, hole: RankIndex) -> None:
     if most is None:
         why = f"its pods have failed as often as restartLimit ({failed}) allows"
     state.announce("PlaceEmpty", f"Rank index {hole} stays empty: {why}.", warning=True)
+
+
+def _is_late(member: Member) -> bool:
+    """Nobody waits for it any more: it had its time to become ready."""
+    return member.is_usable and member.overdue and member.doubt is None and not member.is_stranger
 
 
 def _is_well(member: Member) -> bool:

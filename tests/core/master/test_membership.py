@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from master.core.actions import CloseSession, CreatePod, Send
-from master.core.events import ActionFailed, PodSeen, PodsListed, SidecarSaid
+from master.core.events import ActionFailed, PodSeen, PodsListed, ScaleAsked, SidecarSaid
 from master.core.membership import TICKET_EVERY
 from tests.core.master.play import START_SECONDS, Play, job, running
 from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
@@ -64,6 +64,25 @@ def test_a_ready_spare_takes_the_place_of_a_member_that_is_too_late_which_stands
     play.run(20)
     assert len({each.reason.split()[1] for each in play.announced("GenerationStarted")}) == 1
     assert not play.deleted()
+
+
+def test_a_place_is_taken_once_where_a_spare_and_a_member_too_many_are_there_for_it_at_once() -> None:
+    """After a pause of the master's, what came meanwhile is told at once: a spare, and a smaller job."""
+    play = Play(job(4, 1, spares=1))
+    play.creates_pods = False
+    play.run(0.1)
+    for i, index in enumerate((RankIndex(0), RankIndex(1), RankIndex(2), RankIndex(3), None)):
+        play.tell(PodSeen(MemberId(f"worker-{i}"), PodUid(f"u{i}"), WORKER, index, "running"))
+    for i in (0, 2, 3):
+        _come(play, i)
+    play.run(70)
+    assert play.announced("MemberSlow")
+    play.now += 40
+    _come(play, 4)
+    play.tell(ScaleAsked(2))
+    play.run(5)
+    told = [each.reason for each in play.announced("SparePromoted")]
+    assert told == ["worker-4 takes rank index 1 instead of worker-1."]
 
 
 def test_with_min_ready_the_first_world_does_not_wait_for_a_pod_that_finds_no_room() -> None:
