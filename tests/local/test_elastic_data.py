@@ -43,25 +43,27 @@ def losses(seen: list[Seen]) -> dict[int, float]:
     return {each.step: each.loss for each in seen if each.rank == 0}
 
 
+def held(job: Run, step: int, kept: int) -> int:
+    """Both ranks stop at this step, with that one kept in memory; a mark for what comes."""
+    job.hold_at(step)
+    job.until_held(step, 2)
+    job.event("CheckpointKept", 0, f"(step {kept})")
+    return job.mark()
+
+
 def test_a_job_with_its_checkpoints_in_memory_shrinks_and_grows_within_an_epoch_and_sees_each_sample_once(
     run: Callable[..., Run], tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     """Its torch.save is to a marked path; its samples are read by DataLoader workers."""
 
     def rank_0_is_killed(job: Run) -> None:
-        job.hold_at(8)
-        job.until_held(8, 2)
-        job.event("CheckpointKept", 0, "(step 6)")
-        mark = job.mark()
+        mark = held(job, 8, kept=6)
         kill_rank(job, "worker-0")
         job.event("CheckpointLoaded", mark, "from this member's memory")
         job.event("DataPositionLoaded", mark, "epoch 0 behind 48 of 203 samples", "the world had 2 ranks and has 2")
 
     def the_member_of_rank_0_is_lost(job: Run) -> None:
-        job.hold_at(11)
-        job.until_held(11, 2)
-        job.event("CheckpointKept", 0, "(step 9)")
-        mark = job.mark()
+        mark = held(job, 11, kept=9)
         kill_member(job, "worker-0")
         job.event("CheckpointLoaded", mark, "from this member's memory")
         job.event("DataPositionLoaded", mark, "behind 72 of 203 samples", "had 2 ranks and has 1")
