@@ -43,7 +43,7 @@ def test_a_master_that_is_being_started_is_waited_for(ended_job: Any, outrider: 
         asking = threads.submit(outrider, "stop", "digits")
         served = Served(job)
         try:
-            result = asking.result(30)
+            result = asking.result(DEADLINE)
         finally:
             served.close()
     assert result.exit_code == 0, result.stderr

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -39,12 +39,19 @@ def says(port: int, data: bytes) -> bytes:
             time.sleep(0.01)
 
 
+def meets(environ: dict[str, str]) -> Future[list[str]]:
+    """In a thread that ends with the process: one that nobody answers keeps a test that has failed from nothing."""
+    found: Future[list[str]] = Future()
+    place = tf_cluster.Place(environ)
+    threading.Thread(target=lambda: found.set_result(tf_cluster.meet(place)), daemon=True).start()
+    return found
+
+
 @pytest.mark.parametrize("world", [1, 2, 5])
 def test_every_rank_learns_of_all_whoever_comes_first(world: int) -> None:
     port = find_port()
-    places = [tf_cluster.Place(environment(rank, world, port)) for rank in reversed(range(world))]
-    with ThreadPoolExecutor(world) as ranks:
-        found = list(ranks.map(tf_cluster.meet, places, timeout=DEADLINE))
+    ranks = [meets(environment(rank, world, port)) for rank in reversed(range(world))]
+    found = [rank.result(DEADLINE) for rank in ranks]
     assert all(workers == found[0] for workers in found)
     assert len(set(found[0])) == world
     for worker in found[0]:
@@ -54,16 +61,20 @@ def test_every_rank_learns_of_all_whoever_comes_first(world: int) -> None:
 
 
 def test_who_says_something_else_is_not_counted_and_stops_nobody() -> None:
+    """Who says too much is cut off: depending on when, that is a reset, or a socket that is connected no more."""
     port = find_port()
-    with ThreadPoolExecutor(2) as ranks:
-        first = ranks.submit(tf_cluster.meet, tf_cluster.Place(environment(0, 2, port)))
-        for data in (b"", b"GET / HTTP/1.1\n", b"x" * 5000, b"[]\n", b'{"generation": "1.2", "rank": "1"}\n',
-                     b'{"generation": "1.1", "rank": 1, "port": 80}\n',
-                     b'{"generation": "1.2", "rank": 2, "port": 80}\n'):  # fmt: skip
-            with contextlib.suppress(ConnectionError):
-                assert says(port, data) == b""
-        second = ranks.submit(tf_cluster.meet, tf_cluster.Place(environment(1, 2, port)))
-        assert first.result(DEADLINE) == second.result(DEADLINE)
+    first = meets(environment(0, 2, port))
+    for data in (b"", b"GET / HTTP/1.1\n", b"x" * 5000, b"[]\n", b'{"generation": "1.2", "rank": "1"}\n',
+                 b'{"generation": "1.1", "rank": 1, "port": 80}\n',
+                 b'{"generation": "1.2", "rank": 2, "port": 80}\n'):  # fmt: skip
+        try:
+            assert says(port, data) == b""
+        except TimeoutError:
+            raise
+        except OSError:
+            assert len(data) > tf_cluster.LONGEST
+    second = meets(environment(1, 2, port))
+    assert first.result(DEADLINE) == second.result(DEADLINE)
 
 
 def test_addresses_of_ipv6_are_written_as_tensorflow_reads_them() -> None:
