@@ -41,19 +41,24 @@ class TooSlow(Exception):
 
 
 class Clock:
-    """This process's CPU time, as a limit for what is done inside `with`: beyond it TooSlow is raised there."""
+    """This process's CPU time, as a limit for what this module does inside `with`: beyond it TooSlow is raised there.
+
+    Python lets a signal's handler run wherever it is, also in what the garbage collector calls (`__del__`, the callback of
+    a weak reference). What is raised in there is printed and lost; the clock rings again until it is in our own code.
+    """
 
     def __init__(self):
         self.is_armed = False
         signal.signal(signal.SIGPROF, self._ring)
 
     def _ring(self, number, frame):
-        if self.is_armed:
+        if self.is_armed and frame.f_globals is globals():
+            self.is_armed = False
             raise TooSlow
 
     def __enter__(self):
         self.is_armed = True
-        signal.setitimer(signal.ITIMER_PROF, MOST_CPU)
+        signal.setitimer(signal.ITIMER_PROF, MOST_CPU, MOST_CPU)
 
     def __exit__(self, *_):
         self.is_armed = False

@@ -201,9 +201,11 @@ def test_a_fault_that_is_made_from_outside_counts_to_the_trainers_cgroup(tmp_pat
         trainer.close()
 
 
-AS_NOBODY = (
-    "import os, sys; from training_hooks import faults; os.setuid(65534); print(faults.charged_with(sys.argv[1]))"
-)
+AS_NOBODY = """import os, sys
+from training_hooks import cgroup, faults  # before it is nobody, who may not read every checkout
+os.setuid(65534)
+print(faults.charged_with(sys.argv[1]))
+"""
 
 
 @pytest.mark.parametrize("which", ["another", "its own"])

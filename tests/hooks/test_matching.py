@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tests.hooks.agent import PATIENCE, Trainer, wait_until
 from tests.hooks.container import LAUNCH
 from tests.hooks.test_output import ROOT, STAGE
 from training_hooks.channel import Channel
-from training_hooks.matching import LONGEST_LINE, Clock, Lines, Pattern
+from training_hooks.matching import LONGEST_LINE, MOST_CPU, Clock, Lines, Pattern
 
 CATASTROPHIC = r"(a+)+$"
 STUCK = "a" * 60 + "b"
@@ -244,6 +245,23 @@ def test_what_is_left_of_a_torn_line_is_not_taken_for_a_line() -> None:
     assert lines.add(b"gin\n") == ["begin"]
     assert lines.add(b"no end", is_torn=True) == []
     assert lines.add(b" yet\nwhole\n") == ["whole"]
+
+
+def test_a_limit_that_is_over_while_something_else_is_collected_holds_after_that() -> None:
+    class Collected:
+        def __del__(self) -> None:
+            until = time.process_time() + 3 * MOST_CPU
+            while time.process_time() < until:
+                pass
+
+    class Batch(list[str]):
+        def __iter__(self) -> Iterator[str]:
+            Collected()
+            return super().__iter__()
+
+    pattern = Pattern(r"(x+x+)+y", Clock())
+    assert pattern.matches(Batch(["x" * 60])) == []
+    assert pattern.problem == f"it took more than {1000 * MOST_CPU:.0f} ms of CPU for one line"
 
 
 def test_a_batch_that_takes_long_as_a_whole_is_no_reason_to_give_a_pattern_up() -> None:
