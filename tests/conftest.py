@@ -42,6 +42,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """xdist tells a test's group by its name, and pytest 9.2 lost that without a word: the groups held no longer."""
+    if session.config.getoption("loadgroup", False):
+        lost = [
+            each.nodeid for each in session.items if each.get_closest_marker("xdist_group") and "@" not in each.nodeid
+        ]
+        if lost:
+            raise pytest.UsageError(f"this pytest-xdist puts no test into its group, not even {lost[0]}")
+
+
 @pytest.fixture(scope="session")
 def warm() -> Iterator[Warm]:
     """Starts scripts where torch is imported already."""

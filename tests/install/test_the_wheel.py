@@ -33,7 +33,7 @@ def packages() -> list[str]:
     return [name.rstrip("*") for name in found]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site-packages of a new environment that holds the wheel and nothing else."""
     folder = tmp_path_factory.mktemp("wheel")
@@ -88,7 +88,7 @@ print(training_hooks.__file__, list(ElasticSampler(range(5), 2, 1, shuffle=False
     assert done.stdout == f"{site}/training_hooks/__init__.py [1, 3, 0]\n"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def installed(site: Path) -> Path:
     """`bin` of an environment with the wheel and what it needs, taken from the one that the tests run in."""
     (wheel,) = site.glob("outrider-*.dist-info/METADATA")

@@ -46,7 +46,7 @@ def test_the_time_is_a_setting() -> None:
 
 
 def test_a_master_that_is_there_may_take_its_time() -> None:
-    assert none(done().pass_time(86400), FinishTrainer)
+    assert none(done().pass_time(3600), FinishTrainer)
 
 
 def test_a_master_that_comes_back_in_time_ends_the_wait_and_the_next_loss_begins_another() -> None:
@@ -54,7 +54,7 @@ def test_a_master_that_comes_back_in_time_ends_the_wait_and_the_next_loss_begins
     play.tell(MasterDisconnected())
     play.pass_time(590)
     play.tell(MasterConnected(), MasterSaid(Welcome(2)))
-    assert none(play.pass_time(86400), FinishTrainer)
+    assert none(play.pass_time(3600), FinishTrainer)
     play.tell(MasterDisconnected())
     assert none(play.pass_time(599), FinishTrainer)
     play.tell(MasterConnected(), MasterSaid(Welcome(2)))
@@ -72,4 +72,4 @@ def test_who_is_stopped_meanwhile_waits_for_the_next_generation() -> None:
     play = done()
     play.said(stop(2, FIRST).message)  # type: ignore[arg-type]
     play.tell(MasterDisconnected())
-    assert none(play.pass_time(86400), FinishTrainer)
+    assert none(play.pass_time(3600), FinishTrainer)
