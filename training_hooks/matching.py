@@ -43,8 +43,8 @@ class TooSlow(Exception):
 class Clock:
     """This process's CPU time, as a limit for what this module does inside `with`: beyond it TooSlow is raised there.
 
-    Python lets a signal's handler run wherever it is, also in what the garbage collector calls (`__del__`, the callback of
-    a weak reference). What is raised in there is printed and lost; the clock rings again until it is in our own code.
+    Python lets a signal's handler run wherever it is, also in what the garbage collector calls (`__del__`, the callback
+    of a weak reference). What is raised in there is printed and lost; the clock rings again until our own code runs.
     """
 
     def __init__(self):

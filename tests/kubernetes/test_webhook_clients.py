@@ -134,6 +134,7 @@ async def test_without_the_setting_no_certificate_is_needed() -> None:
         (CERTIFICATES.key, NONE),
         (b"\xff\xfe", "must be a file that can be read: it is no text"),
     ],
+    ids=["missing", "empty", "text", "broken", "a private key", "bytes"],  # a key is another one in each process
 )
 def test_a_file_without_certificates_stops_the_start(
     content: bytes | None, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
