@@ -16,22 +16,46 @@ import zlib
 from . import activity, moving, stacks
 
 OF_ALL = "default_pg"
+RECORDER, OF_NCCL = "_dump_fr_trace", "_dump_nccl_trace"
+"""gloo's, and NCCL's own: torch for CUDA has two."""
+NCCL = "nccl"
 MOST_GROUPS, MOST_SIZES = 32, 16
 """Process groups, and tensors of one collective, that an answer tells of: it is a datagram."""
 
 
-def record(stacks=True):
-    """The recorder's entries as dicts, oldest first, and the ranks of the process groups by name, where it knows them;
+def record(stacks=True, recorders=(RECORDER, OF_NCCL)):
+    """The recorders' entries as dicts, oldest first, and the ranks of the process groups by name, where they know them;
     nothing where this torch has no recorder. Without stacks it takes 13 ms, not 20."""
-    native = sys.modules.get("torch._C._distributed_c10d")
-    dump = getattr(native, "_dump_fr_trace", None)
-    if dump is None:
-        return [], {}
-    found = pickle.loads(
-        dump(includeCollectives=True, includeStackTraces=stacks, onlyActive=False)
-    )  # written by torch here
-    entries = sorted(found.get("entries", ()), key=lambda entry: entry.get("record_id", 0))
-    return entries, _ranks_by_group(found.get("pg_config"))
+    native, entries, ranks = sys.modules.get("torch._C._distributed_c10d"), [], {}
+    for name in recorders:
+        dump = getattr(native, name, None)
+        if dump is not None:
+            found = pickle.loads(
+                dump(includeCollectives=True, includeStackTraces=stacks, onlyActive=False)
+            )  # written by torch here
+            entries += sorted(found.get("entries", ()), key=lambda entry: entry.get("record_id", 0))
+            ranks.update(_ranks_by_group(found.get("pg_config")))
+    entries.sort(key=lambda entry: entry.get("time_created_ns", 0))
+    return _in_order(entries), ranks
+
+
+def _group(entry):
+    """Of a process group with several backends each numbers its collectives by itself."""
+    return (entry.get("process_group") or ("",))[0], entry.get("profiling_name", "").partition(":")[0]
+
+
+def _in_order(entries):
+    """NCCL's collectives of one group end in the order of their calls. Those that a coalesced one consists of are never
+    said to be over by themselves."""
+    ended = set()
+    for entry in reversed(entries):
+        if entry.get("is_p2p") or _group(entry)[1] != NCCL:
+            continue
+        if _group(entry) in ended:
+            entry["retired"] = True
+        elif entry.get("retired"):
+            ended.add(_group(entry))
+    return entries
 
 
 def _ranks_by_group(groups):
@@ -80,14 +104,15 @@ def by_group(entries, ranks, now_ns):
     groups = {}
     for entry in entries:
         if not entry.get("is_p2p"):
-            groups.setdefault((entry.get("process_group") or ("",))[0], []).append(entry)
-    chosen = [(name, last(own)) for name, own in groups.items()]
+            groups.setdefault(_group(entry), []).append(entry)
+    chosen = [(group, last(own)) for group, own in groups.items()]
     chosen.sort(key=lambda each: bool(each[1].get("retired")))
-    told = [(name, summary(entry, now_ns)) for name, entry in chosen[:MOST_GROUPS]]
-    return [
-        dict(about, id=name, **({"ranks": ranks[name]} if name in ranks and about["group"] != OF_ALL else {}))
-        for name, about in told
-    ]
+    told = [(group, summary(entry, now_ns)) for group, entry in chosen[:MOST_GROUPS]]
+    found = []
+    for (name, backend), about in told:
+        members = {"ranks": ranks[name]} if name in ranks and about["group"] != OF_ALL else {}
+        found.append(dict(about, id=(name + " " + backend).strip(), **members))
+    return found
 
 
 def answer(worker):
@@ -157,8 +182,10 @@ def _serve(worker, channel):
 
 
 def _without_stacks():
+    """Not NCCL's: who waits for others there does so in no collective, but where the script next looks at a result
+    (`loss.item()`), so that the time to the first collective would blame those that wait."""
     try:
-        return record(stacks=False)[0]
+        return record(stacks=False, recorders=(RECORDER,))[0]
     except Exception:  # a recorder of another version is none
         return []
 

@@ -18,7 +18,7 @@ import importlib.machinery
 import os
 import sys
 
-from . import rankvars, reading
+from . import rankvars, reading, selfcheck
 
 SKIP = "OUTRIDER_TEMPLATE_SKIP"
 DENIED = {
@@ -279,7 +279,9 @@ class Early:
             self._refuse("%s: %s" % (type(error).__name__, error))
         self.done.append(dotted)
         if _tasks() > before:
-            self.tasks[dotted] = _tasks() - before
+            selfcheck.end_pools()  # OpenBLAS's, which torch brings along by numpy, is nobody's fault
+            if _tasks() > before:
+                self.tasks[dotted] = _tasks() - before
 
     def _import_from(self, node, names, package):
         dotted, wanted = node.module or "", [alias.name for alias in node.names]

@@ -187,4 +187,4 @@ def _open_stat():
 def _beside_gpu():
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
-    return bool(cuda and cuda.is_available() and cuda.is_initialized())
+    return bool(cuda and cuda.is_initialized())  # is_available asks the driver, which no fork of this process survives

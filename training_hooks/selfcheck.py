@@ -8,16 +8,24 @@ counted.
 import os
 import sys
 import threading
+import warnings
 
 from . import descent
 
 
+def end_pools():
+    """Of threads that end at a fork. From 3.12 on Python warns of a fork beside threads; this child does nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+
 def why_not():
     """The reason why this process must not be a template, "" where it may."""
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0)
-    os.waitpid(pid, 0)
+    end_pools()
     tasks = len(os.listdir("/proc/self/task"))
     named = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
     if tasks > 1 or named:

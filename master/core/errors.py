@@ -41,6 +41,10 @@ OUTSIDE_TYPE = re.compile(
 NEEDS_A_CHANGE = ("SyntaxError", "IndentationError", "TabError", "ImportError", "ModuleNotFoundError", "NameError")
 USAGE = 2
 """The exit code of argparse, click and shells for arguments that cannot be."""
+ONE_GPU = re.compile(r"Duplicate GPU detected")
+"""NCCL refuses two ranks on one GPU as often as it is asked."""
+OF_NCCL = re.compile(r"^Last error:\s*(\S.*)", re.MULTILINE)
+"""What it is about: the first line of NCCL's errors names a class of them."""
 PORT_TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
 LONGEST_LINE = 200
 NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
@@ -52,7 +56,7 @@ SIGNALS = {
 
 def is_effect(exit: WorkerExit) -> bool:
     """An error of torch.distributed that some other rank's end brings about."""
-    if exit.signal is not None or is_port_clash(exit):
+    if exit.signal is not None or is_port_clash(exit) or ONE_GPU.search(exit.error_message):
         return False
     if any(exit.error_type.endswith(name) for name in EFFECT_TYPES):
         return True
@@ -77,6 +81,8 @@ def is_of_outside(exit: WorkerExit) -> bool:
     """Another try may go well, though nothing of the script is changed."""
     if exit.signal is not None or exit.out_of_memory or is_effect(exit):
         return True
+    if ONE_GPU.search(exit.error_message):
+        return False
     return bool(OUTSIDE.search(exit.error_message) or OUTSIDE_TYPE.search(exit.error_type.rpartition(".")[2]))
 
 
@@ -131,5 +137,7 @@ def _last_line(exit: WorkerExit) -> str:
 
 def _failed(exit: WorkerExit) -> str:
     first_line = exit.error_message.strip().split("\n", 1)[0][:200].rstrip(".")
+    if found := OF_NCCL.search(exit.error_message):
+        first_line = f"{found[1].strip()[:200].rstrip('.')} ({first_line})"
     name = exit.error_type.rsplit(".", 1)[-1]
     return f"failed with {name}: {first_line}" if first_line else f"failed with {name}"

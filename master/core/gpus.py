@@ -5,8 +5,7 @@ machine's first GPUs. A share belongs to a rank index, not to a member: whoever 
 replacement, a spare) gets the GPUs of the one it replaces. So spares need none of their own, and nobody has to remember
 who has what.
 
-Members that are wanted at the most are counted, not those that run: a share does not change while a job grows. Nothing
-here has run on a GPU.
+Members that are wanted at the most are counted, not those that run: a share does not change while a job grows.
 """
 
 from __future__ import annotations

@@ -36,6 +36,8 @@ PENDING = 5.0
 LEAST_CPU, CPU_SHARE, MUTE_SHARE = 0.03, 0.002, 0.02
 """Seconds, and share of the time between two looks: threads that only wake up now and then use less. Of a rank that
 answers nothing, because something holds its GIL, each other thread of Python's wakes up every 5 ms to ask for it."""
+SIGNS_OF_LIFE = 1024.0
+"""Bytes a second that libraries send while nothing is done: NCCL's RAS (2.24 and newer) 120 for each connection."""
 EQUAL_SHAPES = ("all_reduce", "reduce", "broadcast", "barrier", "reduce_scatter")
 """Collectives whose tensors are of one shape on all ranks: others may gather unequal ones."""
 
@@ -84,9 +86,10 @@ def answered(state: State, watch: Watch, world: World, said: Mapping[MemberId, R
     pairs = {new.rank: (old, new) for old, new in zip(before or told, told, strict=True)}
     working = {rank for rank, (old, new) in pairs.items() if has_worked(old, new, passed)}
     looks.worked.update(dict.fromkeys(working, state.now))
-    if any(_has_sent(old, new) for old, new in pairs.values()):
+    moving = {rank for rank, (old, new) in pairs.items() if _has_sent(old, new, passed)}
+    if moving:
         looks.moved = state.now
-    earlier, looks.doubtless = looks.doubtless, beyond_doubt(told, pairs, working)
+    earlier, looks.doubtless = looks.doubtless, beyond_doubt(told, working, moving)
     if looks.doubtless is not None and looks.doubtless != earlier:
         watching.look_at_ranks_in(state, watch, AGAIN)
         return False
@@ -104,7 +107,7 @@ def has_worked(old: Told, new: Told, seconds: float) -> bool:
     if old.used is None or new.used is None:
         return False
     cpu = abs(new.used.cpu - old.used.cpu) >= max(LEAST_CPU, (CPU_SHARE if new.has_recorder else MUTE_SHARE) * seconds)
-    return cpu or old.used[1:] != new.used[1:]
+    return cpu or (old.used.io, old.used.tree) != (new.used.io, new.used.tree) or _has_sent(old, new, seconds)
 
 
 def _can_be_compared(old: Told, new: Told) -> bool:
@@ -112,12 +115,14 @@ def _can_be_compared(old: Told, new: Told) -> bool:
     return old.has_recorder == new.has_recorder
 
 
-def _has_sent(old: Told, new: Told) -> bool:
-    return _can_be_compared(old, new) and old.used is not None and new.used is not None and old.used.net != new.used.net
+def _has_sent(old: Told, new: Told, seconds: float) -> bool:
+    if not _can_be_compared(old, new) or old.used is None or new.used is None:
+        return False
+    return abs(new.used.net - old.used.net) > SIGNS_OF_LIFE * seconds
 
 
 # -- beyond doubt -------------------------------------------------------------------------------------------------
-def beyond_doubt(told: list[Told], pairs: Mapping[int, tuple[Told, Told]], working: set[int]) -> object:
+def beyond_doubt(told: list[Told], working: set[int], moving: set[int]) -> object:
     """What is, so that two of it can be compared; None where nothing is."""
     waiting = {each.rank: culprits.pending(each, PENDING) for each in told}
     calls = [call for own in waiting.values() for call in own]
@@ -127,16 +132,14 @@ def beyond_doubt(told: list[Told], pairs: Mapping[int, tuple[Told, Told]], worki
         has_gone = each.process == ENDED or each.has_left
         if has_gone and not waiting[each.rank] and any(_is_in(each.rank, call) for call in calls):
             return ("left", each.rank)
-    return _unfit(told, waiting, pairs, working)
+    return _unfit(told, waiting, working, moving)
 
 
 def _is_in(rank: int, call: Call) -> bool:
     return call.is_of_all or rank in call.members
 
 
-def _unfit(
-    told: list[Told], waiting: Mapping[int, list[Call]], pairs: Mapping[int, tuple[Told, Told]], working: set[int]
-) -> object:
+def _unfit(told: list[Told], waiting: Mapping[int, list[Call]], working: set[int], moving: set[int]) -> object:
     """A group all of whose ranks wait in it, and whose collectives can never come together."""
     groups: dict[str, dict[int, Call]] = {}
     for rank, calls in waiting.items():
@@ -145,7 +148,7 @@ def _unfit(
     for name, calls_of in sorted(groups.items()):
         some = next(iter(calls_of.values()))
         ranks = {each.rank for each in told} if some.is_of_all else set(some.members)
-        if len(ranks) < 2 or ranks != calls_of.keys() or any(_has_sent(*pairs[rank]) for rank in ranks):
+        if len(ranks) < 2 or ranks != calls_of.keys() or ranks & moving:
             continue
         numbers = {call.seq for call in calls_of.values()}
         if len(numbers) > 1 and ranks & working:  # what one has been through already, another may still be at

@@ -61,7 +61,7 @@ def watch_sentence(world: World) -> str:
     mute = sorted(m for m, source in comparison.sources.items() if source == NO_SOURCE)
     told = [f"compared: {', '.join(words)}"] if words else []
     if mute:
-        told.append(f"not {', '.join(mute)}: no Flight Recorder, and beside a GPU its CPU time says nothing")
+        told.append(f"not {', '.join(mute)}: no Flight Recorder of gloo, and beside a GPU its CPU time says nothing")
     told += [f"not {member}: {problem}" for member, problem in sorted(comparison.problems.items())]
     known = {*comparison.pace, *comparison.problems, *mute}
     silent = [member for member in world.places if member not in known]

@@ -177,6 +177,33 @@ def test_a_command_line_is_read_as_python_reads_it(argv: list[str], expected: tu
     assert (called.kind, called.target, called.arguments) == expected
 
 
+def test_threads_that_end_at_a_fork_are_no_import_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenBLAS's pool, which torch brings along by numpy: beside a package that leaves a thread, torch was to blame."""
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    (site / "pooled.py").write_text(
+        "import os, threading\n"
+        "ends = threading.Event()\n"
+        "pool = [threading.Thread(target=ends.wait, daemon=True) for _ in range(3)]\n"
+        "[each.start() for each in pool]\n"
+        "os.register_at_fork(before=lambda: (ends.set(), [each.join() for each in pool]))\n"
+    )
+    (site / "lasting.py").write_text(
+        "import threading\nends = threading.Event()\nthreading.Thread(target=ends.wait, daemon=True).start()\n"
+    )
+    monkeypatch.syspath_prepend(str(site))
+    (tmp_path / "job").mkdir()
+    script = tmp_path / "job" / "train.py"
+    script.write_text("import pooled\nimport lasting\n")
+    pass_ = early.Early(invocation.parse(["python", str(script)]))
+    try:
+        pass_.run()
+        assert pass_.tasks == {"lasting": 1}
+    finally:
+        for name in ("pooled", "lasting"):
+            sys.modules.pop(name).ends.set()
+
+
 PRIVATE = {
     "torch._dynamo": None,
     "torch.profiler._cupti_monitor": None,

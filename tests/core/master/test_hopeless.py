@@ -71,6 +71,27 @@ def test_what_may_be_better_a_moment_later_is_tried_until_the_restarts_are_used_
     assert play.ended() is None
 
 
+ONE_GPU = """NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:93, invalid usage (run with NCCL_DEBUG=WARN for details), NCCL version 2.28.9
+ncclInvalidUsage: This usually reflects invalid usage of NCCL library.
+Last error:
+Duplicate GPU detected : rank %d and rank %d both on CUDA device 60"""  # noqa: E501
+
+
+def test_two_ranks_on_one_gpu_end_the_job_with_nccl_s_own_words() -> None:
+    play = Play(job(2))
+    for _ in range(3):
+        play.until(lambda: play.is_running() and play.ended() is None)
+        for rank, member in enumerate(("worker-0", "worker-1")):
+            play.crash(member, code=1, signal=None, error="torch.distributed.DistBackendError",
+                       message=ONE_GPU % (rank, 1 - rank))  # fmt: skip
+        play.run(0.05)
+    play.until(lambda: play.ended() is not None, 5.0)
+    end = play.ended()
+    assert end is not None
+    assert "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60 (NCCL error in: " in end.reason
+    assert "the same error ended 3 generations running" in end.reason
+
+
 def test_restarts_that_the_user_has_asked_for_are_all_made() -> None:
     play = running(2, max_restarts=4, max_restarts_asked=True)
     for _ in range(4):

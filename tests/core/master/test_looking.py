@@ -23,8 +23,9 @@ def hung_after(play: Play, most: float = 2000.0) -> float:
 
 
 def works(answers: Answers, play: Play, what: str = "cpu", until: float = float("inf")) -> Answers:
-    """Each second it uses something."""
-    return replace(answers, used=lambda: USED | {what: min(play.now, until)})
+    """Each second it uses something; of bytes over TCP more than a sign of life."""
+    a_second = 10_000 if what == "net" else 1
+    return replace(answers, used=lambda: USED | {what: a_second * min(play.now, until)})
 
 
 def idle(answers: Answers) -> Answers:
@@ -154,6 +155,25 @@ def test_those_that_wait_may_do_what_they_want(what: str) -> None:
     play = running(3)
     play.hang("worker-1", idle(elsewhere(13)), works(waits(14), play, what))
     assert LEAST[STEP] <= hung_after(play) <= LEAST[STEP] + 10
+
+
+def keeps_in_touch(answers: Answers, play: Play) -> Answers:
+    """NCCL's RAS: two connections, 120 bytes a second each, whatever the ranks do."""
+    return replace(answers, used=lambda: USED | {"net": 240 * int(play.now)})
+
+
+def test_signs_of_life_are_no_work() -> None:
+    play = running(3)
+    play.hang("worker-1", keeps_in_touch(elsewhere(13), play), keeps_in_touch(waits(14), play))
+    assert LEAST[STEP] <= hung_after(play) <= LEAST[STEP] + 10
+    assert not play.announced("RanksWait")
+
+
+@pytest.mark.parametrize("what", UNLIKE)
+def test_signs_of_life_leave_no_doubt(what: str) -> None:
+    play = running(3)
+    play.hang("worker-1", keeps_in_touch(UNLIKE[what], play), keeps_in_touch(waits(14), play))
+    assert LEAST_SECONDS <= hung_after(play) <= SOON
 
 
 def test_a_collective_whose_bytes_move_goes_on() -> None:
