@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from runtime.ports import find_port
 from tests.hooks.agent import Trainer
-from tests.hooks.memories import MARKED, damage, generation, newest, other, said, trainers, warned
+from tests.hooks.memories import MARKED, damage, generation, newest, said, step_in, trainers, warned, write
 from tests.tiers import witnesses
 from tests.warm import Warm
 from training_hooks import versions
@@ -150,7 +149,7 @@ def test_damaged_memory_is_not_loaded_and_storage_only_where_it_has_that_very_sa
     trainer.stop()
     begun = newest(trainer)
     damage(trainer, int(begun["OUTRIDER_CHECKPOINT_FROM"].partition(":")[0]))
-    torch.save(other(0), tmp_path / "older.pt")
+    write(0, tmp_path / "older.pt")
 
     os.replace(tmp_path / "older.pt", tmp_path / "last.pt")
     versions.write(str(tmp_path / "last.pt"), str(tmp_path / "last.pt"), (1, 1))
@@ -186,7 +185,7 @@ def test_without_a_process_group_saves_are_ordinary_ones(make: Callable[..., Tra
 def test_another_rank_saves_as_ever(make: Callable[..., Trainer], tmp_path: Path) -> None:
     trainer = make("if RANK == 1:\n    for step in (5, 6):\n        torch.save(state(step), 'last.pt')\nsay(1)\n")
     generation(trainer, 2)
-    assert torch.load(tmp_path / "last.pt")["step"] == 6
+    assert step_in(tmp_path / "last.pt") == 6
     assert len([line for line in warned(trainer) if "rank 1 saves to" in line]) == 1
 
 
@@ -243,4 +242,4 @@ def test_saves_that_come_faster_than_others_are_given_them_do_not_wait_and_none_
     generation(trainer)
     generation(trainer)
     assert said(tmp_path) == [[None], [39]]
-    assert torch.load(tmp_path / "last.pt")["step"] == 39
+    assert step_in(tmp_path / "last.pt") == 39

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from runtime.ports import find_port
 from tests.hooks.agent import Trainer
-from tests.hooks.memories import MARKED, generation, newest, other, said, trainers, warned
+from tests.hooks.memories import MARKED, generation, newest, said, step_in, trainers, warned, write
 from tests.tiers import witnesses
 from tests.warm import Warm
 from training_hooks import versions
@@ -58,7 +57,7 @@ def test_a_file_that_somebody_else_has_put_there_is_loaded_and_told(
         "say(loaded())\nfor step in () if os.environ.get('ONLY') else (1, 2):\n    torch.save(state(step), 'last.pt')\n"
     )
     generation(trainer)
-    torch.save(other(77), tmp_path / "mine.pt")
+    write(77, tmp_path / "mine.pt")
     os.replace(tmp_path / "mine.pt", tmp_path / "last.pt")
     generation(trainer, ONLY="1")
     generation(trainer)
@@ -69,7 +68,7 @@ def test_a_file_that_somebody_else_has_put_there_is_loaded_and_told(
 
 
 def test_a_file_that_is_put_there_while_ours_is_written_stays(make: Callable[..., Trainer], tmp_path: Path) -> None:
-    torch.save(other(77), tmp_path / "mine.pt")
+    write(77, tmp_path / "mine.pt")
     trainer = make(
         "say(loaded())\nif not os.environ.get('ONLY'):\n    torch.save(state(1), 'last.pt')\n"
         "    mine().settle()\n    real = mine()._write_file\n"
@@ -117,7 +116,7 @@ def test_who_ends_by_os_exit_has_the_last_save_on_storage(make: Callable[..., Tr
     generation(
         make("for step in (1, 2, 3):\n    torch.save(state(step, 300_000), 'last.pt')\nos._exit(0)\n"),
     )
-    assert torch.load(tmp_path / "last.pt")["step"] == 3
+    assert step_in(tmp_path / "last.pt") == 3
 
 
 @pytest.mark.parametrize("size", witnesses([0, 1000], 1000))
@@ -131,7 +130,7 @@ def test_a_file_that_is_cut_short_gives_way_to_what_is_in_memory(
     assert said(tmp_path) == [[None], [2]]
     told = f"{tmp_path / 'last.pt'} is cut short, and was not by us: save 2, which is in memory, is loaded"
     assert told in warned(trainer)
-    assert torch.load(tmp_path / "last.pt")["step"] == 2
+    assert step_in(tmp_path / "last.pt") == 2
 
 
 def test_a_script_that_never_saves_to_the_path_itself_is_told(make: Callable[..., Trainer], tmp_path: Path) -> None:
@@ -154,7 +153,7 @@ def test_a_state_in_torchs_old_format_is_saved_as_ever(make: Callable[..., Train
     )
     generation(trainer)
     assert said(tmp_path) == [[1], [2], [3]]
-    assert torch.load(tmp_path / "last.pt")["step"] == 3
+    assert step_in(tmp_path / "last.pt") == 3
     assert ["torch's old format" in line for line in warned(trainer)] == [True]
 
 
@@ -180,12 +179,12 @@ def test_the_file_of_an_earlier_job_with_later_generations_is_written_over_at_on
     """Else its generation would go before all of this job's, and what is in memory alone count for nothing."""
 
     path = tmp_path / "last.pt"
-    torch.save(other(40), path)
+    write(40, path)
     versions.write(str(path), str(path), (9 << 32, 40))
     trainer = make("say(loaded())\ntorch.save(state(41), 'last.pt')\nos.kill(os.getpid(), 9)\n")
     trainer.start()
     trainer.agent.expect("exited")
-    assert torch.load(path)["step"] == 41
+    assert step_in(path) == 41
 
 
 def test_a_full_volume_is_told_and_training_goes_on_with_what_is_in_memory(
@@ -199,7 +198,7 @@ def test_a_full_volume_is_told_and_training_goes_on_with_what_is_in_memory(
     trainer.start(1, find_port())
     assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
     trainer.stop()
-    assert torch.load(full_volume / "last.pt")["step"] == 1
+    assert step_in(full_volume / "last.pt") == 1
     trainer.start(1, find_port(), **newest(trainer))
     trainer.agent.expect("exited")
     assert said(tmp_path)[:3] == [[None], [2], [2]]

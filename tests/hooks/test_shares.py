@@ -7,7 +7,6 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data.distributed import DistributedSampler
 
 from training_hooks import shares
 
@@ -32,6 +31,8 @@ def of_all(order: list[int], start: int, whole: int, world: int, drop_last: bool
 def test_in_one_world_it_is_torchs_sampler_to_the_index(length: int, world: int, batch: int, drop_last: bool) -> None:
     if drop_last and length < world:
         return  # torch's own gives nothing there, and says -1 of it
+    from torch.utils.data.distributed import DistributedSampler
+
     for rank in range(world):
         sampler = DistributedSampler(range(length), world, rank, shuffle=False, drop_last=drop_last)
         mine = shares.indices(list(range(length)), 0, batch * world, world, rank, drop_last)
