@@ -18,7 +18,7 @@ from tests.warm import Warm
 from wire.ids import Generation
 from wire.messages import OwnTime
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("timing")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("own time")]
 Make = Callable[..., Trainer]
 SLOW = 0.25
 PATIENCE = 300.0

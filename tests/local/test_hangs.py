@@ -13,7 +13,7 @@ from tests.local.chapters import live_through
 from tests.local.scripts import calm
 from tests.local.training import SCRIPT, Training, kill, members, one_job, pids, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("timing")]
+pytestmark = pytest.mark.slow
 SIZE = 3
 LIMIT = "8"
 WITH_A_BARRIER = SCRIPT.replace(
