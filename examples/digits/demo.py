@@ -30,8 +30,8 @@ LEAST_ACCURACY = 0.9
 """A run without any fault reaches 0.97 to 0.98, one of 30 epochs with both faults 0.947 and more; a model that has
 learnt nothing 0.10."""
 STEPS_BETWEEN = 120
-"""The first fault comes at this step, the second at twice as many, or when the first is over: on a busy machine a job could
-end before it was broken."""
+"""The first fault comes at this step, the second at twice as many, or when the first is over: a job could end before it
+where the machine is busy."""
 LOG_EVERY = 10
 """Steps between two lines with a loss, of which the plot is made."""
 LIMIT = 180.0
