@@ -111,7 +111,7 @@ bench: $(INSTALLED)  ## recovery times of torchrun and Outrider, side by side, i
 
 cluster-test: $(INSTALLED)  ## tests on the cluster that KUBECONFIG names; ARGS="-k preempted"
 	@test -n "$$KUBECONFIG" || { echo "KUBECONFIG must name a cluster whose nodes have the images (tests/cluster)"; exit 1; }
-	@$(BIN)/python -m pytest -m '$(MARKED)' $(if $(filter tests/%,$(ARGS)),,tests/cluster) $(ARGS)
+	@$(BIN)/python -m pytest -m '$(MARKED)' -n 2 --dist loadgroup --no-loadscope-reorder $(if $(filter tests/%,$(ARGS)),,tests/cluster) $(ARGS)
 
 image:  ## build and push IMAGE=REGISTRY/NAME:TAG, and write manifests/overlays/image with it (PUSH=no, TOOL=podman)
 	@test -n "$(IMAGE)" || { echo "name it: make image IMAGE=registry.example/outrider/sidecar:0.1.0"; exit 1; }

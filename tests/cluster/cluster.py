@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 from kubernetes import client, config
 
+from tests import waiting
+from tests.cluster import watching
 from tests.cluster.reading import Document, listed, policy
 from tests.local import undisturbed
 from tests.local.training import SCRIPT, Traces, World
@@ -20,15 +22,17 @@ SYSTEM = "outrider-system"
 FOLDERS = Path("/var/tmp/outrider-cluster-tests")
 IMAGE = "outrider/digits:dev"
 SLOT = "outrider.test/slot"
-DEADLINE = 90.0
-"""Seconds for anything: no test here is about durations, and the machine may be busy."""
+DEADLINE = 3 * waiting.DEADLINE
+"""Seconds for anything: no test here is about durations, and another one runs beside it on the same machine."""
+TICK = 0.5
+"""Seconds after which a wait looks again at what no watch tells, as files and logs."""
 Found = TypeVar("Found")
 
 OF_A_POD = SCRIPT.replace('Path(os.environ["OUTRIDER_DIR"]).name', "os.uname().nodename")
 assert OF_A_POD != SCRIPT
 
 
-def kubectl(*arguments: str, given: str | None = None, seconds: float = 60.0) -> str:
+def kubectl(*arguments: str, given: str | None = None, seconds: float = DEADLINE) -> str:
     """What it printed; fails where it does."""
     done = subprocess.run(["kubectl", *arguments], input=given, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
@@ -36,11 +40,13 @@ def kubectl(*arguments: str, given: str | None = None, seconds: float = 60.0) ->
 
 
 def until(claim: Callable[[], Found | None], what: object = "", seconds: float = DEADLINE) -> Found:
+    """What the claim gives, once it gives something true: it is asked again when something has changed."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
+        seen = watching.changes()
         if found := claim():
             return found
-        time.sleep(0.2)
+        watching.wait_for_change(seen, TICK)
     raise AssertionError(f"not within {seconds:g} s: {what() if callable(what) else what}")
 
 
@@ -52,7 +58,9 @@ def manifests() -> str:
 
 def rolled_out(*deployments: str) -> None:
     for each in deployments:
-        kubectl("-n", SYSTEM, "rollout", "status", "deployment", each, "--timeout=120s", seconds=150)
+        kubectl(
+            "-n", SYSTEM, "rollout", "status", "deployment", each, f"--timeout={DEADLINE:g}s", seconds=DEADLINE + 30
+        )
 
 
 def set_slots(slots: dict[str, int]) -> None:
@@ -85,6 +93,7 @@ class Pods(Traces):
     def __init__(self, namespace: str, name: str, folder: Path, script: str = OF_A_POD) -> None:
         super().__init__(folder)
         self.namespace, self.name = namespace, name
+        self.watches = watching.opened(namespace)
         (folder / "train.py").write_text(script)
 
     def kubectl(self, *arguments: str, **options: Any) -> str:
@@ -228,5 +237,6 @@ class ClusterJob(Pods):
         return f"{self.name}-{member}"
 
     def assert_goes_on(self) -> None:
-        phase = self.status().get("phase")
+        """Asked all the time, while files are read; that a watch may be a moment behind does no harm."""
+        phase = self.watches["elasticjobs"].documents.get(self.name, {}).get("status", {}).get("phase")
         assert phase not in ("Succeeded", "Failed", "Stopped"), self.story()

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 
 import pytest
 
-from tests.cluster import requests_made, telling
+from tests.cluster import masters, requests_made, telling, turns, watching
 from tests.cluster.cluster import FOLDERS, SYSTEM, ClusterJob, Pods, kubectl, manifests, rolled_out, set_slots, until
-from tests.cluster.masters import Restarts
+from tests.cluster.definitions import defined
 from tests.cluster.reading import listed
 
-_numbers = count()
+_SHARED = {"slots": "slots", "pytorchjobs": "pytorchjobs"}
+"""By fixture the group of the tests that cannot run beside each other, for they change one thing of the cluster's."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.cluster)
+    """Stories are long, so they come first; at the end those that are alone."""
+    ours = [item for item in items if Path(__file__).parent in item.path.parents and isinstance(item, pytest.Function)]
+    for item in ours:
+        item.add_marker(pytest.mark.cluster)
+        for name in ["alone"] if _is_alone(item) else [_SHARED[f] for f in item.fixturenames if f in _SHARED]:
+            item.add_marker(pytest.mark.xdist_group(name))
+    ours.sort(key=lambda item: (_is_alone(item), "subtests" not in item.fixturenames))
+    items[:] = [*(item for item in items if item.get_closest_marker("cluster") is None), *ours]
+
+
+def _is_alone(item: pytest.Item) -> bool:
+    return any(item.iter_markers("alone")) or any(item.iter_markers("ends_masters"))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -36,48 +46,31 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
-_restarts = Restarts()
-_was_meant = False
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[bool | None]:
-    """Each restart of a master is one that a test has caused; one that thaws may end a moment after its test."""
-    global _was_meant
-    is_ours = Path(__file__).parent in item.path.parents
-    is_meant = item.get_closest_marker("ends_masters") is not None
-    if is_ours:
-        _restarts.look(f"before {item.nodeid}", _was_meant or is_meant)
-    done = yield
-    if is_ours:
-        _restarts.look(item.nodeid, is_meant)
-        _was_meant = is_meant
-    return done
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    if _restarts.table:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if _restarts.table:
-        terminalreporter.section("masters that were started again, and no test has caused it")
-        for when, pod, how in _restarts.table:
-            terminalreporter.write_line(f"{when}: {pod}: {how}")
-
-
 @pytest.fixture(scope="session")
-def installed() -> None:
+def installed(testrun_uid: str) -> None:
     """As its user installs it. The pods begin anew, so that they run the image that is there now."""
-    kubectl("apply", "-k", manifests())
-    kubectl("-n", SYSTEM, "rollout", "restart", "deployment", "outrider-master", "outrider-webhook")
-    rolled_out("outrider-webhook", "outrider-master")
+    with turns.once(testrun_uid) as is_first:
+        if is_first:
+            kubectl("apply", "-k", manifests())
+            kubectl("-n", SYSTEM, "rollout", "restart", "deployment", "outrider-master", "outrider-webhook")
+            rolled_out("outrider-webhook", "outrider-master")
+
+
+@pytest.fixture(autouse=True)
+def turn(request: pytest.FixtureRequest, installed: None) -> Iterator[None]:
+    """No master is started again beside a test that has not caused it (`ends_masters`): that fails the test."""
+    with turns.turn(_is_alone(request.node)):
+        before = masters.counts()
+        yield
+        again = masters.restarted(before, masters.counts())
+    if again and not any(request.node.iter_markers("ends_masters")):
+        pytest.fail(f"masters were started again, and no test has caused it: {again}")
 
 
 @pytest.fixture
-def namespace(installed: None) -> Iterator[str]:
-    name = f"t{next(_numbers)}"
+def namespace(turn: None, request: pytest.FixtureRequest) -> Iterator[str]:
+    about = request.node.path.stem.removeprefix("test_").replace("_", "-")
+    name = f"{about}-{secrets.token_hex(3)}"
     kubectl("create", "namespace", name)
     try:
         yield name
@@ -85,48 +78,44 @@ def namespace(installed: None) -> Iterator[str]:
         kubectl("delete", "namespace", name, "--wait=false")
         kubectl("-n", name, "delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
         until(lambda: not listed("pods", name), f"the pods of {name} to go")
+        watching.close(name)
+        shutil.rmtree(FOLDERS / name, ignore_errors=True)
         requests_made.record()
+
+
+def folder_of(namespace: str, name: str) -> Path:
+    """What the pods of a job have as /work."""
+    folder = FOLDERS / namespace / name
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    return folder
 
 
 Make = Callable[..., ClusterJob]
 
 
 @pytest.fixture
-def make(namespace: str) -> Iterator[Make]:
-    folders: list[Path] = []
-
+def make(namespace: str) -> Make:
     def job(name: str = "train", **spec: object) -> ClusterJob:
-        folder = FOLDERS / namespace / name
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        folder.chmod(0o777)
-        folders.append(folder)
-        return ClusterJob(namespace, name, folder, **spec)  # type: ignore[arg-type]
+        return ClusterJob(namespace, name, folder_of(namespace, name), **spec)  # type: ignore[arg-type]
 
-    yield job
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+    return job
 
 
 MakePods = Callable[[str], Pods]
 
 
 @pytest.fixture
-def pods(namespace: str) -> Iterator[MakePods]:
+def pods(namespace: str) -> MakePods:
     """Of another owner, which the test makes."""
-    folders: list[Path] = []
+    return lambda name: Pods(namespace, name, folder_of(namespace, name))
 
-    def made(name: str) -> Pods:
-        folder = FOLDERS / namespace / name
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        folder.chmod(0o777)
-        folders.append(folder)
-        return Pods(namespace, name, folder)
 
-    yield made
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+@pytest.fixture
+def pytorchjobs(turn: None) -> Iterator[None]:
+    """Their kind is known."""
+    with defined("kubeflow.org", "v1", "PyTorchJob"):
+        yield
 
 
 @pytest.fixture

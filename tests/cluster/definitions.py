@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 
-from tests.cluster.cluster import kubectl
+from tests.cluster.cluster import DEADLINE, kubectl
 
 
 @contextlib.contextmanager
@@ -29,7 +29,7 @@ def defined(group: str, version: str, kind: str) -> Iterator[None]:
     kubectl("delete", "crd", f"{plural}.{group}", "--ignore-not-found")  # of a run that was broken off
     kubectl("create", "-f", "-", given=json.dumps(document))
     try:
-        kubectl("wait", "--for=condition=Established", f"crd/{plural}.{group}", "--timeout=30s")
+        kubectl("wait", "--for=condition=Established", f"crd/{plural}.{group}", f"--timeout={DEADLINE:g}s")
         yield
     finally:
         kubectl("delete", "crd", f"{plural}.{group}", "--wait=false")

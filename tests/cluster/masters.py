@@ -56,19 +56,3 @@ def restarted(before: dict[str, Count], after: dict[str, Count]) -> dict[str, st
         for name, (uid, times, _) in before.items()
         if name in after and after[name][0] == uid and after[name][1] > times and (ended := after[name][2] or "?")
     }
-
-
-class Restarts:
-    """Of masters, during a session of tests. Those of a test that is marked `ends_masters` are meant."""
-
-    def __init__(self) -> None:
-        self.table: list[tuple[str, str, str]] = []
-        self._last: dict[str, Count] | None = None
-
-    def look(self, when: str, is_meant: bool) -> None:
-        with contextlib.suppress(AssertionError):  # there may be none yet
-            now = counts()
-            for pod, how in restarted(self._last or {}, now).items():
-                if not is_meant:
-                    self.table.append((when, pod, how))
-            self._last = now

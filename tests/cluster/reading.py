@@ -1,20 +1,22 @@
 """Documents of the API server, read over one connection that lasts.
 
-A test asks several times a second what has become of its pods; with a `kubectl get` each that would be a fifth of what
-two cores can do.
+A test asks often what has become of its pods; with a `kubectl get` each that would be a fifth of what two cores can do.
 """
 
 from __future__ import annotations
 
 import json
-import time
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 from kubernetes import client, config
+from urllib3 import Retry
+
+from tests.waiting import DEADLINE
 
 Document = dict[str, Any]
-DEADLINE = 30.0
+RETRIES = Retry(total=5, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504))
 GROUPS = {
     "elasticjobs": "apis/outrider.dev/v1alpha1",
     "jobs": "apis/batch/v1",
@@ -27,25 +29,29 @@ GROUPS = {
 
 @cache
 def _api() -> client.ApiClient:
-    config.load_kube_config()
-    return client.ApiClient()
+    settings = client.Configuration()
+    config.load_kube_config(client_configuration=settings)
+    settings.retries = RETRIES
+    return client.ApiClient(settings)
 
 
 def _read(path: str, query: list[tuple[str, str]]) -> Document:
     api = _api()
     request = api.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
-    for pause in (1.0, 3.0, 0.0):
-        try:
-            found = api.call_api(*request, _request_timeout=DEADLINE)
-            break
-        except client.ApiException as error:
-            if not pause or (error.status != 429 and 0 < (error.status or 0) < 500):
-                raise
-            time.sleep(pause)
+    found = api.call_api(*request, _request_timeout=DEADLINE)
     body = found.read()
     assert found.status == 200, f"GET {path}: {found.status} {body!r}"
     document: Document = json.loads(body)
     return document
+
+
+def streamed(path: str, query: list[tuple[str, str]]) -> Iterator[bytes]:
+    """What the API server goes on to say, in pieces as they come."""
+    api = _api()
+    request = api.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
+    found = api.call_api(*request, _request_timeout=(DEADLINE, None)).response
+    if found.status == 200:
+        yield from found.stream(amt=None)
 
 
 @cache
@@ -61,17 +67,18 @@ def preferred(apis: Document, group: str) -> str:
     return version
 
 
-def _path(plural: str, namespace: str) -> str:
+def path_of(plural: str, namespace: str) -> str:
+    """Where the documents of a kind are; in the whole cluster where no namespace is named."""
     group = f"apis/{policy()}" if plural == "poddisruptionbudgets" else GROUPS.get(plural, "api/v1")
     return f"/{group}/" + (f"namespaces/{namespace}/" if namespace else "") + plural
 
 
 def listed(plural: str, namespace: str = "", labels: str = "") -> list[Document]:
     """All of the cluster where no namespace is named."""
-    found: list[Document] = _read(_path(plural, namespace), [("labelSelector", labels)] if labels else [])["items"]
+    found: list[Document] = _read(path_of(plural, namespace), [("labelSelector", labels)] if labels else [])["items"]
     return found
 
 
 def shown(plural: str, name: str, namespace: str = "") -> Document:
     """Fails where there is none."""
-    return _read(f"{_path(plural, namespace)}/{name}", [])
+    return _read(f"{path_of(plural, namespace)}/{name}", [])

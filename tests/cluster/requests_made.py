@@ -17,6 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from master.core.cluster.requests import Request
 from tests.cluster.cluster import SYSTEM, kubectl
 from tests.cluster.reading import listed
+from tests.cluster.turns import locked
+from tests.waiting import DEADLINE
 
 RECORDING = Path(__file__).with_name("requests.json")
 METRIC = "outrider_api_requests_total"
@@ -46,7 +48,7 @@ def scraped(address: str, token: str = "") -> str:
     """A master's /metrics. Pods are reached from here: the tests' machine is their node. HTTPError is an OSError."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     with urllib.request.urlopen(
-        urllib.request.Request(f"http://{address}:8080/metrics", headers=headers), timeout=10
+        urllib.request.Request(f"http://{address}:8080/metrics", headers=headers), timeout=DEADLINE
     ) as answer:
         return str(answer.read().decode())
 
@@ -62,5 +64,7 @@ def requests_in(metrics: str) -> set[Request]:
 
 def record() -> None:
     """After each test: one that follows may end a master with all that it has counted."""
-    lines = ",\n".join(f"  {json.dumps(list(each))}" for each in sorted(collect() | recorded()))
-    RECORDING.write_text(f"[\n{lines}\n]\n")
+    found = collect()
+    with locked("requests"):
+        lines = ",\n".join(f"  {json.dumps(list(each))}" for each in sorted(found | recorded()))
+        RECORDING.write_text(f"[\n{lines}\n]\n")

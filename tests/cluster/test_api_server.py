@@ -29,6 +29,7 @@ AWAY, KILLS = 120.0, 4
 pytestmark = [
     pytest.mark.skipif(not LAB, reason="OUTRIDER_LAB names no command that stops the API server"),
     pytest.mark.exhaustive,
+    pytest.mark.alone,
 ]
 
 

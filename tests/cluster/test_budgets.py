@@ -10,10 +10,8 @@ import pytest
 from tests.cluster.cluster import Document, Pods, pod_spec, until
 from tests.cluster.conftest import Make, MakePods
 from tests.cluster.reading import listed, policy, shown
-from tests.cluster.test_pytorchjob import Operator, definition
+from tests.cluster.test_pytorchjob import Operator
 from tests.local.training import members
-
-__all__ = ["definition"]
 
 
 def evicted(job: Pods, pod: str) -> str:
@@ -157,7 +155,7 @@ def test_scaling_a_job_without_completions_changes_its_parallelism_and_what_a_dr
     assert allows(job, 1)["spec"]["minAvailable"] == 2
 
 
-def test_scaling_an_adopted_pytorchjob_changes_its_workers(pods: MakePods, definition: None) -> None:
+def test_scaling_an_adopted_pytorchjob_changes_its_workers(pods: MakePods, pytorchjobs: None) -> None:
     job = pods("mnist")
     operator = Operator(job, workers=1)
     operator.make("master", 0)

@@ -82,6 +82,7 @@ def today_afterwards() -> Iterator[None]:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.alone
 def test_no_pod_is_made_uninjected_while_the_webhook_moves(namespace: str, today_afterwards: None) -> None:
     config.load_kube_config()
     with every_pod_injected(namespace):

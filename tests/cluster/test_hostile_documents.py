@@ -76,6 +76,7 @@ def bad(namespace: str) -> list[Document]:
 
 
 @pytest.mark.exhaustive  # over a minute
+@pytest.mark.alone  # others need the webhook
 def test_hostile_documents_cost_the_job_beside_them_nothing_and_no_master_ends(make: Make) -> None:
     job, documents = make(), selection()
     restart, _ = job.training(4)

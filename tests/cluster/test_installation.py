@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.cluster import SYSTEM, kubectl, until
+from tests.cluster.cluster import SYSTEM, kubectl, rolled_out, until
 from tests.cluster.conftest import Make
 from tests.cluster.reading import listed
 
@@ -24,7 +24,7 @@ def test_keys_certificate_and_lease_are_made_where_there_are_none(make: Make) ->
     kubectl("-n", SYSTEM, "delete", "secret", *SECRETS)
     kubectl("-n", SYSTEM, "delete", "lease", "outrider-master")
     scale(2)
-    kubectl("-n", SYSTEM, "rollout", "status", "deployment", "outrider-master", "--timeout=120s", seconds=150)
+    rolled_out("outrider-master")
     job = make()
     job.training(4)
     made = {secret["metadata"]["name"] for secret in listed("secrets", SYSTEM)}

@@ -20,8 +20,8 @@ GROUP, VERSION, KIND, LABEL = "jobset.x-k8s.io", "v1alpha2", "JobSet", "jobset.s
 JOBS = (("leader", 1), ("workers", 2))
 
 
-@pytest.fixture(scope="module")
-def definition(installed: None) -> Iterator[None]:
+@pytest.fixture
+def definition(turn: None) -> Iterator[None]:
     with defined(GROUP, VERSION, KIND):
         yield
 

@@ -77,6 +77,7 @@ def steps_of(world: World) -> int:
     return len(world[0])
 
 
+@pytest.mark.alone
 def test_training_goes_on_where_a_node_is_not_ready_and_a_pod_that_cannot_go_there_is_replaced(
     make: Make, kubelets: Kubelets
 ) -> None:
@@ -103,6 +104,7 @@ def test_training_goes_on_where_a_node_is_not_ready_and_a_pod_that_cannot_go_the
     assert same == newest, "what was frozen disturbs nobody"
 
 
+@pytest.mark.alone
 def test_a_stateful_sets_pod_that_cannot_go_is_removed_by_force_so_that_it_comes_elsewhere(
     pods: MakePods, kubelets: Kubelets
 ) -> None:

@@ -6,24 +6,13 @@ variables and the owner that the operator gives them, and makes one anew that wa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from tests.cluster.cluster import Document, Pods, pod_spec, until
 from tests.cluster.conftest import MakePods
-from tests.cluster.definitions import defined
 from tests.cluster.reading import shown
 from tests.local.training import members
 
 GROUP, PLURAL, KIND = "kubeflow.org", "pytorchjobs", "PyTorchJob"
 PORT = "23456"
-
-
-@pytest.fixture(scope="module")
-def definition(installed: None) -> Iterator[None]:
-    with defined(GROUP, "v1", KIND):
-        yield
 
 
 class Operator:
@@ -72,7 +61,7 @@ class Operator:
         self.job.kubectl("exec", pod, "-c", "pytorch", "--", "sh", "-c", script)
 
 
-def test_a_pytorchjob_becomes_one_world_that_goes_on_and_completes(pods: MakePods, definition: None) -> None:
+def test_a_pytorchjob_becomes_one_world_that_goes_on_and_completes(pods: MakePods, pytorchjobs: None) -> None:
     job = pods("mnist")
     operator = Operator(job, workers=2)
     for role, index in (("worker", 1), ("worker", 0), ("master", 0)):  # the operator waits for nothing in between

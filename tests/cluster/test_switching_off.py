@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.cluster.cluster import FOLDERS, SYSTEM, ClusterJob, kubectl, until
+from tests.cluster.cluster import SYSTEM, ClusterJob, kubectl, rolled_out, until
+from tests.cluster.conftest import folder_of
 from tests.lines import whole_lines
 
 ALONE = """
@@ -59,13 +58,8 @@ class Alone(ClusterJob):
 
 
 @pytest.fixture
-def alone(namespace: str) -> Iterator[Alone]:
-    folder = FOLDERS / namespace / "alone"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    folder.chmod(0o777)
-    yield Alone(namespace, "alone", folder)
-    shutil.rmtree(folder, ignore_errors=True)
+def alone(namespace: str) -> Alone:
+    return Alone(namespace, "alone", folder_of(namespace, "alone"))
 
 
 def test_a_job_is_switched_off_a_rank_dies_and_it_is_mended_when_it_is_on_again(alone: Alone) -> None:
@@ -109,7 +103,7 @@ def test_one_setting_of_the_master_leaves_all_jobs_alone_and_takes_them_over_aga
 
 def _set(variable: str) -> None:
     kubectl("-n", SYSTEM, "set", "env", "deployment", "--all", variable)
-    kubectl("-n", SYSTEM, "rollout", "status", "deployment", "outrider-master", "--timeout=120s", seconds=150)
+    rolled_out("outrider-master")
 
 
 def test_what_would_be_done_is_said_while_a_job_is_observed_and_done_when_it_is_not(alone: Alone) -> None:
