@@ -16,6 +16,7 @@ from tests import waiting
 from tests.cluster import watching
 from tests.cluster.reading import Document, listed, policy
 from tests.local import undisturbed
+from tests.local.scripts import calm
 from tests.local.training import SCRIPT, Traces, World
 
 SYSTEM = "outrider-system"
@@ -28,8 +29,8 @@ TICK = 0.5
 """Seconds after which a wait looks again at what no watch tells, as files and logs."""
 Found = TypeVar("Found")
 
-OF_A_POD = SCRIPT.replace('Path(os.environ["OUTRIDER_DIR"]).name', "os.uname().nodename")
-assert OF_A_POD != SCRIPT
+OF_A_POD = calm(SCRIPT.replace('Path(os.environ["OUTRIDER_DIR"]).name', "os.uname().nodename"))
+assert "os.uname" in OF_A_POD
 
 
 def kubectl(*arguments: str, given: str | None = None, seconds: float = DEADLINE) -> str:
@@ -141,18 +142,22 @@ class Pods(Traces):
         found = listed("events", self.namespace)
         return [event for event in found if event["source"].get("component") == "outrider"]
 
-    def event(self, kind: str, *words: str) -> Document:
-        """An Event of this reason with all these words in its message."""
+    def mark(self) -> frozenset[str]:
+        """The Events that there are now."""
+        return frozenset(event["metadata"]["name"] for event in self.events())
+
+    def event(self, kind: str, *words: str, after: frozenset[str] = frozenset()) -> Document:
+        """An Event of this reason with all these words in its message, which was not there at a mark."""
 
         def found() -> Document | None:
-            fitting = (e for e in self.events() if e["reason"] == kind and all(w in e["message"] for w in words))
-            return next(fitting, None)
+            new = (event for event in self.events() if event["metadata"]["name"] not in after)
+            return next((e for e in new if e["reason"] == kind and all(w in e["message"] for w in words)), None)
 
         return until(found, lambda: f"Event {kind} {words}: {self.story()}")
 
-    def resized_behind(self) -> int:
+    def resized_behind(self, after: frozenset[str] = frozenset()) -> int:
         """The step of the checkpoint behind which the world changed."""
-        message = self.event("WorldResizes", "A checkpoint of step", "is finished: ")["message"]
+        message = self.event("WorldResizes", "A checkpoint of step", "is finished: ", after=after)["message"]
         return int(message.split("of step ")[1].split()[0])
 
     def rendezvous(self, pod: str) -> list[dict[str, str]]:
@@ -177,6 +182,15 @@ class Pods(Traces):
         found = re.search(rf"^(\d+) {re.escape(title)}$", listing, re.MULTILINE)
         assert found, listing
         return int(found.group(1))
+
+    def kill(self, rank: int) -> None:
+        """The process of this rank in the newest world."""
+        pod = self.now()[1][rank][0].member
+        self.execute(pod, f"kill -9 {self.pid_of(pod, f'rank {rank}')}")
+
+    def delete_pod(self, pod: str) -> None:
+        """Without any grace."""
+        self.kubectl("delete", "pod", pod, "--grace-period=0", "--force")
 
     def end_well(self) -> None:
         """The script comes to its end by itself."""
@@ -235,6 +249,10 @@ class ClusterJob(Pods):
 
     def pod(self, member: str) -> str:
         return f"{self.name}-{member}"
+
+    @staticmethod
+    def member(pod: str) -> str:
+        return "-".join(pod.rsplit("-", 2)[1:])
 
     def assert_goes_on(self) -> None:
         """Asked all the time, while files are read; that a watch may be a moment behind does no harm."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import secrets
 import shutil
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -116,16 +113,6 @@ def pytorchjobs(turn: None) -> Iterator[None]:
     """Their kind is known."""
     with defined("kubeflow.org", "v1", "PyTorchJob"):
         yield
-
-
-@pytest.fixture
-def frozen() -> Iterator[list[int]]:
-    """Processes that a test stops; they go on at its end at the latest."""
-    pids: list[int] = []
-    yield pids
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
 
 
 @pytest.fixture

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from tests.cluster.cluster import SYSTEM, until
 from tests.cluster.reading import Document, listed
@@ -30,6 +35,22 @@ def processes_of(pod: Document) -> list[int]:
             if is_its and "python" in (folder / "cmdline").read_text():
                 found.append(int(folder.name))
     return found
+
+
+@contextlib.contextmanager
+def frozen(pod: Document) -> Iterator[None]:
+    """Its processes are stopped meanwhile; where that took long, its kubelet may have ended them."""
+    pids = processes_of(pod)
+    if not pids:
+        pytest.skip("the nodes of this cluster are other machines, whose processes cannot be stopped from here")
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 Count = tuple[str, int, str]

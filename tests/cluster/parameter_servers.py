@@ -61,6 +61,10 @@ class PsClusterJob(Pods):
     def pod(self, member: str) -> str:
         return f"{self.name}-{member}"
 
+    @staticmethod
+    def member(pod: str) -> str:
+        return "-".join(pod.rsplit("-", 2)[1:])
+
     def steps(self, member: str, after: float = 0.0) -> list[Step]:
         """What the pod of this member has printed since a moment."""
         log = self.kubectl("logs", self.pod(member), "-c", "trainer", "--timestamps")

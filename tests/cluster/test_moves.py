@@ -3,115 +3,117 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from tests.cluster.cluster import OF_A_POD, SYSTEM, Pods, kubectl, rolled_out, until
+from tests.cluster.cluster import OF_A_POD, SYSTEM, ClusterJob, Pods, kubectl, rolled_out, until
 from tests.cluster.conftest import Make, MakePods
-from tests.cluster.masters import leader, processes_of
+from tests.cluster.masters import frozen, leader
+from tests.cluster.owners import batch_job, stateful_set
 from tests.cluster.reading import Document
-from tests.cluster.test_injection import stateful_set, template
 from tests.local import undisturbed
+from tests.local.chapters import live_through
 from tests.local.scripts import handling, migrating
 from tests.local.training import Step
 
 
-def test_a_job_that_is_suspended_and_applied_again_elsewhere_repeats_no_step(make: Make) -> None:
-    job = make(script=migrating(OF_A_POD), migrationDir="/work/moves")
-    until(lambda: len(job.steps()) > 40, job.story)
+def test_a_job_that_has_registered_its_state(make: Make, subtests: pytest.Subtests) -> None:
+    live_through(
+        subtests,
+        make(script=migrating(OF_A_POD), migrationDir="/work/moves"),
+        suspended_and_applied_again_elsewhere_it_repeats_no_step,
+        deleted_while_it_trains_and_applied_again_it_repeats_no_step,
+    )
+
+
+def newest_load(job: Pods) -> int:
+    """What the newest world has gone on from; each world of a script that saves nothing by itself has another one."""
+    return max((step.loaded for step in job.steps()), default=0)
+
+
+@contextmanager
+def no_step_is_repeated(job: Pods, least: int = 40) -> Iterator[frozenset[str]]:
+    """The job trains and has offered its state; what is done meanwhile has it go away and come again."""
+    before = newest_load(job)
+    until(lambda: len([step for step in job.steps() if step.loaded == before]) > least, job.story)
     job.event("StateOffered", "model, optimizer, progress")
-    job.patch(suspend=True)
-    until(lambda: not job.pods(), job.story)
-    before = len(job.steps())
-    made = max(step.step for step in job.steps())
-    record = json.loads((job.folder / "moves" / job.name / "migration.json").read_text())
-    assert record["step"] == made, job.story()
-
-    job.kubectl("delete", "elasticjob", job.name)
-    job.create(job.document)
+    mark = job.mark()
+    yield mark
 
     def again() -> list[Step]:
-        return [step for step in job.steps()[before:] if step.rank == 0]
+        return [step for step in job.steps() if step.rank == 0 and step.loaded > before]
 
     until(lambda: len(again()) > 3, job.story)
-    assert (again()[0].loaded, again()[0].step) == (made, made + 1)
-
-
-def assert_no_step_is_repeated(job: Pods) -> None:
-    """Since it was applied again. The script saves nothing by itself."""
-
-    def again() -> list[Step]:
-        return [step for step in job.steps() if step.rank == 0 and step.loaded]
-
-    until(lambda: len(again()) > 3, job.story)
-    made = max(step.step for step in job.steps() if not step.loaded)
+    made = max(step.step for step in job.steps() if step.loaded == before)
     assert (again()[0].loaded, again()[0].step) == (made, made + 1), job.story()
-    job.event("StateSaved", f"of step {made} ")
+    job.event("StateSaved", f"of step {made} ", after=mark)
     for step in again():
         assert abs(step.loss - undisturbed.loss(step.step)) < undisturbed.SPREAD, step
 
 
-@pytest.mark.parametrize("cascade", ["background", pytest.param("foreground", marks=pytest.mark.exhaustive)])
-def test_a_job_that_is_deleted_while_it_trains_and_applied_again_repeats_no_step(make: Make, cascade: str) -> None:
+def suspended_and_applied_again_elsewhere_it_repeats_no_step(job: ClusterJob) -> None:
+    with no_step_is_repeated(job):
+        job.patch(suspend=True)
+        until(lambda: not job.pods(), job.story)
+        made = max(step.step for step in job.steps())
+        record = json.loads((job.folder / "moves" / job.name / "migration.json").read_text())
+        assert record["step"] == made, job.story()
+        job.kubectl("delete", "elasticjob", job.name)
+        job.create(job.document)
+
+
+def deleted_while_it_trains_and_applied_again_it_repeats_no_step(job: ClusterJob) -> None:
+    with no_step_is_repeated(job) as mark:
+        job.kubectl("delete", "elasticjob", job.name)
+        job.create(job.document)
+    job.event("JobWaits", "its pods are not gone yet", after=mark)
+
+
+@pytest.mark.exhaustive
+def test_in_the_foreground_the_name_is_taken_until_the_pods_are_gone(make: Make) -> None:
     job = make(script=migrating(OF_A_POD), migrationDir="/work/moves")
-    until(lambda: len(job.steps()) > 40, job.story)
-    job.event("StateOffered", "model, optimizer, progress")
-    job.kubectl("delete", "elasticjob", job.name, f"--cascade={cascade}")
-    job.create(job.document)
-    assert_no_step_is_repeated(job)
-    if cascade == "background":  # in the foreground the name is taken until the pods are gone
-        job.event("JobWaits", "its pods are not gone yet")
+    with no_step_is_repeated(job):
+        job.kubectl("delete", "elasticjob", job.name, "--cascade=foreground")
+        job.create(job.document)
 
 
 @pytest.mark.ends_masters
-def test_a_master_that_goes_when_its_job_has_been_deleted_loses_no_step(make: Make) -> None:
-    job = make(script=migrating(OF_A_POD), migrationDir="/work/moves", pod={"terminationGracePeriodSeconds": 40})
-    until(lambda: len(job.steps()) > 40, job.story)
-    job.event("StateOffered", "model, optimizer, progress")
-    job.kubectl("delete", "elasticjob", job.name, "--wait=false")
-    kubectl("-n", SYSTEM, "delete", "pod", leader()["metadata"]["name"], "--grace-period=0", "--force")
-    job.create(job.document)
-    assert_no_step_is_repeated(job)
+def test_masters_that_go_with_their_job(make: Make, subtests: pytest.Subtests) -> None:
+    live_through(
+        subtests,
+        make(script=migrating(OF_A_POD), migrationDir="/work/moves", pod={"terminationGracePeriodSeconds": 40}),
+        one_that_goes_when_its_job_has_been_deleted_loses_no_step,
+        one_that_is_killed_before_its_job_is_deleted_is_followed_by_one_that_saves,
+    )
 
 
-@pytest.mark.ends_masters
-def test_a_master_that_is_killed_before_its_job_is_deleted_is_followed_by_one_that_saves(
-    make: Make, frozen: list[int]
-) -> None:
-    """The first one does nothing for the job any more: all that the next one knows of it are its pods."""
-    job = make(script=migrating(OF_A_POD), migrationDir="/work/moves", pod={"terminationGracePeriodSeconds": 40})
-    until(lambda: len(job.steps()) > 40, job.story)
-    job.event("StateOffered", "model, optimizer, progress")
-    first = leader()
-    frozen += processes_of(first)
-    if not frozen:
-        pytest.skip("the nodes of this cluster are other machines, whose processes cannot be stopped from here")
-    for pid in frozen:
-        os.kill(pid, signal.SIGSTOP)
-    job.kubectl("delete", "elasticjob", job.name, "--wait=false")
-    job.create(job.document)
-    job.event("JobStopped", "its ElasticJob was deleted")
-    assert_no_step_is_repeated(job)
-    # The kubelet would start it anew in half a minute, in the midst of another test.
-    kubectl("-n", SYSTEM, "delete", "pod", first["metadata"]["name"], "--grace-period=0", "--force")
+def one_that_goes_when_its_job_has_been_deleted_loses_no_step(job: ClusterJob) -> None:
+    with no_step_is_repeated(job):
+        job.kubectl("delete", "elasticjob", job.name, "--wait=false")
+        kubectl("-n", SYSTEM, "delete", "pod", leader()["metadata"]["name"], "--grace-period=0", "--force")
+        job.create(job.document)
     rolled_out("outrider-master")
 
 
-def of_a_job(job: Pods, **annotations: str) -> Document:
-    spec = {"completions": 2, "parallelism": 2, "template": template(job, "Never", **annotations)}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job.name}, "spec": spec}
+def one_that_is_killed_before_its_job_is_deleted_is_followed_by_one_that_saves(job: ClusterJob) -> None:
+    """The first one does nothing for the job any more: all that the next one knows of it are its pods."""
+    first = leader()
+    with no_step_is_repeated(job) as mark, frozen(first):
+        job.kubectl("delete", "elasticjob", job.name, "--wait=false")
+        job.create(job.document)
+        job.event("JobStopped", "its ElasticJob was deleted", after=mark)
+        # The kubelet would start it anew in half a minute, in the midst of another test.
+        kubectl("-n", SYSTEM, "delete", "pod", first["metadata"]["name"], "--grace-period=0", "--force")
+    rolled_out("outrider-master")
 
 
 @pytest.mark.parametrize(
     ("made", "cascade"),
     [
-        (of_a_job, "background"),
-        pytest.param(of_a_job, "foreground", marks=pytest.mark.exhaustive),
+        (batch_job, "background"),
+        pytest.param(batch_job, "foreground", marks=pytest.mark.exhaustive),
         (stateful_set, "background"),
         pytest.param(stateful_set, "foreground", marks=pytest.mark.exhaustive),
     ],
@@ -124,11 +126,9 @@ def test_a_job_of_another_controller_that_is_deleted_and_applied_again_repeats_n
     (job.folder / "train.py").write_text(migrating(OF_A_POD))
     document = made(job, migration_dir="/work/moves")
     job.create(document)
-    until(lambda: len(job.steps()) > 20, job.story)
-    job.event("StateOffered", "model, optimizer, progress")
-    job.kubectl("delete", document["kind"].lower(), job.name, f"--cascade={cascade}", seconds=180.0)
-    job.create(document)
-    assert_no_step_is_repeated(job)
+    with no_step_is_repeated(job, least=20):
+        job.kubectl("delete", document["kind"].lower(), job.name, f"--cascade={cascade}")
+        job.create(document)
 
 
 @pytest.mark.exhaustive
@@ -157,26 +157,17 @@ def test_a_stateful_set_whose_job_is_over_begins_anew_when_it_is_rolled_out(pods
     assert job.status().get("exitCode") is None
 
 
-AT_RUNG: dict[str, dict[str, Any]] = {
-    "T0": {"nprocPerNode": 2},
-    "T1": {
-        "nprocPerNode": 1,
-        "container": {
-            "env": [{"name": "RUN", "value": "python"}],
-            "command": ["sh", "-c", "$$RUN /work/train.py /work; exit $?"],
-        },
-    },
-}
-"""The script alone, and a shell script of which nothing is known."""
-
-
-@pytest.mark.parametrize("rung", AT_RUNG)
-def test_a_pod_of_a_script_with_a_handler_of_its_own_is_deleted_and_what_it_then_saves_is_gone_on_from(
-    make: Make, rung: str
-) -> None:
-    job = make(
-        script=handling(OF_A_POD), saveSignal="SIGUSR1", pod={"terminationGracePeriodSeconds": 60}, **AT_RUNG[rung]
+# -- a script with a handler of its own ------------------------------------------------------------------------------
+def test_a_script_with_a_handler_of_its_own(make: Make, subtests: pytest.Subtests) -> None:
+    live_through(
+        subtests,
+        make(script=handling(OF_A_POD), saveSignal="SIGUSR1", pod={"terminationGracePeriodSeconds": 60}),
+        its_pod_is_deleted_and_what_it_then_saves_is_gone_on_from,
+        it_is_sent_the_signal_before_its_job_goes,
     )
+
+
+def its_pod_is_deleted_and_what_it_then_saves_is_gone_on_from(job: ClusterJob, rung: str = "T0") -> None:
     until(lambda: len(job.steps()) > 40, job.story)
     assert {member["rung"] for member in job.status()["members"]} == {rung}
     job.kubectl("delete", "pod", job.pod("worker-1"), "--wait=false")
@@ -189,6 +180,24 @@ def test_a_pod_of_a_script_with_a_handler_of_its_own_is_deleted_and_what_it_then
         assert abs(step.loss - undisturbed.loss(step.step)) < undisturbed.SPREAD, step
 
 
+def it_is_sent_the_signal_before_its_job_goes(job: ClusterJob) -> None:
+    before, mark = newest_load(job), job.mark()
+    until(lambda: len([step for step in job.steps() if step.loaded == before]) > 40, job.story)
+    saved = set(job.saved)
+    job.kubectl("delete", "elasticjob", job.name)
+    job.create(job.document)
+    again = until(lambda: [step for step in job.steps() if step.loaded > before], job.story)
+    assert {step.loaded for step in again} == set(job.saved) - saved, job.story()
+    job.event("StateSaved", "model.pt at step", "asked by SIGUSR1", after=mark)
+
+
+def test_a_shell_script_of_which_nothing_is_known_is_asked_too(make: Make) -> None:
+    run = {"env": [{"name": "RUN", "value": "python"}], "command": ["sh", "-c", "$$RUN /work/train.py /work; exit $?"]}
+    grace = {"terminationGracePeriodSeconds": 60}
+    job = make(script=handling(OF_A_POD), saveSignal="SIGUSR1", pod=grace, container=run, nprocPerNode=1)
+    its_pod_is_deleted_and_what_it_then_saves_is_gone_on_from(job, rung="T1")
+
+
 def test_another_controllers_pods_name_the_signal_by_an_annotation(pods: MakePods) -> None:
     job = pods("handling")
     (job.folder / "train.py").write_text(handling(OF_A_POD))
@@ -198,29 +207,3 @@ def test_another_controllers_pods_name_the_signal_by_an_annotation(pods: MakePod
     again = until(lambda: [step for step in job.steps() if step.loaded], job.story)
     assert {step.loaded for step in again} == set(job.saved), job.story()
     job.event("StateSaved", "model.pt at step", "asked by SIGUSR1")
-
-
-def test_a_script_with_a_handler_of_its_own_is_sent_the_signal_before_its_job_goes(make: Make) -> None:
-    job = make(script=handling(OF_A_POD), saveSignal="SIGUSR1")
-    until(lambda: len(job.steps()) > 40, job.story)
-    job.kubectl("delete", "elasticjob", job.name)
-    job.create(job.document)
-    again = until(lambda: [step for step in job.steps() if step.loaded], job.story)
-    assert {step.loaded for step in again} == set(job.saved), job.story()
-    job.event("StateSaved", "model.pt at step", "asked by SIGUSR1")
-
-
-def test_a_directory_that_ends_with_its_pod_is_refused_when_the_job_is_applied(make: Make) -> None:
-    job = make()
-    document = {**job.document, "metadata": {"name": "lost"}}
-    document["spec"] = {**job.document["spec"], "migrationDir": "/tmp/moves"}
-    done = subprocess.run(
-        ["kubectl", "-n", job.namespace, "create", "-f", "-"],
-        input=json.dumps(document),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode != 0
-    assert (
-        "/tmp/moves lies on no volume: a planned move needs a directory on a persistent volume of yours" in done.stderr
-    )

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.cluster import Document, Pods, kubectl, pod_spec, until
+from tests.cluster.cluster import DEADLINE, ClusterJob, Document, Pods, kubectl, pod_spec, until
 from tests.cluster.conftest import Make, MakePods
 from tests.cluster.reading import listed, shown
+from tests.local.chapters import live_through
 from tests.local.training import World, members
 
 NO_IMAGE = "outrider/nowhere:none"
@@ -46,7 +47,7 @@ class Kubelets:
             until(lambda node=node: is_ready(node), f"{node} to be Ready")
 
     def _do(self, what: str, node: str) -> None:
-        subprocess.run([*self._command, what, node.rpartition("-")[2]], check=True, timeout=60)
+        subprocess.run([*self._command, what, node.rpartition("-")[2]], check=True, timeout=DEADLINE)
 
 
 def is_ready(node: str) -> bool:
@@ -132,21 +133,42 @@ def test_a_stateful_sets_pod_that_cannot_go_is_removed_by_force_so_that_it_comes
     assert node_of(job, pod) != node
 
 
-def test_an_image_that_cannot_be_pulled_is_told_and_the_others_train_until_it_can(make: Make) -> None:
-    job = make(replicas=2, least=1)
-    restart, _ = job.training(4)
+def test_pods_that_may_not_be_made_or_cannot_start(make: Make, namespace: str, subtests: pytest.Subtests) -> None:
+    kubectl("-n", namespace, "create", "quota", "few", "--hard=pods=1")
+    until(lambda: shown("resourcequotas", "few", namespace)["status"].get("used"), "the quota to count")
+    live_through(
+        subtests,
+        make(replicas=2, least=1),
+        what_a_quota_forbids_is_told_once_and_made_when_there_is_room,
+        an_image_that_cannot_be_pulled_is_told_and_the_others_train_until_it_can,
+    )
+
+
+def what_a_quota_forbids_is_told_once_and_made_when_there_is_room(job: ClusterJob) -> None:
+    restart, _ = job.training(2)
+    job.event("CreateRefused", "exceeded quota: few")
+    job.kubectl("delete", "quota", "few")
+    job.training(4, after=restart)
+    assert len([event for event in job.events() if event["reason"] == "CreateRefused"]) == 1
+    assert not [event for event in job.events() if event["reason"] == "CreateFailed"]
+
+
+def an_image_that_cannot_be_pulled_is_told_and_the_others_train_until_it_can(job: ClusterJob) -> None:
+    restart, world = job.training(4)
+    first, second = members(world)[0], members(world)[3]
     template = job.job()["spec"]["replicaSpecs"]["worker"]["template"]
     image = template["spec"]["containers"][0]["image"]
     template["spec"]["containers"][0]["image"] = NO_IMAGE
     job.patch(replicaSpecs={"worker": {"template": template}})
     until(lambda: job.status().get("observedGeneration") == job.job()["metadata"]["generation"], job.story)
-    job.kubectl("delete", "pod", job.pod("worker-1"), "--grace-period=0", "--force")
-    job.event("MemberCannotStart", "worker-2", NO_IMAGE, "of trainer", "cannot be pulled: ")
+    job.delete_pod(second)
+    told = job.event("MemberCannotStart", NO_IMAGE, "of trainer", "cannot be pulled: ")
     smaller, world = job.training(2, after=restart)
     job.training(2, after=restart, more=steps_of(world) + 100)
-    assert set(job.pods()) == {job.pod("worker-0"), job.pod("worker-2")}, "it is not replaced"
+    (new,) = set(job.pods()) - {first}
+    assert job.member(new) in told["message"], "it is not replaced"
     assert NO_IMAGE in job.status()["message"]
-    job.kubectl("set", "image", f"pod/{job.pod('worker-2')}", f"trainer={image}")
+    job.kubectl("set", "image", f"pod/{new}", f"trainer={image}")
     job.training(4, after=smaller)
 
 
@@ -162,15 +184,3 @@ def test_a_job_whose_image_cannot_be_pulled_says_so_in_its_condition(make: Make)
     assert told["status"] == "False"
     assert f"the image {NO_IMAGE} of trainer cannot be pulled: " in told["message"]
     assert job.status()["phase"] == "Pending"
-
-
-def test_what_a_quota_forbids_is_told_once_and_made_when_there_is_room(make: Make, namespace: str) -> None:
-    kubectl("-n", namespace, "create", "quota", "few", "--hard=pods=1")
-    until(lambda: shown("resourcequotas", "few", namespace)["status"].get("used"), "the quota to count")
-    job = make(replicas=2, least=1)
-    restart, _ = job.training(2)
-    job.event("CreateRefused", "exceeded quota: few")
-    assert not [event for event in job.events() if event["reason"] == "CreateFailed"]
-    kubectl("-n", namespace, "delete", "quota", "few")
-    job.training(4, after=restart)
-    assert len([event for event in job.events() if event["reason"] == "CreateRefused"]) == 1

@@ -14,6 +14,7 @@ from tests.cluster.cluster import until
 from tests.cluster.conftest import MakePods
 from tests.cluster.parameter_servers import LONG, SAVE_EVERY, PsClusterJob
 from tests.cluster.test_memory import memory_of, trainer_end
+from tests.local.chapters import live_through
 
 MakePs = Callable[..., PsClusterJob]
 
@@ -52,8 +53,16 @@ def at_place(job: PsClusterJob, member: str, place: str) -> None:
     until(lambda: job.addresses()[job.pod(place)] == [ip], lambda: f"{ip} alone at {place}: {job.addresses()}")
 
 
-def test_a_lost_worker_is_replaced_at_its_place_and_nobody_waits_for_it(make_ps: MakePs) -> None:
-    job = begun(make_ps)
+def test_a_job_with_two_parameter_servers(make_ps: MakePs, subtests: pytest.Subtests) -> None:
+    live_through(
+        subtests,
+        begun(make_ps),
+        a_lost_worker_is_replaced_at_its_place_and_nobody_waits_for_it,
+        a_lost_ps_is_replaced_at_its_address_and_all_go_on_from_the_last_checkpoint,
+    )
+
+
+def a_lost_worker_is_replaced_at_its_place_and_nobody_waits_for_it(job: PsClusterJob) -> None:
     assert sorted(job.pods()) == [job.pod(member) for member in ("chief-0", "ps-0", "ps-1", "worker-0", "worker-1")]
     counts = {"active": 2, "succeeded": 0, "failed": 0, "pending": 0}
     assert job.status()["replicaStatuses"] == {"chief": counts | {"active": 1}, "ps": counts, "worker": counts}
@@ -71,31 +80,33 @@ def test_a_lost_worker_is_replaced_at_its_place_and_nobody_waits_for_it(make_ps:
     assert job.keeps(before)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param(["--wait=false"], id="asked"),
-        pytest.param(["--grace-period=0", "--force"], id="forced", marks=pytest.mark.exhaustive),
-    ],
-)
-def test_a_lost_ps_is_replaced_at_its_address_and_all_go_on_from_the_last_checkpoint(
-    make_ps: MakePs, options: list[str]
-) -> None:
-    to_its_end = {"steps": held_out.STEPS, "pause": 0.15} if "--force" in options else {}
-    job = begun(make_ps, **to_its_end)
+def a_lost_ps_is_replaced_at_its_address_and_all_go_on_from_the_last_checkpoint(job: PsClusterJob) -> None:
     before, saved = job.uids(), job.newest_checkpoint()
-    job.kubectl("delete", "pod", job.pod("ps-0"), *options)
-    serves, told = job.told("ps-2")
-    assert told.startswith("ps 0 of")
-    for member in ("chief-0", "worker-0", "worker-1"):
-        assert job.steps_on(member, serves)[0].step >= saved
-    at_place(job, "ps-2", "ps-0")
-    if "--force" in options:  # else it was no fault: it left, and its replacement was there
-        job.event("Recovered", "All who train go on with ps-0")
+    job.kubectl("delete", "pod", job.pod("ps-0"), "--wait=false")
+    all_go_on_from(saved, job)
     del before[job.pod("ps-0")]
     assert job.keeps(before), "nobody else was replaced, and no container restarted"
-    if "--force" in options:
-        has_learned_what_an_undisturbed_job_has(job)
+
+
+def all_go_on_from(saved: int, job: PsClusterJob) -> None:
+    """With ps-2 in the place of ps-0."""
+    serves, told = job.told("ps-2")
+    assert told.startswith("ps 0 of")
+    for member in (job.member(pod) for pod in job.pods() if "-ps-" not in pod):
+        assert job.steps_on(member, serves)[0].step >= saved
+    at_place(job, "ps-2", "ps-0")
+
+
+@pytest.mark.exhaustive
+def test_what_was_learned_outlives_a_ps_that_is_lost(make_ps: MakePs) -> None:
+    job = begun(make_ps, steps=held_out.STEPS, pause=0.15)
+    before, saved = job.uids(), job.newest_checkpoint()
+    job.delete_pod(job.pod("ps-0"))
+    all_go_on_from(saved, job)
+    job.event("Recovered", "All who train go on with ps-0")
+    del before[job.pod("ps-0")]
+    assert job.keeps(before), "nobody else was replaced, and no container restarted"
+    has_learned_what_an_undisturbed_job_has(job)
 
 
 def has_learned_what_an_undisturbed_job_has(job: PsClusterJob) -> None:
@@ -110,8 +121,17 @@ def has_learned_what_an_undisturbed_job_has(job: PsClusterJob) -> None:
 LIMITED = {"resources": {"requests": {"cpu": "50m", "memory": "500Mi"}, "limits": {"memory": "1500Mi"}}}
 
 
-def test_a_ps_gets_more_memory_when_it_runs_out_and_when_its_user_says_so(make_ps: MakePs) -> None:
-    job = begun(make_ps, 1, 1, containers={"ps": LIMITED})
+def test_a_job_with_one_parameter_server_and_little_memory(make_ps: MakePs, subtests: pytest.Subtests) -> None:
+    live_through(
+        subtests,
+        begun(make_ps, 1, 1, containers=dict.fromkeys(("chief", "ps", "worker"), LIMITED)),
+        a_ps_gets_more_memory_when_it_runs_out_and_when_its_user_says_so,
+        whoever_runs_out_of_memory_gets_twice_as_much,
+        a_worker_comes_and_goes,
+    )
+
+
+def a_ps_gets_more_memory_when_it_runs_out_and_when_its_user_says_so(job: PsClusterJob) -> None:
     before, saved = job.uids(), job.newest_checkpoint()
     (job.folder / "eat-ps").touch()
     serves, _told = job.told("ps-1")
@@ -136,8 +156,7 @@ def test_a_ps_gets_more_memory_when_it_runs_out_and_when_its_user_says_so(make_p
     assert before.items() <= job.uids().items(), "nobody else was replaced"
 
 
-def test_whoever_runs_out_of_memory_gets_twice_as_much_and_a_worker_comes_and_goes(make_ps: MakePs) -> None:
-    job = begun(make_ps, 1, 1, containers={"chief": LIMITED, "worker": LIMITED})
+def whoever_runs_out_of_memory_gets_twice_as_much(job: PsClusterJob) -> None:
     for role in ("chief", "worker"):
         saved, at = job.newest_checkpoint(), time.time()
         (job.folder / f"eat-{role}").touch()
@@ -149,6 +168,9 @@ def test_whoever_runs_out_of_memory_gets_twice_as_much_and_a_worker_comes_and_go
         assert (old["status"]["phase"], trainer_end(old)["exitCode"]) == ("Failed", 137)
         assert job.labels(f"{role}-1")["relaunches"] == "1"
         job.event("MemoryRaised", "3000Mi instead of 1500Mi", f"{role}-0")
+
+
+def a_worker_comes_and_goes(job: PsClusterJob) -> None:
     uids = job.uids()
     job.kubectl("scale", "elasticjob", job.name, "--replicas=2")
     trains(job, "worker-2", "worker-1", "chief-1", after=time.time())

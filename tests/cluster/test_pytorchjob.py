@@ -6,9 +6,14 @@ variables and the owner that the operator gives them, and makes one anew that wa
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from tests.cluster.cluster import Document, Pods, pod_spec, until
 from tests.cluster.conftest import MakePods
 from tests.cluster.reading import shown
+from tests.local.chapters import live_through
 from tests.local.training import members
 
 GROUP, PLURAL, KIND = "kubeflow.org", "pytorchjobs", "PyTorchJob"
@@ -61,29 +66,69 @@ class Operator:
         self.job.kubectl("exec", pod, "-c", "pytorch", "--", "sh", "-c", script)
 
 
-def test_a_pytorchjob_becomes_one_world_that_goes_on_and_completes(pods: MakePods, pytorchjobs: None) -> None:
-    job = pods("mnist")
-    operator = Operator(job, workers=2)
+def test_a_pytorchjob(pods: MakePods, pytorchjobs: None, subtests: pytest.Subtests) -> None:
+    operator = Operator(pods("mnist"), workers=2)
     for role, index in (("worker", 1), ("worker", 0), ("master", 0)):  # the operator waits for nothing in between
         operator.make(role, index)
-    restart, world = job.training(6)  # the operator had said: a world of 3
-    names = [f"mnist-{each}" for each in ("master-0", "worker-0", "worker-1")]
-    assert members(world) == [name for name in names for _ in range(2)]
-    assert [rank_index(job, name) for name in names] == ["0", "1", "2"]
+    live_through(
+        subtests,
+        operator,
+        it_becomes_one_world,
+        a_rank_is_killed_and_begins_again_in_place,
+        a_pod_is_lost_and_its_successor_has_its_rank_index,
+        scaling_changes_its_workers,
+        it_completes,
+    )
+
+
+NAMES = [f"mnist-{each}" for each in ("master-0", "worker-0", "worker-1")]
+
+
+def it_becomes_one_world(operator: Operator) -> None:
+    job = operator.job
+    _, world = job.training(6)  # the operator had said: a world of 3
+    assert members(world) == [name for name in NAMES for _ in range(2)]
+    assert [rank_index(job, name) for name in NAMES] == ["0", "1", "2"]
     assert job.job()["spec"]["adopts"] == {"apiVersion": f"{GROUP}/v1", "kind": KIND, "name": "mnist"}
     job.phase("Running")
 
+
+def a_rank_is_killed_and_begins_again_in_place(operator: Operator) -> None:
+    job = operator.job
+    restart, _ = job.training(6)
     before = job.uids()
     operator.kill("mnist-worker-0", "rank 2")
-    restart, world = job.training(6, after=restart)
+    job.training(6, after=restart)
     job.event("WorkerExited", "Rank 2 on mnist-worker-0 was killed by SIGKILL")
     assert job.uids() == before
 
-    job.kubectl("delete", "pod", "mnist-worker-0", "--grace-period=0", "--force")
+
+def a_pod_is_lost_and_its_successor_has_its_rank_index(operator: Operator) -> None:
+    job = operator.job
+    restart, _ = job.training(6)
+    job.delete_pod("mnist-worker-0")
     operator.make("worker", 0)
     _, world = job.training(6, after=restart)
-    assert members(world) == [name for name in names for _ in range(2)]
+    assert members(world) == [name for name in NAMES for _ in range(2)]
 
+
+def scaling_changes_its_workers(operator: Operator) -> None:
+    job = operator.job
+    restart, _ = job.training(6)
+    wanted = {"spec": {"replicaSpecs": {"worker": {"replicas": 4, "maxReplicas": 4}}}}
+    job.kubectl("patch", "elasticjob", job.name, "--type=merge", "-p", json.dumps(wanted))
+
+    def workers() -> dict[str, Document]:
+        return dict(shown(PLURAL, job.name, job.namespace)["spec"]["pytorchReplicaSpecs"])
+
+    until(lambda: workers()["Worker"]["replicas"] == 3, job.story)
+    assert workers()["Master"]["replicas"] == 1
+    operator.make("worker", 2)
+    job.training(8, after=restart)
+
+
+def it_completes(operator: Operator) -> None:
+    job = operator.job
     job.end_well()
     job.phase("Succeeded")
     until(lambda: {pod["status"]["phase"] for pod in job.pods().values()} == {"Succeeded"}, job.story)

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.cluster.cluster import OF_A_POD, SLOT, ClusterJob, Document, until
 from tests.cluster.conftest import Make
 
-PAUSE = "time.sleep(0.02)"
+PAUSE = "time.sleep(0.06)"
 assert PAUSE in OF_A_POD
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.cluster.cluster import SYSTEM, ClusterJob, kubectl, rolled_out, until
 from tests.cluster.conftest import folder_of
 from tests.lines import whole_lines
+from tests.local.chapters import live_through
 
 ALONE = """
 import json, os, pathlib, sys, time
@@ -40,11 +41,12 @@ class Alone(ClusterJob):
     def runs(self, generation: int, ranks: int = 4) -> dict[tuple[int, int], int]:
         return until(lambda: found if len(found := self.lines(generation)) == ranks else None, self.story)
 
-    def goes_on(self, before: dict[tuple[int, int], int], but: tuple[int, ...] = ()) -> None:
+    def goes_on(self, before: dict[tuple[int, int], int], but: tuple[int, ...] = (), generation: int = 1) -> None:
         """Every rank writes on, in the process that it had."""
         those = {who: lines for who, lines in before.items() if who[0] not in but}
-        until(lambda: all(self.lines(1).get(who, 0) > lines + MORE for who, lines in those.items()), self.story)
-        assert self.lines(1).keys() == before.keys()
+        now = self.lines
+        until(lambda: all(now(generation).get(who, 0) > lines + MORE for who, lines in those.items()), self.story)
+        assert now(generation).keys() == before.keys()
 
     def annotate(self, note: str) -> None:
         self.kubectl("annotate", "--overwrite", "elasticjob", self.name, f"outrider.dev/{note}")
@@ -62,7 +64,16 @@ def alone(namespace: str) -> Alone:
     return Alone(namespace, "alone", folder_of(namespace, "alone"))
 
 
-def test_a_job_is_switched_off_a_rank_dies_and_it_is_mended_when_it_is_on_again(alone: Alone) -> None:
+def test_switching_off(alone: Alone, subtests: pytest.Subtests) -> None:
+    live_through(
+        subtests,
+        alone,
+        switched_off_it_trains_on_and_a_rank_that_dies_is_mended_when_it_is_on_again,
+        what_would_be_done_is_said_while_a_job_is_observed_and_done_when_it_is_not,
+    )
+
+
+def switched_off_it_trains_on_and_a_rank_that_dies_is_mended_when_it_is_on_again(alone: Alone) -> None:
     before, pods = alone.runs(1), alone.uids()
     alone.annotate("supervise=off")
     alone.supervised("False", "SwitchedOff")
@@ -106,16 +117,15 @@ def _set(variable: str) -> None:
     rolled_out("outrider-master")
 
 
-def test_what_would_be_done_is_said_while_a_job_is_observed_and_done_when_it_is_not(alone: Alone) -> None:
-    alone.runs(1)
+def what_would_be_done_is_said_while_a_job_is_observed_and_done_when_it_is_not(alone: Alone) -> None:
+    alone.runs(2)
     alone.annotate("mode=observe")
     alone.supervised("False", "Observed")
     pods = alone.uids()
     alone.execute(alone.pod("worker-1"), f"kill -9 {alone.pid_of(alone.pod('worker-1'), 'rank 3')}")
     alone.event("Would", "stop generation", "killed by SIGKILL")
-    before = alone.lines(1)
-    alone.goes_on(before, but=(3,))
+    alone.goes_on(alone.lines(2), but=(3,), generation=2)
     assert alone.keeps(pods)
     alone.annotate("mode-")
-    alone.runs(2)
+    alone.runs(3)
     assert alone.keeps(pods)
