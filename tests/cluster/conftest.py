@@ -44,19 +44,24 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 @pytest.fixture(scope="session")
-def installed(testrun_uid: str) -> None:
+def installed(testrun_uid: str) -> Iterator[None]:
     """As its user installs it. The pods begin anew, so that they run the image that is there now."""
     with turns.once(testrun_uid) as is_first:
         if is_first:
             kubectl("apply", "-k", manifests())
             kubectl("-n", SYSTEM, "rollout", "restart", "deployment", "outrider-master", "outrider-webhook")
             rolled_out("outrider-webhook", "outrider-master")
+    yield
+    requests_made.record()
 
 
 @pytest.fixture(autouse=True)
 def turn(request: pytest.FixtureRequest, installed: None) -> Iterator[None]:
     """No master is started again beside a test that has not caused it (`ends_masters`): that fails the test."""
-    with turns.turn(_is_alone(request.node)):
+    is_alone = _is_alone(request.node)
+    with turns.turn(is_alone):
+        if is_alone:
+            requests_made.record()
         before = masters.counts()
         yield
         again = masters.restarted(before, masters.counts())
@@ -77,7 +82,6 @@ def namespace(turn: None, request: pytest.FixtureRequest) -> Iterator[str]:
         until(lambda: not listed("pods", name), f"the pods of {name} to go")
         watching.close(name)
         shutil.rmtree(FOLDERS / name, ignore_errors=True)
-        requests_made.record()
 
 
 def folder_of(namespace: str, name: str) -> Path:

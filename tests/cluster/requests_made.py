@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
+import subprocess
 import urllib.request
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -32,9 +35,8 @@ def collect() -> set[Request]:
     """Of all replicas that answer, since each of them began."""
     found: set[Request] = set()
     for pod in listed("pods", SYSTEM, labels="outrider.dev/part=master"):
-        if address := pod["status"].get("podIP"):
-            with contextlib.suppress(OSError):  # one that has just begun, or ends, has nothing to tell
-                found |= requests_in(scraped(address, token()))
+        with contextlib.suppress(OSError):  # one that has just begun, or ends, has nothing to tell
+            found |= requests_in(scraped(pod["metadata"]["name"], token()))
     return found
 
 
@@ -44,13 +46,28 @@ def token() -> str:
     return kubectl("-n", SYSTEM, "create", "token", "outrider-tests", "--duration=24h").strip()
 
 
-def scraped(address: str, token: str = "") -> str:
-    """A master's /metrics. Pods are reached from here: the tests' machine is their node. HTTPError is an OSError."""
+def scraped(master: str, token: str = "") -> str:
+    """The /metrics of the pod of a master. HTTPError is an OSError, and so is a pod that is not reached."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    with urllib.request.urlopen(
-        urllib.request.Request(f"http://{address}:8080/metrics", headers=headers), timeout=DEADLINE
-    ) as answer:
-        return str(answer.read().decode())
+    with forwarded(master, 8080) as address:
+        wanted = urllib.request.Request(f"http://{address}/metrics", headers=headers)
+        with urllib.request.urlopen(wanted, timeout=DEADLINE) as answer:
+            return str(answer.read().decode())
+
+
+@contextlib.contextmanager
+def forwarded(pod: str, port: int) -> Iterator[str]:
+    """An address of this machine's that leads to a port of the pod, meanwhile: pods need not be reached from here."""
+    command = ("kubectl", "-n", SYSTEM, "port-forward", f"pod/{pod}", f":{port}")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as forward:
+        try:
+            assert forward.stdout is not None
+            told = re.match(r"Forwarding from (\S+) ->", forward.stdout.readline())
+            if told is None:
+                raise ConnectionError(f"{pod} is not reached")
+            yield told.group(1)
+        finally:
+            forward.terminate()
 
 
 def requests_in(metrics: str) -> set[Request]:
@@ -63,7 +80,7 @@ def requests_in(metrics: str) -> set[Request]:
 
 
 def record() -> None:
-    """After each test: one that follows may end a master with all that it has counted."""
+    """Before a master may end with all that it has counted, and at the end."""
     found = collect()
     with locked("requests"):
         lines = ",\n".join(f"  {json.dumps(list(each))}" for each in sorted(found | recorded()))

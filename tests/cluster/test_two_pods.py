@@ -84,7 +84,7 @@ def without_the_right_to_make_a_privileged_pod_no_network_is_broken(job: Cluster
     job.create(quota)
     until(lambda: json.loads(job.kubectl("get", "quota", "full", "-o", "json"))["status"].get("hard"), "the quota")
     refused = chaos(job, pod, "cut-network")
-    assert "by a privileged pod on node-" in refused.stderr
+    assert f"by a privileged pod on {job.pods()[pod]['spec']['nodeName']}" in refused.stderr
     assert "exceeded quota: full" in refused.stderr
     job.kubectl("delete", "quota", "full")
 
