@@ -14,18 +14,20 @@ from tests.cluster.cluster import FOLDERS, SYSTEM, ClusterJob, Pods, kubectl, ma
 from tests.cluster.definitions import defined
 from tests.cluster.reading import listed
 
+_LONGEST = ("test_two_pods", "test_three_pods", "test_ps")
+"""Each of them takes minutes, so they come first: who comes late to the end has something short."""
 _SHARED = {"slots": "slots", "pytorchjobs": "pytorchjobs"}
 """By fixture the group of the tests that cannot run beside each other, for they change one thing of the cluster's."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Stories are long, so they come first; at the end those that are alone."""
+    """The long ones come first, stories before others, and at the end those that are alone."""
     ours = [item for item in items if Path(__file__).parent in item.path.parents and isinstance(item, pytest.Function)]
     for item in ours:
         item.add_marker(pytest.mark.cluster)
         for name in ["alone"] if _is_alone(item) else [_SHARED[f] for f in item.fixturenames if f in _SHARED]:
             item.add_marker(pytest.mark.xdist_group(name))
-    ours.sort(key=lambda item: (_is_alone(item), "subtests" not in item.fixturenames))
+    ours.sort(key=lambda item: (_is_alone(item), item.path.stem not in _LONGEST, "subtests" not in item.fixturenames))
     items[:] = [*(item for item in items if item.get_closest_marker("cluster") is None), *ours]
 
 
