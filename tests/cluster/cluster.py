@@ -25,6 +25,8 @@ IMAGE = "outrider/digits:dev"
 SLOT = "outrider.test/slot"
 DEADLINE = 3 * waiting.DEADLINE
 """Seconds for anything: no test here is about durations, and another one runs beside it on the same machine."""
+LONG = 2 * DEADLINE
+"""For what imports TensorFlow in several pods, or trains to its end."""
 TICK = 0.5
 """Seconds after which a wait looks again at what no watch tells, as files and logs."""
 Found = TypeVar("Found")

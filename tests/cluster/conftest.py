@@ -16,8 +16,9 @@ from tests.cluster.reading import listed
 
 _LONGEST = ("test_two_pods", "test_three_pods", "test_ps")
 """Each of them takes minutes, so they come first: who comes late to the end has something short."""
-_SHARED = {"slots": "slots", "pytorchjobs": "pytorchjobs"}
-"""By fixture the group of the tests that cannot run beside each other, for they change one thing of the cluster's."""
+_GROUPS = {"slots": "slots", "make_ps": "tensorflow"}
+"""By fixture the group of tests that do not run beside each other: they change one thing of the cluster's, or several
+processes that import TensorFlow are enough for the machine."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ours = [item for item in items if Path(__file__).parent in item.path.parents and isinstance(item, pytest.Function)]
     for item in ours:
         item.add_marker(pytest.mark.cluster)
-        for name in ["alone"] if _is_alone(item) else [_SHARED[f] for f in item.fixturenames if f in _SHARED]:
+        for name in ["alone"] if _is_alone(item) else [_GROUPS[f] for f in item.fixturenames if f in _GROUPS]:
             item.add_marker(pytest.mark.xdist_group(name))
     ours.sort(key=lambda item: (_is_alone(item), item.path.stem not in _LONGEST, "subtests" not in item.fixturenames))
     items[:] = [*(item for item in items if item.get_closest_marker("cluster") is None), *ours]

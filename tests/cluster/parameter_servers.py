@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from tests.cluster.cluster import Pods, pod_spec, until
+from tests.cluster.cluster import LONG, Pods, pod_spec, until
 from tests.cluster.reading import Document, listed
 
 IMAGE = "outrider/tf:dev"
@@ -26,8 +26,6 @@ MAIN = 'if __name__ == "__main__":'
 SCRIPT = (Path(__file__).parents[2] / "examples/ps/click.py").read_text().replace(MAIN, EATER + MAIN)
 SAVE_EVERY = 50
 COMMAND = ["python", "/work/train.py", "--model", "/work/model", "--save-every", str(SAVE_EVERY)]
-LONG = 240.0
-"""Seconds for what begins with an import of TensorFlow on a busy machine, or two."""
 _LINE = re.compile(r"(?P<time>\S+)Z global_step: (?P<step>\d+) loss: (?P<loss>[\d.]+)")
 
 _TOLD = re.compile(r"(?P<time>\S+)Z (?P<task>\w+ \d+ of {.*)")

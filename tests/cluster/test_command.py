@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from tests.cluster.cluster import pod_spec, until
+from tests.cluster.cluster import LONG, pod_spec, until
 from tests.cluster.conftest import MakePods
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples/digits/train.py"
@@ -26,7 +26,7 @@ def test_a_torchrun_inside_bash_trains_to_its_end_in_a_world_of_four_pods_and_tw
     document = {"apiVersion": "outrider.dev/v1alpha1", "kind": "ElasticJob", "metadata": {"name": job.name}}
     job.create({**document, "spec": {"recovery": {"silentAfter": "20s"}, "replicaSpecs": {"worker": worker}}})
 
-    until(lambda: job.status().get("phase") == "Succeeded", job.story, seconds=180)  # eight ranks and one machine
+    until(lambda: job.status().get("phase") == "Succeeded", job.story, LONG)
     assert [member["rung"] for member in job.status()["members"]] == ["T0"] * 4
     until(lambda: [pod["status"]["phase"] for pod in job.pods().values()] == ["Succeeded"] * 4, job.story)
     for name, pod in job.pods().items():

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.cluster.cluster import Pods, until
+from tests.cluster.cluster import LONG, Pods, until
 
-LONGEST = 240.0
-"""Seconds for 40 epochs, on a machine that may have other work."""
 FILE = Path(__file__).parents[2] / "examples" / "elasticjob" / "digits.yaml"
 
 
@@ -22,7 +20,7 @@ def test_the_example_trains_to_its_end(namespace: str, tmp_path: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     job = Pods(namespace, "digits", tmp_path)
     job.kubectl("apply", "-f", str(FILE))
-    status = until(lambda: job.status() if job.status().get("phase") == "Succeeded" else None, job.story, LONGEST)
+    status = until(lambda: job.status() if job.status().get("phase") == "Succeeded" else None, job.story, LONG)
     assert status["exitCode"] == 0
     result = json.loads((folder / "out" / "result.json").read_text())
     assert result["accuracy"] > 0.9

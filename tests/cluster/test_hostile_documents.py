@@ -11,7 +11,7 @@ import pytest
 
 from master.core.cluster.names import Document
 from master.core.cluster.parts import mapping
-from tests.cluster.cluster import kubectl, until
+from tests.cluster.cluster import DEADLINE, kubectl, until
 from tests.cluster.conftest import Make
 from tests.cluster.masters import counts, restarted
 from tests.cluster.reading import listed
@@ -64,7 +64,7 @@ def store(namespace: str, documents: list[Document], *options: str) -> subproces
     """Those that the schema takes; it says of each what it is not, and so of others nothing."""
     given = as_json({"apiVersion": "v1", "kind": "List", "items": documents})
     command = ("kubectl", "-n", namespace, "create", "--validate=false", *options, "-f", "-")
-    return subprocess.run(command, input=given, capture_output=True, timeout=60)
+    return subprocess.run(command, input=given, capture_output=True, timeout=DEADLINE)
 
 
 def undecided(namespace: str) -> list[str]:

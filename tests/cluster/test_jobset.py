@@ -61,7 +61,7 @@ class Controller:
 
     def delete_all(self) -> None:
         """Its Jobs are gone when their pods are."""
-        self.job.kubectl("delete", "jobs", "--all", "--cascade=foreground", seconds=90)
+        self.job.kubectl("delete", "jobs", "--all", "--cascade=foreground")
 
 
 def by_rank(world: World) -> list[str]:

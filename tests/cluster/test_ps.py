@@ -10,9 +10,9 @@ import pytest
 
 from tests.cluster import held_out
 from tests.cluster.cluster import IMAGE as WITHOUT_TENSORFLOW
-from tests.cluster.cluster import until
+from tests.cluster.cluster import LONG, until
 from tests.cluster.conftest import MakePods
-from tests.cluster.parameter_servers import LONG, SAVE_EVERY, PsClusterJob
+from tests.cluster.parameter_servers import SAVE_EVERY, PsClusterJob
 from tests.cluster.test_memory import memory_of, trainer_end
 from tests.local.chapters import live_through
 

@@ -30,43 +30,53 @@ def test_rules(make: Make, subtests: pytest.Subtests) -> None:
 
 
 def a_dry_run_is_only_told(job: ClusterJob) -> None:
-    restart, _ = job.training(4)
+    restart, world = job.training(4)
+    pod = members(world)[2]
     job.order(2, "print('lost patience', flush=True)")
-    told = job.event("RuleDryRun", 'Rank 2 on worker-1 wrote "lost patience": rule 1 of recovery.rules says fail')
-    assert "It is a dry run: nothing is done." in told["message"]
-    assert "lost patience\n" in job.kubectl("logs", job.pod("worker-1"), "-c", "trainer")
+    wrote = f'Rank 2 on {job.member(pod)} wrote "lost patience": rule 1 of recovery.rules says fail'
+    assert "It is a dry run: nothing is done." in job.event("RuleDryRun", wrote)["message"]
+    assert "lost patience\n" in job.kubectl("logs", pod, "-c", "trainer")
     assert job.now()[0] == restart
 
 
+def replaced(job: ClusterJob, order: str) -> tuple[str, str]:
+    """The pod of rank 3, which is given an order that it does not survive, and the one that has its place."""
+    restart, before = job.training(4)
+    job.order(3, order)
+    _, world = job.training(4, after=restart)
+    assert members(world)[:2] == members(before)[:2]
+    return members(before)[3], members(world)[3]
+
+
 def a_member_whose_rank_ends_with_the_code_of_a_rule_is_replaced_on_another_node(job: ClusterJob) -> None:
-    restart, _ = job.training(4)
-    old = job.pods()[job.pod("worker-1")]["spec"]["nodeName"]
-    job.order(3, "os._exit(13)")
-    job.training(4, after=restart)
-    assert trainer_end(failed(job, job.pod("worker-1")))["exitCode"] == 13
-    assert job.pods()[job.pod("worker-2")]["spec"]["nodeName"] != old
+    old, new = replaced(job, "os._exit(13)")
+    ended = failed(job, old)
+    assert trainer_end(ended)["exitCode"] == 13
+    node = ended["spec"]["nodeName"]
+    assert job.pods()[new]["spec"]["nodeName"] != node
     job.event("MemberFailed", "rule 3 of recovery.rules says replaceNode for exit code 13")
-    until(lambda: job.status().get("avoidedNodes") == [old], job.story)
+    until(lambda: job.status().get("avoidedNodes") == [node], job.story)
 
 
 def a_pod_whose_rank_writes_the_line_of_a_rule_is_replaced(job: ClusterJob) -> None:
-    restart, _ = job.training(4)
-    job.order(3, "import sys; print('CUDA error: uncorrectable ECC error', file=sys.stderr)")
-    job.event("MemberFailed", "Rank 3 on worker-2", "rule 2 of recovery.rules says replace", "uncorrectable ECC")
-    _, new = job.training(4, after=restart)
-    assert members(new) == [job.pod(f"worker-{i}") for i in (0, 0, 3, 3)]
+    """The pod that failed before it goes: one is kept."""
+    before = set(job.pods())
+    old, _new = replaced(job, "import sys; print('CUDA error: uncorrectable ECC error', file=sys.stderr)")
+    rank = f"Rank 3 on {job.member(old)}"
+    job.event("MemberFailed", rank, "rule 2 of recovery.rules says replace", "uncorrectable ECC")
+    failed(job, old)
+    until(lambda: not before.issubset(job.pods()), job.story)
 
 
 def failed_pods_are_kept_as_many_as_wanted_and_hold_nothing(job: ClusterJob) -> None:
-    """Of the two that failed before the newest one; then its successor's template is killed."""
-    restart, _ = job.training(4)
-    failed(job, job.pod("worker-2"))
-    until(lambda: job.pod("worker-1") not in job.pods(), job.story)
-    job.event("FailedPodDeleted", "worker-1", "keepFailedPods")
-    pod = job.pod("worker-3")
+    """The template of the third is killed."""
+    restart, world = job.training(4)
+    first, pod, before = members(world)[0], members(world)[3], set(job.pods())
     job.execute(pod, f"kill -9 {job.pid_of(pod, 'outrider-tmpl')}")
-    job.training(4, after=restart)
+    _, world = job.training(4, after=restart)
+    new = members(world)[3]
     failed(job, pod)
-    until(lambda: job.pod("worker-2") not in job.pods(), job.story)
-    assert sorted(job.pods()) == [job.pod(f"worker-{n}") for n in (0, 3, 4)]
-    assert job.pods()[job.pod("worker-4")]["metadata"]["labels"]["outrider.dev/relaunches"] == "3"
+    until(lambda: set(job.pods()) == {first, pod, new}, job.story)
+    (gone,) = before - {first, pod}
+    job.event("FailedPodDeleted", job.member(gone), "keepFailedPods")
+    assert job.pods()[new]["metadata"]["labels"]["outrider.dev/relaunches"] == "3"

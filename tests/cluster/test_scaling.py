@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.cluster.cluster import OF_A_POD, SLOT, ClusterJob, Document, until
+from tests.cluster.cluster import DEADLINE, OF_A_POD, SLOT, ClusterJob, Document, until
 from tests.cluster.conftest import Make
 
 PAUSE = "time.sleep(0.06)"
@@ -25,7 +25,7 @@ def condition(job: ClusterJob, wanted: str) -> Document:
 
 
 def outrider(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "cli", *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "cli", *arguments], capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -176,7 +176,7 @@ def ends_of_ranks(job: ClusterJob) -> int:
 
 
 def a_pod_that_is_cut_off_stops_its_ranks_and_is_replaced_while_the_others_train_on(job: ClusterJob) -> None:
-    patience(job, replaceAfter="40s")
+    patience(job, replaceAfter="20s")
     restart, world = job.training(6)
     victim, mark = members(world)[2], job.mark()
     assert len(ranks(job, victim)) == 2
