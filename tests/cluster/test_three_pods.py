@@ -31,11 +31,14 @@ NEVER = "1h"
 def test_three_pods(make: Make, subtests: pytest.Subtests) -> None:
     live_through(
         subtests,
-        make(replicas=3, least=2, most=3, maxRestarts=100, recovery={"silentAfter": "15s", "replaceAfter": NEVER}),
+        make(replicas=2, least=2, most=3, maxRestarts=100, recovery={"silentAfter": "15s", "replaceAfter": NEVER}),
+        scaled_up_its_newest_pod_knows_its_newest_size,
         scaled_down_and_up_it_loses_no_step,
         a_preempted_pod_is_replaced_by_the_next_id_with_its_rank_index,
         an_evicted_pod_leaves_when_a_checkpoint_is_written,
         the_network_of_a_pod_is_slow_as_long_as_the_command_stays,
+        a_fault_ends_with_its_pod,
+        a_fault_ends_with_its_time,
         a_pod_that_is_cut_off_for_a_moment_trains_on,
         the_network_of_a_pod_is_cut_and_the_pod_comes_back_when_that_is_undone,
         a_pod_that_is_cut_off_and_healed_in_time_comes_back_and_says_why_it_stopped,
@@ -44,11 +47,24 @@ def test_three_pods(make: Make, subtests: pytest.Subtests) -> None:
     )
 
 
+def knows_its_size(job: ClusterJob, pod: str, size: int) -> None:
+    assert {"name": "WORKER_NUM", "value": str(size)} in job.pods()[pod]["spec"]["containers"][0]["env"]
+
+
+def scaled_up_its_newest_pod_knows_its_newest_size(job: ClusterJob) -> None:
+    restart, world = job.training(4)
+    job.kubectl("scale", "elasticjob", job.name, "--replicas=3")
+    _, grown = job.training(6, after=restart)
+    (new,) = set(members(grown)) - set(members(world))
+    knows_its_size(job, new, 3)
+
+
 def scaled_down_and_up_it_loses_no_step(job: ClusterJob) -> None:
     restart, _ = job.training(6)
+    mark = job.mark()
     job.kubectl("scale", "elasticjob", job.name, "--replicas=2")
     smaller, four = job.training(4, after=restart)
-    assert four[0][0].loaded >= job.resized_behind(), "the world changed behind a checkpoint"
+    assert four[0][0].loaded >= job.resized_behind(mark), "the world changed behind a checkpoint"
     until(lambda: len(job.pods()) == 2, job.story)
     job.kubectl("scale", "elasticjob", job.name, "--replicas=3")
     job.training(6, after=smaller)
@@ -62,7 +78,7 @@ def a_preempted_pod_is_replaced_by_the_next_id_with_its_rank_index(job: ClusterJ
     (new,) = set(members(world)) - set(others)
     assert members(world) == [new, new, *(pod for pod in others for _ in range(2))]
     assert job.pods()[new]["metadata"]["labels"]["outrider.dev/rank-index"] == "0"
-    assert {"name": "WORKER_NUM", "value": "3"} in job.pods()[new]["spec"]["containers"][0]["env"]
+    knows_its_size(job, new, 3)
     assert first not in job.pods()
 
 
@@ -80,15 +96,40 @@ def the_network_of_a_pod_is_slow_as_long_as_the_command_stays(job: ClusterJob) -
     _, world = job.training(6)
     pod = members(world)[5]
     allow(job, pod)
-    words = (OUTRIDER, "chaos", "slow-network", "200", "--for", "10m", "--pod", pod, "-n", job.namespace)
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as slow:
-        assert slow.stdout is not None
-        assert "every round trip of it takes 200 ms more" in slow.stdout.readline()
+    with slowed(job, pod, 200) as slow:
         job.event("LinkSlow", job.member(pod))
         slow.send_signal(signal.SIGTERM)
     assert not holders(job)
     job.event("LinkWell", job.member(pod))
     job.training(6)
+
+
+@contextmanager
+def slowed(job: ClusterJob, pod: str, milliseconds: int) -> Iterator[subprocess.Popen[str]]:
+    """By a command that stays; what is done meanwhile ends it."""
+    words = (OUTRIDER, "chaos", "slow-network", f"{milliseconds}", "--for", "10m", "--pod", pod, "-n", job.namespace)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as slow:
+        assert slow.stdout is not None
+        assert f"every round trip of it takes {milliseconds} ms more" in slow.stdout.readline()
+        yield slow
+
+
+def a_fault_ends_with_its_pod(job: ClusterJob) -> None:
+    restart, world = job.training(6)
+    pod = members(world)[5]
+    allow(job, pod)
+    with slowed(job, pod, 20):
+        job.kubectl("delete", "pod", pod, "--wait=false")
+    until(lambda: not holders(job), job.story)
+    job.training(6, after=restart)
+
+
+def a_fault_ends_with_its_time(job: ClusterJob) -> None:
+    _, world = job.training(6)
+    pod = members(world)[4]
+    allow(job, pod)
+    assert said(job, pod, "slow-network", "20", "--for", "2s").endswith("slow-network=20:2s is over\n")
+    assert not holders(job)
 
 
 # -- a pod that is cut off ------------------------------------------------------------------------------------------
