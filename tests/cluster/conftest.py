@@ -21,6 +21,7 @@ _GROUPS = {"slots": "slots", "make_ps": "tensorflow"}
 processes that import TensorFlow are enough for the machine."""
 
 
+@pytest.hookimpl(tryfirst=True)  # then xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long ones come first, stories before others, and at the end those that are alone."""
     ours = [item for item in items if Path(__file__).parent in item.path.parents and isinstance(item, pytest.Function)]
