@@ -105,6 +105,13 @@ class Pods(Traces):
     def create(self, document: Document) -> None:
         self.kubectl("create", "-f", "-", given=json.dumps(document))
 
+    def pod(self, member: str) -> str:
+        """Of an ElasticJob's own member."""
+        return f"{self.name}-{member}"
+
+    def member(self, pod: str) -> str:
+        return pod.removeprefix(f"{self.name}-")
+
     # -- what is claimed ------------------------------------------------------------------------------------------
     def check(self, restart: int, world: World) -> None:
         """Beyond the laws of every world: its losses, to the last, are those of a run to which nothing happened."""
@@ -248,13 +255,6 @@ class ClusterJob(Pods):
 
     def patch(self, **spec: object) -> None:
         self.kubectl("patch", "elasticjob", self.name, "--type=merge", "-p", json.dumps({"spec": spec}))
-
-    def pod(self, member: str) -> str:
-        return f"{self.name}-{member}"
-
-    @staticmethod
-    def member(pod: str) -> str:
-        return "-".join(pod.rsplit("-", 2)[1:])
 
     def assert_goes_on(self) -> None:
         """Asked all the time, while files are read; that a watch may be a moment behind does no harm."""

@@ -56,13 +56,6 @@ class PsClusterJob(Pods):
         document = {"apiVersion": "outrider.dev/v1alpha1", "kind": "ElasticJob", "metadata": metadata, "spec": spec}
         self.create(document)
 
-    def pod(self, member: str) -> str:
-        return f"{self.name}-{member}"
-
-    @staticmethod
-    def member(pod: str) -> str:
-        return "-".join(pod.rsplit("-", 2)[1:])
-
     def steps(self, member: str, after: float = 0.0) -> list[Step]:
         """What the pod of this member has printed since a moment."""
         log = self.kubectl("logs", self.pod(member), "-c", "trainer", "--timestamps")
