@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import pytest
 
@@ -98,6 +99,7 @@ def all_go_on_from(saved: int, job: PsClusterJob) -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.skipif(find_spec("tensorflow") is None, reason="the extra `tensorflow` is not installed")
 def test_what_was_learned_outlives_a_ps_that_is_lost(make_ps: MakePs) -> None:
     job = begun(make_ps, steps=held_out.STEPS, pause=0.15)
     before, saved = job.uids(), job.newest_checkpoint()
