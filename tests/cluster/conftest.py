@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cluster import masters, requests_made, telling, turns, watching
-from tests.cluster.cluster import FOLDERS, SYSTEM, ClusterJob, Pods, kubectl, manifests, rolled_out, set_slots, until
+from tests.cluster.cluster import (
+    DEADLINE,
+    FOLDERS,
+    SYSTEM,
+    ClusterJob,
+    Pods,
+    kubectl,
+    manifests,
+    rolled_out,
+    set_slots,
+    until,
+)
 from tests.cluster.definitions import defined
 from tests.cluster.reading import listed
 
@@ -79,6 +91,7 @@ def namespace(turn: None, request: pytest.FixtureRequest) -> Iterator[str]:
     name = f"{about}-{secrets.token_hex(3)}"
     kubectl("create", "namespace", name)
     try:
+        until(lambda: takes_pods(name), f"pods to be taken in {name}")
         yield name
     finally:
         kubectl("delete", "namespace", name, "--wait=false")
@@ -86,6 +99,12 @@ def namespace(turn: None, request: pytest.FixtureRequest) -> Iterator[str]:
         until(lambda: not listed("pods", name), f"the pods of {name} to go")
         watching.close(name)
         shutil.rmtree(FOLDERS / name, ignore_errors=True)
+
+
+def takes_pods(namespace: str) -> bool:
+    """A namespace that has just been made has no service account for them yet."""
+    command = ("kubectl", "-n", namespace, "run", "any", "--image=any", "--dry-run=server")
+    return subprocess.run(command, capture_output=True, timeout=DEADLINE).returncode == 0
 
 
 def folder_of(namespace: str, name: str) -> Path:

@@ -64,7 +64,7 @@ def every_pod_injected(namespace: str, but: int = 0) -> Iterator[None]:
         until(lambda: creator.made > seen + 20 or creator.error, "pods to be made")
     finally:
         creator.end()
-    assert creator.error is None
+    assert creator.error is None, str(creator.error)
     assert len(creator.uninjected) <= but, f"of {creator.made}: {creator.uninjected}"
     assert creator.made > 40
 
