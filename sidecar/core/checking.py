@@ -70,8 +70,7 @@ def _say(state: State, answer: Checked) -> list[Action]:
 
 def took_too_long(state: State, now: float) -> list[Action]:
     checking = state.checking
-    if checking is None:
-        return []
+    assert checking is not None
     checking.give_up_at = None
     order = checking.order
     error = "the template or launcher did not answer"

@@ -371,9 +371,6 @@ def _port_again(state: State, now: float) -> list[Action]:
 
 def _poll(state: State, now: float) -> list[Action]:
     assert state.work is not None
-    if state.work.start is None or state.work.stepped is not None:
-        state.work.poll_at = None
-        return []
     state.work.poll_at = now + supervision.pause_between_looks(state.work, now)
     return [ReadPages(state.generation, "the first new step is awaited")]
 

@@ -115,7 +115,7 @@ def workers_started(state: State, generation: Generation, pids: dict[int, int], 
     work.pids |= pids
     work.start_by, work.started_at, work.poll_at = None, now, now + POLL
     move(state, "started")
-    return [*telling.started(state), *_settle_ended(state, now)]
+    return [*telling.started(state), *_settle_ended(state, work, now)]
 
 
 def workers_not_started(state: State, generation: Generation, error: str) -> list[Action]:
@@ -133,8 +133,7 @@ def workers_not_started(state: State, generation: Generation, error: str) -> lis
 def start_took_too_long(state: State, now: float) -> list[Action]:
     """The order was not answered in time: it is taken back, so that nothing can come of it later."""
     work = state.work
-    if work is None:
-        return []
+    assert work is not None
     work.start_by = None
     why = f"the template or launcher did not start generation {work.generation} within {START_PATIENCE:g} s"
     state.not_started = (work.generation, why)
@@ -171,11 +170,9 @@ def _found_ended(state: State, generation: Generation, now: float) -> Work | Non
     return state.work
 
 
-def _settle_ended(state: State, now: float) -> list[Action]:
+def _settle_ended(state: State, work: Work, now: float) -> list[Action]:
     """Tells of processes that ended before Started was said."""
-    if state.work is None:
-        return []
-    return [*telling.exited(state, state.work.ends(now)), *_end_if_finished(state)]
+    return [*telling.exited(state, work.ends(now)), *_end_if_finished(state)]
 
 
 def _end_if_finished(state: State) -> list[Action]:
@@ -191,8 +188,7 @@ def _end_if_finished(state: State) -> list[Action]:
 def doubt_ended(state: State, now: float) -> list[Action]:
     """A reconnected hook named fewer processes than ran, and told of no end: they ended while nobody looked."""
     work = state.work
-    if work is None:
-        return []
+    assert work is not None
     doubted, work.doubt, work.doubt_until = work.doubt, (), None
     actions: list[Action] = []
     for rank in doubted:
@@ -240,7 +236,8 @@ def stop(state: State, order: Stop, now: float) -> list[Action]:
 
 
 def begin_stop(state: State, order: Stop, now: float) -> list[Action]:
-    going_on = state.stopping
+    going_on, work = state.stopping, state.work
+    assert work is not None
     orders = [] if going_on is None else going_on.orders
     if order.order and order.order not in orders:
         orders.append(order.order)
@@ -252,8 +249,7 @@ def begin_stop(state: State, order: Stop, now: float) -> list[Action]:
     state.stopping = Stopping(order.generation, *graces, orders, now + longest)
     if state.phase is not Phase.STOPPING:
         move(state, "stop ordered")
-    if state.work is not None:
-        state.work.poll_at = state.work.start_by = state.work.doubt_until = None
+    work.poll_at = work.start_by = work.doubt_until = None
     reason = order.reason or f"generation {order.generation} is over"
     return [Announce("GenerationStopping", reason, order.generation), *order_stop(state, reason)]
 
@@ -285,12 +281,11 @@ def workers_stopped(state: State, generation: Generation, killed: int, now: floa
 
 def remember_gone(state: State, generation: Generation, killed: int, now: float) -> None:
     """Everything of this generation is gone, however that came about."""
-    ranks = state.work.ranks if state.work else ()
-    best = max(ranks, key=lambda rank: rank.step, default=None)
-    if state.work is not None:
-        state.stopped_step = best.step if best else 0
-        state.stopped_at = now - best.step_age if best else now
-        state.stopped_killed = killed
+    assert state.work is not None
+    best = max(state.work.ranks, key=lambda rank: rank.step, default=None)
+    state.stopped_step = best.step if best else 0
+    state.stopped_at = now - best.step_age if best else now
+    state.stopped_killed = killed
     state.stopped = max(state.stopped, generation)
     state.work = state.stopping = None
 
@@ -298,8 +293,7 @@ def remember_gone(state: State, generation: Generation, killed: int, now: float)
 def stop_took_too_long(state: State) -> list[Action]:
     """The template or launcher does not answer: what it holds is ended from outside, and its container begins anew."""
     stopping, trainer = state.stopping, state.trainer
-    if stopping is None:
-        return []
+    assert stopping is not None
     stopping.give_up_at += STOP_SLACK
     pid = trainer.pid if trainer else 0
     why = f"the order to stop generation {stopping.generation} was not answered, so the trainer is killed"

@@ -128,8 +128,6 @@ def not_kept(state: State, action: KeepWord, now: float) -> None:
 #
 def _let_go(state: State, why: str, now: float) -> list[Action]:
     alone, link = state.alone, state.link
-    if alone.is_final:
-        return []
     alone.is_final, alone.at, alone.tell_at = True, None, None
     link.welcomed = link.report_due = False
     link.report_at = state.unsure_until = None
@@ -206,8 +204,7 @@ def _hook_connected(state: State, event: HookConnected) -> list[Action]:
 def _trainer_ended(state: State) -> list[Action]:
     """As without us the pod ends with it, or its container is started again: a native sidecar stays for that."""
     state.alone.trainer, state.trainer, state.port, state.port_at = 0, None, 0, None
-    if state.phase is not Phase.WAITING:
-        move(state, "trainer lost")
+    move(state, "trainer lost")
     if state.me is not None and state.me.is_native:
         return []
     return ending.exit_now(state, "the command that ran unsupervised has ended")
