@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
@@ -30,6 +31,8 @@ from sidecar.core.events import (
     WorkersStarted,
     WorkersStopped,
 )
+from sidecar.core.invariants import BrokenInvariant, check
+from sidecar.core.state import State
 from tests.core.sidecar.play import BEGAN, RESTARTED, Play, start, stop, template
 from wire.ids import NO_GENERATION, Generation, MemberId, OrderId
 from wire.messages import Ask, Finish, Neighbour, Pong, RankProgress, Refused, Welcome, WorkerExit
@@ -89,3 +92,8 @@ def test_no_order_of_events_breaks_a_law_or_leaves_a_deadline_behind(
             assert deadline is None or deadline > play.now - 1e-6
         else:
             play.tell(each)
+
+
+def test_a_law_that_does_not_hold_is_named() -> None:
+    with pytest.raises(BrokenInvariant, match="a port is offered only while ready"):
+        check(State(port=2000))

@@ -100,6 +100,14 @@ def test_a_member_that_trains_helps_with_the_all_gather() -> None:
     assert none(actions, FindPort)
 
 
+def test_a_round_that_needs_no_port_leaves_the_one_that_was_offered() -> None:
+    play = Play()
+    play.ready()
+    play.said(Check(OrderId(6), 1))
+    assert none(play.tell(MemberChecked(Checked(OrderId(6), 1, "ok"))), FindPort)
+    assert only(play.said(Welcome(1)), Ready).port == 2000
+
+
 def test_an_order_that_finds_no_template_is_not_answered_before_there_is_one() -> None:
     play = Play()
     play.ready()

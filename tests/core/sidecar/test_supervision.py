@@ -11,14 +11,18 @@ from sidecar.core.actions import (
     Exit,
     FindPort,
     FinishTrainer,
+    ProbePeer,
+    ReadPages,
     RefuseHook,
     SampleUsage,
+    Send,
     StartWorkers,
     StopWorkers,
     SweepProcesses,
 )
 from sidecar.core.events import (
     ActionFailed,
+    CommandEnded,
     HookDisconnected,
     MasterConnected,
     MasterDisconnected,
@@ -47,11 +51,14 @@ from tests.core.sidecar.play import (
     stop,
     template,
 )
-from wire.ids import NO_GENERATION, Generation, OrderId
+from wire.ids import NO_GENERATION, Generation, MemberId, OrderId
 from wire.messages import (
     Exited,
     Finish,
     Hello,
+    Ping,
+    Probe,
+    Probed,
     RankProgress,
     Ready,
     Refused,
@@ -59,7 +66,9 @@ from wire.messages import (
     Started,
     StartFailed,
     Stepped,
+    Stop,
     Stopped,
+    TrainerExited,
     TrainerLost,
     Welcome,
 )
@@ -147,12 +156,80 @@ def test_what_ended_while_the_start_was_not_answered_is_told_after_started() -> 
     assert [type(each) for each in said] == [Started, Exited]
 
 
-def test_a_start_is_ordered_again_of_a_template_whose_line_broke() -> None:
+def test_a_start_of_more_processes_than_the_template_runs_by_now_is_refused() -> None:
+    play = Play()
+    play.ready()
+    play.tell(HookDisconnected("c1", True), replace(template(connection="c2"), nproc=1))
+    refusal = only(play.tell(start(1, FIRST)), StartFailed)
+    assert refusal.error == "2 worker processes were ordered, and this member runs 1"
+
+
+@pytest.mark.parametrize("is_ordered_before", [True, False])
+def test_a_start_is_ordered_again_of_a_template_whose_line_broke(is_ordered_before: bool) -> None:
+    play = Play()
+    play.ready()
+    broke = HookDisconnected("c1", True)
+    actions = play.tell(*((start(1, FIRST), broke) if is_ordered_before else (broke, start(1, FIRST))))
+    assert none(actions, StartWorkers)
+    assert only(play.tell(template(connection="c2")), StartWorkers).connection == "c2"
+    assert play.phase == "forking"
+
+
+def test_a_template_that_has_started_all_while_its_line_was_broken_needs_no_other_order() -> None:
     play = Play()
     play.ready()
     play.tell(start(1, FIRST), HookDisconnected("c1", True))
-    assert only(play.tell(template(connection="c2")), StartWorkers).connection == "c2"
-    assert play.phase == "forking"
+    actions = play.tell(template(connection="c2", running=FIRST, workers=((0, 101), (1, 102))))
+    assert only(actions, Started).pids == (101, 102)
+    assert none(actions, StartWorkers)
+
+
+@pytest.mark.parametrize(("error", "is_told"), [("OSError: no fork", True), ("ConnectionError: the line broke", False)])
+def test_an_order_to_start_that_does_not_reach_its_template_is_refused_unless_the_line_heals(
+    error: str, is_told: bool
+) -> None:
+    play = Play()
+    play.ready()
+    order = only(play.tell(start(1, FIRST)), StartWorkers)
+    actions = play.tell(ActionFailed(order, error))
+    assert only(actions, StartFailed).error == error if is_told else actions == []
+
+
+def test_what_follows_by_itself_is_not_told_as_a_failure_and_everything_else_is() -> None:
+    play = Play()
+    running(play)
+    play.pass_time(1.0)
+    assert play.tell(ActionFailed(Send(Ping(1), FIRST, "x"), "ConnectionError: no link")) == []
+    assert play.tell(ActionFailed(ReadPages(FIRST, "a report is due"), "FileNotFoundError: no page yet")) == []
+    order = only(play.tell(stop(2, FIRST)), StopWorkers)
+    line = only(play.tell(ActionFailed(order, "OSError: no")), Announce)
+    assert (line.kind, line.reason) == ("ActionFailed", "StopWorkers failed: OSError: no")
+
+
+def test_a_member_that_cannot_be_asked_for_is_one_that_is_not_reached() -> None:
+    play = Play()
+    play.ready()
+    probe = only(play.said(Probe(OrderId(4), MemberId("worker-1"), "10.0.0.2", 9000, 0.4)), ProbePeer)
+    said = only(play.tell(ActionFailed(probe, "OSError: no socket")), Probed)
+    assert (said.member, said.reachable) == ("worker-1", False)
+
+
+def test_processes_that_end_well_while_they_are_stopped_are_not_told_and_others_are() -> None:
+    play = Play()
+    running(play)
+    play.tell(stop(2, FIRST))
+    assert play.tell(WorkerExited(FIRST, ended_well(0, 101))) == []
+    assert only(play.tell(WorkerExited(FIRST, killed(1, 102))), Exited).exits == (killed(1, 102),)
+
+
+def test_a_stop_that_gives_less_time_replaces_the_one_that_goes_on_and_both_are_answered() -> None:
+    play = Play()
+    running(play)
+    graces = [each.grace for order, grace in ((2, 30.0), (3, 60.0), (4, 5.0))
+              for each in play.said(Stop(OrderId(order), FIRST, grace)) if isinstance(each, StopWorkers)]  # fmt: skip
+    assert graces == [30.0, 5.0]
+    answers = play.tell(WorkersStopped(FIRST))
+    assert [each.order for each in messages(answers) if isinstance(each, Stopped)] == [2, 3, 4]
 
 
 def test_a_stop_is_ordered_again_of_a_template_whose_line_broke() -> None:
@@ -243,6 +320,21 @@ def test_a_launcher_that_only_runs_its_command_gives_way_to_the_template_inside_
     assert only(play.tell(PortFound(2000)), Ready).trainer_pid == 50
     play.tell(HookDisconnected("c0", True), template(pid=40, connection="c2", what="launcher", can_start=False))
     assert only(play.tell(start(1, FIRST)), StartWorkers).connection == "c1"
+
+
+def test_a_launcher_that_becomes_its_command_is_the_trainer_from_then_on() -> None:
+    play = Play()
+    play.tell(BEGAN, MasterConnected(), MasterSaid(Welcome(1)))
+    play.tell(template(pid=40, connection="c0", what="launcher", can_start=False), HookDisconnected("c0", True))
+    assert only(play.tell(template(pid=40, connection="c1")), FindPort)
+    assert only(play.tell(PortFound(2000)), Ready).trainer_pid == 40
+
+
+def test_a_launcher_whose_command_has_ended_is_not_lost_when_it_ends() -> None:
+    play = Play()
+    running(play)
+    assert only(play.tell(CommandEnded(3, "the command ended with 3")), TrainerExited).code == 3
+    assert none(play.tell(TrainerEnded(50)), TrainerLost)
 
 
 def test_a_start_is_not_offered_by_a_launcher_that_cannot() -> None:

@@ -10,12 +10,14 @@ from sidecar.core.actions import Action, Announce, Exit, KeepWord, RunAlone, Sen
 from sidecar.core.events import (
     ActionFailed,
     HookDisconnected,
+    LifelineLost,
     MasterConnected,
     MasterDisconnected,
     MasterSaid,
     PortFound,
     SigtermReceived,
     TrainerEnded,
+    Woke,
     WordKept,
 )
 from tests.core.sidecar.play import BEGAN, FIRST, RESTARTED, Play, none, only, start, template
@@ -87,6 +89,15 @@ def test_any_word_of_a_master_is_written_down_before_anything_else_is_said_and_e
     assert told(actions)
 
 
+def test_a_masters_word_ends_the_chance_though_it_could_not_be_written_down() -> None:
+    play = waits()
+    play.tell(MasterConnected())
+    kept = only(play.tell(MasterSaid(Welcome(1))), KeepWord)
+    assert only(play.tell(ActionFailed(kept, "OSError: no space")), Announce).kind == "ActionFailed"
+    play.tell(MasterDisconnected())
+    assert none(play.pass_time(86400), KeepWord)
+
+
 def test_the_hooks_were_first() -> None:
     play = waits()
     play.tell(MasterConnected(), MasterSaid(Welcome(1)))
@@ -103,6 +114,44 @@ def test_who_was_let_go_obeys_no_master_and_says_so_in_each_hello() -> None:
     actions = play.pass_time(100)
     assert all(isinstance(each, Send) and isinstance(each.message, Hello) for each in actions)
     assert actions
+
+
+def test_whoever_connects_to_a_pod_that_was_let_go_is_told_to_run_and_the_newest_python_is_its_command() -> None:
+    play = Play()
+    play.tell(MAY, template(40, "c0", what="launcher", can_start=False), template(), PortFound(2000))
+    play.pass_time(700)
+    told = [each.connection for each in play.tell(WordKept("alone")) if isinstance(each, RunAlone)]
+    assert told == ["c1", "c0"]
+    assert none(play.tell(TrainerEnded(40)), Exit)
+    actions = play.tell(template(41, "c2", what="launcher", can_start=False))
+    assert only(actions, RunAlone).connection == "c2"
+    assert none(actions, KeepWord)
+    actions = play.tell(template(60, "c3"))
+    assert (only(actions, RunAlone).connection, only(actions, KeepWord).trainer) == ("c3", 60)
+    assert play.tell(WordKept("alone")) == []
+    assert none(play.tell(TrainerEnded(50)), Exit)
+    assert only(play.tell(TrainerEnded(60)), Exit)
+
+
+def test_it_says_hello_while_there_is_a_link_and_at_its_time() -> None:
+    play, _ = let_go()
+    play.tell(MasterConnected())
+    assert play.tell(Woke()) == []
+    assert play.deadline() is not None
+    play.tell(MasterDisconnected())
+    assert play.deadline() is None
+
+
+def test_it_ends_with_the_command_that_owns_the_job() -> None:
+    play, _ = let_go()
+    assert only(play.tell(LifelineLost()), Exit)
+
+
+def test_a_sidecar_that_is_started_again_ends_with_the_command_that_was_let_go_before_it() -> None:
+    play = Play()
+    play.tell(replace(MAY, restarted=True, word="alone", alone_trainer=50))
+    assert none(play.tell(TrainerEnded(60)), Exit)
+    assert only(play.tell(TrainerEnded(50)), Exit)
 
 
 def test_a_sidecar_that_is_started_again_lets_the_next_trainer_go_at_once() -> None:
