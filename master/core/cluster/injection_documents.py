@@ -41,7 +41,7 @@ def inject_all(document: Document, namespace: str, policy: Policy) -> tuple[Docu
 
 def _injected(template: Template, namespace: str, policy: Policy) -> Injected:
     pod = template.stand_in()
-    _check_texts(template.where, mapping(pod.get("metadata")))
+    _check_texts(template.where, mapping(template.holder.get("metadata")))
     labels = mapping(mapping(pod.get("metadata")).get("labels"))
     asks = owners.is_asked_for(labels, {}) or template.is_ours
     refused, place = template.unknown or owners.uncounted(pod), None
