@@ -187,9 +187,7 @@ def _prepended(users: str) -> str:
 
 
 def about_pythonpath(container: Document, place: Place) -> str:
-    """Empty where the launcher sees to it."""
-    if has_command(container):
-        return ""
+    """Of a container without a command: where there is one the launcher sees to it."""
     own = [entry for entry in entries(container.get("env")) if entry.get("name") == "PYTHONPATH"]
     unused = f"; annotation {PYTHONPATH} is not used, as the variable hides the image's" if place.pythonpath else ""
     if own and own[-1].get("valueFrom") is not None:

@@ -90,5 +90,5 @@ def _of_pod(pod: Document, path: str) -> Iterator[str]:
     except ValueError as error:
         yield f"{path}.metadata: {error}"
         return
-    if place is not None:
-        yield from (f"{path}.{objection}" for objection in objections(pod, place))
+    assert place is not None, "its label asks for it"
+    yield from (f"{path}.{objection}" for objection in objections(pod, place))
