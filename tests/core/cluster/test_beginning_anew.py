@@ -23,7 +23,7 @@ from master.core.cluster.beginning_anew import (
     why_anew,
 )
 from master.core.cluster.names import Document
-from master.core.cluster.revisions import UNREADABLE, Made, kept, made
+from master.core.cluster.revisions import UNREADABLE, Made, kept, made, owner_of
 
 END = "2026-03-01T00:00:00Z"
 
@@ -202,3 +202,18 @@ def test_a_pod_that_waits_asks_soon_where_something_is_about_to_happen() -> None
 
     waits = [seconds(by) for by in (None, of("StatefulSet", "another"), of("StatefulSet"), UNREADABLE)]
     assert waits == [NOT_SHOWN, NOT_SHOWN, LOOK_AGAIN, LOOK_AGAIN]
+
+
+@pytest.mark.parametrize(
+    ("owners", "uid"),
+    [
+        ([{"uid": "one"}], "one"),
+        ([], ""),
+        ([{"kind": "Pipeline", "name": "p", "uid": "p"}, {"kind": "Job", "name": "train", "uid": "its"}], "its"),
+        ([{"kind": "Pipeline", "name": "p", "uid": "p"}, {"kind": "Job", "name": "other", "uid": "o"}], ""),
+    ],
+)
+def test_of_several_owners_it_stands_for_the_one_that_it_adopts(owners: list[Document], uid: str) -> None:
+    job = over("Job")
+    job["metadata"]["ownerReferences"] = owners
+    assert owner_of(job) == uid

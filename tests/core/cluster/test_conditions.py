@@ -362,3 +362,41 @@ def test_an_event_has_no_character_that_a_terminal_obeys() -> None:
     )
     assert event is not None
     assert event["message"] == "a [31mb  Warning  Fake c"
+
+
+@pytest.mark.parametrize(
+    ("kind", "told", "then", "said"),
+    [
+        ("NetworkFault", {"network": {"cut": [{"reason": "worker-0 and worker-1 do not see each other."}]}},
+         ("True", "LinkCut", "worker-0 and worker-1 do not see each other."), ("False", "LinksWell", "")),
+        ("MembersUnreached", {"unreached": ["worker-1"]},
+         ("True", "NeverHeard", "worker-1 runs, and its sidecar has"), ("False", "AllHeard", "")),
+        ("Supervised", {"would": ["stop generation 2.3 on worker-0: a", "resize to 3: b"]},
+         ("False", "Observed", "It is only observed, and nothing is done. resize to 3: b stop generation 2.3"),
+         ("True", "Supervised", "")),
+    ],
+)  # fmt: skip
+def test_what_has_passed_is_said_to_have_passed_and_what_never_was_is_not_said(
+    kind: str, told: dict[str, Any], then: tuple[str, str, str], said: tuple[str, str, str]
+) -> None:
+    def row(status: Document) -> tuple[str, str, str]:
+        found = condition(status, kind)
+        return found["status"], found["reason"], found.get("message", "")
+
+    well = status_of(job(), core(), [], BEFORE)
+    assert kind not in conditions(well)
+    wrong = status_of(kept(job(), well), core(**told), [], BEFORE)
+    assert row(wrong)[:2] == then[:2]
+    assert row(wrong)[2].startswith(then[2])
+    assert row(status_of(kept(job(), wrong), core(), [], NOW)) == said
+
+
+def test_of_many_who_are_not_heard_some_are_named() -> None:
+    status = status_of(job(), core(unreached=[f"worker-{n}" for n in range(20)]), [], NOW)
+    assert " more run, and their sidecars have" in condition(status, "MembersUnreached")["message"]
+
+
+def test_data_that_goes_on_is_shown_with_what_its_loaders_say() -> None:
+    data = {"elastic": True, "samples_repeated": 3, "notes": []}
+    assert status_of(job(), core(data=data), [], NOW)["data"] == {"elastic": True, "samplesRepeated": 3, "notes": []}
+    assert "data" not in status_of(job(), core(data={**data, "elastic": False}), [], NOW)

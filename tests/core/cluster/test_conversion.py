@@ -70,7 +70,9 @@ def test_a_job_of_kubedl_keeps_its_master_its_policy_and_its_restarts() -> None:
 
 
 def test_without_enable_elastic_a_job_does_not_change_its_size() -> None:
-    for document in (kubedl(enableElastic=False), kubeflow()):
+    unsaid = kubedl()
+    del unsaid["spec"]["enableElastic"]
+    for document in (kubedl(enableElastic=False), unsaid, kubeflow()):
         assert spec_of(in_our_words(converted(document).document)).scaling == ""
 
 
@@ -147,6 +149,12 @@ def test_the_flags_of_launchers_go_into_the_spec(command: list[str]) -> None:
     assert "--network-check" in text.partition("train.py")[2], "the script's own arguments stay"
 
 
+def test_the_unit_in_which_nodes_come_goes_into_the_spec() -> None:
+    made = converted(dlrover(["dlrover-run", "--node_unit", "2", "--nnodes=2:4", "t.py"])).document
+    assert made["spec"]["nodeUnit"] == 2
+    assert problems(made) == []
+
+
 def test_what_is_around_the_call_stays_as_it_is() -> None:
     container, found = launchers.rewritten({"command": ["bash", "-c", SHELL]}, "c")
     (text,) = container["command"][2:]
@@ -214,6 +222,7 @@ def torchrun(command: list[str]) -> tuple[list[str], str]:
          "sh -c torchrun --nproc_per_node=\"$N\" t.py"),
         (["sh", "-c", "(dlrover-run --nnodes 1:2 t.py) && echo ok"], "sh -c (torchrun t.py) && echo ok"),
         (["sh", "-c", "if true; then dlrover-run t.py; fi"], "sh -c if true; then torchrun t.py; fi"),
+        (["sh", "-c", "dlrover-run --network-check"], "sh -c torchrun"),
         (["sh", "-c", "dlrover-run a.py && dlrover-run b.py"], "sh -c torchrun a.py && torchrun b.py"),
         (["sh", "-c", "dlrover-run --nproc_per_node=$(nvidia-smi -L | wc -l) --network-check t.py"],
          "sh -c torchrun --nproc_per_node=$(nvidia-smi -L | wc -l) t.py"),
@@ -226,6 +235,41 @@ def torchrun(command: list[str]) -> tuple[list[str], str]:
 def test_dlrover_run_in_whatever_shape(command: list[str], becomes: str) -> None:
     worker = converted(dlrover(command)).document["spec"]["replicaSpecs"]["worker"]
     assert " ".join(worker["template"]["spec"]["containers"][0]["command"]) == becomes
+
+
+def test_a_job_of_dlrover_keeps_whether_it_is_suspended_and_its_restarts_if_it_says_so() -> None:
+    document = dlrover(["dlrover-run", "t.py"], suspend=True)
+    assert (made := converted(document).document["spec"])["suspend"] is True
+    assert made["replicaSpecs"]["worker"]["restartLimit"] == 3
+    del document["spec"]["suspend"], document["spec"]["replicaSpecs"]["worker"]["restartCount"]
+    made = converted(document).document["spec"]
+    assert "suspend" not in made
+    assert "restartLimit" not in made["replicaSpecs"]["worker"]
+
+
+def test_what_of_dlrover_would_not_work_here_is_noted() -> None:
+    document = dlrover(["python", "-m", "dlrover.trainer.entry.local_entry"])
+    document["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["restartPolicy"] = "Always"
+    made, notes, _ = converted(document)
+    at = "spec.replicaSpecs.worker.template.spec"
+    assert made["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["restartPolicy"] == "Never"
+    assert f"{at}.restartPolicy: Never instead of Always, which would start what has succeeded." in notes
+    assert any(note.startswith(f"{at}.containers[0]: dlrover.trainer.entry") for note in notes)
+
+
+def test_a_launchers_flags_that_mean_the_same_here_stay_in_args() -> None:
+    document = kubeflow()
+    container = document["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    container |= {"command": ["torchrun"], "args": ["--nproc_per_node=2", "t.py"]}
+    found = converted(document).document["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0]
+    assert (found["command"], found["args"]) == (["torchrun"], ["--nproc_per_node=2", "t.py"])
+
+
+@pytest.mark.parametrize(("given", "becomes"), [("4", 4), (2, 2), ("auto", None)])
+def test_processes_that_are_counted_only_in_the_pod_are_noted(given: object, becomes: int | None) -> None:
+    made, notes, _ = converted(kubeflow(nprocPerNode=given))
+    assert made["spec"].get("nprocPerNode") == becomes
+    assert any("spec.nprocPerNode: auto is known only in the pod" in note for note in notes) == (becomes is None)
 
 
 def test_a_command_may_be_cut_in_command_and_args() -> None:

@@ -90,6 +90,9 @@ def test_pods_whose_elasticjob_is_gone_tell_the_next_master_what_it_has_to_know(
     spec = elasticjob.spec_of(left)
     assert (spec.replicas, spec.save_signal, spec.silent_after, spec.is_adopted) == (2, "SIGUSR1", 30.0, False)
     assert all(deletion.is_its(each, left) for each in pods)
+    unasked = deletion.left_by(JobName("research/digits"), [pod("gone")], job(), NOW)
+    assert unasked is not None
+    assert elasticjob.spec_of(unasked).save_signal == ""
 
 
 def test_pods_whose_elasticjob_is_there_or_that_have_ended_are_left_by_nobody() -> None:

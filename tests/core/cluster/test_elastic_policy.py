@@ -69,7 +69,15 @@ def test_a_rendezvous_is_passed_over_with_a_sentence() -> None:
     assert remarks(policy(metrics=[])) == (
         "spec.elasticPolicy.metrics: not followed: spec.scaling.policy: throughput has a job find its own size.",
     )  # fmt: skip
+    assert remarks(policy(restartPolicy="x", standby=1)) == (
+        "spec.elasticPolicy.restartPolicy, standby: not followed: it has no counterpart here.",
+    )
     assert spec_of(job()).remarks == ()
+
+
+def test_a_policy_without_roles_is_refused_for_these_alone() -> None:
+    (said,) = problems({**job(), "spec": {"elasticPolicy": {"minReplicas": 1}}})
+    assert said.startswith("spec.replicaSpecs: it is missing")
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,17 @@ def test_what_is_told_to_trainer_and_sidecar() -> None:
     }  # fmt: skip
 
 
+def test_a_trainer_is_told_how_its_checkpoints_are_saved_and_kept() -> None:
+    data = main(volumeMounts=[{"name": "data", "mountPath": "/data"}])
+    place = replace(PLACE, migration_dir="/data/moves", atomic_save="required")
+    found = values(trainer(injected(pod_of(data, volumes=[{"name": "data", "hostPath": {}}]), place)))
+    assert (found["OUTRIDER_MIGRATION_DIR"], found["OUTRIDER_ATOMIC_SAVE"]) == ("/data/moves/gpt", "required")
+    assert not {"OUTRIDER_MIGRATION_DIR", "OUTRIDER_ATOMIC_SAVE"} & values(trainer(injected(pod_of()))).keys()
+    assert inject(pod_of(), place, POLICY).refused.startswith(
+        "annotation outrider.dev/migration-dir (migrationDir of an ElasticJob): /data/moves lies on no volume"
+    )
+
+
 def test_the_trainer_is_told_where_its_termination_message_goes() -> None:
     path = "/tmp/why"
     own = injected(pod_of(main(command=["python", "train.py"], terminationMessagePath=path)))
@@ -251,6 +262,7 @@ def test_what_is_asked_for_the_whole_pod_is_not_exceeded_by_our_containers() -> 
         (annotated({"notes": "é" * (128 * 1024 - 100)}), "bytes, and 262144 are allowed"),
         (pod_of(main(), {"name": "outrider-sidecar"}), "it has a container outrider-sidecar of its own"),
         (pod_of(initContainers=[{"name": "outrider-hooks"}]), "it has a container outrider-hooks of its own"),
+        (pod_of(volumes=["data"]), "spec.volumes: each entry must be an object"),
         (pod_of(volumes=[{"name": "outrider"}]), "it has a volume outrider of its own"),
         (pod_of(volumes=[{"name": "outrider-token"}]), "it has a volume outrider-token of its own"),
         (pod_of(main(env=[{"name": "OUTRIDER_DIR", "value": "/x"}])), "its container main sets OUTRIDER_DIR itself"),

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.core.cluster.elasticjob import with_defaults
+from master.core.cluster.elasticjob import spec_of, with_defaults
+from master.core.cluster.job_metrics import IMAGENET
 from master.core.cluster.job_objections import validate
 from master.core.cluster.limits import Limits
 from master.core.cluster.names import Document
 from master.core.cluster.validation import problems
+from master.core.spec import Entry
 from tests.core.cluster.documents import job, template, with_memory, worker
 
 
@@ -21,6 +23,24 @@ def scheduled(*entries: Document, **scaling: object) -> Document:
 
 def test_a_schedule_is_right() -> None:
     assert validate(scheduled({"cron": "0 8 * * MON-FRI", "replicas": 4}, timeZone="Europe/Berlin")) == []
+
+
+def test_a_schedule_is_of_all_members_and_written_of_workers() -> None:
+    roles = {"worker": worker(minReplicas=1, maxReplicas=4), "master": worker()}
+    daily = job(roles, scaling={"policy": "schedule", "schedule": [{"cron": "0 8 * * *", "replicas": 3}]})
+    assert spec_of(daily).schedule == (Entry("0 8 * * *", 4),)
+
+
+def test_metrics_without_a_pattern_are_those_of_the_imagenet_example() -> None:
+    own = r"loss=(?P<loss>\S+)"
+    assert spec_of(job()).metrics_pattern == ""
+    assert spec_of(job(metrics={})).metrics_pattern == IMAGENET
+    assert spec_of(job(metrics={"logPattern": own})).metrics_pattern == own
+
+
+@pytest.mark.parametrize(("request_", "limit"), [("1Gi", "2Gi"), ("1Gi", "1024Mi"), ("1Gi", None), (None, "2Gi")])
+def test_memory_may_be_asked_for_up_to_its_limit(request_: str | None, limit: str | None) -> None:
+    assert validate(with_memory(request_, limit)) == []
 
 
 def test_a_plain_job_is_right() -> None:
@@ -79,6 +99,7 @@ def test_an_installation_may_take_other_sizes() -> None:
         (job({"worker": worker(maxMemory="much")}), "spec.replicaSpecs.worker.maxMemory: much is no amount of memory"),
         (job(nprocPerNode=0), "spec.nprocPerNode: 0 must be a whole number from 1"),
         (job(nprocPerNode="4"), "spec.nprocPerNode: 4 must be a whole number from 1"),
+        (job(nprocPerNode=1025), "spec.nprocPerNode: 1025 must be at most 1024"),
         (job(spares=-1), "spec.spares: -1 must be a whole number from 0"),
         (job({"worker": worker(replicas=4, minReplicas=3)}, nodeUnit=2),
          "spec.replicaSpecs.worker.minReplicas: 3 is no multiple of nodeUnit 2"),
@@ -106,6 +127,8 @@ def test_an_installation_may_take_other_sizes() -> None:
         (job(recovery={"rules": [{"action": "fail", "logPattern": "\u00e9" * 1000}] * 20}),
          "spec.recovery.rules: all logPatterns together have 40000 bytes, and may have 32768"),
         (job(recovery={"rules": [{"action": "fail", "exitCodes": [3]}] * 65}), "spec.recovery.rules: there are 65"),
+        (job(recovery={"rules": [{"action": "fail", "exitCodes": 3}]}),
+         "spec.recovery.rules[0].exitCodes: 3 must be a list of exit codes"),
         (job(recovery={"rules": [{"action": "fail", "exitCodes": [300]}]}),
          "spec.recovery.rules[0].exitCodes: 300 must be a whole number from 0 to 255"),
         (job(recovery={"rules": [{"action": "fail", "exitCodes": [3], "after": "1h"}]}),
@@ -141,6 +164,13 @@ def test_an_installation_may_take_other_sizes() -> None:
          "spec.scaling.timeZone: Mars/Base is none; write it as Europe/Berlin"),
         (scheduled({"cron": "0 0 * * *", "replicas": 2}, timeZone="../etc/passwd"),
          "spec.scaling.timeZone: ../etc/passwd is none"),
+        (scheduled({"cron": "0 8 * * *", "replicas": "2"}),
+         "spec.scaling.schedule[0].replicas: 2 must be a whole number from 1"),
+        (job({"worker": worker(minReplicas=2, maxReplicas=4)},
+             scaling={"policy": "schedule", "schedule": [{"cron": "0 8 * * *", "replicas": 1}]}),
+         "spec.scaling.schedule[0].replicas: 1 is less than minReplicas 2"),
+        (scheduled(*[{"cron": "0 8 * * *", "replicas": 2}] * 65),
+         "spec.scaling.schedule: there are 65 entries, and 64 may be there"),
         (scheduled(), "spec.scaling.schedule: it is missing"),
         (scheduled({"cron": "0 8 * * *", "replicas": 2}, policy="throughput"),
          "spec.scaling.schedule: it means nothing without policy: schedule"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from master.core.cluster import owners_resizing
+from master.core.cluster.limits import Limits
 from master.core.cluster.names import Document
 from master.core.cluster.owners_resizing import CannotResize
 
@@ -84,3 +85,19 @@ def test_a_size_that_can_be_had_is_not_refused() -> None:
     assert not owners_resizing.refusal(adopting("StatefulSet", 3), None, 2)
     assert not owners_resizing.refusal(adopting("StatefulSet", 3), owner("StatefulSet", replicas=2), 2)
     assert not owners_resizing.refusal({"metadata": {"name": "own"}, "spec": {"replicaSpecs": {}}}, None, 2)
+
+
+def test_only_the_very_owner_of_an_elastic_job_is_resized() -> None:
+    job, theirs = adopting("StatefulSet", 3), owner("StatefulSet", replicas=3)
+    job["metadata"]["ownerReferences"], theirs["metadata"]["uid"] = [{"uid": "its"}], "its"
+    assert owners_resizing.owning_uid(job, theirs) == "its"
+    theirs["metadata"]["uid"] = "another"
+    with pytest.raises(CannotResize, match=r"StatefulSet train \(uid another\) does not own this ElasticJob"):
+        owners_resizing.owning_uid(job, theirs)
+
+
+def test_an_owner_is_not_followed_beyond_what_an_installation_allows() -> None:
+    job = adopting("StatefulSet", 3)
+    owners_resizing.check(job, 8, Limits(members=8))
+    with pytest.raises(CannotResize, match="StatefulSet train wants 9 pods, and a job may have 8 members here"):
+        owners_resizing.check(job, 9, Limits(members=8))

@@ -179,6 +179,10 @@ def test_what_is_asked_for_and_cannot_be_is_told(note: str, said: str) -> None:
     assert found.startswith(f"metadata.annotations[outrider.dev/ps-resources]: {said}")
 
 
+def test_what_is_asked_for_and_can_be_is_not_objected_to() -> None:
+    assert problems(sized("memory=8Gi@rank-index=0, cpu=500m@rank-index=1")) == []
+
+
 def test_a_job_without_parameter_servers_has_none_to_resize() -> None:
     document = job()
     document["metadata"]["annotations"] = {PS_RESOURCES: "cpu=2@rank-index=0"}

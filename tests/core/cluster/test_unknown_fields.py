@@ -97,6 +97,16 @@ def test_the_next_master_reads_them_in_the_condition_for_as_long_as_they_stand_i
     assert unknown_fields.left_by(mended) == paths[1:]
 
 
+def test_what_stands_in_a_list_without_names_is_known_by_all_that_it_says() -> None:
+    asked, theirs = mistaken(), {"key": "gpu", "operater": "Exists"}
+    asked["spec"]["replicaSpecs"] = {"ps": {"replicas": 1}, **asked["spec"]["replicaSpecs"]}
+    asked["spec"]["replicaSpecs"]["worker"]["template"] = {"spec": {"tolerations": [theirs]}}
+    sent_pod = {"spec": {"tolerations": [{"key": "ours", "operater": "Exists"}, theirs]}}
+    said = [f'unknown field "spec.tolerations[{n}].operater"' for n in (0, 1)]
+    assert unknown_fields.found(asked, WORKER, sent_pod, said) == [f"{SPEC}.tolerations[0].operater"]
+    assert unknown_fields.found(asked, Role("evaluator"), sent_pod, said) == [], "the job has no such role any more"
+
+
 @pytest.mark.parametrize("status", [None, [], {"conditions": [None, {"reason": "TemplateFieldUnknown"}]}])
 def test_a_status_that_says_nothing_of_the_kind_leaves_none(status: object) -> None:
     assert unknown_fields.left_by({**job(), "status": status}) == []
