@@ -260,9 +260,10 @@ def test_what_of_dlrover_would_not_work_here_is_noted() -> None:
 def test_a_launchers_flags_that_mean_the_same_here_stay_in_args() -> None:
     document = kubeflow()
     container = document["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
-    container |= {"command": ["torchrun"], "args": ["--nproc_per_node=2", "t.py"]}
+    words = {"command": ["torchrun", "--nproc_per_node=2"], "args": ["t.py"]}
+    container |= words
     found = converted(document).document["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0]
-    assert (found["command"], found["args"]) == (["torchrun"], ["--nproc_per_node=2", "t.py"])
+    assert {part: found[part] for part in words} == words
 
 
 @pytest.mark.parametrize(("given", "becomes"), [("4", 4), (2, 2), ("auto", None)])

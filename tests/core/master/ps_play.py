@@ -43,9 +43,6 @@ class PsPlay(Play):
         kinds.check(self.state)
         return actions
 
-    def deadline(self) -> float | None:
-        return kinds.next_deadline(self.state)
-
     def report(self, actor: Actor) -> None:
         """Parameter servers and evaluators make no steps."""
         actor.has_pages = actor.role in (CHIEF, WORKER) and actor.role not in self.blind

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from master.core.actions import DeletePod, HidePod
-from master.core.events import Asked, ScaleAsked, StopAsked
+from master.core.actions import CreatePod, DeletePod, EndJob, HidePod
+from master.core.events import (
+    ActionFailed,
+    Asked,
+    CreateRefused,
+    PodGone,
+    PodsListed,
+    ScaleAsked,
+    SidecarSaid,
+    SpecChanged,
+    StopAsked,
+)
+from tests.core.master.play import Actor
 from tests.core.master.ps_play import PsPlay, created, ps_job, stopped, training
-from wire.messages import Finish, Group, LineMatched, Start
+from wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
+from wire.messages import Exited, Finish, Group, LineMatched, Start
 
 
 def start_of(play: PsPlay, member: str) -> Start:
@@ -328,6 +341,73 @@ def test_a_job_gets_more_workers_and_fewer_while_the_others_train() -> None:
     play.until_running()
 
 
+def test_a_size_that_it_cannot_have_is_refused_and_an_edited_one_is_taken() -> None:
+    play = training(1, 1, most=3)
+    play.tell(ScaleAsked(4))
+    (refused,) = play.announced("ScaleRefused")
+    assert refused.reason == "4 workers cannot be had: job digits runs with 1 to 3."
+    play.tell(SpecChanged(replace(play.spec, replicas=2)))
+    play.until(lambda: created(play) == [("worker-1", 1)])
+    play.tell(SpecChanged(play.spec))
+    assert len(play.announced("ScaleAsked")) == 1
+
+
+def test_a_size_that_is_asked_for_before_it_is_known_which_pods_there_are_makes_them_afterwards() -> None:
+    play = PsPlay(ps_job(1, 1, most=2))
+    play.tell(ScaleAsked(2))
+    assert created(play) == []
+    play.until_running()
+    assert ("worker-1", 1) in created(play)
+
+
+def test_a_job_that_is_suspended_has_no_members_and_says_so() -> None:
+    play = training(1, 1)
+    play.tell(SpecChanged(play.spec, suspended=True))
+    play.until(lambda: not play.members())
+    assert play.phase == "suspended"
+    play.tell(SpecChanged(play.spec))
+    play.until_running()
+    assert play.phase == "running"
+
+
+def test_a_tf_config_of_the_users_own_is_left_and_told() -> None:
+    play = PsPlay(ps_job(1, 1, tf_config_from="its container main"))
+    (kept,) = play.announced("TfConfigKept")
+    assert kept.reason.startswith("TF_CONFIG is set in its container main: it is left as it is")
+
+
+def test_a_pod_that_the_platform_refuses_is_told_once_and_its_seat_alone_waits() -> None:
+    play = PsPlay(ps_job(1, 2))
+    play.creates_pods = False
+    play.run(0.1)
+    refused = next(a for a in play.actions if isinstance(a, CreatePod) and a.member == "worker-1")
+    play.tell(CreateRefused(refused, "exceeded quota"))
+    assert [told.member for told in play.announced("CreateRefused")] == ["worker-1"]
+    assert "exceeded quota" in play.announced("CreateRefused")[0].reason
+    stranger = replace(refused, member=MemberId("helper-1"))
+    assert play.tell(CreateRefused(stranger, "exceeded quota")) == []
+    assert play.tell(ActionFailed(EndJob(0, NO_GENERATION, "x"), "OSError: no")) == []
+
+
+def test_pods_that_an_earlier_master_made_have_their_seats_though_it_has_left_no_word_of_them() -> None:
+    """It was killed before its first status was saved."""
+    named = {"ps-0": ("ps", 0), "worker-7": ("worker", 1), "worker-8": ("worker", None), "helper-0": ("helper", 0)}
+    actors = {
+        member: Actor(MemberId(member), PodUid(f"u-{member}"), None if n is None else RankIndex(n), Role(role))
+        for member, (role, n) in named.items()
+    }
+    play = PsPlay(ps_job(1, 2, keep_failed_pods=0), actors=actors)
+    play.tell(PodsListed(tuple(map(play.pod, actors.values())), (PodGone(MemberId("chief-3"), PodUid("c"), "x", 1),)))
+    play.until_running()
+    assert [play.holder(*seat).id for seat in (("ps", 0), ("worker", 0), ("worker", 1))] == [
+        "ps-0",
+        "worker-8",
+        "worker-7",
+    ]
+    assert created(play) == [("chief-0", 0)]
+    assert play.deleted() == ["chief-3"]
+
+
 def test_parameter_servers_know_all_workers_that_may_ever_be() -> None:
     play = training(1, 1, most=3)
     start = play.holder("ps").start
@@ -348,10 +428,11 @@ def test_a_new_master_takes_over_what_runs_and_disturbs_nobody() -> None:
     assert created(after) == [("worker-2", 0)]
 
 
-def test_a_new_master_knows_who_has_ended() -> None:
+@pytest.mark.parametrize("later", [3.0, 20.0], ids=["its end is on its way", "it has ended"])
+def test_a_new_master_knows_who_has_ended(later: float) -> None:
     before = training(1, 2, chief=False)
     before.done("worker-0")
-    before.run(3)
+    before.run(later)
     after = PsPlay(before.spec, term=2, saved=before.saved, actors=before.actors, now=before.now + 1, master="m2")
     after.run(10)
     assert created(after) == []
@@ -362,12 +443,34 @@ def test_a_new_master_knows_who_has_ended() -> None:
     assert ended.exit_code == 0
 
 
+def test_a_new_master_ends_what_an_earlier_one_has_begun_to_end() -> None:
+    before = training(1, 1)
+    for actor in before.actors.values():
+        actor.stubborn = True
+    before.tell(StopAsked("enough"))
+    before.run(3)
+    assert before.ended() is None
+    for actor in before.actors.values():
+        actor.stubborn = False
+    after = PsPlay(before.spec, term=2, saved=before.saved, actors=before.actors, now=before.now + 1, master="m2")
+    after.until(lambda: after.ended() is not None)
+    assert after.message == "The job was stopped: enough."
+    assert created(after) == []
+    assert stopped(after) == {"ps-0", "chief-0", "worker-0"}
+
+
 def test_the_user_stops_it() -> None:
     play = training(1, 1)
     play.tell(StopAsked("enough"))
+    play.tell(StopAsked("at once", hard=True))
     play.until(lambda: play.ended() is not None)
     assert stopped(play) == {"ps-0", "chief-0", "worker-0"}
     assert len(play.announced("JobStopped")) == 1
+
+
+def test_what_is_said_before_a_hello_is_not_heard() -> None:
+    play = training(1, 1)
+    assert play.tell(SidecarSaid("another", Exited(Generation(1, 1), (), 0))) == []
 
 
 def test_a_question_is_answered_once_by_all_together() -> None:

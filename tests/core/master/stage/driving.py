@@ -10,7 +10,7 @@ from typing import Any
 from master.core import invariants
 from master.core.actions import Action
 from master.core.events import Event, SpecChanged, Woke
-from master.core.reducer import check, next_deadline, step
+from master.core.kinds import check, next_deadline, step
 from master.core.spec import JobSpec
 from master.core.state import State
 from runtime.journal import line
