@@ -195,3 +195,46 @@ def test_the_size_that_a_user_asks_for_is_his_even_where_the_job_has_it() -> Non
     play.run(200)
     assert len(play.world) == 2
     assert play.announced("ScalingPaused")
+
+
+def test_the_next_master_asks_for_room_again_when_the_last_one_would_have() -> None:
+    play = scaled(1, 4, 2)
+    play.room = 2
+    play.until(lambda: play.lacks_room_to_grow(), 120)
+    play.run(2)
+    later = Play(play.spec, term=2, saved=play.saved, actors=play.actors, now=play.now)
+    later.pace = play.pace
+    later.until_running(2)
+    assert later.lacks_room_to_grow()
+    until(later, 4, 500)
+
+
+def test_a_size_is_not_written_again_once_the_job_is_over_or_a_user_has_another() -> None:
+    play = scaled(1, 2, 1)
+    play.until(lambda: any(isinstance(action, WriteReplicas) for action in play.actions), 60)
+    (write,) = [action for action in play.actions if isinstance(action, WriteReplicas)]
+    play.tell(ActionFailed(write, "the API server is gone"))
+    play.tell(ScaleAsked(1))
+    play.run(60)
+    assert len([action for action in play.actions if isinstance(action, WriteReplicas)]) == 1
+
+
+def test_a_job_without_a_policy_has_none_to_resume() -> None:
+    play = running(2, 1)
+    play.tell(ScalingAsked())
+    assert not play.announced("ScalingResumed")
+
+
+def test_a_member_that_finds_its_room_in_time_is_no_reason_to_go_back() -> None:
+    play = scaled(1, 4, 2)
+    play.room = 2
+    play.until(lambda: told(play)["condition"] == "HasPendingPod", 60)
+    for actor in [each for each in play.actors.values() if each.waits]:
+        actor.waits = False
+        play.tell(play.pod(actor))
+        play.connect(actor)
+        play.report(actor)
+    until(play, 4, 60)
+    play.run(120)
+    assert not play.lacks_room_to_grow()
+    assert len(play.world) == 4

@@ -171,3 +171,39 @@ def test_the_pods_of_another_controller_are_its_own_to_make_anew() -> None:
     play.tell(SpecChanged(play.spec, has_new_template=True))
     play.run(5.0)
     assert not play.deleted()
+
+
+def test_a_spare_that_could_not_start_is_made_anew_with_the_changed_template_too() -> None:
+    play = Play(job(1, spares=1))
+    play.until(lambda: len(play.actors) == 2)
+    play["worker-1"].unheard = True
+    held_up(play, "worker-1")
+    play.tell(SpecChanged(play.spec, has_new_template=True))
+    play.run(10.0)
+    assert play.deleted() == ["worker-1"]
+    assert [(pod.member, pod.rank_index) for pod in asked(play)[2:]] == [("worker-2", None)]
+
+
+def test_a_job_that_is_resumed_before_its_world_has_stopped_trains_on_as_soon_as_it_has() -> None:
+    play = running(2)
+    edit(play, suspended=True)
+    edit(play)
+    assert play.announced("JobResumed")
+    play.until_next(2)
+
+
+def test_a_field_that_is_passed_over_is_told_once_as_long_as_it_stands_there() -> None:
+    play = running(1)
+    for remarks in (("a: not followed.",), ("a: not followed.", "b: not followed."), (), ("a: not followed.",)):
+        edit(play, remarks=remarks)
+    assert [told.reason[0] for told in play.announced("FieldPassedOver")] == ["a", "b", "a"]
+
+
+def test_an_edit_of_a_job_that_is_over_changes_nothing() -> None:
+    play = running(1)
+    play.done("worker-0")
+    play.run(1)
+    assert play.is_over
+    before = play.status()
+    assert play.tell(SpecChanged(replace(play.spec, replicas=9), suspended=True, has_new_template=True)) == []
+    assert play.status() == before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from master.core.actions import CreatePod
-from master.core.events import PodSeen, SpecChanged, TurnTold
+from master.core.events import PodSeen, SpecChanged, StopAsked, TurnTold
 from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor
 
@@ -94,3 +94,16 @@ def test_a_job_that_never_ran_is_pending_for_the_next_master_too() -> None:
     after = successor(play)
     after.until(lambda: after.stage == "gathering")
     assert after.phase == "pending"
+
+
+def test_the_same_turn_is_told_once_and_none_to_a_job_that_ends_or_is_suspended() -> None:
+    play = short()
+    for _ in range(2):
+        play.tell(TurnTold(OLD))
+    assert len(play.announced("JobWaitsForRoom")) == 1
+    play.tell(SpecChanged(play.spec, suspended=True))
+    play.tell(TurnTold(""))
+    assert not play.announced("JobAsksForRoom")
+    over = short()
+    over.tell(StopAsked("enough"))
+    assert over.tell(TurnTold(OLD)) == []

@@ -106,14 +106,20 @@ def test_restarts_that_the_user_has_asked_for_are_all_made() -> None:
     assert "all 4 restarts of the budget are used" in end.reason
 
 
+@pytest.mark.parametrize(
+    ("has_stdin", "said"),
+    [(False, "ranks have no standard input under Outrider"), (True, "its debugger was left, or its standard input")],
+)
 @pytest.mark.parametrize(("error", "message"), [("bdb.BdbQuit", ""), ("EOFError", "EOF when reading a line")])
-def test_a_rank_that_asks_for_input_ends_the_job_and_is_told_that_there_is_none(error: str, message: str) -> None:
-    play = running(2)
+def test_a_rank_that_asks_for_input_ends_the_job_and_is_told_that_there_is_none(
+    error: str, message: str, has_stdin: bool, said: str
+) -> None:
+    play = running(2, has_stdin=has_stdin)
     fail_alike(play, "worker-1", error=error, message=message, step=3)
     play.until(lambda: play.ended() is not None, 5.0)
     end = play.ended()
     assert end is not None
-    assert "ranks have no standard input under Outrider" in end.reason
+    assert said in end.reason
 
 
 def at_import(play: Play, error: str, message: str, code: int = 1) -> None:
@@ -144,8 +150,16 @@ def test_anything_else_that_all_ranks_fail_with_at_import_is_tried_once_more_ten
     assert "every rank fails at import the same way" in end.reason
 
 
+def test_the_only_rank_of_a_job_is_all_of_them() -> None:
+    play = Play(job(1))
+    play.until_running()
+    play.crash("worker-0", code=1, signal=None, error="SyntaxError", message="x", step=0, at_import=True)
+    assert play.is_over, "nobody else is waited for"
+
+
 def test_input_at_import_ends_the_job_without_a_second_try() -> None:
-    play = running(2)
+    play = Play(job(2))
+    play.until_running()
     at_import(play, "EOFError", "EOF when reading a line")
     play.until(lambda: play.ended() is not None, 5.0)
     end = play.ended()

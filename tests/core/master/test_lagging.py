@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from tests.core.master.play import STEP_SECONDS, Play, running
-from wire.messages import OwnTime, Report
+from wire.messages import Leaving, OwnTime, Report
 
 STRIDE = 128
 Gap = Callable[[str], float]
@@ -172,3 +173,34 @@ def test_who_was_replaced_for_it_is_known_to_the_next_master() -> None:
     again.until_running(4)
     train(again, 6, slow("worker-4"), first=10)
     assert again.announced("StragglerKept")
+
+
+def test_one_that_no_controller_would_make_again_is_kept() -> None:
+    play = running(4, exclude_stragglers=True)
+    play.tell(replace(play.pod(play["worker-2"]), has_controller=False))
+    train(play, 6, slow("worker-2"))
+    assert "no controller would make its pod again" in play.announced("StragglerKept")[0].reason
+    assert not play.deleted()
+
+
+def test_one_that_leaves_already_is_told_and_not_replaced_once_more() -> None:
+    play = running(4, exclude_stragglers=True)
+    play.creates_pods = False
+    train(play, 1, slow("worker-2"))
+    play.say(play["worker-2"], Leaving("SIGTERM", 600.0))
+    train(play, 6, slow("worker-2"), first=2)
+    assert play.announced("Straggler")
+    assert len(play.announced("MemberLeaving")) == 1
+    assert not play.announced("StragglerKept")
+
+
+def test_a_spare_is_compared_with_nobody() -> None:
+    play = running(3, spares=1)
+    spare = play["worker-3"]
+    for number in range(1, 8):
+        play.run(12.8)
+        tell(play, number, slow())
+        own = OwnTime(0, number * STRIDE, 8, "recorder and cpu", 0.9, 0.001, STEP_SECONDS, 7, waited=0.9)
+        play.say(spare, Report(play.generation, "ready", own=(own,)))
+    assert not play.announced("Straggler")
+    assert play.status()["straggler_watch"] == "compared: 3 members by recorder and cpu"

@@ -9,7 +9,7 @@ from master.core.events import NodeSeen, SpecChanged
 from master.core.spec import Rule
 from tests.core.master.play import Play, job
 from tests.core.master.test_masters import successor
-from wire.messages import Finish
+from wire.messages import Finish, Leaving
 
 UNHEALTHY = NodeSeen("b", True, conditions=(("GpuUnhealthy", "True"), ("KernelDeadlock", "False")))
 HEALTHY = NodeSeen("b", True, conditions=(("GpuUnhealthy", "False"), ("KernelDeadlock", "False")))
@@ -233,3 +233,35 @@ def test_where_there_is_no_room_for_a_replacement_the_next_checkpoint_makes_a_sm
     play.save("worker-0")
     (resized,) = play.announced("WorldResizes")
     assert resized.reason.endswith("is finished: the world is to shrink from 3 to 2 members.")
+
+
+def test_a_pod_that_comes_from_before_a_rule_about_its_node_meets_it_when_it_is_shown_there() -> None:
+    """It was made before the node's condition was read, and lands on it afterwards."""
+    for action, is_over in (("fail", True), ("restart", False)):
+        play = trains(by_condition(action), members=2)
+        play.tell(UNHEALTHY)
+        play.until_next(2) if action == "restart" else play.run(0.1)
+        play = trains(by_condition(action), members=2)
+        play.tell(replace(UNHEALTHY, node="z"))
+        generation = play.generation
+        play.tell(replace(play.pod(play["worker-0"]), node="z"))
+        play.run(5)
+        assert play.is_over == is_over
+        assert play.generation == generation
+
+
+def test_a_rule_to_begin_again_waits_for_a_world_that_has_a_member_there() -> None:
+    play = trains(by_condition("restart"), members=1, spares=1)
+    play.tell(UNHEALTHY)
+    play.run(5)
+    assert play.announced("NodeRuleMet"), "the spare is there"
+    assert (play.world, play.generation.number) == (["worker-0"], 1)
+
+
+def test_who_is_silent_or_leaves_already_is_not_replaced_for_a_rule_as_well() -> None:
+    play = trains(by_condition("replace"))
+    play.say(play["worker-1"], Leaving("SIGTERM", 300.0))
+    (spare,) = made(play)
+    play.tell(UNHEALTHY)
+    assert made(play) == [spare]
+    assert len(play.announced("MemberLeaving")) == 1

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from master.core.actions import (
     Action,
+    Announce,
     CreatePod,
     DeletePod,
     FollowOwner,
@@ -17,9 +19,15 @@ from master.core.actions import (
     Send,
     WriteReplicas,
 )
-from master.core.events import RestartAsked, ScaleAsked, SpecChanged, StopAsked
+from master.core.events import NodeSeen, RestartAsked, ScaleAsked, SpecChanged, StopAsked
+from master.core.observing import filtered
+from master.core.spec import Rule
+from master.core.state import State
 from tests.core.master.play import Play, job, names, running
+from wire.ids import Generation, MemberId, OrderId, PodUid
 from wire.messages import Finish, Leaving, Refused, SaveState, Start, Stop, Welcome
+
+FIRST, MEMBER = Generation(1, 1), MemberId("worker-0")
 
 
 def observed(members: int = 2, least: int | None = None, **policy: object) -> Play:
@@ -174,3 +182,69 @@ def test_nothing_that_can_happen_makes_it_touch_anything(seed: int) -> None:
     succeeded = play.announced("JobSucceeded")
     touching = [a for a in play.actions if touches(a) or isinstance(a, CreatePod)]
     assert not [a for a in touching if not (succeeded and isinstance(a, Send) and isinstance(a.message, Finish))]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (DeletePod(MEMBER, PodUid("u"), 30.0, FIRST, "x"), "Would delete the pod of worker-0: x"),
+        (WriteReplicas(3, FIRST, "x"), "Would resize to 3: x"),
+        (HidePod(MEMBER, PodUid("u"), FIRST, "x"), ""),
+        (Send("s", MEMBER, SaveState(OrderId(1), FIRST, 30.0), FIRST, "x"), "Would ask worker-0 to save: x"),
+        (Send("s", MEMBER, Stop(OrderId(1), FIRST), FIRST, "x"), "Would stop generation 1.1 on worker-0: x"),
+        (Announce("MemberDismissed", "x", FIRST), ""),
+    ],
+)
+def test_whoever_wants_anything_touched_it_is_said_instead(wanted: Action, said: str) -> None:
+    job_ = State(spec=job(2, observed=True))
+    told = filtered(job_, [wanted, wanted])
+    assert [each.reason for each in told if isinstance(each, Announce)] == [said] * bool(said)
+    assert filtered(State(spec=job(2)), [wanted]) == [wanted]
+
+
+def test_who_would_be_refused_for_good_is_asked_to_come_back() -> None:
+    (sent,) = filtered(State(spec=job(2, observed=True)), [Send("s", MEMBER, Refused("no", -1.0), FIRST, "x")])
+    assert isinstance(sent, Send)
+    assert sent.message == Refused("no", 5.0)
+
+
+def test_what_has_been_said_is_remembered_of_the_newest_alone() -> None:
+    job_ = State(spec=job(2, observed=True))
+    for number in range(600):
+        assert filtered(job_, [WriteReplicas(number, FIRST, "x")])
+    assert len(job_.would) == 500
+    assert filtered(job_, [WriteReplicas(599, FIRST, "x")]) == []
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [("dies", "Would exclude worker-1: "), ("", "")],
+)
+def test_a_member_that_fails_the_node_check_trains_all_the_same(what: str, said: str) -> None:
+    play = Play(job(3, observed=True, node_check=True))
+    play.bad["worker-1"] = what
+    play.until_running(3)
+    assert [each for each in would(play) if said and each.startswith(said)] == would(play)
+    assert bool(would(play)) == bool(said)
+    assert not [action for action in play.actions if touches(action)]
+
+
+def test_a_job_that_would_find_another_size_says_which() -> None:
+    play = Play(replace(job(4, 1, observed=True), replicas=2, scaling="throughput", scale_cooldown=0.0))
+    play.pace = lambda world: 0.37
+    play.until_running(2)
+    play.run(60)
+    assert [each for each in would(play) if each.startswith("Would resize to 4: ")]
+    assert (len(play.world), play.wanted()) == (2, 2)
+
+
+def test_what_a_rule_would_do_is_said() -> None:
+    play = observed(rules=(Rule((3,), "replace"), Rule((), "fail", taint="maintenance")))
+    play.tell(replace(play.pod(play["worker-0"]), node="b"))
+    play.tell(NodeSeen("b", True, taints=("maintenance",)))
+    play.crash("worker-1", signal=None, code=3)
+    play.run(5)
+    said = "\n".join(would(play))
+    assert "Would end the job as failed: Node b: rule 2 of recovery.rules says fail for taint maintenance" in said
+    assert "Would fail worker-1: " in said
+    assert play.ended() is None

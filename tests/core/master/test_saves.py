@@ -61,3 +61,13 @@ def test_a_save_that_is_said_again_only_tells_its_step() -> None:
     start = next_start(play)
     assert ("/data/a.pt", 20) in start.saves
     assert dict(start.prints) == {"9-20": 20, "9-10": 10}
+
+
+def test_of_many_paths_the_newest_are_handed_out() -> None:
+    play = running(2)
+    for step in range(1, 40):
+        say(play, step, path=f"/data/{step}.pt")
+    say(play, 40, path="/data/30.pt")
+    start = next_start(play)
+    assert start.saves[-1] == ("/data/30.pt", 40)
+    assert [path for path, _step in start.saves[:-1]] == [f"/data/{step}.pt" for step in range(24, 40) if step != 30]

@@ -47,6 +47,17 @@ def test_of_entries_that_are_due_together_the_last_one_counts() -> None:
     assert (due.members, due.next_members) == (3, 3)
 
 
+NEVER = Entry("0 0 */30 2 1#2", 1)
+"""The first of February as its second Monday."""
+
+
+def test_a_moment_that_never_comes_is_no_size() -> None:
+    due = schedules.due((NEVER,), "UTC", at("2026-11-23T07:00:00Z"))
+    assert (due.members, due.next_at) == (None, None)
+    both = schedules.due((NEVER, *OFFICE), "UTC", at("2026-11-23T08:00:00Z"))
+    assert (both.members, both.next_at) == (2, at("2026-11-23T20:00:00Z"))
+
+
 # -- on the stage -----------------------------------------------------------------------------------------------------
 def playing(*entries: Entry, **asked: object) -> Play:
     spec = replace(job(4, 1), replicas=3, scaling="schedule", schedule=entries, grow_patience=2.0)
@@ -111,3 +122,22 @@ def test_without_room_it_goes_back_and_asks_again() -> None:
     assert len(play.world) == 2
     play.room = None
     play.until(lambda: len(play.world) == 4, 500)
+
+
+def test_a_schedule_that_says_nothing_any_more_leaves_the_size() -> None:
+    play = playing(NEVER)
+    play.run(60)
+    assert len(play.world) == 3
+    assert not play.announced("ScaleDecided")
+    assert play.scaling()["next_evaluation"] is None
+
+
+def test_room_that_is_found_sooner_is_used_as_the_clock_says_then() -> None:
+    play = playing(Entry("0 22 * * *", 2), Entry("15 22 * * *", 4))
+    play.room = 2
+    play.until(lambda: play.lacks_room_to_grow(), 300)
+    play.room = None
+    play.appears("worker-9", 2)
+    play.appears("worker-10", 3)
+    play.until(lambda: len(play.world) == 4 and play.is_running(4), 60)
+    assert play.announced("ScaleDecided")[-1].reason.startswith("The schedule says 4 members")

@@ -7,9 +7,10 @@ import pytest
 
 from master.core.actions import ProbeMember
 from master.core.events import MemberProbed
+from master.core.judging import FREE_PORT_CLASHES
 from tests.core.master.play import Actor, Play, job, running
 from wire.ids import OrderId
-from wire.messages import Probe, Start, StartFailed, Stop, TrainerExited
+from wire.messages import Probe, Ready, Start, StartFailed, Stop, TrainerExited, TrainerLost, WorkerExit
 
 CLASH = "The server socket has failed to listen: EADDRINUSE, Address already in use"
 
@@ -302,3 +303,29 @@ def test_a_master_that_may_be_cut_off_says_so_once_with_how_many_are_silent() ->
     assert " members are silent at once, worker-0 for 3.0 s: " in told[0].reason
     assert told[0].reason.endswith("the master may be the one that is cut off, so nobody is left out for it.")
     assert len({a.member for a in told}) == len(told), "each of them once"
+
+
+def test_a_port_that_is_taken_again_and_again_costs_restarts_in_the_end() -> None:
+    play = running(2, max_restarts=1)
+    for _ in range(FREE_PORT_CLASHES + 1):
+        play.say(play["worker-1"], StartFailed(OrderId(1), play.generation, CLASH))
+        play.until_next(2)
+    assert len(play.announced("PortTaken")) == FREE_PORT_CLASHES
+    assert play.restarts_used() == 1
+
+
+def test_the_ends_that_went_with_a_template_say_how_far_it_had_come() -> None:
+    play = running(2)
+    actor = play["worker-1"]
+    ends = (WorkerExit(0, 5, None, 9, step=1000),)
+    play.say(actor, TrainerLost("the template was killed by SIGKILL", actor.running, ends))
+    assert play.highest_step == 1000
+
+
+def test_an_inner_launchers_number_of_restarts_counts_where_the_user_has_asked_for_none() -> None:
+    for is_asked, most in ((False, 7), (True, 3)):
+        play = Play(job(2, max_restarts=3, max_restarts_asked=is_asked))
+        play.until(lambda play=play: "worker-1" in play.actors and bool(play["worker-1"].session), 10)
+        play.say(play["worker-1"], Ready(31000, 1, "T1", "an inner launcher", 77, max_restarts=7))
+        play.until_running()
+        assert {send.message.max_restarts for send in play.sent(Start)} == {most}  # type: ignore[union-attr]

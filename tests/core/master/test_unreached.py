@@ -95,3 +95,37 @@ def test_one_that_runs_unsupervised_is_told_nothing_and_no_generation_forms_besi
         assert not play.sent(Start)
         assert play.announced("RunsUnsupervised")
         assert "unsupervised" in play.message
+
+
+def test_one_that_no_controller_would_make_again_is_kept_and_told_of() -> None:
+    play = adopted(member(0), least=1, most=2)
+    play.until_running(1)
+    alone = member(1, unsupervised=True)
+    play.actors["train-1"] = alone
+    play.tell(replace(play.pod(alone), has_controller=False))
+    play.connect(alone)
+    play.run(60)
+    assert not play.deleted()
+    (kept,) = play.announced("PodKept")
+    assert kept.reason.startswith("train-1 runs unsupervised beside the generations of this job; its pod is not")
+
+
+def test_one_that_runs_unsupervised_is_told_of_once_however_often_it_says_so() -> None:
+    play = adopted(member(0), member(1, unsupervised=True), least=1)
+    for _ in range(3):
+        play.run(60)
+        play.reconnect("train-1")
+    assert len(play.announced("RunsUnsupervised")) == 1
+
+
+def test_a_command_that_was_heard_in_time_or_is_gone_is_nobody_to_delete() -> None:
+    play = adopted(member(0), least=1, most=3)
+    play.until_running(1)
+    play.comes(member(1, unheard=True))
+    play.comes(member(2, unheard=True))
+    play.lose("train-1")
+    play.run(100)
+    play["train-2"].unheard = False
+    play.connect(play["train-2"])
+    play.run(400)
+    assert not play.deleted()
