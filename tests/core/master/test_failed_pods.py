@@ -9,6 +9,7 @@ import pytest
 from master.core.actions import CreatePod, DeletePod, PlacePod
 from master.core.events import ActionFailed, PodGone, PodSeen, PodsListed, SpecChanged
 from master.core.spec import Rule
+from master.core.status import LIVING_STATES
 from tests.core.master.play import Play, running
 from tests.core.master.test_masters import successor
 from wire.ids import NO_GENERATION, RankIndex, Role
@@ -239,3 +240,13 @@ def test_a_place_that_stays_empty_is_told_once_and_why(policy: dict[str, int], w
     assert [each.reason for each in play.announced("PlaceEmpty")] == [f"Rank index 1 stays empty: {why}."]
     play.run(60)
     assert len(play.announced("PlaceEmpty")) == 1
+
+
+def test_of_many_members_that_are_no_more_the_newest_are_shown() -> None:
+    play = running(1, max_relaunches=1000, keep_failed_pods=0)
+    for number in range(70):
+        play.until_running(1)
+        play.lose(f"worker-{number}")
+    play.until_running(1)
+    shown = [row["id"] for row in play.status()["members"] if row["state"] not in LIVING_STATES]
+    assert shown == [f"worker-{number}" for number in range(6, 70)]

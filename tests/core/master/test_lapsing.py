@@ -10,7 +10,7 @@ from master.core import lapsing
 from master.core.actions import CreatePod, DeletePod, EndJob, PlacePod, ResizeOwner, SaveStatus, Send
 from master.core.events import LeaseLapsed, LeaseRegained, ScaleAsked, SidecarSaid
 from master.core.reservations import RESERVED
-from tests.core.master.play import Play, running
+from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor
 from tests.core.master.test_membership import hello
 from wire.ids import NO_GENERATION, Generation, MemberId, OrderId
@@ -179,3 +179,11 @@ def test_what_is_said_past_the_lease_belongs_to_that(message: object, may: bool)
     said = Send("s", MemberId("worker-0"), message, NO_GENERATION, "why")  # type: ignore[arg-type]
     assert lapsing.may_be_done(said) == may
     assert not lapsing.may_be_done(DeletePod(MemberId("worker-0"), "u", 0.0, NO_GENERATION, "why"))  # type: ignore[arg-type]
+
+
+def test_a_job_that_waits_has_nothing_to_lose_and_says_nothing() -> None:
+    play = Play(job(2))
+    play.run(1)
+    play.tell(LeaseLapsed("The API server is away."))
+    assert not play.announced("LeaseLapsed")
+    assert len(running(1).tell(LeaseLapsed("The API server is away."))) == 1

@@ -231,3 +231,22 @@ def test_the_next_master_knows_the_noise() -> None:
     later = successor(play)
     later.run(5)
     assert later.handed_over()["scaling"]["noise"] == [32.0, *[64.0] * 3], "the batch, and what was said"
+
+
+def test_a_line_of_a_world_that_is_over_is_no_number_of_this_one() -> None:
+    play = running(1, metrics_pattern=PATTERN)
+    actor, old = play["worker-0"], play.generation
+    play.crash("worker-0")
+    play.until_next(1)
+    play.say(actor, LineMatched(old, 0, PATTERN, "a line", next(SERIALS), groups=(Group("loss", "9"),)))
+    assert "loss" not in told(play)
+
+
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_the_next_master_knows_the_numbers_of_the_pattern_that_there_is(is_edited: bool) -> None:
+    play = running(1, metrics_pattern=PATTERN)
+    writes(play, loss="2.5")
+    assert told(play)["loss"] == 2.5
+    if is_edited:  # while no master was there
+        play.spec = replace(play.spec, metrics_pattern="(?P<loss>x)")
+    assert told(successor(play)).get("loss") == (None if is_edited else 2.5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.core.master.play import Play, job, running
 from wire.messages import Start, Stepped, Stop
 
@@ -265,6 +267,17 @@ def test_a_member_that_never_stops_loses_its_pod_and_is_replaced() -> None:
     play.crash("worker-0")
     assert play.until(lambda: play.is_running(1) and "worker-1" in play.world, 200) < 120
     assert "cannot end the processes of generation 1.1" in play.announced("MemberGivenUp")[0].reason
+
+
+def test_a_member_that_never_stops_and_that_nobody_would_make_again_is_told_of() -> None:
+    play = running(2, 1)
+    play["worker-0"].stubborn = True
+    play.tell(replace(play.pod(play["worker-0"]), has_controller=False))
+    play.crash("worker-0")
+    play.run(200)
+    (kept,) = play.announced("PodKept")
+    assert kept.reason.startswith("worker-0 cannot end the processes of generation 1.1; its pod is not deleted")
+    assert not play.deleted()
 
 
 def test_ranks_that_all_end_well_end_the_job_with_0() -> None:

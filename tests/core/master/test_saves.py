@@ -63,11 +63,12 @@ def test_a_save_that_is_said_again_only_tells_its_step() -> None:
     assert dict(start.prints) == {"9-20": 20, "9-10": 10}
 
 
-def test_of_many_paths_the_newest_are_handed_out() -> None:
+def test_of_many_paths_the_newest_are_remembered_and_the_newest_of_these_handed_out() -> None:
     play = running(2)
-    for step in range(1, 40):
+    for step in range(1, 101):
         say(play, step, path=f"/data/{step}.pt")
-    say(play, 40, path="/data/30.pt")
+    say(play, 101, path="/data/40.pt")
+    assert list(play.saved_steps().values()) == [*(step for step in range(37, 101) if step != 40), 101]
     start = next_start(play)
-    assert start.saves[-1] == ("/data/30.pt", 40)
-    assert [path for path, _step in start.saves[:-1]] == [f"/data/{step}.pt" for step in range(24, 40) if step != 30]
+    assert len(start.saves) == 16
+    assert start.saves[-2:] == (("/data/100.pt", 100), ("/data/40.pt", 101))
