@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from master.core.actions import CreatePod
-from master.core.events import CreateRefused, PodGone, PodSeen, PodsListed, SpecChanged
+from master.core.events import CreateRefused, PodGone, PodSeen, PodsListed, SpecChanged, StopAsked
 from tests.core.master.play import Play, job, running
 from wire.ids import MemberId, PodUid, RankIndex, Role
 from wire.messages import Finish
@@ -187,8 +187,10 @@ def test_a_spare_that_could_not_start_is_made_anew_with_the_changed_template_too
 def test_a_job_that_is_resumed_before_its_world_has_stopped_trains_on_as_soon_as_it_has() -> None:
     play = running(2)
     edit(play, suspended=True)
+    before = play.phase
     edit(play)
     assert play.announced("JobResumed")
+    assert play.phase == before
     play.until_next(2)
 
 
@@ -201,9 +203,10 @@ def test_a_field_that_is_passed_over_is_told_once_as_long_as_it_stands_there() -
 
 def test_an_edit_of_a_job_that_is_over_changes_nothing() -> None:
     play = running(1)
-    play.done("worker-0")
-    play.run(1)
+    play["worker-0"].stubborn = True
+    play.tell(StopAsked("enough"))
     assert play.is_over
+    assert not play.is_ended
     before = play.status()
     assert play.tell(SpecChanged(replace(play.spec, replicas=9), suspended=True, has_new_template=True)) == []
     assert play.status() == before

@@ -265,3 +265,9 @@ def test_who_is_silent_or_leaves_already_is_not_replaced_for_a_rule_as_well() ->
     play.tell(UNHEALTHY)
     assert made(play) == [spare]
     assert len(play.announced("MemberLeaving")) == 1
+    play = trains(by_condition("replace"), replace_after=60.0)
+    play.freeze("worker-1")
+    play.until(lambda: bool(play.announced("MemberSilent")))
+    play.tell(UNHEALTHY)
+    assert play.announced("NodeRuleMet")
+    assert not play.announced("MemberLeaving")

@@ -466,6 +466,7 @@ def test_the_user_stops_it() -> None:
     play.until(lambda: play.ended() is not None)
     assert stopped(play) == {"ps-0", "chief-0", "worker-0"}
     assert len(play.announced("JobStopped")) == 1
+    assert play.message == "The job was stopped: enough."
 
 
 def test_what_is_said_before_a_hello_is_not_heard() -> None:
