@@ -326,10 +326,15 @@ def next_deadline(state: State) -> float | None:
 
 def _woke(state: State, now: float) -> list[Action]:
     actions: list[Action] = []
-    for moment, act in _deadlines(state):
-        if moment <= now and not state.over:
+    due = [act for moment, act in _deadlines(state) if moment <= now]
+    for place, act in enumerate(due):
+        if place == 0 or _is_due(state, act, now):  # another one of the same moment may have made it void
             actions += act(state, now)
     return actions
+
+
+def _is_due(state: State, act: Callable[[State, float], list[Action]], now: float) -> bool:
+    return not state.over and any(each is act and moment <= now for moment, each in _deadlines(state))
 
 
 Deadline = tuple[float, Callable[[State, float], list[Action]]]
@@ -351,13 +356,20 @@ def _deadlines(state: State) -> list[Deadline]:
         (work.start_by if work and not state.hands_off else None, supervision.start_took_too_long),
         (work.doubt_until if work else None, supervision.doubt_ended),
         (work.poll_at if work else None, _poll),
-        (stopping.give_up_at if stopping and not state.hands_off else None,
-         lambda s, _now: supervision.stop_took_too_long(s)),
+        (stopping.give_up_at if stopping and not state.hands_off else None, _stop_took_too_long),
         (check.give_up_at if check else None, checking.took_too_long),
         (end.leave_at if end else None, ending.leave),
-        (end.give_up_at if end else None, lambda s, _now: ending.overdue(s)),
+        (end.give_up_at if end else None, _end_is_overdue),
     ]  # fmt: skip
     return [(moment, act) for moment, act in found if moment is not None]
+
+
+def _stop_took_too_long(state: State, now: float) -> list[Action]:
+    return supervision.stop_took_too_long(state)
+
+
+def _end_is_overdue(state: State, now: float) -> list[Action]:
+    return ending.overdue(state)
 
 
 def _sure(state: State, now: float) -> list[Action]:
