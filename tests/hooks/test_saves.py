@@ -247,8 +247,9 @@ def told_and_resumed(trainer: Trainer, loaded: str) -> tuple[list[tuple[str, int
 
 def test_distributed_checkpoints_are_told_when_their_folder_is_complete(make: Callable[..., Trainer]) -> None:
     told, resumed = told_and_resumed(make(STEPPING + FOLDERS), "dcp/a")
-    assert told[:2] == [("dcp/a", 2), ("dcp/b", 3)]
-    assert told[2][0] == "dcp/c"
+    assert told[0] == ("dcp/a", 2)
+    assert ("dcp/b", 3) in told[1:]  # told with the next step; dcp/c, which a thread saves, when it is there
+    assert sorted(path for path, _ in told[1:]) == ["dcp/b", "dcp/c"]
     assert resumed == (104, 108)
 
 
