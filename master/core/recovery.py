@@ -86,10 +86,10 @@ def trainer_lost(state: State, member: Member, message: TrainerLost) -> None:
     member.ready, member.trainer_lost, member.running = None, True, NO_GENERATION
     standing.refresh(state, member)
     world = state.world
+    reason = f"{member.id}: {message.reason}."
     if world is None or member.id not in world.places:
-        state.announce("TrainerLost", f"{member.id}: {message.reason}.", member.id, warning=True)
+        state.announce("TrainerLost", reason, member.id, warning=True)
         return
-    reason = f"{member.id}: {message.reason}"
     if state.stage != STOPPING or not _take_blame(state, member, "TrainerLost", reason, free=False):
         begin(state, "TrainerLost", reason, member)
     for end in message.exits:

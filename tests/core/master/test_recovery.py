@@ -53,6 +53,18 @@ def test_a_kill_of_a_whole_tree_shows_as_exits_first_and_is_one_fault_that_costs
     assert play.phase == "running"
 
 
+def test_a_template_that_dies_explains_the_ends_of_its_ranks_and_costs_the_restart_that_they_do() -> None:
+    play = running(2)
+    play.crash("worker-1")
+    play.lose_trainer("worker-1")
+    play.until_next(2)
+    assert [f.kind for f in play.faults()] == ["TrainerLost"]
+    assert [a.reason for a in play.announced("TrainerLost")] == [
+        "worker-1: the template was killed by SIGKILL. That explains the ends of ranks seen before."
+    ]
+    assert play.restarts_used() == 1
+
+
 def test_a_member_that_crashed_recovered_and_is_lost_seconds_later_had_two_faults() -> None:
     play = running(4)
     play.crash("worker-3")
