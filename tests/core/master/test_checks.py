@@ -382,14 +382,16 @@ def test_who_has_not_been_measured_yet_trains_when_checks_are_no_longer_wanted()
 
 
 # -- evidence -------------------------------------------------------------------------------------------------------
-def test_two_faults_on_one_node_call_for_a_check_of_who_runs_there() -> None:
-    play = begun(4)
+@pytest.mark.parametrize(("members", "spares"), [(4, 0), (2, 1)])
+def test_two_faults_on_one_node_call_for_a_check_of_who_runs_there(members: int, spares: int) -> None:
+    """Also where a spare makes the others as many as a world needs: it has no place in it."""
+    play = begun(members, spares=spares)
     play.nodes = {f"worker-{n}": f"node-{n % 4}" for n in range(8)}
-    play.until_running(4)
+    play.until_running(members)
     for _ in range(2):
         play.run(70)
         play.crash("worker-1")
-        play.until_next(4)
+        play.until_next(members)
     assert [each.member for each in play.announced("CheckWanted")] == ["worker-1"]
     rounds = {each.message.round for each in play.sent(Check, "worker-1")}
     assert rounds > {0, 1}, "it is measured again before the generation after the second fault"

@@ -104,7 +104,17 @@ def test_one_that_was_left_out_meanwhile_says_why_it_stopped_and_comes_back() ->
     play.reconnect("worker-1")
     play.until(lambda: bool(play.announced("MemberIsolated")))
     play.run(10)
-    assert len(play.announced("MemberIsolated")) == 1
+    assert [told.severity for told in play.announced("MemberIsolated")] == ["warning"]
+    assert play.restarts_used() == 0
+
+
+def test_one_that_is_cut_off_once_more_says_so_with_the_same_words() -> None:
+    play = running(3)
+    for times in (1, 2):
+        isolate(play, "worker-1")
+        play.reconnect("worker-1")
+        play.until_next(3)
+        assert len(play.announced("MemberIsolated")) == times
     assert play.restarts_used() == 0
 
 

@@ -136,6 +136,22 @@ def test_a_start_that_an_earlier_master_gave_and_that_never_came_costs_no_restar
     assert after.restarts_used() == 1, "that of the crash"
 
 
+@pytest.mark.parametrize(("error", "used"), [("torch.distributed.DistBackendError", 0), ("ValueError", 1)])
+def test_ranks_that_are_gone_since_an_earlier_master_cost_a_restart_where_another_fails_by_itself(
+    error: str, used: int
+) -> None:
+    after = successor(running(2))
+    after.until(lambda: bool(after.announced("GenerationAdopted")))
+    gone = after["worker-1"]
+    gone.running = NO_GENERATION
+    after.connect(gone)
+    assert after.announced("WorkersGone")
+    after.crash("worker-0", code=1, error=error, message="x")
+    after.until_next(2)
+    assert [fault.kind for fault in after.faults()] == ["WorkerExited"]
+    assert after.restarts_used() == used
+
+
 def test_one_of_two_ranks_that_ended_while_no_master_watched_is_found() -> None:
     play = running(2, nproc=2)
     generation = play.generation
@@ -211,11 +227,13 @@ def test_members_that_run_different_generations_are_stopped_and_started_together
 def test_budgets_faults_and_checkpoints_outlive_the_master() -> None:
     play = running(2)
     play.save("worker-0")
-    play.crash("worker-1")
-    play.run(5)
+    for _ in range(2):
+        play.crash("worker-1")
+        play.run(5)
     after = successor(play)
     after.run(3)
-    assert after.restarts_used() == 1
+    assert after.restarts_used() == 2
+    assert after.handed_over()["fault_counts"] == {"WorkerExited": 2}
     assert after.saved_steps() == play.saved_steps() != {}
     assert after.prints() == play.prints() != {}
     assert after.status()["faults"] == play.status()["faults"]

@@ -208,6 +208,9 @@ def test_without_a_restart_left_the_job_waits_until_it_is_known_whether_a_link_i
     ends_torn(play)
     play.until(lambda: play.is_running(4) and B not in play.world, 30)
     assert play.ended() is None
+    (parted,) = play.announced("MembersParted")
+    assert (parted.member, parted.severity) == (B, "warning")
+    assert [(f.kind, f.member, f.reason) for f in play.faults()] == [("MembersParted", B, parted.reason)]
 
 
 def test_errors_of_torch_distributed_without_a_cut_link_cost_a_restart_as_ever() -> None:

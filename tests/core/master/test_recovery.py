@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from tests.core.master.play import Play, job, running
-from wire.messages import Start, Stepped, Stop
+from wire.messages import Start, Stepped, Stop, TrainerLost, WorkerExit
 
 
 def test_a_crash_stops_every_member_in_the_same_step() -> None:
@@ -49,6 +52,9 @@ def test_a_kill_of_a_whole_tree_shows_as_exits_first_and_is_one_fault_that_costs
     play.lose("worker-1")
     play.until(lambda: play.is_running() and play.generation.number == 2)
     assert [(f.kind, f.member) for f in play.faults()] == [("MemberLost", "worker-1")]
+    assert [a.reason for a in play.announced("MemberLost")] == [
+        "worker-1 is lost: killed. That explains the ends of ranks seen before; it costs no restart."
+    ]
     assert play.restarts_used() == 0
     assert play.phase == "running"
 
@@ -63,6 +69,13 @@ def test_a_template_that_dies_explains_the_ends_of_its_ranks_and_costs_the_resta
         "worker-1: the template was killed by SIGKILL. That explains the ends of ranks seen before."
     ]
     assert play.restarts_used() == 1
+
+
+def test_how_far_the_ranks_of_a_template_came_is_known_when_it_dies_with_them() -> None:
+    play = running(2)
+    end = WorkerExit(0, 5, None, 9, step=50)
+    play.say(play["worker-1"], TrainerLost("the template was killed by SIGKILL", play.generation, (end,)))
+    assert play.highest_step == 50
 
 
 def test_a_member_that_crashed_recovered_and_is_lost_seconds_later_had_two_faults() -> None:
@@ -103,9 +116,25 @@ def test_the_first_rank_to_fail_is_the_cause_even_if_an_effect_is_reported_first
     play.crash("worker-3", code=1, error="ValueError", message="bad sample 17")
     play.until(lambda: play.is_running() and play.generation.number == 2)
     (fault,) = play.faults()
-    assert fault.member == "worker-3"
+    assert (fault.kind, fault.member) == ("WorkerExited", "worker-3")
     assert "bad sample 17" in fault.reason
     assert play.restarts_used() == 1
+
+
+CLOSED = {"code": 1, "error": "torch.distributed.DistBackendError", "message": "Connection closed by peer"}
+
+
+@pytest.mark.parametrize(
+    ("how", "ended", "what"),
+    [({}, "was killed by SIGKILL", "at the same moment"),
+     (CLOSED, "failed with DistBackendError: Connection closed by peer", "an effect of it")],
+)  # fmt: skip
+def test_of_each_further_end_it_is_told_what_it_is_to_the_first(how: dict[str, Any], ended: str, what: str) -> None:
+    play = running(4)
+    play.crash("worker-1")
+    play.crash("worker-2", **how)
+    _first, told = play.announced("WorkerExited")
+    assert (told.reason, told.member, told.severity) == (f"Rank 2 on worker-2 {ended}: {what}.", "worker-2", "warning")
 
 
 def test_two_crashes_at_once_are_one_generation_and_one_restart() -> None:
@@ -139,6 +168,7 @@ def test_the_lost_seconds_run_from_the_last_old_step_to_the_first_new_one() -> N
     (fault,) = play.faults()
     assert fault.seconds_lost is not None
     assert abs(fault.seconds_lost - (play.now - crashed_at)) < 0.15
+    assert play.announced("Recovered")[0].reason.startswith("Training is past step 30, where it was before WorkerEx")
     assert play.now - crashed_at > 1.0, "the steps since the checkpoint are repeated and count as lost"
 
 
@@ -310,3 +340,5 @@ def test_a_member_that_is_done_and_then_lost_is_no_fault() -> None:
     play.done("worker-1")
     play.until(lambda: play.ended() is not None, 10)
     assert not play.faults()
+    (told,) = play.announced("MemberLost")
+    assert (told.reason, told.member, told.severity) == ("worker-0 is lost: killed.", "worker-0", "normal")

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from master.core.actions import ProbeMember
+from master.core.actions import ProbeMember, SaveStatus
 from master.core.events import MemberProbed
 from master.core.judging import FREE_PORT_CLASHES
 from tests.core.master.play import Actor, Play, job, running
-from wire.ids import OrderId
-from wire.messages import Probe, Ready, Start, StartFailed, Stop, TrainerExited, TrainerLost, WorkerExit
+from wire.ids import NO_GENERATION, OrderId
+from wire.messages import Exited, Probe, Ready, Start, StartFailed, Stop, TrainerExited, TrainerLost, WorkerExit
 
 CLASH = "The server socket has failed to listen: EADDRINUSE, Address already in use"
 
@@ -75,6 +75,28 @@ def test_a_start_that_failed_for_an_older_generation_is_no_fault_of_this_one() -
     assert play.generation.number == 2
 
 
+def test_a_port_that_is_offered_again_before_its_generation_has_started_is_the_one_that_it_uses() -> None:
+    play = Play(job(2))
+    play.saves_status = False
+    play.until(lambda: play.stage == "committing")
+    play.say_ready(play["worker-0"], again=True)
+    assert not play.sent(Stop)
+
+
+def test_what_a_restarted_sidecar_had_to_find_is_no_question_of_a_start_that_is_on_its_way() -> None:
+    play = Deaf(job(2))
+    play.until_running(2)
+    play.run(2)
+    play.reconnect("worker-1", highest=NO_GENERATION)
+    play["worker-1"].running = NO_GENERATION
+    play.run(2)
+    play.deaf = ("worker-1",)
+    play.crash("worker-0")
+    play.run(10)
+    assert play.generation.number == 2
+    assert not play.announced("WorkersGone")
+
+
 # -- stopped, and not ready again ---------------------------------------------------------------------------------
 def test_a_member_that_has_stopped_and_is_not_ready_again_holds_the_others_up_for_15_seconds() -> None:
     play = running(3, 2)
@@ -87,6 +109,17 @@ def test_a_member_that_has_stopped_and_is_not_ready_again_holds_the_others_up_fo
     assert overdue.member == "worker-2"
     assert overdue.severity == "warning"
     assert play.world == ["worker-0", "worker-1"]
+
+
+def test_one_that_was_ready_again_is_not_overdue_in_the_next_stop() -> None:
+    play = running(2)
+    play.crash("worker-0")
+    play.until_next(2)
+    play.run(10)
+    play["worker-1"].stubborn = True
+    play.crash("worker-0")
+    play.run(10)
+    assert not play.announced("ReadyOverdue")
 
 
 # -- commands that end without a world ----------------------------------------------------------------------------
@@ -167,10 +200,11 @@ def test_an_import_that_fails_everywhere_is_tried_once_more_ten_seconds_later_an
     assert end.reason.endswith("no data set here; every rank fails at import the same way.")
 
 
-def test_an_import_that_fails_everywhere_ends_a_job_without_restarts() -> None:
-    play = Play(job(2, max_restarts=0))
+@pytest.mark.parametrize("members", [1, 2])
+def test_an_import_that_fails_everywhere_ends_a_job_without_restarts(members: int) -> None:
+    play = Play(job(members, max_restarts=0))
     play.until_running()
-    fails_at_import(play, "worker-0", "worker-1")
+    fails_at_import(play, *play.world)
     play.until(lambda: play.ended() is not None, 5)
     end = play.ended()
     assert end is not None
@@ -183,6 +217,18 @@ def test_a_failure_at_import_waits_a_second_for_the_others_to_fail_alike() -> No
     fails_at_import(play, "worker-1")
     assert play.until(lambda: bool(play.sent(Stop))) == pytest.approx(1.0)
     assert "It did so before its first step; do all ranks?" not in play.sent(Stop)[0].reason
+
+
+@pytest.mark.parametrize(("earlier", "waits"), [(0, True), (1, True), (2, False)])
+def test_it_does_so_in_the_first_two_generations_alone(earlier: int, waits: bool) -> None:
+    play = Play(job(2))
+    play.until_running()
+    for _ in range(earlier):
+        play.crash("worker-0", step=0)
+        play.until_next(2)
+    play.actions.clear()
+    fails_at_import(play, "worker-1")
+    assert bool(play.sent(Stop)) != waits
 
 
 # -- who had ended well -------------------------------------------------------------------------------------------
@@ -204,6 +250,22 @@ def test_a_member_whose_ranks_have_all_ended_well_is_told_of_once() -> None:
     assert told.member == "worker-0"
 
 
+def test_a_member_is_not_done_before_its_last_rank_has_ended() -> None:
+    play = running(2, nproc=2)
+    for alive in (1, 0):
+        assert not play.announced("MemberDone")
+        play.say(play["worker-0"], Exited(play.generation, (WorkerExit(alive, 5, 0),), alive))
+    assert play.announced("MemberDone")
+
+
+def test_ranks_that_end_well_while_their_world_stops_are_started_again_with_it() -> None:
+    play = running(2)
+    play.crash("worker-1")
+    play.done("worker-0")
+    assert not play.announced("MemberDone")
+    play.until_next(2)
+
+
 # -- what a member is told ----------------------------------------------------------------------------------------
 def test_a_start_has_all_that_the_ranks_are_told() -> None:
     play = running(2, nproc=2, max_restarts=7)
@@ -213,6 +275,7 @@ def test_a_start_has_all_that_the_ranks_are_told() -> None:
     play.until_next(2)
     start = play.sent(Start, "worker-1")[-1].message
     assert isinstance(start, Start)
+    assert start.job == play.spec.name
     assert (start.restart_count, start.max_restarts) == (1, 7)
     assert (start.group_rank, start.group_world_size, start.rank_index) == (1, 2, 1)
     assert (start.first_rank, start.nproc, start.world_size) == (2, 2, 4)
@@ -235,10 +298,17 @@ def test_the_line_of_the_rendezvous_has_every_field() -> None:
         "global_ranks": "[2, 3]",
         "world_size": "4",
     }
+    decided = [a.reason for a in play.actions if isinstance(a, SaveStatus) and "is decided" in a.reason]
+    assert decided == ["Generation 1.1 is decided: 2 members, 4 ranks; it must be saved before it is started."]
 
 
-@pytest.mark.parametrize(("nproc", "processes"), [(1, "1 worker process"), (2, "2 worker processes")])
-def test_a_member_that_is_ready_is_told_of_once_with_how_its_ranks_come_to_be(nproc: int, processes: str) -> None:
+@pytest.mark.parametrize(
+    ("nproc", "processes", "ranks"),
+    [(1, "1 worker process", "rank 0 of 1"), (2, "2 worker processes", "ranks 0 to 1 of 2")],
+)
+def test_a_member_that_is_ready_is_told_of_once_with_how_its_ranks_come_to_be(
+    nproc: int, processes: str, ranks: str
+) -> None:
     play = running(2, nproc=nproc)
     play.crash("worker-0")
     play.until_next(2)
@@ -247,6 +317,8 @@ def test_a_member_that_is_ready_is_told_of_once_with_how_its_ranks_come_to_be(np
     first.until_running(1)
     (told,) = first.announced("MemberReady")
     assert told.reason == f"worker-0 is ready for {processes} by T0: the template is parked."
+    (started,) = first.announced("GenerationStarted")
+    assert started.reason == f"Generation 1.1 starts on worker-0 with {ranks}, rendezvous at 127.0.0.1:30001."
 
 
 def test_a_world_that_runs_is_told_of_with_the_step_that_was_made_before_it() -> None:
@@ -287,13 +359,16 @@ def test_a_member_without_peers_that_answers_the_master_is_left_alone_and_asked_
     play.run(20)
     (told,) = play.announced("MemberUnheard")
     assert told.reason.endswith(", but it answers the master: it is left alone.")
+    assert (told.member, told.severity) == ("worker-0", "warning")
     assert not play.announced("MemberSilent")
     assert not play.deleted()
-    assert len([a for a in play.actions if isinstance(a, ProbeMember)]) > 3
+    attempts = len([a for a in play.actions if isinstance(a, ProbeMember)])
+    assert 3 < attempts <= 20 / play.spec.silent_after + 1
 
 
 def test_a_master_that_may_be_cut_off_says_so_once_with_how_many_are_silent() -> None:
     play = running(4)
+    play.creates_pods = False
     for member in ("worker-0", "worker-1", "worker-2", "worker-3"):
         play[member].unheard = True
     play.run(15)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from master.core.actions import CloseSession, ProbeMember, Send
-from master.core.events import PodSeen, SidecarDisconnected, SidecarSaid, Stalled
+from master.core.events import PodSeen, SidecarDisconnected, SidecarSaid, Stalled, StopAsked
 from master.core.membership import TICKET_EVERY
 from tests.core.master.play import Actor, Play, job, running
 from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
@@ -27,7 +27,9 @@ def refused(play: Play, session: str, member: str, uid: str = "", job_name: str 
     message = answers[0].message
     assert isinstance(message, Refused)
     assert answers[0].reason == message.reason
-    assert [(a.session, a.reason) for a in actions if isinstance(a, CloseSession)] == [(session, message.reason)]
+    assert [a for a in actions if isinstance(a, CloseSession)] == [
+        CloseSession(session, message.reason, play.generation)
+    ]
     return message
 
 
@@ -38,7 +40,7 @@ def test_a_hello_of_another_job_is_refused_for_good_and_told() -> None:
     assert answer is not None
     assert answer.reason == "worker-1 belongs to job 'letters', and this is the master of job 'digits'."
     assert answer.retry_after == -1.0
-    assert [a.reason for a in play.announced("HelloRefused")] == [answer.reason]
+    assert [(a.reason, a.member) for a in play.announced("HelloRefused")] == [(answer.reason, "worker-1")]
 
 
 def test_a_hello_with_another_uid_is_refused_for_good_and_each_uid_is_told_of_once() -> None:
@@ -155,13 +157,18 @@ def test_what_is_left_of_an_earlier_job_is_stopped_by_its_name() -> None:
     play.until_running(1)
 
 
-def test_a_stop_has_the_graces_of_the_job() -> None:
+@pytest.mark.parametrize("hard", [False, True])
+def test_a_stop_has_the_graces_of_the_job_and_a_hard_one_none(hard: bool) -> None:
     play = running(2, stop_grace=0.3, handler_grace=4.0, save_grace=50.0)
-    play.crash("worker-0")
+    if hard:
+        play.tell(StopAsked("Ctrl-C twice", hard=True))
+    else:
+        play.crash("worker-0")
     message = play.sent(Stop, "worker-1")[0].message
     assert isinstance(message, Stop)
     assert message.generation == Generation(1, 1)
-    assert (message.grace, message.handler_grace, message.save_grace) == (0.3, 4.0, 50.0)
+    graces = (message.grace, message.handler_grace, message.save_grace)
+    assert graces == ((0.0, 0.0, 0.0) if hard else (0.3, 4.0, 50.0))
 
 
 # -- silence ------------------------------------------------------------------------------------------------------
@@ -176,8 +183,20 @@ def test_a_member_that_peers_reach_is_told_of_once_with_who_reaches_it_and_what_
     )
     assert (told.member, told.severity) == ("worker-2", "warning")
     first, later = play.sent(Probe)[0], play.sent(Probe)[-1]
+    assert isinstance(first.message, Probe)
+    assert (first.message.member, first.message.address, first.message.port) == ("worker-2", "127.0.0.1", 9000)
     assert first.reason == f"worker-2 has not been heard for 1.8 s. {first.member} is asked whether it reaches it."
     assert later.reason == f"worker-2 is still not heard. {later.member} is asked whether it reaches it."
+
+
+def test_of_a_spare_that_peers_reach_it_is_not_said_that_it_trains() -> None:
+    play = running(3, spares=1)
+    play.until(lambda: "worker-3" in play.ready())
+    play.run(2)
+    play["worker-3"].unheard = True
+    play.run(10)
+    (told,) = play.announced("MemberUnheard")
+    assert told.reason.endswith(", but worker-0, worker-1, worker-2 can reach it: it is left alone.")
 
 
 def test_a_member_without_peers_is_looked_for_by_the_master() -> None:
@@ -186,6 +205,7 @@ def test_a_member_without_peers_is_looked_for_by_the_master() -> None:
     play.freeze("worker-0")
     play.until(lambda: any(isinstance(a, ProbeMember) for a in play.actions), 5)
     (probe,) = [a for a in play.actions if isinstance(a, ProbeMember)]
+    assert (probe.address, probe.port, probe.generation) == ("127.0.0.1", 9000, Generation(1, 1))
     assert probe.reason == (
         "worker-0 has not been heard for 1.8 s. No other member can be asked, so the master tries to reach it."
     )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from master.core.actions import CreatePod
-from master.core.events import Stalled
+from master.core.events import MemberProbed, SpecChanged, Stalled, StopAsked
 from tests.core.master.play import Play, running
 from wire.ids import MemberId
 from wire.messages import Probe, Report, Start, Stop
@@ -102,6 +106,50 @@ def test_a_pause_of_the_master_is_nobody_elses_silence() -> None:
     play.run(1.0)
     assert not play.faults()
     assert play.generation.number == 1
+
+
+def test_a_member_in_doubt_has_its_whole_time_again_after_a_pause_of_the_master() -> None:
+    play = running(4, 3)
+    play.freeze("worker-1")
+    play.until(lambda: bool(play.sent(Probe)))
+    play.now += 5.0
+    play.tell(Stalled(5.0))
+    took = play.until(lambda: bool(play.announced("MemberSilent")))
+    assert took == pytest.approx(SILENT_AFTER)
+
+
+def test_a_silent_member_has_time_to_connect_and_speak_after_a_pause_of_the_master() -> None:
+    play = running(4)
+    play.freeze("worker-1")
+    play.run(19)
+    play.tell(Stalled(0.5))
+    play.run(5.5)
+    assert not play.deleted()
+    play.run(1.0)
+    assert play.deleted() == ["worker-1"]
+
+
+def test_a_member_in_doubt_has_the_patience_that_was_edited_meanwhile() -> None:
+    play = running(4, 3)
+    play.freeze("worker-1")
+    play.until(lambda: bool(play.sent(Probe)))
+    play.tell(SpecChanged(replace(play.spec, silent_after=10.0)))
+    play.until(lambda: bool(play.announced("MemberSilent")))
+    assert "it has been silent for 10 s and " in play.announced("MemberSilent")[0].reason
+
+
+def test_at_the_end_of_the_job_a_member_is_waited_for_until_it_is_silent() -> None:
+    play = running(2, silent_after=2.0)
+    play.report(play["worker-1"])
+    play.freeze("worker-1")
+    play.run(1.1)
+    play.tell(StopAsked("by `outrider stop`"))
+    assert play.until(lambda: bool(play.announced("MemberUnheard"))) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("member", ["worker-0", "worker-9"])
+def test_what_the_master_found_of_one_that_is_in_no_doubt_any_more_changes_nothing(member: str) -> None:
+    assert running(2).tell(MemberProbed(MemberId(member), False)) == []
 
 
 def test_a_pause_in_which_nobody_could_be_doubted_is_not_told() -> None:
