@@ -209,7 +209,7 @@ def max_restarts(state: State) -> int:
     return state.spec.max_restarts
 
 
-def stop(state: State, reason: str, *, hard: bool = False) -> None:
+def stop(state: State, reason: str) -> None:
     """Stops the world everywhere at once. A world that nobody has been told of is only forgotten, and that of a job
     that is over ends with it."""
     world = state.world
@@ -227,7 +227,7 @@ def stop(state: State, reason: str, *, hard: bool = False) -> None:
     for member_id in world.places:
         member = state.members.get(member_id)
         if member is not None:
-            _stop(state, world, member, reason, hard)
+            _stop(state, world, member, reason)
     state.write_not_before = state.now + WRITE_DELAY
     state.deadlines.set(("stop", str(world.generation.number)), state.now + orders.longest_stop(state.spec))
     standing.stir(state)
@@ -247,8 +247,8 @@ def leave(state: State) -> None:
     state.world, state.left, state.stage = None, world, GATHERING
 
 
-def _stop(state: State, world: World, member: Member, reason: str, hard: bool) -> None:
-    stop_member(state, member, world.generation, reason, hard=hard)
+def _stop(state: State, world: World, member: Member, reason: str) -> None:
+    stop_member(state, member, world.generation, reason)
     if standing.is_worth_waiting_for(member):
         world.waiting.add(member.id)
 
