@@ -283,7 +283,6 @@ def ready(state: State, member: Member, message: Ready) -> None:
 
 
 def started(state: State, member: Member, message: Started) -> None:
-    orders.acknowledge(state, member, message.order)
     orders.drop_starts(state, member, message.generation)
     world = _running_world(state, member)
     if world is None or message.generation != world.generation:
@@ -319,7 +318,6 @@ def start_failed(state: State, member: Member, message: StartFailed) -> None:
 
 def stopped(state: State, member: Member, message: Stopped) -> None:
     """Every process of the generation has been reaped there."""
-    orders.acknowledge(state, member, message.order)
     orders.drop_stops(state, member, message.generation)
     member.stopped = max(member.stopped, message.generation)
     if member.stopped >= member.told:
