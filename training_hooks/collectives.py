@@ -18,7 +18,6 @@ from . import activity, moving, stacks
 OF_ALL = "default_pg"
 RECORDER, OF_NCCL = "_dump_fr_trace", "_dump_nccl_trace"
 """gloo's, and NCCL's own: torch for CUDA has two."""
-NCCL = "nccl"
 MOST_GROUPS, MOST_SIZES = 32, 16
 """Process groups, and tensors of one collective, that an answer tells of: it is a datagram."""
 
@@ -33,10 +32,11 @@ def record(stacks=True, recorders=(RECORDER, OF_NCCL)):
             found = pickle.loads(
                 dump(includeCollectives=True, includeStackTraces=stacks, onlyActive=False)
             )  # written by torch here
-            entries += sorted(found.get("entries", ()), key=lambda entry: entry.get("record_id", 0))
+            own = sorted(found.get("entries", ()), key=lambda entry: entry.get("record_id", 0))
+            entries += _in_order(own) if name == OF_NCCL else own
             ranks.update(_ranks_by_group(found.get("pg_config")))
     entries.sort(key=lambda entry: entry.get("time_created_ns", 0))
-    return _in_order(entries), ranks
+    return entries, ranks
 
 
 def _group(entry):
@@ -49,12 +49,11 @@ def _in_order(entries):
     said to be over by themselves."""
     ended = set()
     for entry in reversed(entries):
-        if entry.get("is_p2p") or _group(entry)[1] != NCCL:
-            continue
-        if _group(entry) in ended:
-            entry["retired"] = True
-        elif entry.get("retired"):
-            ended.add(_group(entry))
+        if not entry.get("is_p2p"):
+            if _group(entry) in ended:
+                entry["retired"] = True
+            elif entry.get("retired"):
+                ended.add(_group(entry))
     return entries
 
 

@@ -43,7 +43,7 @@ USAGE = 2
 """The exit code of argparse, click and shells for arguments that cannot be."""
 ONE_GPU = re.compile(r"Duplicate GPU detected")
 """NCCL refuses two ranks on one GPU as often as it is asked."""
-OF_NCCL = re.compile(r"^Last error:\s*(\S.*)", re.MULTILINE)
+OF_NCCL = re.compile(r"\s*NCCL error in: (?s:.*)\nLast error:\s*(\S.*)")
 """What it is about: the first line of NCCL's errors names a class of them."""
 PORT_TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
 LONGEST_LINE = 200
@@ -137,7 +137,7 @@ def _last_line(exit: WorkerExit) -> str:
 
 def _failed(exit: WorkerExit) -> str:
     first_line = exit.error_message.strip().split("\n", 1)[0][:200].rstrip(".")
-    if found := OF_NCCL.search(exit.error_message):
+    if found := OF_NCCL.match(exit.error_message):
         first_line = f"{found[1].strip()[:200].rstrip('.')} ({first_line})"
     name = exit.error_type.rsplit(".", 1)[-1]
     return f"failed with {name}: {first_line}" if first_line else f"failed with {name}"

@@ -105,6 +105,11 @@ def bystander(**environment: str) -> subprocess.Popen[bytes]:
     return process
 
 
+def of_worker_0(folder: Path) -> subprocess.Popen[bytes]:
+    """With marks that no other process has: what is sent to a member is sent to all that carry its uid."""
+    return bystander(OUTRIDER_DIR=str(folder / "members" / "worker-0"), OUTRIDER_POD_UID=f"uid of {folder}")
+
+
 def end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.communicate(timeout=DEADLINE)
@@ -135,7 +140,7 @@ def test_chaos_never_touches_a_process_without_the_jobs_marks(running_job: Any, 
 @pytest.mark.parametrize("what", ["kill-process", "kill-launcher", "kill-sidecar", "kill-member"])
 def test_chaos_kills_what_carries_the_jobs_marks(running_job: Any, outrider: Any, what: str) -> None:
     job = running_job()
-    mine = bystander(OUTRIDER_DIR=str(job.folder / "members" / "worker-0"), OUTRIDER_POD_UID=job.folder.name + "-uid")
+    mine = of_worker_0(job.folder)
     try:
         job.status["members"] = claim(job.folder, mine.pid)
         result = outrider("chaos", what, "digits", "--signal", "SIGTERM")
@@ -148,7 +153,7 @@ def test_chaos_kills_what_carries_the_jobs_marks(running_job: Any, outrider: Any
 
 def test_a_frozen_member_can_be_thawed_after_the_status_forgot_it(running_job: Any, outrider: Any) -> None:
     job = running_job()
-    mine = bystander(OUTRIDER_DIR=str(job.folder / "members" / "worker-0"), OUTRIDER_POD_UID=job.folder.name + "-uid")
+    mine = of_worker_0(job.folder)
     try:
         job.status["members"] = claim(job.folder, mine.pid)
         assert outrider("chaos", "freeze-member", "digits").exit_code == 0

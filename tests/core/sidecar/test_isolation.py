@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.actions import Action, Announce, ProbeNeighbour, StopWorkers, TellTrainer
+from sidecar.core.actions import Action, Announce, ProbeNeighbour, ReadPages, StopWorkers, TellTrainer
 from sidecar.core.events import (
     ActionFailed,
     Event,
@@ -15,6 +15,7 @@ from sidecar.core.events import (
     NeighbourProbed,
     PortFound,
     Stalled,
+    Woke,
     WorkerExited,
     WorkersStarted,
     WorkersStopped,
@@ -94,6 +95,23 @@ def test_a_member_that_reaches_nobody_stops_its_workers_when_the_master_would_gi
     assert "neither the master nor worker-1, worker-2 could be reached" in line.reason
     assert play.now - cut_at < SILENT_AFTER + 1
     assert play.phase == "stopping"
+
+
+def test_a_member_that_wakes_late_and_stops_its_workers_does_not_look_for_a_step_of_theirs_in_the_same_wake() -> None:
+    play = Among()
+    play.ready()
+    play.tell(start(1, FIRST, neighbours=(ONE, TWO)), WorkersStarted(FIRST, (101, 102)))
+    play.pass_time(5)
+    play.is_cut_off()
+    for _ in range(1000):
+        due = play.deadline()
+        assert due is not None
+        play.now = max(play.now, due) + 0.2  # what is due meanwhile is due with it
+        actions = play.tell(Woke())
+        if play.stopped():
+            break
+    assert only(actions, StopWorkers)
+    assert none(actions, ReadPages)
 
 
 def test_a_network_that_is_back_after_a_second_is_not_noticed() -> None:
