@@ -41,7 +41,8 @@ def inject_all(document: Document, namespace: str, policy: Policy) -> tuple[Docu
 
 def _injected(template: Template, namespace: str, policy: Policy) -> Injected:
     pod = template.stand_in()
-    _check_texts(template.where, mapping(template.holder.get("metadata")))
+    of_template = "" if template.owner is None else "its pod template's "
+    _check_texts(f"{template.where}: {of_template}metadata", mapping(template.holder.get("metadata")))
     labels = mapping(mapping(pod.get("metadata")).get("labels"))
     asks = owners.is_asked_for(labels, {}) or template.is_ours
     refused, place = template.unknown or owners.uncounted(pod), None
@@ -59,13 +60,11 @@ def _injected(template: Template, namespace: str, policy: Policy) -> Injected:
     return Injected(template.where, injection, asks, template.counted_by if injection.changed else "")
 
 
-def _check_texts(where: str, metadata: Document) -> None:
+def _check_texts(field: str, metadata: Document) -> None:
     """The API server refuses a label that is written true where "true" is meant. Raises ValueError."""
     for kind in ("labels", "annotations"):
         if not isinstance(metadata.get(kind) or {}, dict):
-            raise ValueError(f"{where}: metadata.{kind}: it must be an object, with a text for each name")
+            raise ValueError(f"{field}.{kind}: it must be an object, with a text for each name")
         for name, value in mapping(metadata.get(kind)).items():
             if value is not None and not (isinstance(name, str) and isinstance(value, str)):
-                raise ValueError(
-                    f"{where}: metadata.{kind}: {name} is {json.dumps(value)}, and must be text, in quotes"
-                )
+                raise ValueError(f"{field}.{kind}: {name} is {json.dumps(value)}, and must be text, in quotes")
