@@ -75,7 +75,7 @@ def test_where_the_name_of_the_job_comes_later_only_the_webhook_can_inject(docum
     ("document", "said"),
     [
         (of("Job", name=None), "Job: metadata.name is missing, and what generateName makes of it is not known"),
-        (of("Job", template={**TEMPLATE, "metadata": {"labels": ["a"]}}), "Job gpt: its pod template's metadata.labels"),
+        (of("Job", template={**TEMPLATE, "metadata": {"labels": ["a"]}}), "Job gpt: its pod template's metadata.label"),
         (of("Job", template={**TEMPLATE, "metadata": {"annotations": {"outrider.dev/inject": True}}}),
          "Job gpt: its pod template's metadata.annotations: outrider.dev/inject is true, and must be text, in quotes"),
         (of("Job", template={**TEMPLATE, "metadata": {"annotations": {"outrider.dev/max-restarts": "many"}}}),
