@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
+import os
 import time
+import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 
+from tests.waiting import DEADLINE
 from tests.warm import Warm
 
 hypothesis.settings.register_profile("busy", deadline=None)  # a busy machine makes any example slow
 hypothesis.settings.load_profile("busy")
 
 BEGAN = pytest.StashKey[float]()
+MARK = "TESTS_RUN"
+"""In the environment of whatever a run of the tests starts, its workers included."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[BEGAN] = time.monotonic()
+    os.environ.setdefault(MARK, uuid.uuid4().hex)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -50,6 +58,32 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         ]
         if lost:
             raise pytest.UsageError(f"this pytest-xdist puts no test into its group, not even {lost[0]}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Whatever a test has left behind fails the run: one process that computes takes half of two cores from all tests
+    after it."""
+    if hasattr(session.config, "workerinput"):
+        return
+    until = time.monotonic() + DEADLINE
+    while (left := processes_of(os.environ[MARK])) and time.monotonic() < until:
+        time.sleep(0.05)
+    for about in left:
+        print(f"\nERROR: left behind: {about}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def processes_of(run: str) -> list[str]:
+    """What the run has started, but for this process: which command, by which test."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            environ = dict(row.partition("=")[::2] for row in (folder / "environ").read_text().split("\0"))
+            if environ.get(MARK) == run and folder.name != str(os.getpid()):
+                command = " ".join((folder / "cmdline").read_text().split("\0"))
+                found.append(f"{folder.name} {command!r} of {environ.get('PYTEST_CURRENT_TEST', 'a test')}")
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -23,13 +24,15 @@ READY = "print('ready', flush=True)\n"
 
 @contextmanager
 def process(code: str) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([sys.executable, "-c", READY + code], stdout=subprocess.PIPE) as one:
+    command = [sys.executable, "-c", READY + code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as one:
         try:
             assert one.stdout is not None
             one.stdout.readline()
             yield one
         finally:
-            one.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(one.pid, signal.SIGKILL)  # with what it has started
 
 
 def used(pid: int, store: int | None = None) -> dict[str, float]:
@@ -58,9 +61,6 @@ def changes(pid: int, word: str) -> bool:
 def test_one_that_works_uses_something(word: str, code: str) -> None:
     with process(code) as one:
         assert changes(one.pid, word)
-        for pid, stat in activity._all_stats().items():  # what descends from it is not ended with it
-            if int(stat[1]) == one.pid:
-                os.kill(pid, signal.SIGKILL)
 
 
 def test_a_program_that_it_has_run_is_work_however_short_that_was() -> None:
