@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import inspect
 import os
 import time
@@ -37,6 +38,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[BEGAN] = time.monotonic()
     os.environ.setdefault(MARK, uuid.uuid4().hex)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Each of several workers begins with other modules, so that not all of them compile all, in a fresh copy."""
+    worker = getattr(session.config, "workerinput", None)
+    if worker is not None:
+        mine, all_of_them = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+        names = sorted(path.relative_to(session.config.rootpath) for path in Path(__file__).parent.rglob("test_*.py"))
+        for name in names[mine::all_of_them]:
+            with contextlib.suppress(Exception, pytest.skip.Exception):  # told when it is collected
+                importlib.import_module(".".join(name.with_suffix("").parts))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.warm import Warm, plain_environment
 
 pytestmark = pytest.mark.slow
 
@@ -48,15 +52,21 @@ def test_it_trains_under_torchrun_and_resumes_with_fewer_processes(tmp_path: Pat
     assert steps(tmp_path) == list(range(1, 181))
 
 
-def test_a_killed_run_goes_on_in_the_middle_of_the_epoch(tmp_path: Path) -> None:
-    """360 steps an epoch; the kill comes long before the second save, which it would tear."""
-    arguments = ["--epochs", "1", "--batch-size", "4"]
-    command = [sys.executable, str(SCRIPT), "--checkpoint", "digits.pt", "--out", ".", *arguments]
-    command += ["--checkpoint-every", "150", "--log-every", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as run:
-        assert run.stdout is not None
-        assert any("step 151 " in line for line in run.stdout)
+@pytest.mark.xdist_group("plain torch")
+def test_a_killed_run_goes_on_in_the_middle_of_the_epoch(tmp_path: Path, warm: Warm) -> None:
+    """180 steps an epoch; the kill comes long before the second save, which it would tear."""
+    shutil.copy(SCRIPT, tmp_path / "train.py")
+    arguments = ["train.py", "--checkpoint", "digits.pt", "--out", ".", "--epochs", "1", "--batch-size", "8"]
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as output:
+        saving = [*arguments, "--checkpoint-every", "75", "--log-every", "1"]
+        run = warm.start(tmp_path, saving, plain_environment(), writing)
+        os.close(writing)
+        assert any("step 76 " in line for line in output)
         run.kill()
-    assert "resumed at epoch 0 step 150 on 1 processes" in train(tmp_path, [sys.executable], *arguments)
-    assert result(tmp_path)["steps"] == 360
-    assert sorted(set(steps(tmp_path))) == list(range(1, 361))
+        run.wait(240)
+    done = warm.run(tmp_path, *arguments[1:])
+    assert done.returncode == 0, done.stderr
+    assert "resumed at epoch 0 step 75 on 1 processes" in done.stdout
+    assert result(tmp_path)["steps"] == 180
+    assert sorted(set(steps(tmp_path))) == list(range(1, 181))

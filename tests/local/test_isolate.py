@@ -27,7 +27,7 @@ pytestmark = [
 ]
 NEEDS_IPTABLES = pytest.mark.skipif(not shutil.which("iptables"), reason="needs iptables")
 OOM_KILLS = ("memory.oom_control|memory.events", "oom_kill")
-FLAGS = ("--nnodes", "3", "--isolate", "--member-memory", "256Mi", "--member-cpus", "0.1")
+FLAGS = ("--nnodes", "3", "--isolate", "--member-memory", "256Mi", "--member-cpus", "0.25")
 """So little that a load reaches it beside others of a busy machine too."""
 
 

@@ -17,6 +17,7 @@ import json
 import os
 import socket
 import sys
+import weakref
 
 USED = ("numpy", "torch.distributed", "torch.optim", "torch.utils.data.distributed")
 IN_RANKS = ("torch.distributed.checkpoint", "torch.distributed.fsdp", "torch.nn.parallel")
@@ -46,6 +47,8 @@ def warm_up(package):
         found.worker.prepare = lambda: None
     for name in USED + (IN_RANKS + found.template.early.BEHIND if found is not None else ()):
         importlib.import_module(name)
+    for each in list(weakref.finalize._registry):
+        each.atexit = False  # torch's tables of operators, taken apart row by row
     gc.collect()
     gc.freeze()
     return found
