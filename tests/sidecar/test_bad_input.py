@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from runtime.settings import Environment, WrongSetting
+from sidecar.shell.settings import read
 from tests.sidecar.bench import Master, Member, member, start_order, template
 from wire.ids import Generation
 from wire.messages import Hello, Ready, Refused, Started
@@ -26,50 +29,48 @@ async def still_serves(master: Master, sidecar: Member) -> None:
     await master.hears(Started)
 
 
-@pytest.mark.parametrize(
-    ("announced", "refusal"),
-    [
-        (template(pid=1), "pid 1 was announced by the process with pid "),
-        (template(outrider=2), "version 2 of the hooks is newer than this sidecar"),
-        (template(what="intruder"), "must be template or launcher"),
-        (template(pid="7"), "must be a whole number"),
-        (template(nproc=0), "must be a whole number from 1"),
-        (template(running=[1]), "must be [term, number]"),
-        (template(workers=[[0]]), "must be [local rank, pid]"),
-        (template(can_start="yes"), "must be true or false"),
-        ({}, "outrider=None"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "announced",  # not its pid: ids are the same in each run
+ANNOUNCEMENTS: tuple[tuple[dict[str, object], str], ...] = (
+    (template(pid=1), "pid 1 was announced by the process with pid "),
+    (template(outrider=2), "version 2 of the hooks is newer than this sidecar"),
+    (template(what="intruder"), "must be template or launcher"),
+    (template(pid="7"), "must be a whole number"),
+    (template(nproc=0), "must be a whole number from 1"),
+    (template(running=[1]), "must be [term, number]"),
+    (template(workers=[[0]]), "must be [local rank, pid]"),
+    (template(can_start="yes"), "must be true or false"),
+    ({}, "outrider=None"),
 )
-async def test_an_announcement_that_cannot_be_is_refused_by_name(announced: dict[str, object], refusal: str) -> None:
+
+
+async def test_an_announcement_that_cannot_be_is_refused_by_name() -> None:
     async with member() as (master, sidecar):
-        hook = await sidecar.hook()
-        hook.say(announced)
-        assert refusal in await hook.is_closed_with()
+        for announced, refusal in ANNOUNCEMENTS:
+            hook = await sidecar.hook()
+            hook.say(announced)
+            assert refusal in await hook.is_closed_with()
         await still_serves(master, sidecar)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        os.urandom(3000) + b"\n",
-        b"[1, 2, 3]\n",
-        b"[" * 100_000 + b"\n",
-        b'{"outrider": 1, "what": "temp\n',
-        b"x" * (1 << 20) + b"x\n",
-        b"x" * (3 << 20),
-        b'{"outrider": NaN}\n',
-    ],
-    ids=["random", "a list", "deep", "cut off", "a huge line", "no end of line", "not a number"],
-)
-async def test_bytes_that_are_no_line_close_their_connection_and_no_other(data: bytes) -> None:
+NO_LINES = {
+    "random": os.urandom(3000) + b"\n",
+    "a list": b"[1, 2, 3]\n",
+    "deep": b"[" * 100_000 + b"\n",
+    "cut off": b'{"outrider": 1, "what": "temp\n',
+    "a huge line": b"x" * (1 << 20) + b"x\n",
+    "no end of line": b"x" * (3 << 20),
+    "not a number": b'{"outrider": NaN}\n',
+}
+
+
+async def test_bytes_that_are_no_line_close_their_connection_and_no_other() -> None:
     async with member() as (master, sidecar):
         good = await sidecar.hook()
         good.say(template())
         ready = await master.hears(Ready)
-        bad = await sidecar.hook()
-        bad.say_bytes(data)
-        await bad.is_closed_with()
+        for data in NO_LINES.values():
+            bad = await sidecar.hook()
+            bad.say_bytes(data)
+            await bad.is_closed_with()
         master.send(start_order(1, FIRST, ready.port))
         assert (await good.hears("do"))["do"] == "start"
 
@@ -88,25 +89,25 @@ async def test_a_line_that_makes_no_sense_closes_the_template_s_connection_and_i
         assert (await again.hears("do"))["do"] == "start"
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"rank": -1}, "rank=-1: must be a whole number"),
-        ({"warning": "no"}, "warning='no': must be true or false"),
-        ({"detail": [1]}, "detail=[1]: must be an object"),
-        ({"detail": {"samples": "many"}}, "samples='many': must be a whole number"),
-        ({"generation": None}, "must be [term, number]"),
-    ],
+NO_DATA: tuple[tuple[dict[str, object], str], ...] = (
+    ({"rank": -1}, "rank=-1: must be a whole number"),
+    ({"warning": "no"}, "warning='no': must be true or false"),
+    ({"detail": [1]}, "detail=[1]: must be an object"),
+    ({"detail": {"samples": "many"}}, "samples='many': must be a whole number"),
+    ({"generation": None}, "must be [term, number]"),
 )
-async def test_what_a_rank_tells_of_its_data_must_be_of_the_kind_it_is(change: dict[str, object], said: str) -> None:
-    async with member() as (master, sidecar):
-        hook = await sidecar.hook()
-        hook.say(template())
-        await master.hears(Ready)
-        line = {"event": "data", "generation": [1, 1], "rank": 0, "local_rank": 0, "sentence": "epoch 0 begins again"}
-        hook.say(line | {"word": "a newer one"})
-        hook.say(line | {"word": "repeated", "detail": {"samples": 72}} | change)
-        assert said in await hook.is_closed_with()
+
+
+async def test_what_a_rank_tells_of_its_data_must_be_of_the_kind_it_is() -> None:
+    line = {"event": "data", "generation": [1, 1], "rank": 0, "local_rank": 0, "sentence": "epoch 0 begins again"}
+    async with member() as (_master, sidecar):
+        for change, said in NO_DATA:
+            hook = await sidecar.hook()
+            hook.say(template())
+            await hook.hears("outrider")
+            hook.say(line | {"word": "a newer one"})
+            hook.say(line | {"word": "repeated", "detail": {"samples": 72}} | change)
+            assert said in await hook.is_closed_with()
 
 
 async def test_a_word_of_newer_hooks_is_passed_over() -> None:
@@ -183,11 +184,19 @@ async def test_a_socket_path_that_does_not_fit_stops_the_start_with_its_length(t
         ("OUTRIDER_GRACE", "nan", "OUTRIDER_GRACE='nan': must be seconds"),
     ],
 )
-async def test_a_wrong_setting_stops_the_start_and_is_named(name: str, value: str, sentence: str) -> None:
-    async with member(**{name: value}) as (_master, sidecar):
+async def test_a_wrong_setting_is_named(name: str, value: str, sentence: str, tmp_path: Path) -> None:
+    master = Master()
+    sidecar = Member(tmp_path, master, **{name: value})
+    master.close()
+    with pytest.raises(WrongSetting, match=re.escape(sentence)):
+        read(Environment(sidecar.environment))
+
+
+async def test_a_wrong_setting_stops_the_start() -> None:
+    async with member(OUTRIDER_JOB="") as (_master, sidecar):
         code, log = await sidecar.ends()
         assert code == 2
-        assert sentence in log
+        assert "OUTRIDER_JOB is not set" in log
         assert "Traceback" not in log
 
 
