@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from runtime.processes import marked
+from tests.tiers import witnesses
 from tests.waiting import DEADLINE
 
 pytestmark = pytest.mark.slow
@@ -142,27 +143,22 @@ def test_ctrl_c_ends_in_order_and_leaves_nothing(run: object, home: Path) -> Non
     assert json.loads((home / "jobs" / "train" / "status.json").read_text())["phase"] == "stopped"
 
 
-def test_a_closed_terminal_is_nothing_under_nohup(run: object, workplace: Path) -> None:
+def test_under_nohup_a_closed_terminal_is_nothing_and_a_second_run_of_the_name_is_refused(
+    run: object, workplace: Path
+) -> None:
     heard = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does: it is inherited
     try:
-        job = start(run, "train.py")
+        job = start(run, "--job", "one", "train.py")
     finally:
         signal.signal(signal.SIGHUP, heard)
     job.runs()
     job.process.send_signal(signal.SIGHUP)
-    (workplace / "go").touch()
-    code, _, err = job.end()
-    assert code == 0, err
-
-
-def test_a_second_run_of_one_name_is_refused_and_the_first_is_untouched(run: object, workplace: Path) -> None:
-    job = start(run, "--job", "one", "train.py")
-    job.runs()
     code, _, err = start(run, "--job", "one", "train.py").end()
     assert code == 2
     assert "'one' is running already (pid " in err
     (workplace / "go").touch()
-    assert job.end()[0] == 0
+    code, _, err = job.end()
+    assert code == 0, err
 
 
 def test_a_command_after_dashes_runs_once_a_member(run: object) -> None:
@@ -179,6 +175,7 @@ def test_a_module_that_is_not_there_ends_the_job_in_its_first_generation(run: ob
     assert "generation 1.2:" not in err
 
 
+@pytest.mark.exhaustive
 def test_a_module_that_is_there_and_ends_with_1_is_not_taken_for_a_missing_one(run: object, workplace: Path) -> None:
     (workplace / "pack").mkdir()
     (workplace / "pack" / "train.py").write_text("import sys; sys.exit(1)")
@@ -195,7 +192,7 @@ os.mkdir(os.path.join(folder, "status.json.new"))
 """
 
 
-@pytest.mark.parametrize("code", [0, 3])
+@pytest.mark.parametrize("code", witnesses((0, 3), 3))
 def test_a_folder_that_takes_no_status_at_the_end_does_not_change_the_jobs_exit_code(
     run: object, workplace: Path, home: Path, code: int
 ) -> None:
