@@ -75,11 +75,11 @@ check: lint  ## `make lint` and the tests of the cores: a minute and a half, bef
 
 USUAL := not cluster and not exhaustive and not frameworks and not tensorflow
 
-test: $(INSTALLED)  ## the tests that need no cluster, but for further cases of the same: six to seven minutes on 2 cores with nothing beside
-	@$(BIN)/python -m pytest -m '$(USUAL)' -n 4 --dist loadgroup $(ARGS)
+test: $(INSTALLED)  ## the tests that need no cluster, but for further cases of the same: five minutes on 2 cores with nothing beside
+	@$(BIN)/python -m pytest -m '$(USUAL)' -n 5 --dist loadgroup $(ARGS)
 
 exhaustive: $(INSTALLED)  ## further cases, that `make test` leaves out; ARGS="--budget 8" starts none after 8 minutes
-	@$(BIN)/python -m pytest -m 'exhaustive and not cluster and not tensorflow' -n 4 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -m 'exhaustive and not cluster and not tensorflow' -n 5 --dist loadgroup $(ARGS)
 
 tensorflow: $(WITH_TENSORFLOW)  ## jobs of TensorFlow, with parameter servers and without
 	@$(BIN)/python -m pytest -m tensorflow tests/hooks tests/local $(ARGS)

@@ -58,8 +58,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that start real jobs come first: side by side, they wait while the others compute."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """Those of the cores, which compute, lie evenly among all others, which wait; real jobs, the longest, come first."""
+    cores = [item for item in items if item.nodeid.startswith(("tests/core/", "tests/simulation/"))]
+    of_cores = set(cores)
+    others = sorted(
+        (item for item in items if item not in of_cores), key=lambda item: item.get_closest_marker("slow") is None
+    )
+    places = {item: number / len(those) for those in (cores, others) for number, item in enumerate(those)}
+    items.sort(key=places.__getitem__)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -161,6 +161,7 @@ def test_under_nohup_a_closed_terminal_is_nothing_and_a_second_run_of_the_name_i
     assert code == 0, err
 
 
+@pytest.mark.exhaustive
 def test_a_command_after_dashes_runs_once_a_member(run: object) -> None:
     code, out, err = start(run, "--nnodes", "2", "--", "sh", "-c", "echo node $NODE_RANK of $NNODES; exit 0").end()
     assert code == 0, err

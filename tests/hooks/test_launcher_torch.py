@@ -115,6 +115,7 @@ def test_a_program_that_is_no_python_says_that_it_has_no_stack(container: Contai
         assert "no Python with the hooks" in row["error"]
 
 
+@pytest.mark.exhaustive
 def test_a_rank_below_a_program_knows_what_was_saved_before_and_is_let_finish_its_save(container: Container) -> None:
     import torch
 

@@ -102,7 +102,6 @@ def common_window(trainer: Trainer, nproc: int) -> list[OwnTime]:
     witnesses(
         [("batch_norm", 2, 0), ("fsdp", 2, 1), ("two_groups", 4, 3), ("two_optimizers", 2, 1)],
         ("fsdp", 2, 1),
-        ("two_groups", 4, 3),
     ),
 )
 def test_the_slow_rank_stands_out_and_those_that_wait_for_it_do_not(
