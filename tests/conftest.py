@@ -58,7 +58,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those of the cores, which compute, lie evenly among all others, which wait; real jobs, the longest, come first."""
+    """Those of the cores, which compute, lie evenly among the others, which wait; of these, real jobs come first."""
     cores = [item for item in items if item.nodeid.startswith(("tests/core/", "tests/simulation/"))]
     of_cores = set(cores)
     others = sorted(
