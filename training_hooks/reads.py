@@ -15,6 +15,8 @@ from . import renames
 
 NO_CHECKPOINTS = (".py", ".pyc", ".so", ".log", ".lock")
 PLACES = ("/proc/", "/sys/", "/dev/")
+TICK = 0.01
+"""Seconds. A file's time is that of the kernel's last tick: it may lie so much before a moment that came first."""
 CACHES = ("cache", "torchinductor", ".triton")
 
 
@@ -47,7 +49,7 @@ class Reads:
             pass
 
     def _look(self, path, about):
-        was_written = stat.S_ISREG(about.st_mode) and self.since < about.st_mtime <= self.now
+        was_written = stat.S_ISREG(about.st_mode) and self.since - TICK <= about.st_mtime <= self.now
         if was_written and not path.endswith(NO_CHECKPOINTS) and not path.startswith(PLACES):
             self.seen |= not any(cache in path for cache in CACHES)
 

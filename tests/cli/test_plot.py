@@ -20,6 +20,7 @@ from cli.drawing import NUMBERED, figure_of, spread
 from cli.errors import UserError
 from cli.timeline import Span, Timeline, rates, smoothed, timeline, timeline_of
 from runtime.series import Series
+from tests.tiers import witnesses
 
 PNG = b"\x89PNG"
 BEGAN = 1_795_640_000.0
@@ -80,9 +81,10 @@ CASES: dict[str, Callable[[], Timeline]] = {
     "steps and no loss": lambda: job(60, [20], loss=False),
     "a second": lambda: job(1, []),
 }
+TELLING = ("at the very begin and end", "15 faults close together", "30 faults close to the end", "no step", "a second")
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", witnesses(CASES, *TELLING))
 def test_no_text_touches_another_one_or_the_frame(case: str) -> None:
     figure = figure_of(CASES[case]())
     boxes = {text: text.get_window_extent() for text in drawn_texts(figure)}
@@ -104,7 +106,7 @@ def drawn_texts(figure: Figure) -> list[Text]:
     return [text for text in texts if text.get_text()]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", witnesses(CASES, *TELLING))
 def test_every_fault_has_its_number_and_its_sentence(case: str) -> None:
     of = CASES[case]()
     texts = [text.get_text() for text in figure_of(of).texts]

@@ -14,7 +14,7 @@ import pytest
 
 from tests.warm import Warm, plain_environment
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]  # `make demo` trains with it too
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "digits" / "train.py"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
@@ -36,13 +36,11 @@ def steps(folder: Path) -> list[int]:
     return [int(row[1]) for row in csv.reader((folder / "loss.csv").read_text().splitlines())]
 
 
-@pytest.mark.exhaustive
 def test_it_learns_under_plain_python(tmp_path: Path) -> None:
     train(tmp_path, [sys.executable], "--epochs", "8")
     assert result(tmp_path)["accuracy"] > 0.9
 
 
-@pytest.mark.exhaustive
 def test_it_trains_under_torchrun_and_resumes_with_fewer_processes(tmp_path: Path) -> None:
     train(tmp_path, TORCHRUN, "--epochs", "2", "--checkpoint-every", "10")
     made = steps(tmp_path)
@@ -52,7 +50,6 @@ def test_it_trains_under_torchrun_and_resumes_with_fewer_processes(tmp_path: Pat
     assert steps(tmp_path) == list(range(1, 181))
 
 
-@pytest.mark.xdist_group("plain torch")
 def test_a_killed_run_goes_on_in_the_middle_of_the_epoch(tmp_path: Path, warm: Warm) -> None:
     """180 steps an epoch; the kill comes long before the second save, which it would tear."""
     shutil.copy(SCRIPT, tmp_path / "train.py")

@@ -127,6 +127,7 @@ for batch in torch.utils.data.DataLoader(Hungry(), num_workers=2):
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.xdist_group("cgroup")
 def test_a_rank_whose_data_loaders_worker_is_killed_for_want_of_memory_says_so(tmp_path: Path, cgroup: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from sidecar.shell.pages import read_page
 from tests.hooks.agent import Trainer
 from tests.warm import Warm
+from training_hooks.reads import Reads
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("warm")]
 SCRIPT = """
@@ -45,6 +48,16 @@ def trainer(warm: Warm, tmp_path: Path) -> Iterator[Trainer]:
     made.announced()
     yield made
     made.close()
+
+
+@pytest.mark.parametrize(("before", "is_of_training"), [(0.004, True), (0.1, False)])
+def test_a_files_time_is_that_of_a_tick(tmp_path: Path, before: float, is_of_training: bool) -> None:
+    began = time.time() - 10.0
+    (tmp_path / "state.pkl").write_bytes(b"x")
+    os.utime(tmp_path / "state.pkl", (began - before, began - before))
+    looking = Reads(began)
+    looking.loaded(str(tmp_path / "state.pkl"))
+    assert looking.end() == is_of_training
 
 
 def was_seen(trainer: Trainer, before: str, behind: str = "", **options: list[list[object]]) -> bool:
