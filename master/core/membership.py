@@ -312,7 +312,7 @@ def start_failed(state: State, member: Member, message: StartFailed) -> None:
     orders.acknowledge(state, member, message.order)
     world = _running_world(state, member)
     if world is not None and message.generation == world.generation:
-        reason = f"{member.id} could not start generation {message.generation}: {message.error}"
+        reason = f"{member.id} could not start generation {message.generation}: {message.error.rstrip('.')}."
         recovery.start_failed(state, member, reason, message.error)
 
 

@@ -179,7 +179,7 @@ def _judge(state: State, member: Member, quiet: float) -> None:
     elif doubt.own is not True and (why := witness(state, member)):
         _silence(state, member, quiet, why)
     elif peers and 2 * others_silent >= peers and quiet < CUT_OFF_PATIENCE * state.spec.replace_after:
-        _suspect_ourselves(state, member, quiet, others_silent + 1)
+        _suspect_ourselves(state, member, quiet, f"{others_silent + 1} of {peers + 1} members")
     elif not _has_others(state, member):
         _judge_alone(state, member, quiet)
     elif has_enough_witnesses(state, member):
@@ -270,14 +270,14 @@ def _judge_alone(state: State, member: Member, quiet: float) -> None:
     state.deadlines.set(("hear", member.id), state.now + state.spec.silent_after)
 
 
-def _suspect_ourselves(state: State, member: Member, quiet: float, silent: int) -> None:
+def _suspect_ourselves(state: State, member: Member, quiet: float, silent: str) -> None:
     doubt = member.doubt
     assert doubt is not None
     if doubt.told != "cut off":
         state.announce(
             "MasterMaybeCutOff",
-            f"{silent} of {len(state.members)} members are silent at once, {member.id} for {seconds(quiet)}: the "
-            f"master may be the one that is cut off, so nobody is left out for it.",
+            f"{silent} are silent at once, {member.id} for {seconds(quiet)}: the master may be the one that is cut "
+            f"off, so nobody is left out for it.",
             member.id,
             warning=True,
         )

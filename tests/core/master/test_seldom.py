@@ -58,7 +58,7 @@ def test_a_taken_port_that_a_start_fails_for_costs_no_restart() -> None:
     play = running(2, max_restarts=0)
     play.say(play["worker-1"], StartFailed(OrderId(1), play.generation, CLASH))
     (failed,) = play.announced("StartFailed")
-    assert failed.reason == f"worker-1 could not start generation 1.1: {CLASH}"
+    assert failed.reason == f"worker-1 could not start generation 1.1: {CLASH}."
     assert len(play.announced("PortTaken")) == 1
     play.until_next(2)
     assert play.ended() is None
@@ -378,6 +378,18 @@ def test_a_master_that_may_be_cut_off_says_so_once_with_how_many_are_silent() ->
     assert " members are silent at once, worker-0 for 3.0 s: " in told[0].reason
     assert told[0].reason.endswith("the master may be the one that is cut off, so nobody is left out for it.")
     assert len({a.member for a in told}) == len(told), "each of them once"
+
+
+def test_of_those_who_are_silent_at_once_replacements_that_have_not_come_are_not_counted() -> None:
+    play = running(4)
+    play.creates_pods = False
+    play.lose("worker-3")
+    play.run(5)
+    assert len(play.members()) == 4, "one of them is a replacement that does not come"
+    for member in ("worker-0", "worker-1", "worker-2"):
+        play[member].unheard = True
+    play.run(15)
+    assert play.announced("MasterMaybeCutOff")[0].reason.startswith("3 of 3 members are silent at once, worker-")
 
 
 def test_a_port_that_is_taken_again_and_again_costs_restarts_in_the_end() -> None:
