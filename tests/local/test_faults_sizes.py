@@ -127,8 +127,11 @@ def it_is_drawn_while_it_runs_and_when_it_is_over(job: Training) -> None:
     assert found.phase == "succeeded"
     assert [span.members for span in found.spans][:4] == [1, 2, 2, 2], "alone, with another one, and after two kills"
     assert all(one.end <= two.begin for one, two in zip(found.spans, found.spans[1:], strict=False))
-    told = {event["reason"] for event in job.events() if event["kind"] == "MemberLost"}
-    told |= {event["reason"] for event in job.events() if "was killed by SIGKILL" in event["reason"]}
+    lost = [event for event in job.events() if event["kind"] == "MemberLost"]
+    killed = [event for event in job.events() if "was killed by SIGKILL" in event["reason"]]
+    explained = {event["generation"] for event in lost if " That explains " in event["reason"]}
+    told = {event["reason"].partition(" That explains ")[0] for event in lost}
+    told |= {event["reason"] for event in killed if event["generation"] not in explained}
     assert told <= {mark.reason for mark in found.faults}
     assert max(rate for _, _, rate in rates(found.steps)) > 0
     assert found.steps[-1][1] == found.step == json.loads((job.job_folder / "status.json").read_text())["step"]
