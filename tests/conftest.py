@@ -37,7 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[BEGAN] = time.monotonic()
-    os.environ.setdefault(MARK, uuid.uuid4().hex)
+    if not hasattr(config, "workerinput"):  # a worker has that of its run
+        os.environ[MARK] = uuid.uuid4().hex
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -97,9 +98,11 @@ def processes_of(run: str) -> list[str]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is somebody else's
-            environ = dict(row.partition("=")[::2] for row in (folder / "environ").read_text().split("\0"))
+            environ = dict(
+                row.partition("=")[::2] for row in (folder / "environ").read_text(errors="replace").split("\0")
+            )
             if environ.get(MARK) == run and folder.name != str(os.getpid()):
-                command = " ".join((folder / "cmdline").read_text().split("\0"))
+                command = " ".join((folder / "cmdline").read_text(errors="replace").split("\0"))
                 found.append(f"{folder.name} {command!r} of {environ.get('PYTEST_CURRENT_TEST', 'a test')}")
     return found
 
