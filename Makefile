@@ -75,7 +75,7 @@ check: lint  ## `make lint` and the tests of the cores: a minute and a half, bef
 
 USUAL := not cluster and not exhaustive and not frameworks and not tensorflow
 
-test: $(INSTALLED)  ## the tests that need no cluster, but for further cases of the same: four to six minutes on 2 cores with nothing beside
+test: $(INSTALLED)  ## the tests that need no cluster, but for further cases of the same: three and a half to six minutes on 2 cores with nothing beside
 	@$(BIN)/python -m pytest -m '$(USUAL)' -n 5 --dist loadgroup $(ARGS)
 
 exhaustive: $(INSTALLED)  ## further cases, that `make test` leaves out; ARGS="--budget 8" starts none after 8 minutes

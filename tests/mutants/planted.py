@@ -465,11 +465,9 @@ CAUGHT_AT = {
     "forget_who_is_to_move": 0,
     "stop_who_trains_for_a_lost_worker": 7,
     "forget_that_a_master_spoke": 221,
+    "wait_for_copies_for_ever": 199,
 }
 """The first seed that caught each, when all were played last: it is tried first."""
-UNCAUGHT = ("wait_for_copies_for_ever",)
-"""No seed is known that comes by it, since a ready spare is no member of a first world; two thirds of the first 3,000
-were tried. `test_a_start_does_not_wait_for_a_copy_that_does_not_come` fails of it."""
 WITNESSES = (
     "double_a_rank", "forget_to_reap", "reuse_the_old_port", "stop_when_the_master_is_gone",
     "start_before_all_have_stopped", "train_on_when_cut_off", "charge_deletions", "lose_the_saved_number",

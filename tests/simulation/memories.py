@@ -28,6 +28,8 @@ MARKED_ODDS = 0.4
 """Of those without the others: rank 0 alone saves, and the master has it given to all."""
 TORN = 0.03
 """Saves that a rank does not come to the end of."""
+UNANSWERED = 0.3
+"""Of the jobs with slow copies: those in which a sidecar may take over a copy and never say that it has."""
 GIVEN_FOR = 60.0
 """Seconds for which a sidecar asks its ranks not to write over what it gives to a partner."""
 LATE = 1.0
@@ -92,6 +94,8 @@ class Memories:
         self._numbers: dict[Generation, int] = {}
         self._begun: dict[Generation, tuple[int, Generation]] = {}
         self.is_slow = self.rng.random() < 0.2
+        self._unanswered = random.Random(f"unanswered {world.seed}")
+        self._loses_answers = self.is_slow and self._unanswered.random() < UNANSWERED
         self.excused: set[Generation] = set()
         """Generations of which a master has said that a member goes without."""
         self._started: set[Generation] = set()
@@ -138,6 +142,8 @@ class Memories:
         sidecar.fetching = action
         seconds = self.rng.uniform(5.0, 40.0) if self.is_slow else self.rng.uniform(0.01, 2.0)
         late = seconds > action.order.seconds
+        if self._loses_answers and self._unanswered.random() < 0.5:
+            return  # a transfer that hangs: the master's deadline is all that ends it
         self.world.time.after(min(seconds, action.order.seconds), self._fetched, sidecar, action, late)
 
     def _fetched(self, sidecar: Sidecar, action: FetchCopies, late: bool) -> None:
