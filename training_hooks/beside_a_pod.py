@@ -10,18 +10,18 @@ its time is over, somebody ends it, or the pod has gone. The tools are the node'
 import os
 import sys
 
-from . import cgroup, faults, network_faults
+from . import cgroup, fault_base, network_faults
 
 
 def enter(volume, fault):
-    """Becomes the fault; raises faults.Refused."""
-    pid = min(faults.processes(os.environ), default=None)
+    """Becomes the fault; raises fault_base.Refused."""
+    pid = min(fault_base.processes(os.environ), default=None)
     if pid is None:
-        raise faults.Refused("no process of the pod can be seen on its node")
+        raise fault_base.Refused("no process of the pod can be seen on its node")
     first = first_of(pid)
     tools = "nsenter --mount=/proc/%d/ns/mnt --" % network_faults.machines_process()
-    own = {faults.BESIDE: str(first), faults.MARK: faults.named(fault), network_faults.TOOLS: tools}
-    words = [sys.executable, "-I", "-S", faults.__file__, "hold", fault, "1", "0"]
+    own = {fault_base.BESIDE: str(first), fault_base.MARK: fault_base.named(fault), network_faults.TOOLS: tools}
+    words = [sys.executable, "-I", "-S", fault_base.PROGRAM, "hold", fault, "1", "0"]
     _outlive_a_lack_of_memory()
     net = "--net=/proc/%d/ns/net" % first
     os.execvpe("nsenter", ["nsenter", net, "--"] + words, dict(os.environ, OUTRIDER_DIR=volume, **own))

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-from . import descent, launcher, nodecheck
+from . import context, descent, nodecheck
 from .inner import is_python
 
 SLACK = 1.0
@@ -116,7 +116,7 @@ def spawned(order, pipe, argv, environ):
         _settle(parent)
         os.set_inheritable(pipe, True)
         told = json.dumps({"order": order, "pipe": pipe, "volume": environ["OUTRIDER_DIR"]})
-        kept = {name: value for name, value in environ.items() if name not in launcher.OURS + ("OUTRIDER_DIR",)}
+        kept = {name: value for name, value in environ.items() if name not in context.OURS + ("OUTRIDER_DIR",)}
         os.execvpe(python, [python, nodecheck.__file__], dict(kept, **{nodecheck.ORDER: told}))
     finally:
         os._exit(127)

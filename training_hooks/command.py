@@ -1,20 +1,18 @@
 """Reads a command, without running any of it, and says how it will be supervised.
 
-Twice: `plan` is asked by the launcher for the container's command, `enter` by every unmarked Python that starts in the
-container, because inside `bash -c` only the Python itself shows up with its arguments expanded. Both err on the side of
-leaving a process alone: a wrong guess would park pip or a preprocessing script as a template.
+The launcher asks `plan` for the container's command. It errs on the side of leaving a process alone: a wrong guess
+would park pip or a preprocessing script as a template.
 """
 
 import os
 import re
 import shutil
-import sys
 
 from . import invocation
 from .inner import Flags, inner_flags, is_python, torch_arguments
 from .shells import SHELLS, flags_inside, line_of, scripts_in
 
-__all__ = ["Flags", "Plan", "enter", "flags_inside", "inner_flags", "plan"]
+__all__ = ["Flags", "Plan", "flags_inside", "inner_flags", "plan"]
 
 WRAPPERS = (
     "env", "nice", "ionice", "numactl", "taskset", "tini", "dumb-init", "time", "stdbuf", "setpriv", "gosu", "su-exec",
@@ -182,24 +180,3 @@ def _head(path):
             return file.read(SCRIPT_HEAD).decode("utf-8", "replace")
     except OSError:
         return ""
-
-
-def enter():
-    """Called in an unmarked Python process of the container: makes it the template, or takes its torchrun over, or
-    leaves it alone."""
-    from . import takeover, trainers
-
-    argv = invocation.command_line()
-    called = invocation.parse(argv)
-    if trainers.is_claimed(os.environ):
-        return
-    name = os.path.basename(called.target)
-    is_accelerate = name == "accelerate" or called.target.startswith("accelerate.commands.")
-    if torch_arguments([sys.executable, *argv[1:]]) is not None or is_accelerate:
-        takeover.enter([sys.executable, *argv[1:]])
-        return
-    reason = trainers.reason_to_be(called, os.environ)
-    if reason:
-        from . import template
-
-        template.become(reason)

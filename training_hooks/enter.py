@@ -5,7 +5,8 @@
 - A process that launcher or takeover marked with OUTRIDER_TEMPLATE: the template.
 - What was executed into the container beside its command (an exec probe, a postStart hook): none (`first`).
 - One that is given its program as text: none. Shell scripts start hundreds of those: nothing else is loaded for it.
-- Anything else in the container: `command` looks whether it is the trainer, or an inner launcher to be taken over.
+- Anything else in the container may be the trainer, or an inner launcher to be taken over: inside `bash -c` only the
+  Python itself shows up with its arguments expanded. It errs on the side of leaving a process alone, as `command` does.
 
 The mark leaves os.environ before anything of the user's runs, so that it cannot reach a child: here, or in
 sitecustomize, which does not even load this for a descendant of a worker process.
@@ -23,22 +24,43 @@ def enter():
     if WORKER in os.environ or not (mark or "OUTRIDER_GENERATION" in os.environ or _may_be_the_trainer()):
         return
     if "OUTRIDER_CHAOS" in os.environ and "OUTRIDER_GENERATION" not in os.environ:
-        from . import faults
+        from . import fault_base
 
-        faults.arm(os.environ)
+        fault_base.arm(os.environ)
     if "OUTRIDER_GENERATION" in os.environ:
-        from . import worker
+        from . import patches
 
-        worker.observe()
+        patches.observe()
     elif mark:
         from . import handover, template
 
         template.become("the launcher named this process")
         handover.settle()
     else:
-        from . import command
+        _become_what_it_looks_like()
 
-        command.enter()
+
+def _become_what_it_looks_like():
+    """The template, or the one that takes its torchrun over; or nothing of ours."""
+    import sys
+
+    from . import inner, invocation, trainers
+
+    argv = invocation.command_line()
+    called = invocation.parse(argv)
+    if trainers.is_claimed(os.environ):
+        return
+    is_accelerate = os.path.basename(called.target) == "accelerate" or called.target.startswith("accelerate.commands.")
+    if is_accelerate or inner.torch_arguments([sys.executable, *argv[1:]]) is not None:
+        from . import takeover
+
+        takeover.enter([sys.executable, *argv[1:]])
+        return
+    reason = trainers.reason_to_be(called, os.environ)
+    if reason:
+        from . import template
+
+        template.become(reason)
 
 
 def _may_be_the_trainer():

@@ -1,8 +1,8 @@
 """The faults themselves: what each does at its beginning, and how it is undone.
 
-A kind has `begin()`, which raises `faults.Refused`, `undo()`, `is_over()` (there is nothing left to hold), and `about`,
-a clause for whoever made it. Plain processes of the container's own user do all of it, with no right that the trainer
-has not.
+A kind has `begin()`, which raises `fault_base.Refused`, `undo()`, `is_over()` (there is nothing left to hold), and
+`about`, a clause for whoever made it. Plain processes of the container's own user do all of it, with no right that the
+trainer has not.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import re
 import signal
 import time
 
-from . import cgroup, descent, faults
+from . import cgroup, descent, fault_base
 
 PERIOD = 0.1
 """Seconds; the busy processes of a container begin theirs together, so that nobody runs undisturbed in a gap."""
@@ -41,7 +41,7 @@ class Kind:
 
     def percent(self):
         if not self.value.isdigit() or not 1 <= int(self.value) <= 100:
-            raise faults.Refused("%r is no percentage; it is a whole number from 1 to 100" % self.value)
+            raise fault_base.Refused("%r is no percentage; it is a whole number from 1 to 100" % self.value)
         return int(self.value)
 
 
@@ -68,7 +68,7 @@ class CpuLoad(Kind):
 
     def undo(self):
         for pid in self.pids:
-            faults.send(pid, signal.SIGKILL)
+            fault_base.send(pid, signal.SIGKILL)
         for pid in self.pids:
             os.waitpid(pid, 0)
 
@@ -93,7 +93,7 @@ def burning(share):
     if pid:
         return pid
     try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, faults.ENDING)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, fault_base.ENDING)
         descent.die_with_parent(parent)
         os.closerange(3, 64)  # whoever waits for the answer waits for the end of its pipe
         os.setsid()  # where the kernel shares its cores among sessions (autogroup), each counts for itself
@@ -116,10 +116,10 @@ class FillMemory(Kind):
     def begin(self):
         percent, (limit, used, whose) = self.percent(), room()
         if whose == MACHINE and percent > MOST_OF_A_MACHINE:
-            raise faults.Refused("%s has no limit: at most %d %% of it is filled" % (whose, MOST_OF_A_MACHINE))
+            raise fault_base.Refused("%s has no limit: at most %d %% of it is filled" % (whose, MOST_OF_A_MACHINE))
         wanted = limit * percent // 100 - used
         if wanted <= 0:
-            raise faults.Refused(
+            raise fault_base.Refused(
                 "%s is filled to %d %% of its %d MiB already" % (whose, 100 * used // limit, limit >> 20)
             )
         self.about = "%d MiB, so that %s of %d MiB is %d %% full" % (wanted >> 20, whose, limit >> 20, percent)
@@ -128,7 +128,7 @@ class FillMemory(Kind):
             self.block = mmap.mmap(-1, wanted, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         ones = b"\1" * CHUNK
         with contextlib.suppress(OSError):  # nobody is left to be killed for it: it is full
-            while self.block.tell() + CHUNK <= wanted and not signal.sigpending() & set(faults.ENDING):
+            while self.block.tell() + CHUNK <= wanted and not signal.sigpending() & set(fault_base.ENDING):
                 self.block.write(ones)
 
     def undo(self):
@@ -178,19 +178,19 @@ class Stopped(Kind):
     def stop(self, pids):
         fresh = [pid for pid in pids if pid not in self.stopped]
         for pid in fresh:
-            self.stopped[pid] = faults.started(pid)
-            faults.send(pid, signal.SIGSTOP)
+            self.stopped[pid] = fault_base.started(pid)
+            fault_base.send(pid, signal.SIGSTOP)
         return fresh
 
     def is_over(self):
         return not self._living()
 
     def _living(self):
-        return [pid for pid, start in self.stopped.items() if start is not None and faults.started(pid) == start]
+        return [pid for pid, start in self.stopped.items() if start is not None and fault_base.started(pid) == start]
 
     def undo(self):
         for pid in self._living():
-            faults.send(pid, signal.SIGCONT)
+            fault_base.send(pid, signal.SIGCONT)
 
 
 class Hang(Stopped):
@@ -199,7 +199,7 @@ class Hang(Stopped):
     def begin(self):
         found = workers(os.environ)
         if not found:
-            raise faults.Refused("no %s runs here now" % NAMED["process"])
+            raise fault_base.Refused("no %s runs here now" % NAMED["process"])
         self.stop(found[-1:])
         self.about = "the worker process %d is stopped" % found[-1]
 
@@ -208,7 +208,7 @@ class FreezeMember(Stopped):
     """Every process of the member that this user may signal, and what is forked meanwhile."""
 
     def begin(self):
-        while self.stop(pid for pid in faults.processes(os.environ) if descent.session(pid) != self.session):
+        while self.stop(pid for pid in fault_base.processes(os.environ) if descent.session(pid) != self.session):
             pass
         count = len(self.stopped)
         self.about = "%d process%s stopped" % (count, " is" if count == 1 else "es are")
@@ -217,7 +217,7 @@ class FreezeMember(Stopped):
 def workers(environ):
     """The pids of this container's ranks: forks of the template have their name (`ranks.name_process`), a launcher's
     have their generation in the environment."""
-    all_here = faults.processes(environ)
+    all_here = fault_base.processes(environ)
     found = {pid for pid, each in all_here.items() if _is_rank(pid) or "OUTRIDER_GENERATION" in each}
     return sorted(pid for pid in found if descent.parent(pid) not in found)
 
@@ -242,13 +242,13 @@ def _worker(environ):
 
 def _launcher(environ):
     """What the ranks are children of; while there are none, the first process of the container."""
-    found = [descent.parent(pid) for pid in _worker(environ)] or list((faults.first_process(environ) or ())[:1])
+    found = [descent.parent(pid) for pid in _worker(environ)] or list((fault_base.first_process(environ) or ())[:1])
     return [pid for pid in found if pid > 1]
 
 
 def _sidecar(environ):
     """By its command line; around it is a shell that starts it again."""
-    return [pid for pid in faults.processes(environ) if _command_line(pid).endswith(b"-m\0sidecar\0")]
+    return [pid for pid in fault_base.processes(environ) if _command_line(pid).endswith(b"-m\0sidecar\0")]
 
 
 def _command_line(pid):
@@ -261,7 +261,7 @@ def _command_line(pid):
 
 def _all(environ):
     own = os.getsid(0)
-    return sorted(pid for pid in faults.processes(environ) if descent.session(pid) != own)
+    return sorted(pid for pid in fault_base.processes(environ) if descent.session(pid) != own)
 
 
 PARTS = {"process": _worker, "launcher": _launcher, "sidecar": _sidecar, "all": _all}

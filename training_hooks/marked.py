@@ -13,11 +13,10 @@ import functools
 import io
 import os
 import shutil
-import stat
 import threading
 import time
 
-from . import arena, image, remembering, renames, room, saves, saving, versions, word, worker
+from . import arena, image, marked_loading, remembering, renames, room, saves, saving, versions, word, worker
 from .allotting import mebibytes
 from .beside import Beside, is_plain_path
 
@@ -88,8 +87,6 @@ class Marked(saving.Rank):
         return self.is_it(file_of(f) or f)
 
     def load(self, plain, f, args, kwargs):
-        from . import marked_loading
-
         return marked_loading.load(self, plain, file_of(f) or f, args, kwargs)
 
     def save(self, plain, state, f, args, kwargs):
@@ -123,7 +120,7 @@ class Marked(saving.Rank):
 
     def _is_first(self):
         """No file of ours is there yet, or none any more."""
-        before, now = self.stamp, stamp(self.path)  # in this order: a thread may be replacing it
+        before, now = self.stamp, versions.stamp(self.path)  # in this order: a thread may be replacing it
         if now is not None and now == before:
             return False
         self.stamp = now
@@ -136,7 +133,7 @@ class Marked(saving.Rank):
     def _next(self):
         """Greater than whatever was given before, as far as can be seen here."""
         if self.number is None:
-            begun = begun_from()
+            begun = versions.begun_from()
             known = [copy.head.step for copy in self.copies()] + [versions.newest(self.path)]
             self.number = max(known + [begun[1] if begun else 0])
         self.number += 1
@@ -151,7 +148,7 @@ class Marked(saving.Rank):
     def _save_ordinarily(self, plain, state, f, args, kwargs, number):
         self.settle()
         self._whole(plain, state, f, args, kwargs, lambda written: self._note(written, number))
-        self.last, self.stamp = None, stamp(self.path)
+        self.last, self.stamp = None, versions.stamp(self.path)
         self.word.say(word.WRITTEN, number)
         self.word.say(word.SAVED, number)
 
@@ -269,15 +266,15 @@ class Marked(saving.Rank):
         if self.here.data is not None:
             self.here.data.saved(self.path, beside.path, job.positions)
         self._note(beside.path, job.copy.head.step)
-        if beside.finish(lambda: stamp(self.path) == self.stamp):
-            self.stamp = stamp(self.path)
+        if beside.finish(lambda: versions.stamp(self.path) == self.stamp):
+            self.stamp = versions.stamp(self.path)
         else:
             self.warn(_not_ours_any_more(self.path, self.named(job.copy.head)))
         return True
 
 
 def _not_ours_any_more(path, save):
-    if stamp(path) is None:
+    if versions.stamp(path) is None:
         return "somebody else has removed %s: %s is not written there" % (path, save)
     return "somebody else has put another file at %s: it stays, and counts" % path
 
@@ -300,25 +297,6 @@ def file_of(f):
         return f.name if isinstance(f.name, str) and f.readable() and f.tell() == 0 else None
     except (OSError, ValueError):
         return None
-
-
-def begun_from():
-    """(generation, number) of the save that this generation begins from, as far as memory is concerned; None: of
-    none."""
-    number, _, generation = os.environ.get("OUTRIDER_CHECKPOINT_FROM", "").partition(":")
-    term, _, count = generation.partition(".")
-    if not (number.isdigit() and term.isdigit() and count.isdigit()):
-        return None
-    return int(term) << 32 | int(count), int(number)
-
-
-def stamp(path):
-    """Another one: another file. None where there is none."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
 def too_big(needed, divided):

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from . import image, marked, versions, word
+from . import image, versions, word
 from .restoring import LOADED
 from .saving import CheckpointError
 
@@ -74,7 +74,7 @@ def _chosen(mine):
     if mine.memory is None:
         return None
     if mine.last is not None:  # what this rank has saved
-        if mine.last.is_there() and marked.stamp(mine.path) == mine.stamp:
+        if mine.last.is_there() and versions.stamp(mine.path) == mine.stamp:
             return mine.last
         mine.settle()
     if mine.number is not None:
@@ -121,7 +121,7 @@ def _is_foreign(mine):
 
 
 def _begun_from(mine):
-    begun = marked.begun_from()
+    begun = versions.begun_from()
     if begun is None:
         return None
     try:

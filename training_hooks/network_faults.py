@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 
-from . import cgroup, descent, faults, packet_delay
+from . import cgroup, descent, fault_base, packet_delay
 from .fault_kinds import Kind
 
 LONGEST_DELAY = 60000
@@ -31,9 +31,13 @@ class NetworkFault(Kind):
         try:
             is_shared = is_the_machines()
         except OSError as error:
-            raise faults.Refused("it cannot be seen whether this is the machine's own network: %s" % error) from None
+            raise fault_base.Refused(
+                "it cannot be seen whether this is the machine's own network: %s" % error
+            ) from None
         if is_shared:
-            raise faults.Refused("this process has the machine's own network, which is not broken; isolate the member")
+            raise fault_base.Refused(
+                "this process has the machine's own network, which is not broken; isolate the member"
+            )
         self.tables = [name for name, file in FAMILIES if os.path.exists(file)]
         self.undo()
 
@@ -43,7 +47,7 @@ class NetworkFault(Kind):
                 code, said = tool(table, "-w", "-I", chain, "1", *rule)
                 if code:
                     self.undo()
-                    raise faults.Refused("%s cannot do it: %s" % (table, said))
+                    raise fault_base.Refused("%s cannot do it: %s" % (table, said))
 
     def undo(self):
         for table in self.tables:
@@ -80,7 +84,7 @@ class SlowNetwork(NetworkFault):
 
     def begin(self):
         if not self.value.isdigit() or not 1 <= int(self.value) <= LONGEST_DELAY:
-            raise faults.Refused("%r is no number of milliseconds from 1 to %d" % (self.value, LONGEST_DELAY))
+            raise fault_base.Refused("%r is no number of milliseconds from 1 to %d" % (self.value, LONGEST_DELAY))
         super().begin()
         delay = int(self.value)
         if self._shape(delay):
@@ -94,7 +98,7 @@ class SlowNetwork(NetworkFault):
     def _shape(self, delay):
         found = devices()
         if not found:
-            raise faults.Refused("there is no way out of here that could be slow")
+            raise fault_base.Refused("there is no way out of here that could be slow")
         for device in found:
             code, _ = tool(
                 "tc", "qdisc", "add", "dev", device, "root", "netem", "delay", "%dms" % delay, "limit", "100000"
@@ -115,7 +119,7 @@ class SlowNetwork(NetworkFault):
         super().undo()
         self._unshape()
         if self.pid:
-            faults.send(self.pid, signal.SIGKILL)
+            fault_base.send(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
             self.pid = 0
 
@@ -132,14 +136,14 @@ def delaying(seconds):
     try:
         queue = packet_delay.Queue(QUEUE)
     except OSError as error:
-        raise faults.Refused("this kernel has neither netem nor a netfilter queue for it: %s" % error.strerror)
+        raise fault_base.Refused("this kernel has neither netem nor a netfilter queue for it: %s" % error.strerror)
     parent = os.getpid()
     pid = os.fork()
     if pid:
         queue.close()
         return pid
     try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, faults.ENDING)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, fault_base.ENDING)
         descent.die_with_parent(parent)
         kept = queue.socket.fileno()
         os.closerange(3, kept)  # who started the fault reads from a pipe until its end

@@ -54,10 +54,10 @@ def silence():
 
 
 def findings(order, volume):
-    from . import faults, gather
+    from . import fault_base, gather
 
     began = time.monotonic()
-    chaos = chaos_of(faults.of_member(volume, os.environ, BAD_NODE))
+    chaos = chaos_of(fault_base.of_member(volume, os.environ, BAD_NODE))
     if chaos == "fails":
         os.kill(os.getpid(), signal.SIGKILL)
     others = [Other(rank, chaos) for rank in range(1, order["nproc"])] if order["compute"] else []

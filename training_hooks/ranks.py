@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 
-from . import descent, titles, worker
+from . import descent, patches, titles, worker
 
 
 class Rank:
@@ -78,7 +78,7 @@ def watch(volume, spec, generation, known_before):
     try:
         watched = worker.Worker(volume, spec["local_rank"], generation, known_before)
         worker.activate(watched)
-        worker.count_steps(watched)
+        patches.count_steps(watched)
     except Exception:  # never in the way of the training
         os.environ.setdefault("OUTRIDER_WORKER", str(os.getpid()))
 

@@ -7,7 +7,7 @@ makes the ranks, and it is told its place among the members the way such launche
 import os
 import signal
 
-from . import descent, handover, launcher
+from . import context, descent, handover
 
 PER_RANK = ("RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE")
 """What a command that runs once per member must find out, or set, by itself."""
@@ -70,6 +70,6 @@ def _become(argv, environ, streams, parent, session, why_not):
             leave_stdin(environ)
         if session:
             os.setsid()
-        launcher.execute(argv, environ, why_not)
+        context.execute(argv, environ, why_not)
     finally:
         os._exit(126)

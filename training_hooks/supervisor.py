@@ -17,12 +17,12 @@ from . import (
     allotting,
     channel,
     checking,
+    context,
     descent,
     errors,
     hearing,
     known,
     lastwords,
-    launcher,
     memory,
     observed,
     output,
@@ -50,9 +50,9 @@ def supervise(argv, environ, told, each_rank):
 
 def _run_alone(argv, environ, supervisor):
     why = supervisor.let_go or "no sidecar came within %d s" % supervisor.waiting.patience
-    launcher.say("%s; the command runs without Outrider" % why)
+    context.say("%s; the command runs without Outrider" % why)
     wakeup.let_go()
-    launcher.execute(argv, {name: value for name, value in environ.items() if name != "OUTRIDER_DIR"})
+    context.execute(argv, {name: value for name, value in environ.items() if name != "OUTRIDER_DIR"})
 
 
 def patience(environ):

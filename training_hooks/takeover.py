@@ -15,7 +15,7 @@ import importlib.machinery
 import os
 import sys
 
-from . import handover, invocation, launcher
+from . import context, handover, invocation
 from .inner import inner_flags, is_python, torch_arguments
 
 API = "torch.distributed.launcher.api"
@@ -69,7 +69,7 @@ def _report(rendezvous, ignored):
         (ignored, "not used by Outrider"),
     ):
         if flags:
-            launcher.say("%s %s %s" % (", ".join(flags), "is" if len(flags) == 1 else "are", why))
+            context.say("%s %s %s" % (", ".join(flags), "is" if len(flags) == 1 else "are", why))
 
 
 def _replace(command, environ, nproc, max_restarts, original):
@@ -77,9 +77,9 @@ def _replace(command, environ, nproc, max_restarts, original):
     what = "torchrun's script %s" % next((each for each in command[1:] if each not in ("-u", "-m")), command[0])
     if is_python(os.path.basename(command[0])) and invocation.parse(command).kind in ("script", "module"):
         marked = handover.mark(environ, what, nproc, max_restarts, macros=True, original=original)
-        launcher.execute(command, marked)
+        context.execute(command, marked)
     reason = "torchrun runs %s without Python's help: it is run once per local rank" % command[0]
-    launcher.each_rank(command, reason, nproc, max_restarts, macros=True, original=original, environ=environ)
+    context.each_rank(command, reason, nproc, max_restarts, macros=True, original=original, environ=environ)
 
 
 # -- inside torchrun --------------------------------------------------------------------------------------------------
@@ -127,9 +127,9 @@ def replaced(launch_agent):
             if isinstance(entrypoint, str) and not trainers.is_claimed(os.environ):
                 _take_over(config, entrypoint, [str(each) for each in args])
             elif not isinstance(entrypoint, str):
-                launcher.say("a function was given to torch's launcher: it runs as without Outrider")
+                context.say("a function was given to torch's launcher: it runs as without Outrider")
         except Exception as error:  # a torch whose LaunchConfig is unknown: torchrun does what it always did
-            launcher.say("torchrun could not be taken over (%s: %s)" % (type(error).__name__, error))
+            context.say("torchrun could not be taken over (%s: %s)" % (type(error).__name__, error))
         return launch_agent(config, entrypoint, args, *more, **named)
 
     return launch_agent_of_outrider

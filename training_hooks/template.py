@@ -12,7 +12,20 @@ import os
 import sys
 import time
 
-from . import BEFORE, early, handover, invocation, known, parked, ranks, rehearsal, selfcheck, titles, worker
+from . import (
+    BEFORE,
+    context,
+    early,
+    handover,
+    invocation,
+    known,
+    parked,
+    patches,
+    ranks,
+    rehearsal,
+    selfcheck,
+    titles,
+)
 
 NO_SIDECAR = 60.0
 """Seconds from the start, where OUTRIDER_PATIENCE names no other number."""
@@ -57,7 +70,7 @@ def become(why):
     """
     start = Beginning()
     if rehearsal.VARIABLE in os.environ:
-        rehearsal.perform(start, worker.prepare)
+        rehearsal.perform(start, patches.prepare)
     volume = start.environment["OUTRIDER_DIR"]
     lock = only_one(volume, LOCK_PATIENCE) if start.called.kind != "stdin" else None
     if lock is None:
@@ -83,7 +96,7 @@ def warm_up(start):
     """The early imports and the self check; returns what was done. Not to return is to begin again, or to be T1."""
     if (start.told.get("nproc") or int(start.environment.get("OUTRIDER_NPROC") or 1)) > 1:
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # torchrun does; libgomp reads it when torch is imported
-    worker.prepare()
+    patches.prepare()
     first = early.Early(start.called, start.skip, start.without)
     first.notes += ["%s is left to the worker processes: %s" % item for item in sorted(start.skip.items())]
     try:
@@ -132,9 +145,7 @@ def leave_out_or_hand_over(start, first, problem):
         culprit = culprit if culprit in early.BEHIND else culprit.partition(".")[0]
         if culprit not in start.skip:
             start.without(culprit, problem)
-    from . import launcher
-
-    launcher.take_over(
+    context.take_over(
         [sys.executable, *invocation.command_line()[1:]],
         start.environment,
         "this process cannot be forked: " + problem,

@@ -7,6 +7,7 @@ there as well: whichever of the two a killed process leaves, its entry is there.
 
 import json
 import os
+import stat
 
 from . import positions
 
@@ -72,3 +73,22 @@ def _saves(path):
 def _is_save(each):
     numbers = (each["generation"], each["number"])
     return isinstance(each["of"], str) and all(isinstance(number, int) and 0 <= number < MOST for number in numbers)
+
+
+def begun_from():
+    """(generation, number) of the save that this generation begins from, as far as memory is concerned; None: of
+    none."""
+    number, _, generation = os.environ.get("OUTRIDER_CHECKPOINT_FROM", "").partition(":")
+    term, _, count = generation.partition(".")
+    if not (number.isdigit() and term.isdigit() and count.isdigit()):
+        return None
+    return int(term) << 32 | int(count), int(number)
+
+
+def stamp(path):
+    """Another one: another file. None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None

@@ -1,8 +1,7 @@
 """The worker side: everything that runs in a training process after it was forked, or started by a launcher.
 
-`prepare` is done before torch is imported, so that what is wrapped is wrapped before another module takes its name; it
-does nothing until `current` is a worker. A child forked from a worker process (a DataLoader worker) is none: its steps
-and saves are not the rank's.
+A child forked from a worker process (a DataLoader worker) is none: its steps and saves are not the rank's. What is
+wrapped for it is in `patches`.
 """
 
 import atexit
@@ -13,22 +12,15 @@ import time
 from . import (
     arena,
     channel,
-    collectives,
     data,
     errors,
-    farewell,
-    frameworks,
-    global_steps,
     imports,
     known,
     lightning_loop,
     loaders,
-    meeting,
-    offered,
     opens,
     page,
     reads,
-    renames,
     sampling,
     saves,
     stacks,
@@ -37,7 +29,6 @@ from . import (
     together,
 )
 
-MARKED = "OUTRIDER_CHECKPOINT_PATH"
 NOT_ATOMIC, ATOMIC = "not atomic", "atomic"
 OVERTAKEN, FULL = "overtaken", "no room"
 OVER = (
@@ -48,6 +39,13 @@ VERDICT = 10.0
 """Seconds in which the master decides whether a script has started over."""
 WHOLE_AGAIN = "checkpoints are whole again: the new file has room beside the old one"
 _current = None
+_told_of_saves = None
+
+
+def tell_of_saves(call):
+    """`call(path)` at each checkpoint of this rank from now on."""
+    global _told_of_saves
+    _told_of_saves = call
 
 
 def current():
@@ -173,7 +171,8 @@ class Worker:
         print_ = known.fingerprint(path)
         prints = [print_] if print_ else []
         self.known.saved(path, step, prints)
-        self._look_at_mark(path)
+        if _told_of_saves is not None:
+            _told_of_saves(path)
         self._tell_saved(
             {
                 "first" if is_first else "saved": os.path.abspath(path),
@@ -201,12 +200,6 @@ class Worker:
             told["first" if is_first else "saved"] = path
             self.together.let_go(message)
             self._tell_saved(told)
-
-    def _look_at_mark(self, path):
-        if MARKED in os.environ:
-            from . import marked
-
-            marked.saved(path)
 
     def tell_data(self, word, sentence, warning, detail):
         """What there is to say about positions and batches (`data.Book`), and of a saved state."""
@@ -306,92 +299,6 @@ def error_paths(volume, local_rank):
     return os.path.join(folder, "%s.json" % local_rank), os.path.join(folder, "%s.torch.json" % local_rank)
 
 
-# -- wrapping, before and after the fork ------------------------------------------------------------------------------
-def prepare():
-    """Wraps what must be wrapped early. Nothing happens until there is a worker."""
-    offered.serve()
-    renames.follow(current)
-    global_steps.prepare(current)
-    if MARKED in os.environ:
-        from . import marked
-
-        marked.wrap_files()
-    imports.when_imported("torch", _wrap_torch)
-    imports.when_imported("torch.optim.optimizer", steps.notice_optimizers)
-    imports.when_imported("torch.distributed.distributed_c10d", _wrap_init)
-    imports.when_imported("safetensors.torch", lambda module: saves.wrap_safetensors(current, module))
-    imports.when_imported(
-        "torch.distributed.checkpoint.state_dict_saver",
-        lambda module: saves.wrap_distributed_checkpoint(current, module),
-    )
-    imports.when_imported(
-        "torch.distributed.checkpoint.state_dict_loader", lambda module: saves.wrap_distributed_load(current, module)
-    )
-    imports.when_imported("torch.distributed.checkpoint.state_dict", lambda module: steps.leave_out(current, module))
-    frameworks.prepare(current, imports.when_imported)
-
-
-def _wrap_torch(torch):
-    if MARKED in os.environ:
-        from . import marked
-
-        saves.wrap_torch(current, torch, marked.here)
-    else:
-        saves.wrap_torch(current, torch)
-    module_class = torch.nn.Module
-    evaluate = module_class.eval
-    is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)  # there from torch 2.1 on
-
-    def eval(self):
-        if not is_compiling():  # dynamo knows this one, and may trace nothing of ours (fullgraph=True)
-            worker = current()
-            if worker is not None:
-                worker.evaluates()
-        return evaluate(self)
-
-    eval.__doc__, eval.__qualname__, eval.__module__ = evaluate.__doc__, evaluate.__qualname__, evaluate.__module__
-    eval.__wrapped__, eval.__annotations__ = evaluate, evaluate.__annotations__
-    module_class.eval = eval
-
-
-def _wrap_init(module):
-    import functools
-
-    init = module.init_process_group
-
-    @functools.wraps(init)
-    def init_process_group(*args, **kwargs):
-        worker = current() or observed()
-        if worker is not None:
-            try:
-                collectives.listen(worker)
-            except Exception:  # without the thread nobody can ask; the training goes on
-                pass
-            try:
-                meeting.prepare(args, kwargs)
-            except Exception:  # torch waits by itself, only longer
-                pass
-        result = init(*args, **kwargs)
-        _tell_marked()
-        return result
-
-    module.init_process_group = init_process_group
-    farewell.wrap(current, module)
-
-
-def _tell_marked():
-    if MARKED not in os.environ:
-        return
-    from . import marked
-
-    try:
-        mine = marked.here()
-        if mine is not None:
-            mine.word.joined()
-    except Exception:  # saves to the marked path are ordinary ones then
-        pass
-
-
 def activate(worker):
     """Makes this process that worker."""
     global _current
@@ -432,23 +339,12 @@ def _keep_book(worker):
     lightning_loop.prepare(book, imports.when_imported)
 
 
-def count_steps(worker):
-    imports.when_imported("torch.optim.optimizer", lambda module: steps.attach(worker, module))
-
-
 # -- under a launcher -------------------------------------------------------------------------------------------------
-def observe():
-    """A Python process of a generation that a launcher runs. Whether it is a rank shows later: when it makes a process
-    group or a step. Until then nothing is created."""
-    prepare()
-    imports.when_imported("torch", _look_early)
-    imports.when_imported("torch.optim.optimizer", _observe_steps)
-
-
 _opens_early = None
 
 
-def _look_early(torch):
+def look_early(torch):
+    """Before it is known whether this process is a rank."""
     global _opens_early
     if os.environ.get("LOCAL_RANK", "0") == "0" and "OUTRIDER_DIR" in os.environ:
         _opens_early = _opens(0, known.read(os.environ["OUTRIDER_DIR"]).steps)
@@ -470,20 +366,3 @@ def observed():
         return worker
     except Exception:  # a volume that cannot be written, a rank that is no number: unobserved
         return None
-
-
-def _observe_steps(module):
-    """One hook that becomes the counting one: torch forbids changing its hooks while they run."""
-    count = None
-
-    def observe_step(optimizer, args, kwargs):
-        nonlocal count
-        if count is None:
-            worker = current() or observed()
-            if worker is None:
-                return
-            count = steps.hook(worker)
-            worker.page.source = page.FROM_OPTIMIZER
-        count(optimizer, args, kwargs)
-
-    module.register_optimizer_step_post_hook(observe_step)

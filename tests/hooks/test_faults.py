@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from tests.hooks.agent import is_alive, wait_until
-from training_hooks import descent, faults
+from training_hooks import descent, fault_base
 
-PROGRAM = Path(faults.__file__)
+PROGRAM = Path(fault_base.PROGRAM)
 Line = dict[str, Any]
 ENTER = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
 
@@ -54,12 +54,12 @@ class Trainer:
         return [each["fault"] for each in self.call("list")["running"]]
 
     def says(self, name: str) -> Line:
-        said: Line = faults.read(str(self.volume), name)
+        said: Line = fault_base.read(str(self.volume), name)
         return said
 
     def marked(self) -> set[int]:
         """The processes of faults."""
-        return {pid for pid, each in faults.members(self.environ).items() if faults.MARK in each}
+        return {pid for pid, each in fault_base.members(self.environ).items() if fault_base.MARK in each}
 
     def close(self) -> None:
         self.process.kill()
@@ -202,9 +202,9 @@ def test_a_fault_that_is_made_from_outside_counts_to_the_trainers_cgroup(tmp_pat
 
 
 AS_NOBODY = """import os, sys
-from training_hooks import cgroup, faults  # before it is nobody, who may not read every checkout
+from training_hooks import fault_base  # before it is nobody, who may not read every checkout
 os.setuid(65534)
-print(faults.charged_with(sys.argv[1]))
+print(fault_base.charged_with(sys.argv[1]))
 """
 
 
@@ -258,7 +258,7 @@ def test_a_call_that_means_nothing_is_answered(trainer: Trainer, words: tuple[st
 # -- armed ------------------------------------------------------------------------------------------------------------
 def armed(trainer: Trainer, chaos: str) -> None:
     """What a process does that is the first of its container."""
-    faults.arm({**trainer.environ, faults.ARMED: chaos})
+    fault_base.arm({**trainer.environ, fault_base.ARMED: chaos})
 
 
 def test_what_is_armed_begins_once_and_is_not_armed_again_when_it_was_undone(trainer: Trainer) -> None:
@@ -291,12 +291,12 @@ def test_a_process_that_arms_has_no_child_left(trainer: Trainer) -> None:
 
 
 def test_the_probe_finds_a_bad_node_before_the_fault_has_begun(trainer: Trainer) -> None:
-    environ = {faults.ARMED: "cpu-load=5,bad-node=slow"}
-    assert faults.of_member(str(trainer.volume), environ, "bad-node") == "bad-node=slow"
+    environ = {fault_base.ARMED: "cpu-load=5,bad-node=slow"}
+    assert fault_base.of_member(str(trainer.volume), environ, "bad-node") == "bad-node=slow"
     trainer.call("start", "bad-node")
-    assert faults.of_member(str(trainer.volume), environ, "bad-node") == "bad-node"
+    assert fault_base.of_member(str(trainer.volume), environ, "bad-node") == "bad-node"
     trainer.call("undo")
-    assert faults.of_member(str(trainer.volume), environ, "bad-node") == ""
+    assert fault_base.of_member(str(trainer.volume), environ, "bad-node") == ""
 
 
 def test_the_parts_of_a_container_are_signalled_and_nobody_else(trainer: Trainer) -> None:
@@ -323,5 +323,5 @@ def beside(trainer: Trainer, *words: str, **variables: str) -> subprocess.Popen[
     """Another process of the member, that waits."""
     command = [sys.executable, "-c", "import signal\nwhile True: signal.pause()", *words]
     process = subprocess.Popen(command, env={**trainer.environ, **variables})
-    wait_until(lambda: faults.environment(process.pid).get("PATH"), "its environment")
+    wait_until(lambda: fault_base.environment(process.pid).get("PATH"), "its environment")
     return process

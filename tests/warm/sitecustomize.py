@@ -34,7 +34,7 @@ def hooks(package):
     spec = importlib.util.spec_from_file_location("_outrider_hooks", where, submodule_search_locations=[package])
     module = sys.modules["_outrider_hooks"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    for name in ("enter", "handover", "template", "worker"):
+    for name in ("enter", "handover", "template", "patches"):
         importlib.import_module("_outrider_hooks." + name)
     return module
 
@@ -43,8 +43,8 @@ def warm_up(package):
     """Once for all that are forked: so `prepare` has nothing left to do in them."""
     found = hooks(package) if package else None
     if found is not None:
-        found.worker.prepare()
-        found.worker.prepare = lambda: None
+        found.patches.prepare()
+        found.patches.prepare = lambda: None
     for name in USED + (IN_RANKS + found.template.early.BEHIND if found is not None else ()):
         importlib.import_module(name)
     for each in list(weakref.finalize._registry):
