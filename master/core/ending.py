@@ -6,7 +6,7 @@ the number for a signal.
 
 from __future__ import annotations
 
-from master.core import generations, moves, observing, orders, progress, standing, status, strangers
+from master.core import generations, moves, observing, orders, progress, standing, status, unsupervised
 from master.core.actions import DeletePod, EndJob
 from master.core.member import ENDED_WELL, SILENT, Member
 from master.core.state import ENDED, FINISHING, REBUILDING, STOPPING, State
@@ -110,7 +110,7 @@ def tell(state: State, member: Member) -> None:
     if member.pod_phase == ENDED_WELL:
         return
     if not member.greeted:
-        grace = strangers.GRACE if member.is_stranger else 0.0
+        grace = unsupervised.GRACE if member.is_stranger else 0.0
         if member.has_controller and not (member.is_stranger and member.finished):
             state.act(DeletePod(member.id, member.uid, grace, state.generation, reason))
         return

@@ -18,7 +18,7 @@ from master.core import (
     rules,
     standing,
     status,
-    strangers,
+    unsupervised,
     watching,
 )
 from master.core.member import Member
@@ -42,7 +42,7 @@ def try_form(state: State) -> None:
         return
     if state.patient and state.coming and _lacks(state):
         return
-    if strangers.in_the_way(state) or observing.is_busy(state):
+    if unsupervised.in_the_way(state) or observing.is_busy(state):
         return
     if state.check is not None and state.check.helpers and not state.check.training:
         return  # some of the ready help to measure a new one: moments

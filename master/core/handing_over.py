@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from master.core import autoscaling, metric_values, metrics, own_size, pace, reservations
+from master.core import metric_values, own_size, pace, reservations
 from master.core.member import SILENT, Member, Placed, in_order
 from master.core.pairing import Finding
 from master.core.spec import JobSpec, rule_of
@@ -259,8 +259,6 @@ def _restore_progress(state: State, saved: Mapping[str, Any]) -> None:
     state.metrics = metric_values.restored(saved.get("metrics"), state.spec.metrics_pattern, state.unix_offset)
     if saved.get("scaling"):
         state.scaling = own_size.restored(saved["scaling"], state.unix_offset)
-        autoscaling.begin(state)
-    metrics.begin(state)
     state.fault_counts = {str(kind): int(count) for kind, count in saved.get("fault_counts", {}).items()}
     state.seconds_lost = float(saved.get("seconds_lost", 0.0))
     state.saves = {str(path): int(step) for path, step in saved.get("saves", ())}

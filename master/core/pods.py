@@ -30,6 +30,7 @@ from master.core import (
     status,
     strangers,
     unreached,
+    unsupervised,
 )
 from master.core.actions import CloseSession
 from master.core.events import PodGone, PodSeen, PodsListed
@@ -262,7 +263,7 @@ def strangers_done(state: State) -> None:
     """At the end of a step: the strangers that ended with code 0 have finished the job, or a part of one that failed
     elsewhere, which begins again."""
     done = [m for member_id in sorted(state.strangers) if (m := state.members[member_id]).finished]
-    if not done or state.is_over or strangers.in_the_way(state):
+    if not done or state.is_over or unsupervised.in_the_way(state):
         return
     if not state.lost_a_stranger:
         ending.succeed(state, f"All that ran unsupervised has ended with code 0: {', '.join(m.id for m in done)}.")

@@ -223,7 +223,11 @@ def _leave_world(state: State) -> None:
 # -- events -------------------------------------------------------------------------------------------------------
 def _began(state: State, event: Began) -> None:
     state.is_left = event.is_left
-    if handing_over.begin(state, event.term, event.spec, event.unix_time, event.saved) or event.is_left:
+    goes_on = handing_over.begin(state, event.term, event.spec, event.unix_time, event.saved)
+    if goes_on:
+        autoscaling.begin(state)
+        metrics.begin(state)
+    if goes_on or event.is_left:
         rebuilding.begin(state)
         autoscaling.look_at_schedule(state)
     else:

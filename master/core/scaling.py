@@ -19,7 +19,7 @@ from master.core import (
     reservations,
     standing,
     status,
-    strangers,
+    unsupervised,
 )
 from master.core.actions import DeletePod
 from master.core.member import Member
@@ -166,7 +166,7 @@ def consider(state: State) -> None:
     world = state.world
     if state.stage != RUNNING or world is None:
         return
-    wanted = _next_world(state) if not strangers.in_the_way(state) else list(world.places)
+    wanted = _next_world(state) if not unsupervised.in_the_way(state) else list(world.places)
     staying = [m for m in wanted if m in world.places]
     why = ""
     if len(wanted) > len(world.places):

@@ -16,14 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.core import standing, status, unreached
+from master.core import standing, status, unsupervised
 from master.core.events import PodSeen
 from master.core.member import Member
 from master.core.state import GATHERING, State
 
 NAMED = 5
-GRACE = 30.0
-"""Seconds for a stranger whose job its user ends: its sidecar is not told, and SIGTERM is all that it gets."""
 WAITING = "waiting for members"
 
 
@@ -47,13 +45,6 @@ def forget(state: State, member: Member) -> None:
         standing.note_resize(state)
 
 
-def in_the_way(state: State) -> list[Member]:
-    """Who may train, so that no generation may form."""
-    members = (state.members[member_id] for member_id in sorted(state.strangers))
-    there = [m for m in members if m.pod_phase in ("running", "terminating") and not (m.has_ended or m.was_idle)]
-    return there + unreached.in_the_way(state)
-
-
 def advance(state: State) -> None:
     """At the end of a step: says why no generation forms, and takes it back."""
     living = [m for member_id in sorted(state.strangers) if not (m := state.members[member_id]).finished]
@@ -64,7 +55,7 @@ def advance(state: State) -> None:
     state.has_news_of_strangers = False
     if state.stage != GATHERING or state.suspended:
         return
-    there = in_the_way(state)
+    there = unsupervised.in_the_way(state)
     message = _sentence(there) if there else WAITING
     if state.message != message and (there or state.blocked_by_strangers):
         state.message = message

@@ -15,7 +15,7 @@ and no generation of the job was formed when they were made. Laws:
 
 from __future__ import annotations
 
-from master.core import giving_up, silence, standing, status
+from master.core import giving_up, silence, standing, status, unsupervised
 from master.core.actions import CloseSession, Send
 from master.core.events import PodSeen
 from master.core.member import Member
@@ -96,27 +96,21 @@ def _forget(state: State, member: Member) -> None:
 
 # -- those that may begin by themselves
 #
-def in_the_way(state: State) -> list[Member]:
-    """Who may begin by itself, so that the first generation may not form."""
-    if state.number:
-        return []
-    return [m for each in sorted(state.unbound) if _may_begin(m := state.members[each]) and not m.is_stranger]
-
-
-def _may_begin(member: Member) -> bool:
-    is_there = member.pod_phase in ("pending", "running", "terminating") and not member.has_ended
-    return bool(member.alone_after) and not member.is_bound and is_there
-
-
 def waits_for(state: State, member: Member) -> bool:
     """Its command will begin by itself; it is not deleted for its silence."""
-    return not state.number and _may_begin(member)
+    return not state.number and unsupervised.may_begin(member)
 
 
 def alone_soon(state: State, member_id: str) -> None:
     """Half of its time is over."""
     member = state.members.get(MemberId(member_id))
-    if member is None or not state.number or not _may_begin(member) or member.is_stranger or member.deleting:
+    if (
+        member is None
+        or not state.number
+        or not unsupervised.may_begin(member)
+        or member.is_stranger
+        or member.deleting
+    ):
         return
     why = f"{member.id} was never heard, and would begin by itself beside this job's generations; its pod is deleted."
     _remove(state, member, why)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ def is_decided(job: Document) -> bool:
     if valid.get("status") == "False":
         return str(valid["message"]).startswith(("spec", "metadata"))
     return "replicaStatuses" in (job.get("status") or {})
+
+
+def is_decided_at(server: ApiServer, path: str) -> bool:
+    return is_decided(server.documents[path])
 
 
 def undecided(server: ApiServer, paths: list[str]) -> list[str]:
@@ -55,7 +60,8 @@ async def test_a_corpus_of_hostile_documents_costs_nobody_but_themselves(tmp_pat
                 await good.greet()
                 first = await good.trains()
                 paths = [server.put_job(document) for _title, document in corpus()]
-                await server.until(lambda: not undecided(server, paths), lambda: undecided(server, paths))
+                for path in paths:
+                    await server.until(partial(is_decided_at, server, path), partial(undecided, server, paths))
                 good.loses_its_rank()
                 assert await good.trains() > first
             master.assert_lives()
