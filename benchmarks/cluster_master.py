@@ -40,10 +40,10 @@ from measure.played import Member, play
 from measure.report import table, write
 from prometheus_client.parser import text_string_to_metric_families
 
-from master.core.cluster import tickets
-from runtime.sockets import new_key_pair
-from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
-from wire.messages import Hello
+from outrider.master.core.cluster import tickets
+from outrider.runtime.sockets import new_key_pair
+from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import Hello
 
 ROOT = Path(__file__).resolve().parents[1]
 SYSTEM, NAMESPACE, JOB = "outrider-system", "outrider-bench", "large"
@@ -109,7 +109,7 @@ def process(log: Path, told: dict[str, str]) -> Iterator[int]:
     """Its id."""
     with log.open("wb") as out:
         master = subprocess.Popen(
-            [sys.executable, "-m", "master"], cwd=ROOT, env={**os.environ, **told}, stdout=out, stderr=out
+            [sys.executable, "-m", "outrider.master"], cwd=ROOT, env={**os.environ, **told}, stdout=out, stderr=out
         )
     try:
         yield master.pid

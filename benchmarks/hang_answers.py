@@ -21,14 +21,26 @@ from typing import Any
 
 from measure.report import table, write
 
-from master.core.actions import Action, Announce, CreatePod, SaveStatus, Send
-from master.core.events import Began, Event, PodSeen, PodsListed, SidecarSaid, StatusSaved, Woke
-from master.core.reducer import next_deadline, step
-from master.core.spec import JobSpec
-from master.core.state import State
-from wire.codec import decode_from_sidecar, encode
-from wire.ids import JobName, MemberId, PodUid, Role
-from wire.messages import Answer, Ask, Exited, FromSidecar, Hello, Ready, Start, Started, Stepped, Stop, WorkerExit
+from outrider.master.core.actions import Action, Announce, CreatePod, SaveStatus, Send
+from outrider.master.core.events import Began, Event, PodSeen, PodsListed, SidecarSaid, StatusSaved, Woke
+from outrider.master.core.reducer import next_deadline, step
+from outrider.master.core.spec import JobSpec
+from outrider.master.core.state import State
+from outrider.wire.codec import decode_from_sidecar, encode
+from outrider.wire.ids import JobName, MemberId, PodUid, Role
+from outrider.wire.messages import (
+    Answer,
+    Ask,
+    Exited,
+    FromSidecar,
+    Hello,
+    Ready,
+    Start,
+    Started,
+    Stepped,
+    Stop,
+    WorkerExit,
+)
 
 NEVER = 1e9
 LIMIT = 0.1

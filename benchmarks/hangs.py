@@ -64,7 +64,7 @@ def run(kind: str, repeat: int) -> Result:
     result = Result(kind, repeat, verdict, load=round(os.getloadavg()[0], 1))
     folder = Path(tempfile.mkdtemp(prefix="oh-"))
     name = f"h{os.getpid()}-{kind}-{repeat}".replace("_", "-")
-    command = [sys.executable, "-m", "cli", "run", "--nnodes", "3", "--nproc-per-node", "1", "--job", name]
+    command = [sys.executable, "-m", "outrider", "run", "--nnodes", "3", "--nproc-per-node", "1", "--job", name]
     environment = {**os.environ, "OUTRIDER_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
     with (folder / "told").open("w") as told:
         job = subprocess.Popen(

@@ -27,11 +27,11 @@ from pathlib import Path
 from measure.ours import OutriderJob
 from measure.report import machine, table, write
 
-from sidecar.shell import arena
-from sidecar.shell.copying import Giver, Taking
+from outrider.sidecar.shell import arena
+from outrider.sidecar.shell.copying import Giver, Taking
+from outrider.wire.ids import Generation, MemberId, OrderId
+from outrider.wire.messages import Fetch, Wanted
 from training_hooks import arena as hooks_arena
-from wire.ids import Generation, MemberId, OrderId
-from wire.messages import Fetch, Wanted
 
 LEAST_OF_PLAIN, MOST_MB = 0.8, 45
 PIECE = 1 << 20

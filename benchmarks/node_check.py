@@ -23,14 +23,14 @@ from typing import Any
 
 from measure.report import middle, seconds, spread, table, write
 
-from master.core.actions import Action, CreatePod, SaveStatus, Send
-from master.core.events import Began, Event, PodSeen, PodsListed, SidecarSaid, StatusSaved
-from master.core.reducer import step
-from master.core.spec import JobSpec
-from master.core.state import RUNNING, State
-from wire.codec import decode_from_sidecar, encode
-from wire.ids import JobName, MemberId, PodUid, Role
-from wire.messages import Check, Checked, FromSidecar, Hello, PeerCheck, Ready, Start, Started
+from outrider.master.core.actions import Action, CreatePod, SaveStatus, Send
+from outrider.master.core.events import Began, Event, PodSeen, PodsListed, SidecarSaid, StatusSaved
+from outrider.master.core.reducer import step
+from outrider.master.core.spec import JobSpec
+from outrider.master.core.state import RUNNING, State
+from outrider.wire.codec import decode_from_sidecar, encode
+from outrider.wire.ids import JobName, MemberId, PodUid, Role
+from outrider.wire.messages import Check, Checked, FromSidecar, Hello, PeerCheck, Ready, Start, Started
 
 COMPUTE, NETWORK, TIMES, ROUND = 0.05, 0.01, 5, 1.0
 MOST_BYTES, MOST_MESSAGES = 2000, 2.0
@@ -162,7 +162,7 @@ def real(members: int) -> dict[str, Any]:
         script = Path(home) / "train.py"
         script.write_text(SCRIPT)
         environment = {**os.environ, "OUTRIDER_HOME": home, "OMP_NUM_THREADS": "1"}
-        outrider = [sys.executable, "-P", "-E", "-m", "cli"]
+        outrider = [sys.executable, "-P", "-E", "-m", "outrider"]
         command = [*outrider, "run", "--job", "check", "--nnodes", str(members), "--network-check", str(script)]
         subprocess.run(command, env=environment, check=True, capture_output=True, timeout=180)
         folder = Path(home) / "jobs" / "check"

@@ -16,8 +16,8 @@ import numpy as np
 from curves import FAMILIES, Job, make_job
 from measure.report import table
 
-from master.core import sizing
-from master.core.sizing import Limits, Policy, Rate, Search
+from outrider.master.core import sizing
+from outrider.master.core.sizing import Limits, Policy, Rate, Search
 
 MARK = 0.95
 PAUSE = 2.7

@@ -12,12 +12,12 @@ import time
 
 from measure.report import table
 
-from master.core.actions import CreatePod, SaveStatus
-from master.core.events import Began, PodsListed
-from master.core.reducer import step
-from master.core.spec import JobSpec
-from master.core.state import State
-from wire.ids import JobName
+from outrider.master.core.actions import CreatePod, SaveStatus
+from outrider.master.core.events import Began, PodsListed
+from outrider.master.core.reducer import step
+from outrider.master.core.spec import JobSpec
+from outrider.master.core.state import State
+from outrider.wire.ids import JobName
 
 TRIES = 5
 

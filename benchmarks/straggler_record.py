@@ -26,8 +26,8 @@ from measure.ours import OutriderJob
 from measure.report import machine
 from straggler_replay import TRACES, pace
 
-from sidecar.shell.windows import WindowReader
-from wire.ids import Generation
+from outrider.sidecar.shell.windows import WindowReader
+from outrider.wire.ids import Generation
 
 PROBE = str(Path(__file__).parent / "straggler_probe.py")
 HURT = 1

@@ -9,9 +9,9 @@ from typing import Any
 
 from measure.report import table
 
-from master.core import causes, stragglers
-from wire.ids import MemberId
-from wire.messages import OwnTime
+from outrider.master.core import causes, stragglers
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import OwnTime
 
 TRACES = Path(__file__).parent / "traces"
 BESIDE = ("member", "at")

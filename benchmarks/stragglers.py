@@ -19,10 +19,10 @@ import straggler_replay
 from measure.report import OUT, table, write
 from straggler_jobs import SLOW_MINUTES, Job, Slow, Window, make_job, windows
 
-from master.core import stragglers
+from outrider.master.core import stragglers
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import OwnTime
 from training_hooks import own_time
-from wire.ids import MemberId
-from wire.messages import OwnTime
 
 FACTORS = (1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0, 3.0)
 MARKS = {1.5: 0.95, 2.0: 0.99}

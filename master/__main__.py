@@ -1,10 +1,10 @@
-"""`python -P -E -m master`: one job's master, told by its environment what it serves."""
+"""`python -P -E -m outrider.master`: one job's master, told by its environment what it serves."""
 
 from __future__ import annotations
 
 import sys
 
-from master.shell.service import main
+from outrider.master.shell.service import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,0 +1,2 @@
+if __name__ != "outrider.sidecar":  # under two names its classes would exist twice
+    raise ImportError(f"{__name__!r} is imported as outrider.sidecar")

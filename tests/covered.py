@@ -15,7 +15,10 @@ from pathlib import Path
 
 import coverage
 
-PACKAGES = ("cli", "master/core", "master/shell", "runtime", "sidecar/core", "sidecar/shell", "training_hooks", "wire")
+PACKAGES = (
+    "outrider/cli", "master/core", "master/shell", "outrider/runtime", "sidecar/core", "sidecar/shell",
+    "training_hooks", "outrider/wire",
+)  # fmt: skip
 CORES = ("master/core", "sidecar/core")
 LEAST = 97.0
 

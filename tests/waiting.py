@@ -9,7 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-DEADLINE = 60.0
+DEADLINE = 240.0
 """Seconds; no wait of a test has less, so that a busy machine fails none."""
 
 

@@ -248,7 +248,7 @@ def _launcher(environ):
 
 def _sidecar(environ):
     """By its command line; around it is a shell that starts it again."""
-    return [pid for pid in fault_base.processes(environ) if _command_line(pid).endswith(b"-m\0sidecar\0")]
+    return [pid for pid in fault_base.processes(environ) if _command_line(pid).endswith(SIDECARS)]
 
 
 def _command_line(pid):
@@ -264,5 +264,7 @@ def _all(environ):
     return sorted(pid for pid in fault_base.processes(environ) if descent.session(pid) != own)
 
 
+SIDECARS = (b"-m\0outrider.sidecar\0", b"-m\0sidecar\0")
+"""How a sidecar's command line ends, and how that of the release before did."""
 PARTS = {"process": _worker, "launcher": _launcher, "sidecar": _sidecar, "all": _all}
 NAMED = {"process": "worker process", "launcher": "template or launcher", "sidecar": "sidecar", "all": "process"}

@@ -1,10 +1,10 @@
 """A real master of a cluster beside an API server that is played, with many jobs that all train.
 
-`python -m master` with the shell for Kubernetes, real links with CURVE, and over HTTP the API server of the tests,
-which keeps its documents in memory. The sidecars are played here. An hour is pressed into minutes: each member says its
-3,600 reports in bursts, and the next burst when a Hello after the last one was answered. A link keeps its order, so
-that the answer proves that the master has read them. What is kept of an event does not depend on when it came, so the
-master has as much to keep as after an hour; it has written fewer statuses.
+`python -m outrider.master` with the shell for Kubernetes, real links with CURVE, and over HTTP the API server of the
+tests, which keeps its documents in memory. The sidecars are played here. An hour is pressed into minutes: each member
+says its 3,600 reports in bursts, and the next burst when a Hello after the last one was answered. A link keeps its
+order, so that the answer proves that the master has read them. What is kept of an event does not depend on when it
+came, so the master has as much to keep as after an hour; it has written fewer statuses.
 """
 
 from __future__ import annotations
@@ -26,10 +26,21 @@ import zmq
 from aiohttp import web
 
 from measure.played import Member
-from runtime.sockets import Dealer
-from wire.codec import decode_from_master
-from wire.ids import NO_GENERATION, JobName, MemberId, PodUid, RankIndex, Role
-from wire.messages import Hello, LinkSeen, OwnTime, RankProgress, Ready, Report, Start, Started, Stepped, Welcome
+from outrider.runtime.sockets import Dealer
+from outrider.wire.codec import decode_from_master
+from outrider.wire.ids import NO_GENERATION, JobName, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import (
+    Hello,
+    LinkSeen,
+    OwnTime,
+    RankProgress,
+    Ready,
+    Report,
+    Start,
+    Started,
+    Stepped,
+    Welcome,
+)
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 from tests.kubernetes.api_server import JOBS, ApiServer

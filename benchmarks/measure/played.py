@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 import zmq
 
-from runtime.sockets import Dealer, Unreachable
-from wire.codec import decode_from_master, encode
-from wire.ids import NO_GENERATION, Generation
-from wire.messages import (
+from outrider.runtime.sockets import Dealer, Unreachable
+from outrider.wire.codec import decode_from_master, encode
+from outrider.wire.ids import NO_GENERATION, Generation
+from outrider.wire.messages import (
     Acknowledged,
     Finish,
     FromSidecar,

@@ -2,10 +2,10 @@
 
     python -P examples/pod/by_hand.py --namespace by-hand --folder /tmp/by-hand --host ADDRESS [--members N]
 
-The master (`python -P -E -m master`) runs on this machine, at an address that the pods reach. This process holds its
-`node.sock`: what the master wants created is pod.yaml with the member's name in it, what it wants deleted is deleted,
-and what `kubectl get` shows is told. `outrider status` and the other commands work on the job with OUTRIDER_HOME set to
-the folder. Interrupted, it deletes the pods.
+The master (`python -P -E -m outrider.master`) runs on this machine, at an address that the pods reach. This process
+holds its `node.sock`: what the master wants created is pod.yaml with the member's name in it, what it wants deleted is
+deleted, and what `kubectl get` shows is told. `outrider status` and the other commands work on the job with
+OUTRIDER_HOME set to the folder. Interrupted, it deletes the pods.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runtime.lines import LineConnection
-from runtime.sockets import new_key_pair
-from runtime.unix import listening_socket
+from outrider.runtime.lines import LineConnection
+from outrider.runtime.sockets import new_key_pair
+from outrider.runtime.unix import listening_socket
 
 HERE = Path(__file__).resolve().parent
 JOB = "by-hand"
@@ -182,7 +182,7 @@ async def prepare(namespace: str, endpoint: str, key: str, token: str, script: P
 
 async def run_master(job: Path, endpoint: str, spec: dict[str, Any]) -> int:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-E", "-m", "master"),
+        *(sys.executable, "-P", "-E", "-m", "outrider.master"),
         env={
             **{name: value for name, value in os.environ.items() if not name.startswith("OUTRIDER_")},
             "OUTRIDER_JOB": JOB,

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from master.core.member import Member
-from master.core.world import Place
-from wire.ids import MemberId, RankIndex, Role
+from outrider.master.core.member import Member
+from outrider.master.core.world import Place
+from outrider.wire.ids import MemberId, RankIndex, Role
 
 ROLE_ORDER = {"chief": 0, "master": 1, "worker": 2, "ps": 3, "evaluator": 4}
 

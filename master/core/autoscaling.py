@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from math import isfinite
 from statistics import median
 
-from master.core import observing, schedules, sizing, standing, status, throughput
-from master.core.actions import WriteReplicas
-from master.core.member import Member
-from master.core.own_size import PENDING, STOP, Scaling, policy_of
-from master.core.sizing import Limits, Policy, Rate
-from master.core.spec import EFFICIENCY, SCHEDULE, JobSpec
-from master.core.state import RUNNING, State
-from master.core.throughput import Meter
-from master.core.wording import counted, moment, seconds
-from master.core.world import World
-from wire.messages import RankProgress, Report
+from outrider.master.core import observing, schedules, sizing, standing, status, throughput
+from outrider.master.core.actions import WriteReplicas
+from outrider.master.core.member import Member
+from outrider.master.core.own_size import PENDING, STOP, Scaling, policy_of
+from outrider.master.core.sizing import Limits, Policy, Rate
+from outrider.master.core.spec import EFFICIENCY, SCHEDULE, JobSpec
+from outrider.master.core.state import RUNNING, State
+from outrider.master.core.throughput import Meter
+from outrider.master.core.wording import counted, moment, seconds
+from outrider.master.core.world import World
+from outrider.wire.messages import RankProgress, Report
 
 ROOM_AGAIN, ROOM_SLOWEST = 300.0, 3600.0
 WRITE_AGAIN = 10.0

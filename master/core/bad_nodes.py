@@ -20,14 +20,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from master.core import status
-from master.core.events import PodSeen
-from master.core.member import Member
-from master.core.spec import RETRYABLE_CODES
-from master.core.state import State
-from master.core.wording import seconds
-from wire.ids import MemberId
-from wire.messages import WorkerExit
+from outrider.master.core import status
+from outrider.master.core.events import PodSeen
+from outrider.master.core.member import Member
+from outrider.master.core.spec import RETRYABLE_CODES
+from outrider.master.core.state import State
+from outrider.master.core.wording import seconds
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import WorkerExit
 
 WINDOW = 24 * 3600.0
 INCIDENTS = 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from master.core.state import Budget
+from outrider.master.core.state import Budget
 
 
 def left(budget: Budget, allowed: int, decay: float, now: float) -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from master.core.stragglers import PARTS, Lag
-from master.core.wording import seconds
+from outrider.master.core.stragglers import PARTS, Lag
+from outrider.master.core.wording import seconds
 
 HALF = 0.5
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from master.core.pairing import OK, SAYS_NOTHING, Answer, Finding, Round
-from master.core.state import State
-from wire.ids import MemberId
+from outrider.master.core.pairing import OK, SAYS_NOTHING, Answer, Finding, Round
+from outrider.master.core.state import State
+from outrider.wire.ids import MemberId
 
 NAMED = 32
 """Members up to which all are named."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from zlib import crc32
 
-from master.core import (
+from outrider.master.core import (
     bad_nodes,
     check_telling,
     generations,
@@ -28,14 +28,14 @@ from master.core import (
     status,
     unchecked,
 )
-from master.core.member import ALIVE, SILENT, Member
-from master.core.pairing import OK, Answer, Finding, Round
-from master.core.state import GATHERING, RUNNING, Check, State
-from master.core.wording import counted
-from master.core.world import World
-from wire.ids import MemberId, OrderId, RankIndex
-from wire.messages import Check as CheckOrder
-from wire.messages import Checked, CheckPeer
+from outrider.master.core.member import ALIVE, SILENT, Member
+from outrider.master.core.pairing import OK, Answer, Finding, Round
+from outrider.master.core.state import GATHERING, RUNNING, Check, State
+from outrider.master.core.wording import counted
+from outrider.master.core.world import World
+from outrider.wire.ids import MemberId, OrderId, RankIndex
+from outrider.wire.messages import Check as CheckOrder
+from outrider.wire.messages import Checked, CheckPeer
 
 PROBE_SECONDS = 30.0
 ROUND_SECONDS = 45.0

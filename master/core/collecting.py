@@ -6,16 +6,16 @@ script's imports.
 
 from __future__ import annotations
 
-from master.core import answers, orders, standing
-from master.core.actions import Deliver
-from master.core.member import ALIVE, Member
-from master.core.state import Collection, State
-from wire.ids import MemberId, OrderId
-from wire.messages import REHEARSAL, Answer, Ask
+from outrider.master.core import answers, orders, standing
+from outrider.master.core.actions import Deliver
+from outrider.master.core.member import ALIVE, Member
+from outrider.master.core.state import Collection, State
+from outrider.wire.ids import MemberId, OrderId
+from outrider.wire.messages import REHEARSAL, Answer, Ask
 
 ANSWER_WITHIN = 6.0
 REHEARSED_WITHIN = 140.0
-"""The sidecar answers after 130 s at the latest (`sidecar.shell.hooks_link`)."""
+"""The sidecar answers after 130 s at the latest (`outrider.sidecar.shell.hooks_link`)."""
 
 
 def ask(state: State, request: str, what: str, *, is_ours: bool = False) -> None:

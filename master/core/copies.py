@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from master.core.world import Place
-from wire.ids import Generation, MemberId
-from wire.messages import Copy
+from outrider.master.core.world import Place
+from outrider.wire.ids import Generation, MemberId
+from outrider.wire.messages import Copy
 
 Copies = Mapping[MemberId, Sequence[Copy]]
 

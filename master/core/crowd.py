@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from master.core.member import ALIVE, SILENT, Member
-from wire.ids import MemberId
+from outrider.master.core.member import ALIVE, SILENT, Member
+from outrider.wire.ids import MemberId
 
 
 @dataclass(slots=True)

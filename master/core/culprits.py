@@ -20,10 +20,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from master.core import testimony
-from master.core.answers import Call
-from master.core.testimony import ENDED, STUCK, Told
-from wire.ids import MemberId
+from outrider.master.core import testimony
+from outrider.master.core.answers import Call
+from outrider.master.core.testimony import ENDED, STUCK, Told
+from outrider.wire.ids import MemberId
 
 NAMED = 8
 """Ranks that a sentence names one by one."""

@@ -6,11 +6,11 @@ but the model went back with it, so nothing has been learnt twice.
 
 from __future__ import annotations
 
-from master.core import status
-from master.core.member import Member
-from master.core.state import DataNote, State
-from wire.ids import Generation
-from wire.messages import DATA_KINDS, DataSaid
+from outrider.master.core import status
+from outrider.master.core.member import Member
+from outrider.master.core.state import DataNote, State
+from outrider.wire.ids import Generation
+from outrider.wire.messages import DATA_KINDS, DataSaid
 
 SHOWN = 32
 ROOM = ("not atomic", "atomic")

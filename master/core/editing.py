@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.core import (
+from outrider.master.core import (
     autoscaling,
     gangs,
     generations,
@@ -23,10 +23,10 @@ from master.core import (
     unchecked,
     watching,
 )
-from master.core.events import OwnerSized, SpecChanged
-from master.core.spec import JobSpec
-from master.core.state import COMMITTING, GATHERING, RUNNING, State
-from master.core.wording import wanted
+from outrider.master.core.events import OwnerSized, SpecChanged
+from outrider.master.core.spec import JobSpec
+from outrider.master.core.state import COMMITTING, GATHERING, RUNNING, State
+from outrider.master.core.wording import wanted
 
 SUSPENDED = "The job is suspended."
 OWNER_SUSPENDED = "The owner of the pods is suspended."

@@ -6,12 +6,12 @@ the number for a signal.
 
 from __future__ import annotations
 
-from master.core import generations, moves, observing, orders, progress, standing, status, unsupervised
-from master.core.actions import DeletePod, EndJob
-from master.core.member import ENDED_WELL, SILENT, Member
-from master.core.state import ENDED, FINISHING, REBUILDING, STOPPING, State
-from master.core.wording import counted
-from wire.messages import Finish, Stop
+from outrider.master.core import generations, moves, observing, orders, progress, standing, status, unsupervised
+from outrider.master.core.actions import DeletePod, EndJob
+from outrider.master.core.member import ENDED_WELL, SILENT, Member
+from outrider.master.core.state import ENDED, FINISHING, REBUILDING, STOPPING, State
+from outrider.master.core.wording import counted
+from outrider.wire.messages import Finish, Stop
 
 FINISH_PATIENCE = 5.0
 """Seconds that members have for acknowledging Finish once nothing runs any more."""

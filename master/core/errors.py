@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from master.core.wording import quoted
-from wire.messages import WorkerExit
+from outrider.master.core.wording import quoted
+from outrider.wire.messages import WorkerExit
 
 EFFECT_TYPES = ("DistBackendError", "DistNetworkError", "DistStoreError", "DistError")
 EFFECT_TEXT = re.compile(

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from master.core.actions import Action, CreatePod
-from master.core.spec import JobSpec
-from wire.ids import MemberId, PodUid, RankIndex, Role
-from wire.messages import FromSidecar
+from outrider.master.core.actions import Action, CreatePod
+from outrider.master.core.spec import JobSpec
+from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import FromSidecar
 
 
 @dataclass(frozen=True, slots=True)

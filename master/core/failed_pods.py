@@ -11,12 +11,12 @@ Pods of other controllers are theirs to keep.
 
 from __future__ import annotations
 
-from master.core.actions import DeletePod, HidePod
-from master.core.events import PodGone, PodSeen
-from master.core.member import Member
-from master.core.state import FailedPod, State
-from master.core.wording import counted
-from wire.ids import MemberId, PodUid, RankIndex
+from outrider.master.core.actions import DeletePod, HidePod
+from outrider.master.core.events import PodGone, PodSeen
+from outrider.master.core.member import Member
+from outrider.master.core.state import FailedPod, State
+from outrider.master.core.wording import counted
+from outrider.wire.ids import MemberId, PodUid, RankIndex
 
 LINGERS = 15.0
 """Seconds that the rest of a pod has to end after its trainer: a sidecar that was told to finish needs one."""

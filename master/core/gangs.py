@@ -7,11 +7,11 @@ wait behind it (`cluster.queueing` says who). Members that have trained keep the
 
 from __future__ import annotations
 
-from master.core import standing, status
-from master.core.events import TurnTold
-from master.core.state import GATHERING, State
-from master.core.wording import counted
-from wire.ids import NO_GENERATION
+from outrider.master.core import standing, status
+from outrider.master.core.events import TurnTold
+from outrider.master.core.state import GATHERING, State
+from outrider.master.core.wording import counted
+from outrider.wire.ids import NO_GENERATION
 
 WAITS = "waits for room behind"
 

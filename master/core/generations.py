@@ -7,7 +7,7 @@ very step in which the last survivor has stopped and is ready again: no timer st
 
 from __future__ import annotations
 
-from master.core import (
+from outrider.master.core import (
     assignment,
     copies,
     metrics,
@@ -21,12 +21,12 @@ from master.core import (
     unsupervised,
     watching,
 )
-from master.core.member import Member
-from master.core.state import COMMITTING, GATHERING, RUNNING, STOPPING, State
-from master.core.wording import counted
-from master.core.world import Place, World
-from wire.ids import NO_GENERATION, Generation, OrderId
-from wire.messages import Start, Stop
+from outrider.master.core.member import Member
+from outrider.master.core.state import COMMITTING, GATHERING, RUNNING, STOPPING, State
+from outrider.master.core.wording import counted
+from outrider.master.core.world import Place, World
+from outrider.wire.ids import NO_GENERATION, Generation, OrderId
+from outrider.wire.messages import Start, Stop
 
 SAVES_TOLD, PRINTS_TOLD = 16, 32
 START_OVERDUE = 60.0

@@ -12,12 +12,12 @@ works on it. A pod that no controller would make again is never deleted.
 
 from __future__ import annotations
 
-from master.core import observing, orders, silence, standing
-from master.core.actions import DeletePod
-from master.core.member import SILENT, Doubt, Member
-from master.core.state import State
-from master.core.wording import seconds
-from wire.ids import MemberId
+from outrider.master.core import observing, orders, silence, standing
+from outrider.master.core.actions import DeletePod
+from outrider.master.core.member import SILENT, Doubt, Member
+from outrider.master.core.state import State
+from outrider.master.core.wording import seconds
+from outrider.wire.ids import MemberId
 
 DELETE_GRACE = 5.0
 LEAST_GRACE = 1.0

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from master.core import metric_values, own_size, pace, reservations
-from master.core.member import SILENT, Member, Placed, in_order
-from master.core.pairing import Finding
-from master.core.spec import JobSpec, rule_of
-from master.core.state import STOPPING, Budget, DataNote, FailedPod, Flag, State
-from master.core.world import Fault, World
-from wire.ids import Generation, MemberId, PodUid, RankIndex, Role
+from outrider.master.core import metric_values, own_size, pace, reservations
+from outrider.master.core.member import SILENT, Member, Placed, in_order
+from outrider.master.core.pairing import Finding
+from outrider.master.core.spec import JobSpec, rule_of
+from outrider.master.core.state import STOPPING, Budget, DataNote, FailedPod, Flag, State
+from outrider.master.core.world import Fault, World
+from outrider.wire.ids import Generation, MemberId, PodUid, RankIndex, Role
 
 PRINTS_SAVED = 64
 

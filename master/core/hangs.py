@@ -17,7 +17,7 @@ take.
 
 from __future__ import annotations
 
-from master.core import (
+from outrider.master.core import (
     collecting,
     culprits,
     giving_up,
@@ -31,14 +31,14 @@ from master.core import (
     unchecked,
     watching,
 )
-from master.core.culprits import Finding
-from master.core.link_telling import cut_sentence
-from master.core.pace import EVAL, INIT, STEP, Suspicion, Watch
-from master.core.state import Collection, State
-from master.core.testimony import Told
-from master.core.watching import own_limit, watched
-from master.core.wording import counted, seconds
-from master.core.world import World
+from outrider.master.core.culprits import Finding
+from outrider.master.core.link_telling import cut_sentence
+from outrider.master.core.pace import EVAL, INIT, STEP, Suspicion, Watch
+from outrider.master.core.state import Collection, State
+from outrider.master.core.testimony import Told
+from outrider.master.core.watching import own_limit, watched
+from outrider.master.core.wording import counted, seconds
+from outrider.master.core.world import World
 
 KIND = "RanksHang"
 COLLECTIVES, STACKS = "collectives", "stacks"

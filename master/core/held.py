@@ -8,11 +8,11 @@ no world can form for that reason does not fail: it says so, and begins when it 
 
 from __future__ import annotations
 
-from master.core import standing, status
-from master.core.events import PodSeen
-from master.core.member import Member
-from master.core.state import GATHERING, State
-from master.core.wording import counted, seconds
+from outrider.master.core import standing, status
+from outrider.master.core.events import PodSeen
+from outrider.master.core.member import Member
+from outrider.master.core.state import GATHERING, State
+from outrider.master.core.wording import counted, seconds
 
 PATIENCE = 2.0
 """Times `start_patience`: so long after the first such pod it is told that no world can form."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from master.core.actions import Action, DeletePod, Send
-from master.core.member import SILENT
-from master.core.state import COMMITTING, ENDED, GATHERING, REBUILDING, RUNNING, STOPPING, State
-from master.core.world import World
-from wire.messages import Start
+from outrider.master.core.actions import Action, DeletePod, Send
+from outrider.master.core.member import SILENT
+from outrider.master.core.state import COMMITTING, ENDED, GATHERING, REBUILDING, RUNNING, STOPPING, State
+from outrider.master.core.world import World
+from outrider.wire.messages import Start
 
 
 class Broken(AssertionError):

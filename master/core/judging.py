@@ -7,10 +7,10 @@ may still be told, and explains it.
 
 from __future__ import annotations
 
-from master.core import budgets, ending, errors, generations, links
-from master.core.spec import FAIL, RESTART
-from master.core.state import State
-from master.core.world import Episode, Failure, World
+from outrider.master.core import budgets, ending, errors, generations, links
+from outrider.master.core.spec import FAIL, RESTART
+from outrider.master.core.state import State
+from outrider.master.core.world import Episode, Failure, World
 
 LAST_WORD = 2.0
 """How long a failure of the whole job waits for a better explanation of what ended the ranks."""

@@ -9,14 +9,14 @@ before. Nobody waits for any of this, and within a generation a kept step never 
 
 from __future__ import annotations
 
-from master.core import data_notes, orders, restoring, spreading, standing, status
-from master.core.actions import Send
-from master.core.member import Member
-from master.core.state import RUNNING, State
-from master.core.wording import counted
-from master.core.world import Keeping, Place, World
-from wire.ids import Generation, MemberId, OrderId
-from wire.messages import Fetch, Fetched, Kept, Remembered
+from outrider.master.core import data_notes, orders, restoring, spreading, standing, status
+from outrider.master.core.actions import Send
+from outrider.master.core.member import Member
+from outrider.master.core.state import RUNNING, State
+from outrider.master.core.wording import counted
+from outrider.master.core.world import Keeping, Place, World
+from outrider.wire.ids import Generation, MemberId, OrderId
+from outrider.wire.messages import Fetch, Fetched, Kept, Remembered
 
 VERSIONS = 4
 """Steps that some ranks have and others not, yet."""

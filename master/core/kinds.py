@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from master.core import gangs, reducer, status
-from master.core.actions import Action
-from master.core.events import Event, LeaseLapsed, LeaseRegained
-from master.core.ps import reducer as ps_reducer
-from master.core.ps import status as ps_status
-from master.core.ps.state import PsState
-from master.core.spec import JobSpec
-from master.core.state import RUNNING, State
+from outrider.master.core import gangs, reducer, status
+from outrider.master.core.actions import Action
+from outrider.master.core.events import Event, LeaseLapsed, LeaseRegained
+from outrider.master.core.ps import reducer as ps_reducer
+from outrider.master.core.ps import status as ps_status
+from outrider.master.core.ps.state import PsState
+from outrider.master.core.spec import JobSpec
+from outrider.master.core.state import RUNNING, State
 
 Job = State | PsState
 

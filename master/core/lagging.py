@@ -7,12 +7,12 @@ the machine. A pod of another controller is deleted, because only its owner make
 
 from __future__ import annotations
 
-from master.core import bad_nodes, causes, giving_up, scaling, slowness, spares, status
-from master.core.member import Member
-from master.core.state import RUNNING, State
-from master.core.stragglers import Named, take
-from master.core.world import World
-from wire.messages import Report
+from outrider.master.core import bad_nodes, causes, giving_up, scaling, slowness, spares, status
+from outrider.master.core.member import Member
+from outrider.master.core.state import RUNNING, State
+from outrider.master.core.stragglers import Named, take
+from outrider.master.core.world import World
+from outrider.wire.messages import Report
 
 
 def note_report(state: State, member: Member, report: Report) -> None:

@@ -9,13 +9,13 @@ over as the saved one, or members that have greeted it, without which this world
 
 from __future__ import annotations
 
-from master.core import assignment, generations, judging, restoring, standing, status
-from master.core.actions import Action, Announce, CloseSession, Deliver, ProbeMember, Send
-from master.core.events import LeaseLapsed
-from master.core.member import Member
-from master.core.state import COMMITTING, GATHERING, STOPPING, State
-from master.core.world import World
-from wire.messages import Ask, Fetch, Hello, Kept, Pong, Probe, Refused, Start, Stop, Welcome
+from outrider.master.core import assignment, generations, judging, restoring, standing, status
+from outrider.master.core.actions import Action, Announce, CloseSession, Deliver, ProbeMember, Send
+from outrider.master.core.events import LeaseLapsed
+from outrider.master.core.member import Member
+from outrider.master.core.state import COMMITTING, GATHERING, STOPPING, State
+from outrider.master.core.world import World
+from outrider.wire.messages import Ask, Fetch, Hello, Kept, Pong, Probe, Refused, Start, Stop, Welcome
 
 SAID = (Start, Stop, Welcome, Refused, Pong, Probe, Ask, Fetch, Kept)
 HARMLESS = (Announce, CloseSession, Deliver, ProbeMember)

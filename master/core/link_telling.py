@@ -5,12 +5,12 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from master.core import links
-from master.core.links import Cut, Slow
-from master.core.member import Member
-from master.core.state import State
-from master.core.wording import seconds
-from wire.ids import MemberId
+from outrider.master.core import links
+from outrider.master.core.links import Cut, Slow
+from outrider.master.core.member import Member
+from outrider.master.core.state import State
+from outrider.master.core.wording import seconds
+from outrider.wire.ids import MemberId
 
 
 def cut_sentence(state: State, cut: Cut) -> str:

@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
-from wire.ids import MemberId
-from wire.messages import LinkSeen
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import LinkSeen
 
 CUT_AFTER = 3.0
 """Seconds for which neither has found the other. Each looks two or three times in it."""

@@ -8,12 +8,12 @@ would begin again for ever.
 
 from __future__ import annotations
 
-from master.core import ending, metrics, recovery, replacing, rules, status
-from master.core.member import Member
-from master.core.spec import FAIL, RESTART
-from master.core.state import REBUILDING, RUNNING, State
-from master.core.wording import quoted
-from wire.messages import LineMatched, PatternDropped
+from outrider.master.core import ending, metrics, recovery, replacing, rules, status
+from outrider.master.core.member import Member
+from outrider.master.core.spec import FAIL, RESTART
+from outrider.master.core.state import REBUILDING, RUNNING, State
+from outrider.master.core.wording import quoted
+from outrider.wire.messages import LineMatched, PatternDropped
 
 CODE = 1
 """What the job, or the container of a member that is replaced, ends with."""

@@ -16,16 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from master.core import collecting, culprits, pace, testimony, watching
-from master.core.answers import Call, Rows
-from master.core.culprits import Finding
-from master.core.pace import STEP, Looks, Watch
-from master.core.state import State
-from master.core.testimony import ENDED, STOPPED, Told
-from master.core.watching import LOOK, watched
-from master.core.wording import counted
-from master.core.world import World
-from wire.ids import MemberId
+from outrider.master.core import collecting, culprits, pace, testimony, watching
+from outrider.master.core.answers import Call, Rows
+from outrider.master.core.culprits import Finding
+from outrider.master.core.pace import STEP, Looks, Watch
+from outrider.master.core.state import State
+from outrider.master.core.testimony import ENDED, STOPPED, Told
+from outrider.master.core.watching import LOOK, watched
+from outrider.master.core.wording import counted
+from outrider.master.core.world import World
+from outrider.wire.ids import MemberId
 
 AGAIN, SLOWER, LONGEST_PAUSE = 4.0, 1.5, 20.0
 """Seconds between the first two, how much longer each pause is than all before it, and the longest."""

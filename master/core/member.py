@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from master.core.pairing import Finding
-from wire.ids import NO_GENERATION, Generation, MemberId, OrderId, PodUid, RankIndex, Role
-from wire.messages import FromMaster, Ready, Report
+from outrider.master.core.pairing import Finding
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId, PodUid, RankIndex, Role
+from outrider.wire.messages import FromMaster, Ready, Report
 
 ALIVE, SILENT, GONE, FAILED = "alive", "silent", "gone", "failed"
 """A member's life: silent is a verdict that its next word takes back; gone and failed are for ever."""

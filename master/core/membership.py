@@ -8,7 +8,7 @@ without it, comes out at once.
 
 from __future__ import annotations
 
-from master.core import (
+from outrider.master.core import (
     ending,
     generations,
     keeping,
@@ -22,13 +22,13 @@ from master.core import (
     unreached,
     watching,
 )
-from master.core.actions import CloseSession, Send
-from master.core.member import GONE, Member
-from master.core.state import REBUILDING, RUNNING, STOPPING, State
-from master.core.wording import counted
-from master.core.world import World
-from wire.ids import NO_GENERATION, MemberId
-from wire.messages import (
+from outrider.master.core.actions import CloseSession, Send
+from outrider.master.core.member import GONE, Member
+from outrider.master.core.state import REBUILDING, RUNNING, STOPPING, State
+from outrider.master.core.wording import counted
+from outrider.master.core.world import World
+from outrider.wire.ids import NO_GENERATION, MemberId
+from outrider.wire.messages import (
     PROTOCOL_VERSION,
     Hello,
     Neighbour,

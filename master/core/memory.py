@@ -7,11 +7,11 @@ has no limit was not stopped by one: there the node was short, and another pod o
 
 from __future__ import annotations
 
-from master.core import status
-from master.core.cluster import quantities
-from master.core.member import Member
-from master.core.state import State
-from wire.ids import RankIndex
+from outrider.master.core import status
+from outrider.master.core.cluster import quantities
+from outrider.master.core.member import Member
+from outrider.master.core.state import State
+from outrider.wire.ids import RankIndex
 
 FACTOR = 2
 DEFAULT_CAP = 32

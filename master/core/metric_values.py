@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from master.core.wording import moment
-from wire.messages import Group
+from outrider.master.core.wording import moment
+from outrider.wire.messages import Group
 
 NAMES = ("epoch", "step", "latency", "latency_ms", "rate", "loss", "accuracy", "noise")
 """Groups that a pattern may have."""

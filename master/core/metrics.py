@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from master.core import autoscaling, progress, status
-from master.core.member import Member
-from master.core.metric_values import Metrics, read
-from master.core.spec import JobSpec
-from master.core.state import RUNNING, State
-from master.core.wording import quoted, seconds
-from master.core.world import Place
-from wire.messages import LineMatched, PatternDropped
+from outrider.master.core import autoscaling, progress, status
+from outrider.master.core.member import Member
+from outrider.master.core.metric_values import Metrics, read
+from outrider.master.core.spec import JobSpec
+from outrider.master.core.state import RUNNING, State
+from outrider.master.core.wording import quoted, seconds
+from outrider.master.core.world import Place
+from outrider.wire.messages import LineMatched, PatternDropped
 
 QUIET = 300.0
 """Seconds of a world after which it is told that no line has fitted."""

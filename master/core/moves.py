@@ -12,13 +12,13 @@ when the signal came is of an earlier step.
 
 from __future__ import annotations
 
-from master.core import orders, standing, status
-from master.core.member import ALIVE, Member
-from master.core.state import RUNNING, State
-from master.core.wording import seconds
-from master.core.world import PlannedSave, World
-from wire.ids import MemberId, OrderId
-from wire.messages import Saved, SaveState, StateOffered, StateSaved
+from outrider.master.core import orders, standing, status
+from outrider.master.core.member import ALIVE, Member
+from outrider.master.core.state import RUNNING, State
+from outrider.master.core.wording import seconds
+from outrider.master.core.world import PlannedSave, World
+from outrider.wire.ids import MemberId, OrderId
+from outrider.wire.messages import Saved, SaveState, StateOffered, StateSaved
 
 SHARE = 1 / 3
 """Of a leaving member's grace: at the latest then it is asked."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.core.member import Member
-from master.core.state import State
-from master.core.world import World
-from wire.ids import MemberId
-from wire.messages import Neighbour
+from outrider.master.core.member import Member
+from outrider.master.core.state import State
+from outrider.master.core.world import World
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import Neighbour
 
 MOST = 3
 STEPS = 8

@@ -17,17 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from master.core import giving_up, links, orders, pace, recovery, spares, status
-from master.core.bad_nodes import PARTED
-from master.core.link_telling import cut_sentence, slow_sentence, where
-from master.core.links import Cut, Pair, Slow
-from master.core.member import ALIVE, Member
-from master.core.pace import STEP, Watch
-from master.core.state import REBUILDING, RUNNING, State
-from master.core.wording import seconds
-from master.core.world import World
-from wire.ids import MemberId
-from wire.messages import Probe, Probed, Report
+from outrider.master.core import giving_up, links, orders, pace, recovery, spares, status
+from outrider.master.core.bad_nodes import PARTED
+from outrider.master.core.link_telling import cut_sentence, slow_sentence, where
+from outrider.master.core.links import Cut, Pair, Slow
+from outrider.master.core.member import ALIVE, Member
+from outrider.master.core.pace import STEP, Watch
+from outrider.master.core.state import REBUILDING, RUNNING, State
+from outrider.master.core.wording import seconds
+from outrider.master.core.world import World
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import Probe, Probed, Report
 
 LOOK_EVERY, LOOK_FOR_SLOW = 1.0, 10.0
 HEARD, REPORTED = 2.5, 1.5

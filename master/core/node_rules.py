@@ -9,11 +9,11 @@ or more than half of the nodes would be kept off, and whoever made it anew would
 
 from __future__ import annotations
 
-from master.core import bad_nodes, ending, generations, giving_up, rules, scaling, status
-from master.core.events import NodeSeen
-from master.core.member import ALIVE, Member
-from master.core.spec import FAIL, REPLACE, RESTART
-from master.core.state import RUNNING, Flag, State
+from outrider.master.core import bad_nodes, ending, generations, giving_up, rules, scaling, status
+from outrider.master.core.events import NodeSeen
+from outrider.master.core.member import ALIVE, Member
+from outrider.master.core.spec import FAIL, REPLACE, RESTART
+from outrider.master.core.state import RUNNING, Flag, State
 
 LEAVE_GRACE = 300.0
 """Seconds that a replacement has to become ready, as Kubernetes gives the pods of a node that is not heard."""

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.core import giving_up, node_rules, scaling, silence, standing
-from master.core.events import NodeSeen
-from master.core.member import ALIVE, SILENT, Member
-from master.core.state import State
-from wire.ids import MemberId
+from outrider.master.core import giving_up, node_rules, scaling, silence, standing
+from outrider.master.core.events import NodeSeen
+from outrider.master.core.member import ALIVE, SILENT, Member
+from outrider.master.core.state import State
+from outrider.wire.ids import MemberId
 
 GONE_GRACE = 40.0
 """Seconds until the cluster removes the pods of a node that it has deleted (kube-controller-manager: podgc)."""

@@ -15,13 +15,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
-from master.core import actions as does
-from master.core.actions import Action, Announce, Send
-from master.core.member import ALIVE, SILENT
-from master.core.spec import JobSpec
-from master.core.state import GATHERING, RUNNING, State
-from wire.ids import MemberId
-from wire.messages import Finish, Refused, SaveState, Stop
+from outrider.master.core import actions as does
+from outrider.master.core.actions import Action, Announce, Send
+from outrider.master.core.member import ALIVE, SILENT
+from outrider.master.core.spec import JobSpec
+from outrider.master.core.state import GATHERING, RUNNING, State
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import Finish, Refused, SaveState, Stop
 
 WOULD = "Would"
 CLAIMS = frozenset({

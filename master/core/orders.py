@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from master.core.actions import Send
-from master.core.member import Member, Order
-from master.core.spec import JobSpec
-from master.core.state import State
-from wire.ids import Generation, MemberId, OrderId
-from wire.messages import Check, Fetch, Finish, FromMaster, SaveState, Start, Stop
+from outrider.master.core.actions import Send
+from outrider.master.core.member import Member, Order
+from outrider.master.core.spec import JobSpec
+from outrider.master.core.state import State
+from outrider.wire.ids import Generation, MemberId, OrderId
+from outrider.wire.messages import Check, Fetch, Finish, FromMaster, SaveState, Start, Stop
 
 FIRST_REPEAT = 0.5
 SLOWEST_REPEAT = 2.0

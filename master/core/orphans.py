@@ -16,10 +16,10 @@ so its replacement counts as one of a failed pod.
 
 from __future__ import annotations
 
-from master.core import giving_up, recovery, silence, spares, standing
-from master.core.events import PodSeen
-from master.core.member import SILENT, Member
-from master.core.state import REBUILDING, STOPPING, State
+from outrider.master.core import giving_up, recovery, silence, spares, standing
+from outrider.master.core.events import PodSeen
+from outrider.master.core.member import SILENT, Member
+from outrider.master.core.state import REBUILDING, STOPPING, State
 
 
 def note(state: State, member: Member, pod: PodSeen) -> None:

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from master.core import ending, recovery, silence, standing
-from master.core.member import ENDED_WELL, Member
-from master.core.state import GATHERING, REBUILDING, RUNNING, State
-from wire.ids import NO_GENERATION
+from outrider.master.core import ending, recovery, silence, standing
+from outrider.master.core.member import ENDED_WELL, Member
+from outrider.master.core.state import GATHERING, REBUILDING, RUNNING, State
+from outrider.wire.ids import NO_GENERATION
 
 
 def was_told_elsewhere(state: State, member: Member) -> bool:

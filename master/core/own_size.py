@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from master.core import sizing
-from master.core.sizing import Policy, Rate, Search
-from master.core.spec import SCHEDULE, JobSpec
-from master.core.throughput import Meter
-from master.core.wording import moment
+from outrider.master.core import sizing
+from outrider.master.core.sizing import Policy, Rate, Search
+from outrider.master.core.spec import SCHEDULE, JobSpec
+from outrider.master.core.throughput import Meter
+from outrider.master.core.wording import moment
 
 STOP, PENDING = "Stop", "HasPendingPod"
 TRAIL, NOISES = 16, 21

@@ -12,11 +12,11 @@ last fault stands beside it.
 
 from __future__ import annotations
 
-from master.core import ending, standing, status
-from master.core.actions import FollowOwner, ResizeOwner
-from master.core.events import OwnerEnded, OwnerSized
-from master.core.state import COMMITTING, GATHERING, REBUILDING, RUNNING, STOPPING, State
-from master.core.wording import counted
+from outrider.master.core import ending, standing, status
+from outrider.master.core.actions import FollowOwner, ResizeOwner
+from outrider.master.core.events import OwnerEnded, OwnerSized
+from outrider.master.core.state import COMMITTING, GATHERING, REBUILDING, RUNNING, STOPPING, State
+from outrider.master.core.wording import counted
 
 ASKING = (ResizeOwner, FollowOwner)
 AGAIN = 30.0

@@ -22,11 +22,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from master.core.answers import Rows
-from master.core.spec import JobSpec
-from master.core.testimony import Told
-from wire.ids import Generation, MemberId
-from wire.messages import RankProgress
+from outrider.master.core.answers import Rows
+from outrider.master.core.spec import JobSpec
+from outrider.master.core.testimony import Told
+from outrider.wire.ids import Generation, MemberId
+from outrider.wire.messages import RankProgress
 
 INIT, STEP, CHECKPOINT, EVAL = "init", "step", "checkpoint", "eval"
 PHASES = (INIT, STEP, CHECKPOINT, EVAL)

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from statistics import median_low
 from zlib import crc32
 
-from wire.ids import MemberId
-from wire.messages import Checked, PeerCheck
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import Checked, PeerCheck
 
 Groups = tuple[tuple[MemberId, ...], ...]
 

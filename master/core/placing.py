@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from master.core import standing
-from master.core.actions import PlacePod
-from master.core.member import Member
-from master.core.state import State
-from wire.ids import RankIndex
+from outrider.master.core import standing
+from outrider.master.core.actions import PlacePod
+from outrider.master.core.member import Member
+from outrider.master.core.state import State
+from outrider.wire.ids import RankIndex
 
 
 def age(member: Member) -> tuple[float, int, str]:

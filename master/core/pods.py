@@ -7,7 +7,7 @@ over is no fault.
 
 from __future__ import annotations
 
-from master.core import (
+from outrider.master.core import (
     autoscaling,
     bad_nodes,
     ending,
@@ -32,13 +32,13 @@ from master.core import (
     unreached,
     unsupervised,
 )
-from master.core.actions import CloseSession
-from master.core.events import PodGone, PodSeen, PodsListed
-from master.core.member import ALIVE, ENDED_WELL, FAILED, GONE, SILENT, Member
-from master.core.state import State
-from master.core.wording import counted
-from wire.ids import MemberId
-from wire.messages import Finish
+from outrider.master.core.actions import CloseSession
+from outrider.master.core.events import PodGone, PodSeen, PodsListed
+from outrider.master.core.member import ALIVE, ENDED_WELL, FAILED, GONE, SILENT, Member
+from outrider.master.core.state import State
+from outrider.master.core.wording import counted
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import Finish
 
 PAST_KEPT = 64
 BY_OUR_WORD = ("MemberFailed", "MemberExcluded")

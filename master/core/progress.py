@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from master.core import data_notes, moves, resuming, standing, status, watching
-from master.core.member import Member
-from master.core.state import RUNNING, STOPPING, State
-from master.core.wording import counted, exactly
-from master.core.world import OVER, UNKNOWN, Fault, World
-from wire.ids import Generation
-from wire.messages import Report, Saved, Stepped, WorkerExit
+from outrider.master.core import data_notes, moves, resuming, standing, status, watching
+from outrider.master.core.member import Member
+from outrider.master.core.state import RUNNING, STOPPING, State
+from outrider.master.core.wording import counted, exactly
+from outrider.master.core.world import OVER, UNKNOWN, Fault, World
+from outrider.wire.ids import Generation
+from outrider.wire.messages import Report, Saved, Stepped, WorkerExit
 
 SAVES_KEPT = 64
 PRINTS_KEPT = 256

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from master.core import generations, log_rules, recovery, replacing, silence, standing, status, watching
-from master.core.member import ENDED_WELL, Member, in_order
-from master.core.state import GATHERING, REBUILDING, RUNNING, State
-from master.core.wording import counted
-from master.core.world import UNKNOWN, Place, Resume, World
-from wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
-from wire.messages import LineMatched
+from outrider.master.core import generations, log_rules, recovery, replacing, silence, standing, status, watching
+from outrider.master.core.member import ENDED_WELL, Member, in_order
+from outrider.master.core.state import GATHERING, REBUILDING, RUNNING, State
+from outrider.master.core.wording import counted
+from outrider.master.core.world import UNKNOWN, Place, Resume, World
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
+from outrider.wire.messages import LineMatched
 
 
 def begin(state: State) -> None:

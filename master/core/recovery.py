@@ -14,7 +14,7 @@ crash loop cannot hide there, because each generation has one term: it takes ano
 
 from __future__ import annotations
 
-from master.core import (
+from outrider.master.core import (
     bad_nodes,
     budgets,
     ending,
@@ -29,13 +29,13 @@ from master.core import (
     unchecked,
     watching,
 )
-from master.core.member import Member
-from master.core.ps import cluster
-from master.core.state import COMMITTING, REBUILDING, RUNNING, STOPPING, State
-from master.core.wording import counted
-from master.core.world import Episode, Failure, Fault, World
-from wire.ids import NO_GENERATION, Generation
-from wire.messages import Exited, Stopped, TrainerExited, TrainerLost, WorkerExit
+from outrider.master.core.member import Member
+from outrider.master.core.ps import cluster
+from outrider.master.core.state import COMMITTING, REBUILDING, RUNNING, STOPPING, State
+from outrider.master.core.wording import counted
+from outrider.master.core.world import Episode, Failure, Fault, World
+from outrider.wire.ids import NO_GENERATION, Generation
+from outrider.wire.messages import Exited, Stopped, TrainerExited, TrainerLost, WorkerExit
 
 EFFECT_WITHIN = 10.0
 """Seconds after another end within which an error of torch.distributed is its effect, and within which the loss of a

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from master.core import (
+from outrider.master.core import (
     autoscaling,
     bad_nodes,
     checks,
@@ -62,8 +62,8 @@ from master.core import (
     unreached,
     watching,
 )
-from master.core.actions import Action, CreatePod, DeletePod, SaveStatus, Send, WriteReplicas
-from master.core.events import (
+from outrider.master.core.actions import Action, CreatePod, DeletePod, SaveStatus, Send, WriteReplicas
+from outrider.master.core.events import (
     ActionFailed,
     Asked,
     Began,
@@ -91,12 +91,12 @@ from master.core.events import (
     TurnTold,
     Woke,
 )
-from master.core.member import Member
-from master.core.state import COMMITTING, ENDED, GATHERING, RUNNING, STOPPING, State
-from master.core.wording import counted
-from master.core.world import OVER
-from wire.ids import MemberId
-from wire.messages import (
+from outrider.master.core.member import Member
+from outrider.master.core.state import COMMITTING, ENDED, GATHERING, RUNNING, STOPPING, State
+from outrider.master.core.wording import counted
+from outrider.master.core.world import OVER
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import (
     Acknowledged,
     Answer,
     Checked,

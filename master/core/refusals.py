@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 
-from master.core import standing, status
-from master.core.events import CreateRefused
-from master.core.member import Member
-from master.core.state import State
+from outrider.master.core import standing, status
+from outrider.master.core.events import CreateRefused
+from outrider.master.core.member import Member
+from outrider.master.core.state import State
 
 FIRST_AGAIN = 5.0
 SLOWEST = 60.0

@@ -9,11 +9,11 @@ begin again in place.
 
 from __future__ import annotations
 
-from master.core import bad_nodes, errors, giving_up, memory, pods, rules
-from master.core.member import Member
-from master.core.spec import REPLACE, REPLACE_NODE
-from master.core.state import State
-from wire.messages import Exited
+from outrider.master.core import bad_nodes, errors, giving_up, memory, pods, rules
+from outrider.master.core.member import Member
+from outrider.master.core.spec import REPLACE, REPLACE_NODE
+from outrider.master.core.state import State
+from outrider.wire.messages import Exited
 
 
 def exited(state: State, member: Member, message: Exited) -> None:

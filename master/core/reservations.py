@@ -6,11 +6,11 @@ members run it (`rebuilding`).
 
 from __future__ import annotations
 
-from master.core import standing
-from master.core.member import Member
-from master.core.state import State
-from master.core.world import Place, Reservation, World
-from wire.ids import NO_GENERATION, PodUid
+from outrider.master.core import standing
+from outrider.master.core.member import Member
+from outrider.master.core.state import State
+from outrider.master.core.world import Place, Reservation, World
+from outrider.wire.ids import NO_GENERATION, PodUid
 
 RESERVED = 10
 

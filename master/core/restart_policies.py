@@ -7,8 +7,8 @@ decide. It is about ranks that fail by themselves: a member that is lost, evicte
 
 from __future__ import annotations
 
-from master.core.spec import JobSpec
-from wire.ids import Role
+from outrider.master.core.spec import JobSpec
+from outrider.wire.ids import Role
 
 ALWAYS, EXIT_CODE, NEVER, ON_FAILURE = "Always", "ExitCode", "Never", "OnFailure"
 POLICIES = (ALWAYS, EXIT_CODE, NEVER, ON_FAILURE)

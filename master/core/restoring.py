@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from master.core import copies, generations, orders
-from master.core.copies import Need, Version
-from master.core.member import Member
-from master.core.state import COMMITTING, State
-from master.core.wording import seconds
-from master.core.world import Restoring, World
-from wire.ids import MemberId, OrderId
-from wire.messages import Fetch, Fetched, Wanted
+from outrider.master.core import copies, generations, orders
+from outrider.master.core.copies import Need, Version
+from outrider.master.core.member import Member
+from outrider.master.core.state import COMMITTING, State
+from outrider.master.core.wording import seconds
+from outrider.master.core.world import Restoring, World
+from outrider.wire.ids import MemberId, OrderId
+from outrider.wire.messages import Fetch, Fetched, Wanted
 
 LEAST, MOST = 10.0, 180.0
 SLOWEST = 50e6

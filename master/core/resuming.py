@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from master.core import standing, status
-from master.core.member import Member
-from master.core.state import State
-from master.core.wording import counted, exactly
-from master.core.world import LOADED, NOTHING_SAVED, OVER, UNKNOWN, Resume, World
-from wire.messages import RankProgress
+from outrider.master.core import standing, status
+from outrider.master.core.member import Member
+from outrider.master.core.state import State
+from outrider.master.core.wording import counted, exactly
+from outrider.master.core.world import LOADED, NOTHING_SAVED, OVER, UNKNOWN, Resume, World
+from outrider.wire.messages import RankProgress
 
 FLAGS = "The script may want a flag for it, such as --resume or --init_from=resume"
 PATIENCE = 10.0

@@ -20,14 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from master.core import errors, restart_policies, status
-from master.core.events import NodeSeen
-from master.core.member import Member
-from master.core.spec import FAIL, RESTART, Rule
-from master.core.state import State
-from master.core.wording import quoted, seconds
-from wire.ids import Generation, MemberId
-from wire.messages import LineMatched, WorkerExit
+from outrider.master.core import errors, restart_policies, status
+from outrider.master.core.events import NodeSeen
+from outrider.master.core.member import Member
+from outrider.master.core.spec import FAIL, RESTART, Rule
+from outrider.master.core.state import State
+from outrider.master.core.wording import quoted, seconds
+from outrider.wire.ids import Generation, MemberId
+from outrider.wire.messages import LineMatched, WorkerExit
 
 Verdict = tuple[str, str]
 """What is to be done, and which words of the user's say so; empty where none do."""

@@ -8,7 +8,7 @@ or when its grace has nearly run out, whichever is first.
 
 from __future__ import annotations
 
-from master.core import (
+from outrider.master.core import (
     assignment,
     autoscaling,
     generations,
@@ -21,13 +21,13 @@ from master.core import (
     status,
     unsupervised,
 )
-from master.core.actions import DeletePod
-from master.core.member import Member
-from master.core.state import GATHERING, REBUILDING, RUNNING, State
-from master.core.wording import counted, wanted
-from master.core.world import World
-from wire.ids import MemberId
-from wire.messages import Finish, Leaving
+from outrider.master.core.actions import DeletePod
+from outrider.master.core.member import Member
+from outrider.master.core.state import GATHERING, REBUILDING, RUNNING, State
+from outrider.master.core.wording import counted, wanted
+from outrider.master.core.world import World
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import Finish, Leaving
 
 SOONER = 1.0
 """Seconds by which another word on the same end must differ to be told."""

@@ -20,14 +20,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
-from master.core import ending, links, orders, recovery, standing
-from master.core.actions import ProbeMember
-from master.core.events import NodeSeen
-from master.core.member import ALIVE, SILENT, Doubt, Member
-from master.core.state import RUNNING, STOPPING, State
-from master.core.wording import seconds
-from wire.ids import MemberId, OrderId
-from wire.messages import Probe, Probed
+from outrider.master.core import ending, links, orders, recovery, standing
+from outrider.master.core.actions import ProbeMember
+from outrider.master.core.events import NodeSeen
+from outrider.master.core.member import ALIVE, SILENT, Doubt, Member
+from outrider.master.core.state import RUNNING, STOPPING, State
+from outrider.master.core.wording import seconds
+from outrider.wire.ids import MemberId, OrderId
+from outrider.wire.messages import Probe, Probed
 
 DOUBT_AT = 0.6
 PROBERS = 3

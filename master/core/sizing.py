@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from math import ceil, log, sqrt
 from typing import NamedTuple
 
-from master.core.wording import counted
+from outrider.master.core.wording import counted
 
 START, CONTINUE, MAX_METRIC, MAX_REPLICAS = "Start", "Continue", "ReachMaxMetric", "ReachMaxReplicas"
 WINDOW = 20

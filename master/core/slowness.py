@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from master.core import causes
-from master.core.member import Member
-from master.core.state import State
-from master.core.stragglers import NO_SOURCE, Named
-from master.core.wording import counted
-from master.core.world import World
+from outrider.master.core import causes
+from outrider.master.core.member import Member
+from outrider.master.core.state import State
+from outrider.master.core.stragglers import NO_SOURCE, Named
+from outrider.master.core.wording import counted
+from outrider.master.core.world import World
 
 
 def sentence(world: World, member: Member, named: Named) -> str:

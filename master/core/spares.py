@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable
 
-from master.core import (
+from outrider.master.core import (
     bad_nodes,
     budgets,
     ending,
@@ -28,13 +28,13 @@ from master.core import (
     successors,
     unchecked,
 )
-from master.core.actions import CreatePod
-from master.core.events import PodSeen
-from master.core.member import ALIVE, SILENT, Member, Placed
-from master.core.spec import MASTER
-from master.core.state import RUNNING, Budget, State
-from master.core.wording import counted
-from wire.ids import MemberId, RankIndex, Role
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.events import PodSeen
+from outrider.master.core.member import ALIVE, SILENT, Member, Placed
+from outrider.master.core.spec import MASTER
+from outrider.master.core.state import RUNNING, Budget, State
+from outrider.master.core.wording import counted
+from outrider.wire.ids import MemberId, RankIndex, Role
 
 CREATE_AGAIN = 1.0
 CREATE_SLOWEST = 30.0

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from master.core.schedules import Entry
-from wire.ids import JobName, RankIndex, Role
+from outrider.master.core.schedules import Entry
+from outrider.wire.ids import JobName, RankIndex, Role
 
 WORKER = Role("worker")
 MASTER = Role("master")

@@ -6,12 +6,12 @@ member has it: any of them may be lost then, and the next world begins from it a
 
 from __future__ import annotations
 
-from master.core import orders, restoring
-from master.core.member import Member
-from master.core.state import State
-from master.core.world import Keeping, World
-from wire.ids import MemberId
-from wire.messages import Fetch, Fetched, Remembered
+from outrider.master.core import orders, restoring
+from outrider.master.core.member import Member
+from outrider.master.core.state import State
+from outrider.master.core.world import Keeping, World
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import Fetch, Fetched, Remembered
 
 LEAST = 30.0
 """Seconds for a copy; more where it is large."""

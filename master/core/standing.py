@@ -3,9 +3,9 @@ refreshes in O(1), so that a message never costs a walk over all members."""
 
 from __future__ import annotations
 
-from master.core.member import ALIVE, ENDED_WELL, Member
-from master.core.state import RUNNING, STOPPING, State
-from wire.ids import MemberId
+from outrider.master.core.member import ALIVE, ENDED_WELL, Member
+from outrider.master.core.state import RUNNING, STOPPING, State
+from outrider.wire.ids import MemberId
 
 
 def refresh(state: State, member: Member) -> None:

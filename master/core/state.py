@@ -20,21 +20,21 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from master.core.actions import Action, Announce
-from master.core.answers import Known, Rows
-from master.core.crowd import Crowd
-from master.core.deadlines import Deadlines
-from master.core.events import NodeSeen
-from master.core.links import Links
-from master.core.member import Member, Placed
-from master.core.metric_values import Metrics
-from master.core.own_size import Scaling
-from master.core.pace import Pace, Watch
-from master.core.pairing import Answer, Finding, Groups, Round
-from master.core.spec import JobSpec, Rule
-from master.core.world import Episode, Fault, Reservation, World
-from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
-from wire.messages import Exited, LineMatched
+from outrider.master.core.actions import Action, Announce
+from outrider.master.core.answers import Known, Rows
+from outrider.master.core.crowd import Crowd
+from outrider.master.core.deadlines import Deadlines
+from outrider.master.core.events import NodeSeen
+from outrider.master.core.links import Links
+from outrider.master.core.member import Member, Placed
+from outrider.master.core.metric_values import Metrics
+from outrider.master.core.own_size import Scaling
+from outrider.master.core.pace import Pace, Watch
+from outrider.master.core.pairing import Answer, Finding, Groups, Round
+from outrider.master.core.spec import JobSpec, Rule
+from outrider.master.core.world import Episode, Fault, Reservation, World
+from outrider.wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
+from outrider.wire.messages import Exited, LineMatched
 
 GATHERING, COMMITTING, RUNNING, STOPPING = "gathering", "committing", "running", "stopping"
 REBUILDING, FINISHING, ENDED = "rebuilding", "finishing", "ended"

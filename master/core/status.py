@@ -10,13 +10,13 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from master.core import handing_over, link_telling, metric_values, own_size, reservations, slowness
-from master.core.actions import SaveStatus
-from master.core.member import FAILED, SILENT, Member, in_order
-from master.core.state import COMMITTING, REBUILDING, RUNNING, STOPPING, State
-from master.core.wording import moment
-from master.core.world import Fault
-from wire.messages import Report
+from outrider.master.core import handing_over, link_telling, metric_values, own_size, reservations, slowness
+from outrider.master.core.actions import SaveStatus
+from outrider.master.core.member import FAILED, SILENT, Member, in_order
+from outrider.master.core.state import COMMITTING, REBUILDING, RUNNING, STOPPING, State
+from outrider.master.core.wording import moment
+from outrider.master.core.world import Fault
+from outrider.wire.messages import Report
 
 LIVING_STATES = ("starting", "checking", "ready", "running", "stopping", "spare", "silent", "unsupervised", "done")
 LEAST_APART = 1.0

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field, fields, replace
 from math import log, sqrt
 from statistics import median
 
-from wire.ids import MemberId
-from wire.messages import OwnTime
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import OwnTime
 
 TIMES_THE_OTHERS = 1.3
 RUNNING, LASTING = 3, 30.0

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.core import standing, status, unsupervised
-from master.core.events import PodSeen
-from master.core.member import Member
-from master.core.state import GATHERING, State
+from outrider.master.core import standing, status, unsupervised
+from outrider.master.core.events import PodSeen
+from outrider.master.core.member import Member
+from outrider.master.core.state import GATHERING, State
 
 NAMED = 5
 WAITING = "waiting for members"

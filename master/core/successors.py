@@ -8,10 +8,10 @@ it and said nothing was given it because it was free, and gets another.
 
 from __future__ import annotations
 
-from master.core import placing, standing
-from master.core.member import Member
-from master.core.state import State
-from wire.ids import RankIndex
+from outrider.master.core import placing, standing
+from outrider.master.core.member import Member
+from outrider.master.core.state import State
+from outrider.wire.ids import RankIndex
 
 
 def is_spare(member: Member) -> bool:

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from master.core.answers import Call, Row, Rows, Used, short
-from master.core.world import Place
-from wire.ids import MemberId
+from outrider.master.core.answers import Call, Row, Rows, Used, short
+from outrider.master.core.world import Place
+from outrider.wire.ids import MemberId
 
 ENDED, STOPPED, TRACED, STUCK = "ended", "stopped", "traced", "uninterruptible"
 NOTHING = Row("", "", None, ())

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from master.core import sizing
-from master.core.sizing import Rate
-from wire.ids import Generation
-from wire.messages import RankProgress
+from outrider.master.core import sizing
+from outrider.master.core.sizing import Rate
+from outrider.wire.ids import Generation
+from outrider.wire.messages import RankProgress
 
 WARM_UP = 3
 """Steps of a new world that say nothing: memory is being found, kernels are being chosen."""

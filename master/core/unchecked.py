@@ -7,9 +7,9 @@ machine. What is asked for takes effect before the member's next generation; it 
 
 from __future__ import annotations
 
-from master.core import bad_nodes, standing
-from master.core.member import Member
-from master.core.state import State
+from outrider.master.core import bad_nodes, standing
+from outrider.master.core.member import Member
+from outrider.master.core.state import State
 
 NEW = "it is new"
 

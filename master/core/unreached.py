@@ -15,14 +15,14 @@ and no generation of the job was formed when they were made. Laws:
 
 from __future__ import annotations
 
-from master.core import giving_up, silence, standing, status, unsupervised
-from master.core.actions import CloseSession, Send
-from master.core.events import PodSeen
-from master.core.member import Member
-from master.core.state import State
-from master.core.wording import seconds
-from wire.ids import NO_GENERATION, MemberId
-from wire.messages import Hello, Refused
+from outrider.master.core import giving_up, silence, standing, status, unsupervised
+from outrider.master.core.actions import CloseSession, Send
+from outrider.master.core.events import PodSeen
+from outrider.master.core.member import Member
+from outrider.master.core.state import State
+from outrider.master.core.wording import seconds
+from outrider.wire.ids import NO_GENERATION, MemberId
+from outrider.wire.messages import Hello, Refused
 
 AFTER = 30.0
 """Seconds that a pod runs without a Hello until it is said: a sidecar needs 1 to 3 of them."""

@@ -6,8 +6,8 @@ itself before they have been heard (`unreached`).
 
 from __future__ import annotations
 
-from master.core.member import Member
-from master.core.state import State
+from outrider.master.core.member import Member
+from outrider.master.core.state import State
 
 GRACE = 30.0
 """Seconds for a stranger whose job its user ends: its sidecar is not told, and SIGTERM is all that it gets."""

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from master.core import pace
-from master.core.member import Member
-from master.core.pace import Watch
-from master.core.state import RUNNING, State
-from master.core.world import World
-from wire.messages import Report
+from outrider.master.core import pace
+from outrider.master.core.member import Member
+from outrider.master.core.pace import Watch
+from outrider.master.core.state import RUNNING, State
+from outrider.master.core.world import World
+from outrider.wire.messages import Report
 
 FIRST_REPORTS = 3.0
 """Seconds until a new master knows what its members' ranks do, and so how long they may."""

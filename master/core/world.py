@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from master.core.stragglers import Comparison
-from wire.ids import NO_GENERATION, Generation, MemberId, OrderId, PodUid, RankIndex, Role
-from wire.messages import WorkerExit
+from outrider.master.core.stragglers import Comparison
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId, PodUid, RankIndex, Role
+from outrider.wire.messages import WorkerExit
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from master.core import kinds
-from master.core.actions import Action
-from master.core.events import ActionFailed, Event, Stalled, Woke
-from master.core.kinds import Job
-from runtime.pump import Core
+from outrider.master.core import kinds
+from outrider.master.core.actions import Action
+from outrider.master.core.events import ActionFailed, Event, Stalled, Woke
+from outrider.master.core.kinds import Job
+from outrider.runtime.pump import Core
 
 CORE: Core[Job, Event, Action] = Core(
     step=kinds.step,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, assert_never
 
-from master.core.actions import (
+from outrider.master.core.actions import (
     Action,
     Announce,
     CloseSession,
@@ -27,13 +27,13 @@ from master.core.actions import (
     Send,
     WriteReplicas,
 )
-from master.core.events import Event, MemberProbed, StatusSaved
-from master.shell import probe
-from master.shell.platform import Keeper, Platform
-from master.shell.sidecars import Sidecars
-from runtime.logs import announce
-from runtime.rate_limit import RateLimit
-from wire.ids import MemberId
+from outrider.master.core.events import Event, MemberProbed, StatusSaved
+from outrider.master.shell import probe
+from outrider.master.shell.platform import Keeper, Platform
+from outrider.master.shell.sidecars import Sidecars
+from outrider.runtime.logs import announce
+from outrider.runtime.rate_limit import RateLimit
+from outrider.wire.ids import MemberId
 
 log = logging.getLogger("master")
 

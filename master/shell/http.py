@@ -14,18 +14,18 @@ from typing import Any
 
 from aiohttp import web
 
-from master.core import kinds, rehearsing
-from master.core.events import Asked, Event, RestartAsked, RestartRefused, ScaleAsked, ScalingAsked, StopAsked
-from master.core.kinds import Job
-from master.core.state import ENDED
-from master.shell.effects import Answers
-from master.shell.records import Records
-from runtime.http import failure
-from wire.messages import REHEARSAL
+from outrider.master.core import kinds, rehearsing
+from outrider.master.core.events import Asked, Event, RestartAsked, RestartRefused, ScaleAsked, ScalingAsked, StopAsked
+from outrider.master.core.kinds import Job
+from outrider.master.core.state import ENDED
+from outrider.master.shell.effects import Answers
+from outrider.master.shell.records import Records
+from outrider.runtime.http import failure
+from outrider.wire.messages import REHEARSAL
 
 COLLECT_SECONDS = 9.0
 REHEARSAL_SECONDS = 150.0
-"""The core hears of a rehearsal after 140 s at the latest (`master.core.collecting`)."""
+"""The core hears of a rehearsal after 140 s at the latest (`outrider.master.core.collecting`)."""
 BODY_BYTES = 64 * 1024
 
 
@@ -95,7 +95,9 @@ class Api:
         return failure(503, "the platform has not said yet which members there are")
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        from master.shell import metrics  # 3 MB and 30 ms, which a job of one machine spends only where it is scraped
+        from outrider.master.shell import (
+            metrics,  # 3 MB and 30 ms, which a job of one machine spends only where it is scraped
+        )
 
         text = metrics.text([self._state], self._now())
         return web.Response(body=text, headers={"Content-Type": metrics.CONTENT_TYPE})

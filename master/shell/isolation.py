@@ -25,9 +25,9 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from master.shell.cgroups import JobGroups, Limits
-from master.shell.namespaces import PATIENCE, TOOL_PATH, Entrance, IsolationError, NewPids, furnished
-from master.shell.spawning import Child
+from outrider.master.shell.cgroups import JobGroups, Limits
+from outrider.master.shell.namespaces import PATIENCE, TOOL_PATH, Entrance, IsolationError, NewPids, furnished
+from outrider.master.shell.spawning import Child
 
 TOOLS = {"ip": "iproute2", "mount": "util-linux", "unshare": "util-linux", "nsenter": "util-linux"}
 POOL, PREFIX = IPv4Network("198.18.0.0/15"), 21

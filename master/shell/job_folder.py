@@ -11,8 +11,8 @@ import shutil
 import stat
 from pathlib import Path
 
-from runtime.unix import checked_path
-from wire.ids import Role
+from outrider.runtime.unix import checked_path
+from outrider.wire.ids import Role
 
 LEFTOVERS = (
     "status.json", "events.jsonl", "progress.jsonl", "loss.jsonl", "journal.txt", "master.sock", "node.sock",

@@ -12,11 +12,19 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from master.core.actions import CreatePod, DeletePod, FollowOwner, HidePod, PlacePod, ResizeOwner, WriteReplicas
-from master.core.events import Event, PodGone, PodSeen, PodsListed
-from runtime.lines import LineConnection
-from runtime.unix import checked_path
-from wire.ids import MemberId, PodUid, RankIndex, Role
+from outrider.master.core.actions import (
+    CreatePod,
+    DeletePod,
+    FollowOwner,
+    HidePod,
+    PlacePod,
+    ResizeOwner,
+    WriteReplicas,
+)
+from outrider.master.core.events import Event, PodGone, PodSeen, PodsListed
+from outrider.runtime.lines import LineConnection
+from outrider.runtime.unix import checked_path
+from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 
 AGAIN_AFTER = 0.1
 CONNECT_SECONDS = 5.0

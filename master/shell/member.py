@@ -20,11 +20,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from master.shell.isolation import Sandbox
-from master.shell.output import LinePipe, Log
-from master.shell.spawning import Child, exit_code_of
-from runtime.processes import marked, send_signal
-from wire.ids import MemberId, PodUid, RankIndex, Role
+from outrider.master.shell.isolation import Sandbox
+from outrider.master.shell.output import LinePipe, Log
+from outrider.master.shell.spawning import Child, exit_code_of
+from outrider.runtime.processes import marked, send_signal
+from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 
 TOGETHER = 0.3
 """Seconds within which the ends of sidecar and trainer are one loss."""

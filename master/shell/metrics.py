@@ -13,10 +13,10 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from master.core import status
-from master.core.cluster.requests import Request
-from master.core.kinds import Job, parts, phase_of
-from master.core.state import State
+from outrider.master.core import status
+from outrider.master.core.cluster.requests import Request
+from outrider.master.core.kinds import Job, parts, phase_of
+from outrider.master.core.state import State
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PHASES = ("pending", "running", "restarting", "suspended", "succeeded", "failed", "stopped")

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from master.shell.spawning import Child, Place
+from outrider.master.shell.spawning import Child, Place
 
 NEWNS, NEWUTS, NEWIPC, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x20000000, 0x40000000
 """CLONE_* of include/uapi/linux/sched.h."""

@@ -23,21 +23,21 @@ import secrets
 import signal
 from collections import deque
 
-from master.shell.exit_codes import ADDRESS_TAKEN, ENDED, WRONG_SETTING
-from master.shell.isolation import Hub
-from master.shell.job_folder import FolderError, JobFolder
-from master.shell.member import LocalMember, not_started
-from master.shell.namespaces import IsolationError
-from master.shell.orphans import end_orphans
-from master.shell.plans import NodeConfig, Plans, housed, spec_document
-from master.shell.spawning import Child, exit_code_of
-from runtime.lifeline import become_subreaper
-from runtime.lines import LineConnection
-from runtime.ports import find_port
-from runtime.processes import sweep
-from runtime.sockets import KeyPair, new_key_pair
-from runtime.unix import SocketPathTooLong, listening_socket
-from wire.ids import MemberId, PodUid, RankIndex, Role
+from outrider.master.shell.exit_codes import ADDRESS_TAKEN, ENDED, WRONG_SETTING
+from outrider.master.shell.isolation import Hub
+from outrider.master.shell.job_folder import FolderError, JobFolder
+from outrider.master.shell.member import LocalMember, not_started
+from outrider.master.shell.namespaces import IsolationError
+from outrider.master.shell.orphans import end_orphans
+from outrider.master.shell.plans import NodeConfig, Plans, housed, spec_document
+from outrider.master.shell.spawning import Child, exit_code_of
+from outrider.runtime.lifeline import become_subreaper
+from outrider.runtime.lines import LineConnection
+from outrider.runtime.ports import find_port
+from outrider.runtime.processes import sweep
+from outrider.runtime.sockets import KeyPair, new_key_pair
+from outrider.runtime.unix import SocketPathTooLong, listening_socket
+from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 
 MASTER_PAUSES = (0.0, 0.2, 1.0, 3.0)
 MASTER_RESTARTS, MASTER_WINDOW = 8, 60.0

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from master.core.gpus import VISIBLE, Share
-from master.core.spec import SIDECAR_PATIENCE, JobSpec
-from master.shell.cgroups import Limits
-from master.shell.isolation import Sandbox
-from master.shell.member import MemberPlan
-from wire.ids import MemberId, PodUid, RankIndex, Role
+from outrider.master.core.gpus import VISIBLE, Share
+from outrider.master.core.spec import SIDECAR_PATIENCE, JobSpec
+from outrider.master.shell.cgroups import Limits
+from outrider.master.shell.isolation import Sandbox
+from outrider.master.shell.member import MemberPlan
+from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 
 USER_VARIABLES = ("OUTRIDER_SCRIPT", "OUTRIDER_ATOMIC_SAVE", "OUTRIDER_DEBUG", "OUTRIDER_LOG")
 SERVICE = ("-P", "-E", "-m")
@@ -56,7 +56,7 @@ class NodeConfig:
     """Of the trainers: a descriptor that OUTRIDER_STDIN gives to one rank."""
     """Of each member, which then has network, pids and cgroup of its own; None: members live beside us."""
     gpus: tuple[Share, ...] = ()
-    """By rank index (`master.core.gpus`); empty: members have the GPUs that the command has."""
+    """By rank index (`outrider.master.core.gpus`); empty: members have the GPUs that the command has."""
     python: str = sys.executable
 
 
@@ -73,7 +73,7 @@ class Plans:
 
     def service(self, name: str) -> tuple[str, ...]:
         """The command of `master` or `sidecar`."""
-        return (self.config.python, *SERVICE, name)
+        return (self.config.python, *SERVICE, f"outrider.{name}")
 
     def master_environment(self, endpoint: str) -> dict[str, str]:
         folder = self.config.folder

@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol
 
-from master.core.actions import CreatePod, DeletePod, FollowOwner, HidePod, PlacePod, ResizeOwner, WriteReplicas
+from outrider.master.core.actions import (
+    CreatePod,
+    DeletePod,
+    FollowOwner,
+    HidePod,
+    PlacePod,
+    ResizeOwner,
+    WriteReplicas,
+)
 
 
 class Platform(Protocol):

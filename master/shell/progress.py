@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from master.core import kinds
-from master.core.kinds import Job
-from runtime.series import Series
+from outrider.master.core import kinds
+from outrider.master.core.kinds import Job
+from outrider.runtime.series import Series
 
 EVERY = 1.0
 """Seconds: as often as members report."""

@@ -6,8 +6,8 @@ import logging
 import time
 from collections.abc import Callable
 
-from runtime.logs import announce
-from wire.ids import MemberId
+from outrider.runtime.logs import announce
+from outrider.wire.ids import MemberId
 
 LINES, SECONDS = 20, 10.0
 """So many lines at most in so many seconds; what is left out is counted."""

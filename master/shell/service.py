@@ -12,29 +12,29 @@ import time
 import uvloop
 import zmq
 
-from master.core.actions import Action
-from master.core.events import Began, Event, StopAsked
-from master.core.kinds import Job, new
-from master.shell import settings as settings_of
-from master.shell.core import CORE
-from master.shell.effects import MasterEffects
-from master.shell.exit_codes import ADDRESS_TAKEN, ENDED, LEASE_HELD, WRONG_SETTING
-from master.shell.http import Api
-from master.shell.lease import Lease, LeaseHeld
-from master.shell.local import LocalPlatform
-from master.shell.progress import Progress
-from master.shell.records import Records
-from master.shell.refusals import RefusalLog
-from master.shell.settings import Settings
-from master.shell.sidecars import Sidecars, TokenDoor
-from runtime import logs
-from runtime.http import HttpServer
-from runtime.journal import Journal
-from runtime.lifeline import watch_lifeline
-from runtime.processes import sweep
-from runtime.pump import Pump
-from runtime.settings import Environment, WrongSetting
-from runtime.unix import SocketPathTooLong
+from outrider.master.core.actions import Action
+from outrider.master.core.events import Began, Event, StopAsked
+from outrider.master.core.kinds import Job, new
+from outrider.master.shell import settings as settings_of
+from outrider.master.shell.core import CORE
+from outrider.master.shell.effects import MasterEffects
+from outrider.master.shell.exit_codes import ADDRESS_TAKEN, ENDED, LEASE_HELD, WRONG_SETTING
+from outrider.master.shell.http import Api
+from outrider.master.shell.lease import Lease, LeaseHeld
+from outrider.master.shell.local import LocalPlatform
+from outrider.master.shell.progress import Progress
+from outrider.master.shell.records import Records
+from outrider.master.shell.refusals import RefusalLog
+from outrider.master.shell.settings import Settings
+from outrider.master.shell.sidecars import Sidecars, TokenDoor
+from outrider.runtime import logs
+from outrider.runtime.http import HttpServer
+from outrider.runtime.journal import Journal
+from outrider.runtime.lifeline import watch_lifeline
+from outrider.runtime.processes import sweep
+from outrider.runtime.pump import Pump
+from outrider.runtime.settings import Environment, WrongSetting
+from outrider.runtime.unix import SocketPathTooLong
 
 log = logging.getLogger("master")
 
@@ -44,7 +44,7 @@ def main() -> int:
     environment = Environment()
     try:
         if settings_of.platform_of(environment) == "kubernetes":
-            from master.shell.kubernetes.service import main as serve_cluster  # needs the kubernetes extra
+            from outrider.master.shell.kubernetes.service import main as serve_cluster  # needs the kubernetes extra
 
             return serve_cluster(environment)
         settings = settings_of.read(environment)

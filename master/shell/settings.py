@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from master.core.schedules import Entry
-from master.core.spec import JobSpec, Rule
-from runtime.settings import Environment, WrongSetting
-from runtime.sockets import KeyPair, key_pair_of
-from wire.ids import JobName
+from outrider.master.core.schedules import Entry
+from outrider.master.core.spec import JobSpec, Rule
+from outrider.runtime.settings import Environment, WrongSetting
+from outrider.runtime.sockets import KeyPair, key_pair_of
+from outrider.wire.ids import JobName
 
 ROWS: dict[Any, tuple[Any, ...]] = {Rule: (list, str, list, str, str, int, (int, float), bool), Entry: (str, int)}
 """Fields of a JobSpec that are rows of these parts."""

@@ -22,12 +22,12 @@ from typing import Protocol
 
 import zmq
 
-from master.core.events import Event, SidecarDisconnected, SidecarSaid
-from runtime.rate_limit import RateLimit
-from runtime.sockets import KeyPair, Limits, Router, Unreachable
-from wire.codec import BadMessage, decode_from_sidecar, encode, name_at
-from wire.ids import JobName, MemberId
-from wire.messages import FromMaster, FromSidecar, Hello, Refused, Welcome
+from outrider.master.core.events import Event, SidecarDisconnected, SidecarSaid
+from outrider.runtime.rate_limit import RateLimit
+from outrider.runtime.sockets import KeyPair, Limits, Router, Unreachable
+from outrider.wire.codec import BadMessage, decode_from_sidecar, encode, name_at
+from outrider.wire.ids import JobName, MemberId
+from outrider.wire.messages import FromMaster, FromSidecar, Hello, Refused, Welcome
 
 RETRY_AFTER = 2.0
 SERVED_AGAIN = "its master serves this job again: who are you?"

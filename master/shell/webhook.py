@@ -23,10 +23,10 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from master.core.cluster import bounds
-from master.core.cluster.names import KIND, Document
-from master.shell.bodies import READ_SECONDS, Bodies, Unread
-from runtime.http import failure
+from outrider.master.core.cluster import bounds
+from outrider.master.core.cluster.names import KIND, Document
+from outrider.master.shell.bodies import READ_SECONDS, Bodies, Unread
+from outrider.runtime.http import failure
 
 REVIEW = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
 BODY_BYTES = 8 * 1024 * 1024

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wire.ids import NO_GENERATION, Generation, MemberId
-from wire.messages import Check, Fetch, FromSidecar, Neighbour, Start
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId
+from outrider.wire.messages import Check, Fetch, FromSidecar, Neighbour, Start
 
 
 @dataclass(frozen=True, slots=True)

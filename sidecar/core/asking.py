@@ -5,11 +5,11 @@ Orders of the latter are negative, a master's never are: what comes back says by
 
 from __future__ import annotations
 
-from sidecar.core import telling
-from sidecar.core.actions import Action, AnswerHere, CollectFromWorkers
-from sidecar.core.state import State
-from wire.ids import OrderId
-from wire.messages import Answer
+from outrider.sidecar.core import telling
+from outrider.sidecar.core.actions import Action, AnswerHere, CollectFromWorkers
+from outrider.sidecar.core.state import State
+from outrider.wire.ids import OrderId
+from outrider.wire.messages import Answer
 
 NOBODY = '{"error": "there is no template or launcher to ask"}'
 LOST = '{"error": "the template or launcher went while it was asked"}'

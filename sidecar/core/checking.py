@@ -6,10 +6,10 @@ that was answered is answered again. Where no hook answers, the round ends all t
 
 from __future__ import annotations
 
-from sidecar.core import supervision, telling
-from sidecar.core.actions import Action, Announce, RunCheck
-from sidecar.core.state import Checking, State
-from wire.messages import Check, Checked
+from outrider.sidecar.core import supervision, telling
+from outrider.sidecar.core.actions import Action, Announce, RunCheck
+from outrider.sidecar.core.state import Checking, State
+from outrider.wire.messages import Check, Checked
 
 SLACK = 5.0
 """Seconds beyond those of the probe, in which the hooks end it and say so."""

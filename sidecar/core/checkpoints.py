@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sidecar.core import telling
-from sidecar.core.actions import Action, Announce, FetchCopies, KeepCopies, StopFetching
-from sidecar.core.state import State
-from wire.messages import Copy, Fetch, Fetched, Kept, Remembered, Saved, Start
+from outrider.sidecar.core import telling
+from outrider.sidecar.core.actions import Action, Announce, FetchCopies, KeepCopies, StopFetching
+from outrider.sidecar.core.state import State
+from outrider.wire.messages import Copy, Fetch, Fetched, Kept, Remembered, Saved, Start
 
 MOST_SAID_AGAIN = 16
 

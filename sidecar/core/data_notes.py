@@ -6,11 +6,11 @@ their end, it hears the first of each member. A new master hears all of it again
 
 from __future__ import annotations
 
-from sidecar.core import telling
-from sidecar.core.actions import Action, Announce
-from sidecar.core.events import DataTold
-from sidecar.core.state import State
-from wire.messages import DATA_KINDS, DataSaid
+from outrider.sidecar.core import telling
+from outrider.sidecar.core.actions import Action, Announce
+from outrider.sidecar.core.events import DataTold
+from outrider.sidecar.core.state import State
+from outrider.wire.messages import DATA_KINDS, DataSaid
 
 MOST = 64
 """Of a generation's that are said again."""

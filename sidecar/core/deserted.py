@@ -6,9 +6,9 @@ One that is linked and serves this member ends the wait; one that refuses it is 
 
 from __future__ import annotations
 
-from sidecar.core import ending
-from sidecar.core.actions import Action
-from sidecar.core.state import Phase, State
+from outrider.sidecar.core import ending
+from outrider.sidecar.core.actions import Action
+from outrider.sidecar.core.state import Phase, State
 
 
 def look(state: State, now: float) -> None:

@@ -7,10 +7,10 @@ is there to say how it went.
 
 from __future__ import annotations
 
-from sidecar.core import telling
-from sidecar.core.actions import Action, Announce, Exit, FinishTrainer, SweepProcesses
-from sidecar.core.state import Ending, State
-from wire.messages import Acknowledged, Finish
+from outrider.sidecar.core import telling
+from outrider.sidecar.core.actions import Action, Announce, Exit, FinishTrainer, SweepProcesses
+from outrider.sidecar.core.state import Ending, State
+from outrider.wire.messages import Acknowledged, Finish
 
 LAST_SECONDS = 5.0
 """Before the grace has run out, a member that nobody told to finish ends itself."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidecar.core.actions import Action
-from wire.ids import NO_ORDER, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
-from wire.messages import (
+from outrider.sidecar.core.actions import Action
+from outrider.wire.ids import NO_ORDER, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
+from outrider.wire.messages import (
     Checked,
     Copy,
     DataSaid,

@@ -10,10 +10,10 @@ us: with the code of the first that failed, else with 0.
 
 from __future__ import annotations
 
-from sidecar.core import ending
-from sidecar.core.actions import Action, Announce
-from sidecar.core.state import Phase, State
-from wire.messages import WorkerExit
+from outrider.sidecar.core import ending
+from outrider.sidecar.core.actions import Action, Announce
+from outrider.sidecar.core.state import Phase, State
+from outrider.wire.messages import WorkerExit
 
 SIGNALLED = 128
 """A shell's code for a command that a signal has ended is this and the signal's number."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidecar.core.state import Phase, State
+from outrider.sidecar.core.state import Phase, State
 
 
 class BrokenInvariant(AssertionError):

@@ -12,11 +12,11 @@ When it is back the master is told why in the next Hello, and the member is read
 
 from __future__ import annotations
 
-from sidecar.core import neighbourhood, supervision, telling
-from sidecar.core.actions import Action, Announce, ProbeNeighbour
-from sidecar.core.state import Neighbourhood, Phase, State
-from wire.ids import NO_ORDER
-from wire.messages import Neighbour, Ping, Stop
+from outrider.sidecar.core import neighbourhood, supervision, telling
+from outrider.sidecar.core.actions import Action, Announce, ProbeNeighbour
+from outrider.sidecar.core.state import Neighbourhood, Phase, State
+from outrider.wire.ids import NO_ORDER
+from outrider.wire.messages import Neighbour, Ping, Stop
 
 LOOK_AGAIN = 0.5
 """Seconds to the next look as long as this one is not answered."""

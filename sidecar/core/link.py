@@ -8,7 +8,7 @@ A member that reaches no neighbour either is another matter: `isolation.py`.
 
 from __future__ import annotations
 
-from sidecar.core import (
+from outrider.sidecar.core import (
     checkpoints,
     data_notes,
     ending,
@@ -19,9 +19,9 @@ from sidecar.core import (
     telling,
     unsupervised,
 )
-from sidecar.core.actions import Action, Announce
-from sidecar.core.state import State
-from wire.messages import Refused, Welcome
+from outrider.sidecar.core.actions import Action, Announce
+from outrider.sidecar.core.state import State
+from outrider.wire.messages import Refused, Welcome
 
 HOOKS_FIRST = 2.5
 """Seconds that Hello waits for the hooks where an earlier sidecar served this member: they reconnect within 2 s, and a

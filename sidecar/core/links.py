@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from statistics import median
 
-from sidecar.core.state import Neighbourhood, Place, Seen, State
-from wire.messages import LinkSeen, Neighbour
+from outrider.sidecar.core.state import Neighbourhood, Place, Seen, State
+from outrider.wire.messages import LinkSeen, Neighbour
 
 WINDOW = 20
 """Looks at one neighbour: a minute of them where there are three."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sidecar.core import telling
-from sidecar.core.actions import Action
-from sidecar.core.state import State
-from wire.messages import LineMatched, PatternDropped
+from outrider.sidecar.core import telling
+from outrider.sidecar.core.actions import Action
+from outrider.sidecar.core.state import State
+from outrider.wire.messages import LineMatched, PatternDropped
 
 
 def matched(state: State, said: LineMatched, at: float, now: float) -> list[Action]:

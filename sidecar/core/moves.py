@@ -6,11 +6,11 @@ lost, the master asks again, and the hooks answer again without saving twice.
 
 from __future__ import annotations
 
-from sidecar.core import telling
-from sidecar.core.actions import Action, SaveWorkersState
-from sidecar.core.state import State
-from wire.ids import Generation
-from wire.messages import SaveState, StateOffered, StateSaved
+from outrider.sidecar.core import telling
+from outrider.sidecar.core.actions import Action, SaveWorkersState
+from outrider.sidecar.core.state import State
+from outrider.wire.ids import Generation
+from outrider.wire.messages import SaveState, StateOffered, StateSaved
 
 
 def offered(state: State, generation: Generation, names: tuple[str, ...]) -> list[Action]:

@@ -12,10 +12,10 @@ as a busy machine has every few seconds, only does not count.
 
 from __future__ import annotations
 
-from sidecar.core import links
-from sidecar.core.actions import Action
-from sidecar.core.state import Neighbourhood, State
-from wire.messages import Neighbour
+from outrider.sidecar.core import links
+from outrider.sidecar.core.actions import Action
+from outrider.sidecar.core.state import Neighbourhood, State
+from outrider.wire.messages import Neighbour
 
 LOOK_EVERY = 1.0
 """Seconds from a look that was answered to the next."""

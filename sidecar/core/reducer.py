@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from sidecar.core import (
+from outrider.sidecar.core import (
     asking,
     checking,
     checkpoints,
@@ -28,7 +28,7 @@ from sidecar.core import (
     trainer,
     unsupervised,
 )
-from sidecar.core.actions import (
+from outrider.sidecar.core.actions import (
     Action,
     Announce,
     CollectFromWorkers,
@@ -42,7 +42,7 @@ from sidecar.core.actions import (
     Send,
     StartWorkers,
 )
-from sidecar.core.events import (
+from outrider.sidecar.core.events import (
     ActionFailed,
     AskedHere,
     Began,
@@ -81,9 +81,9 @@ from sidecar.core.events import (
     WorkersStarted,
     WorkersStopped,
 )
-from sidecar.core.state import State
-from wire.ids import MemberId, OrderId
-from wire.messages import (
+from outrider.sidecar.core.state import State
+from outrider.wire.ids import MemberId, OrderId
+from outrider.wire.messages import (
     Ask,
     Check,
     Fetch,

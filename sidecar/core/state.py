@@ -6,9 +6,9 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from sidecar.core.events import Began
-from wire.ids import NO_GENERATION, NO_ORDER, Generation, OrderId
-from wire.messages import (
+from outrider.sidecar.core.events import Began
+from outrider.wire.ids import NO_GENERATION, NO_ORDER, Generation, OrderId
+from outrider.wire.messages import (
     Check,
     Checked,
     Copy,

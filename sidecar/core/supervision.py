@@ -7,13 +7,13 @@ told at once.
 
 from __future__ import annotations
 
-from sidecar.core import checkpoints, neighbourhood, telling
-from sidecar.core.actions import Action, Announce, FindPort, StartWorkers, StopWorkers, SweepProcesses
-from sidecar.core.events import PagesRead
-from sidecar.core.state import LogLines, Phase, State, Stopping, Work
-from sidecar.core.transitions import move
-from wire.ids import NO_ORDER, Generation, OrderId
-from wire.messages import Copy, Start, StartFailed, Stop, WorkerExit
+from outrider.sidecar.core import checkpoints, neighbourhood, telling
+from outrider.sidecar.core.actions import Action, Announce, FindPort, StartWorkers, StopWorkers, SweepProcesses
+from outrider.sidecar.core.events import PagesRead
+from outrider.sidecar.core.state import LogLines, Phase, State, Stopping, Work
+from outrider.sidecar.core.transitions import move
+from outrider.wire.ids import NO_ORDER, Generation, OrderId
+from outrider.wire.messages import Copy, Start, StartFailed, Stop, WorkerExit
 
 START_PATIENCE = 60.0
 """Seconds the template or launcher has to start the processes; forking takes 0.1 s, a T1 command's start a few."""

@@ -6,11 +6,11 @@ follows from the state, and `everything` says it all after each Welcome. Saying 
 
 from __future__ import annotations
 
-from sidecar.core import links
-from sidecar.core.actions import Action, ReadPages, SampleUsage, Send
-from sidecar.core.state import Phase, State, Work
-from wire.ids import NO_GENERATION, Generation, OrderId
-from wire.messages import (
+from outrider.sidecar.core import links
+from outrider.sidecar.core.actions import Action, ReadPages, SampleUsage, Send
+from outrider.sidecar.core.state import Phase, State, Work
+from outrider.wire.ids import NO_GENERATION, Generation, OrderId
+from outrider.wire.messages import (
     Exited,
     FromSidecar,
     Hello,

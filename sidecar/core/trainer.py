@@ -7,12 +7,12 @@ the template that appears inside the command; any other second one is refused, o
 
 from __future__ import annotations
 
-from sidecar.core import checking, ending, supervision, telling
-from sidecar.core.actions import Action, Announce, RefuseHook, SweepProcesses
-from sidecar.core.events import HookConnected
-from sidecar.core.state import Phase, State, Trainer, Work
-from sidecar.core.transitions import move
-from wire.ids import NO_GENERATION, Generation
+from outrider.sidecar.core import checking, ending, supervision, telling
+from outrider.sidecar.core.actions import Action, Announce, RefuseHook, SweepProcesses
+from outrider.sidecar.core.events import HookConnected
+from outrider.sidecar.core.state import Phase, State, Trainer, Work
+from outrider.sidecar.core.transitions import move
+from outrider.wire.ids import NO_GENERATION, Generation
 
 
 def connected(state: State, event: HookConnected, now: float) -> list[Action]:

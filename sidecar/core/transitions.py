@@ -6,7 +6,7 @@ ends the sidecar (training goes on; the next one reattaches). `draw` gives the t
 
 from __future__ import annotations
 
-from sidecar.core.state import Phase, State
+from outrider.sidecar.core.state import Phase, State
 
 TABLE: dict[tuple[Phase, str], Phase] = {
     (Phase.WAITING, "trainer came"): Phase.READY,

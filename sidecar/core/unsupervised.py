@@ -13,9 +13,9 @@ Without a trainer this is a state like any other: a new one is let go at once.
 
 from __future__ import annotations
 
-from sidecar.core import ending, telling
-from sidecar.core.actions import Action, Announce, KeepWord, RunAlone, TellTrainer
-from sidecar.core.events import (
+from outrider.sidecar.core import ending, telling
+from outrider.sidecar.core.actions import Action, Announce, KeepWord, RunAlone, TellTrainer
+from outrider.sidecar.core.events import (
     Began,
     Event,
     HookConnected,
@@ -29,9 +29,9 @@ from sidecar.core.events import (
     Woke,
     WordKept,
 )
-from sidecar.core.state import Phase, State, Trainer
-from sidecar.core.transitions import move
-from wire.messages import Refused
+from outrider.sidecar.core.state import Phase, State, Trainer
+from outrider.sidecar.core.transitions import move
+from outrider.wire.messages import Refused
 
 ALONE, SERVED = "alone", "served"
 EVERY = 60.0

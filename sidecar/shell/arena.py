@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wire.ids import Generation
-from wire.messages import Copy
+from outrider.wire.ids import Generation
+from outrider.wire.messages import Copy
 
 PAGE: Final = 4096
 VERSION: Final = 1

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from runtime.unix import listening_socket
-from sidecar.ask import QUESTIONS, error
-from sidecar.core.events import AskedHere, Event
-from sidecar.shell.hooks_link import COLLECT_SECONDS
+from outrider.runtime.unix import listening_socket
+from outrider.sidecar.ask import QUESTIONS, error
+from outrider.sidecar.core.events import AskedHere, Event
+from outrider.sidecar.shell.hooks_link import COLLECT_SECONDS
 
 SECONDS = COLLECT_SECONDS + 1
 

@@ -6,9 +6,9 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
-from sidecar.shell import arena
-from sidecar.shell.copying import Giver, Taking
-from wire.messages import Copy, Fetch, Fetched
+from outrider.sidecar.shell import arena
+from outrider.sidecar.shell.copying import Giver, Taking
+from outrider.wire.messages import Copy, Fetch, Fetched
 
 NAME = "checkpoints"
 

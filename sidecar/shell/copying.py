@@ -32,12 +32,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from runtime.addresses import listening
-from sidecar.shell import arena
-from sidecar.shell.arena import Arena, Head, NoMemory, Place
-from sidecar.shell.seals import LENGTH as SEAL
-from sidecar.shell.seals import Seal
-from wire.messages import Fetch, Fetched, Wanted
+from outrider.runtime.addresses import listening
+from outrider.sidecar.shell import arena
+from outrider.sidecar.shell.arena import Arena, Head, NoMemory, Place
+from outrider.sidecar.shell.seals import LENGTH as SEAL
+from outrider.sidecar.shell.seals import Seal
+from outrider.wire.messages import Fetch, Fetched, Wanted
 
 PIECE: Final = 1 << 20
 NONCE: Final = 32

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
-from runtime.logs import announce
-from runtime.ports import find_port
-from sidecar.core import environment
-from sidecar.core.actions import (
+from outrider.runtime.logs import announce
+from outrider.runtime.ports import find_port
+from outrider.sidecar.core import environment
+from outrider.sidecar.core.actions import (
     Action,
     Announce,
     AnswerHere,
@@ -38,7 +38,7 @@ from sidecar.core.actions import (
     SweepProcesses,
     TellTrainer,
 )
-from sidecar.core.events import (
+from outrider.sidecar.core.events import (
     CopiesFetched,
     Event,
     NeighbourProbed,
@@ -49,19 +49,19 @@ from sidecar.core.events import (
     WorkerExited,
     WorkersStopped,
 )
-from sidecar.shell import word
-from sidecar.shell.asking import Askers
-from sidecar.shell.checkpoints import Checkpoints
-from sidecar.shell.hook_lines import Line
-from sidecar.shell.hooks_link import HooksLink
-from sidecar.shell.master_link import MasterLink
-from sidecar.shell.pages import PageReader
-from sidecar.shell.probes import Probes
-from sidecar.shell.trainers import Trainers
-from sidecar.shell.usage import UsageSampler
-from sidecar.shell.windows import WindowReader
-from wire.ids import Generation
-from wire.messages import Fetch, Hello, Start
+from outrider.sidecar.shell import word
+from outrider.sidecar.shell.asking import Askers
+from outrider.sidecar.shell.checkpoints import Checkpoints
+from outrider.sidecar.shell.hook_lines import Line
+from outrider.sidecar.shell.hooks_link import HooksLink
+from outrider.sidecar.shell.master_link import MasterLink
+from outrider.sidecar.shell.pages import PageReader
+from outrider.sidecar.shell.probes import Probes
+from outrider.sidecar.shell.trainers import Trainers
+from outrider.sidecar.shell.usage import UsageSampler
+from outrider.sidecar.shell.windows import WindowReader
+from outrider.wire.ids import Generation
+from outrider.wire.messages import Fetch, Hello, Start
 
 FINISHING = "finishing"
 """A file that tells the local node that this member's trainer ends because it was told to, whatever its code is."""

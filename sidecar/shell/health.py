@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from runtime.http import HttpServer
-from runtime.pump import Pump
-from sidecar.core.actions import Action
-from sidecar.core.events import Event
-from sidecar.core.reducer import describe
-from sidecar.core.state import State
+from outrider.runtime.http import HttpServer
+from outrider.runtime.pump import Pump
+from outrider.sidecar.core.actions import Action
+from outrider.sidecar.core.events import Event
+from outrider.sidecar.core.reducer import describe
+from outrider.sidecar.core.state import State
 
 
 async def start(port: int, pump: Pump[State, Event, Action]) -> HttpServer:

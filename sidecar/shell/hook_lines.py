@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TypeVar
 
-from sidecar.core.events import (
+from outrider.sidecar.core.events import (
     CheckpointRemembered,
     CheckpointSaved,
     Collected,
@@ -27,8 +27,8 @@ from sidecar.core.events import (
     WorkersStarted,
     WorkersStopped,
 )
-from wire.ids import NO_GENERATION, Generation, MemberId, OrderId
-from wire.messages import (
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId
+from outrider.wire.messages import (
     DATA_KINDS,
     Checked,
     DataSaid,

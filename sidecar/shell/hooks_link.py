@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.lines import LineConnection
-from runtime.processes import is_alive
-from runtime.unix import checked_path, listening_socket
-from sidecar.core.events import Collected, Event, HookDisconnected, WorkerExited, WorkersStopped
-from sidecar.shell import hook_lines
-from sidecar.shell.hook_lines import BadLine, Line
-from wire.messages import REHEARSAL
+from outrider.runtime.lines import LineConnection
+from outrider.runtime.processes import is_alive
+from outrider.runtime.unix import checked_path, listening_socket
+from outrider.sidecar.core.events import Collected, Event, HookDisconnected, WorkerExited, WorkersStopped
+from outrider.sidecar.shell import hook_lines
+from outrider.sidecar.shell.hook_lines import BadLine, Line
+from outrider.wire.messages import REHEARSAL
 
 FIRST_LINE_SECONDS = 5.0
 MOST_CONNECTIONS = 32

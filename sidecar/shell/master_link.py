@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import zmq
 
-from runtime.sockets import Dealer
-from sidecar.core.events import Event, MasterConnected, MasterDisconnected, MasterSaid
-from wire.codec import BadMessage, decode_from_master, encode
-from wire.messages import FromSidecar
+from outrider.runtime.sockets import Dealer
+from outrider.sidecar.core.events import Event, MasterConnected, MasterDisconnected, MasterSaid
+from outrider.wire.codec import BadMessage, decode_from_master, encode
+from outrider.wire.messages import FromSidecar
 
 log = logging.getLogger("master")
 

@@ -15,8 +15,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wire.ids import Generation
-from wire.messages import RankProgress
+from outrider.wire.ids import Generation
+from outrider.wire.messages import RankProgress
 
 LAYOUT = struct.Struct("<4sIQQQQQQQQQIIQQQQQ96xQQ")
 """Between the last two lies the window of steps (`windows`)."""

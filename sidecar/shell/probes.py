@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from runtime.addresses import everywhere
+from outrider.runtime.addresses import everywhere
 
 QUESTION = b"outrider?"
 ANSWER = b"outrider!"

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from runtime import logs
-from runtime.journal import Journal
-from runtime.lifeline import watch_lifeline
-from runtime.pump import CORE_FAILED, Core, Pump
-from runtime.settings import Environment, WrongSetting
-from runtime.unix import SocketPathTooLong
-from sidecar.core import invariants, reducer
-from sidecar.core.actions import Action
-from sidecar.core.events import (
+from outrider.runtime import logs
+from outrider.runtime.journal import Journal
+from outrider.runtime.lifeline import watch_lifeline
+from outrider.runtime.pump import CORE_FAILED, Core, Pump
+from outrider.runtime.settings import Environment, WrongSetting
+from outrider.runtime.unix import SocketPathTooLong
+from outrider.sidecar.core import invariants, reducer
+from outrider.sidecar.core.actions import Action
+from outrider.sidecar.core.events import (
     ActionFailed,
     Began,
     Event,
@@ -33,23 +33,23 @@ from sidecar.core.events import (
     TrainerEnded,
     Woke,
 )
-from sidecar.core.state import State
-from sidecar.shell import settings as settings_of
-from sidecar.shell import word
-from sidecar.shell.asking import Askers
-from sidecar.shell.checkpoints import Checkpoints
-from sidecar.shell.effects import SidecarEffects
-from sidecar.shell.hooks_link import HooksLink
-from sidecar.shell.master_link import MasterLink
-from sidecar.shell.pages import PageReader
-from sidecar.shell.probes import Probes
-from sidecar.shell.settings import Settings
-from sidecar.shell.trainers import Trainers
-from sidecar.shell.usage import UsageSampler
-from sidecar.shell.windows import WindowReader
+from outrider.sidecar.core.state import State
+from outrider.sidecar.shell import settings as settings_of
+from outrider.sidecar.shell import word
+from outrider.sidecar.shell.asking import Askers
+from outrider.sidecar.shell.checkpoints import Checkpoints
+from outrider.sidecar.shell.effects import SidecarEffects
+from outrider.sidecar.shell.hooks_link import HooksLink
+from outrider.sidecar.shell.master_link import MasterLink
+from outrider.sidecar.shell.pages import PageReader
+from outrider.sidecar.shell.probes import Probes
+from outrider.sidecar.shell.settings import Settings
+from outrider.sidecar.shell.trainers import Trainers
+from outrider.sidecar.shell.usage import UsageSampler
+from outrider.sidecar.shell.windows import WindowReader
 
 if TYPE_CHECKING:
-    from runtime.http import HttpServer
+    from outrider.runtime.http import HttpServer
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 """One for each start of a kernel: the same in all containers on it, whatever their nodes are called."""
@@ -200,6 +200,6 @@ def _listen_to_the_platform(settings: Settings, pump: Pump[State, Event, Action]
 async def _serve_health(settings: Settings, pump: Pump[State, Event, Action]) -> HttpServer | None:
     if settings.http_port is None:
         return None
-    from sidecar.shell.health import start  # aiohttp is 10 MB: only who asks for it pays
+    from outrider.sidecar.shell.health import start  # aiohttp is 10 MB: only who asks for it pays
 
     return await start(settings.http_port, pump)

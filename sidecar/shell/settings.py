@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.settings import Environment, WrongSetting
-from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
+from outrider.runtime.settings import Environment, WrongSetting
+from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 
 
 @dataclass(frozen=True, slots=True)

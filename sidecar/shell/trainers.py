@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from runtime.processes import ancestors, is_alive, marked, send_signal, start_time, sweep
-from wire.ids import PodUid
+from outrider.runtime.processes import ancestors, is_alive, marked, send_signal, start_time, sweep
+from outrider.wire.ids import PodUid
 
 MARKER = "OUTRIDER_POD_UID"
 SWEEP_SECONDS = 2.0

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from sidecar.core.events import UsageSampled
+from outrider.sidecar.core.events import UsageSampled
 
 PROC = Path("/proc")
 TICK = os.sysconf("SC_CLK_TCK")

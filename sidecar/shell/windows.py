@@ -9,9 +9,9 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from sidecar.shell.pages import MAGIC, whole
-from wire.ids import Generation
-from wire.messages import OwnTime
+from outrider.sidecar.shell.pages import MAGIC, whole
+from outrider.wire.ids import Generation
+from outrider.wire.messages import OwnTime
 
 HEAD = struct.Struct("<4sIQQQQ")
 WINDOW = struct.Struct("<QQIIQQQQQQQQQ")

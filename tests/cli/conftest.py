@@ -16,8 +16,8 @@ import pytest
 from aiohttp import web
 from click.testing import CliRunner, Result
 
-from cli.__main__ import main
-from runtime.http import HttpServer, failure
+from outrider.cli.main import main
+from outrider.runtime.http import HttpServer, failure
 
 
 def document(job: str = "digits", **changes: Any) -> dict[str, Any]:

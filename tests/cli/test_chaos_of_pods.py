@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiException
 
-from cli.chaos_pods import refused
-from cli.errors import UserError
-from cli.pod_api import asked
-from master.core.cluster.names import CHAOS, INJECTED
+from outrider.cli.chaos_pods import refused
+from outrider.cli.errors import UserError
+from outrider.cli.pod_api import asked
+from outrider.master.core.cluster.names import CHAOS, INJECTED
 
 BEGINNINGS = (
     ["kill-process"],

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runtime.processes import is_alive
+from outrider.runtime.processes import is_alive
 from tests.cli.conftest import RunningJob, Served, document
 from tests.waiting import DEADLINE
 

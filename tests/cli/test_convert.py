@@ -6,7 +6,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from cli.__main__ import main
+from outrider.cli.main import main
 
 JOB = """
 apiVersion: elastic.iml.github.io/v1alpha1

@@ -8,10 +8,10 @@ import queue
 from collections.abc import Mapping
 from typing import Any
 
-from cli.following import Follower
-from cli.narration import Narrator
-from cli.progress import Progress
-from cli.screen import Screen
+from outrider.cli.following import Follower
+from outrider.cli.narration import Narrator
+from outrider.cli.progress import Progress
+from outrider.cli.screen import Screen
 from tests.cli.test_narration import event
 from tests.waiting import DEADLINE
 

@@ -8,12 +8,12 @@ from typing import Any
 import click
 import pytest
 
-from cli.errors import UserError
-from cli.gpus import NO_MIG, Found, discovered, of_listing
-from cli.ps import PsSize
-from cli.request import Request, Wishes, request_for
-from cli.run import run
-from cli.sizes import Members
+from outrider.cli.errors import UserError
+from outrider.cli.gpus import NO_MIG, Found, discovered, of_listing
+from outrider.cli.ps import PsSize
+from outrider.cli.request import Request, Wishes, request_for
+from outrider.cli.run import run
+from outrider.cli.sizes import Members
 
 EIGHT = Found(tuple("01234567"))
 LISTING = """\

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cli import holding
-from cli.holding import Holding
+from outrider.cli import holding
+from outrider.cli.holding import Holding
 from tests.cli.test_narration import EFFECT, TOO, event, exited
 
 NAN, CLOSED = "failed with ValueError: nan", "failed with RuntimeError: Connection closed by peer"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from cli import pod_yaml
-from cli.__main__ import main
+from outrider.cli import pod_yaml
+from outrider.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 PODS = ROOT / "tests/core/cluster/pods"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.__main__ import main
+from outrider.cli.main import main
 from training_hooks import logfiles
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from cli.loss_record import SILENT, LossRecord
-from runtime.series import moments
+from outrider.cli.loss_record import SILENT, LossRecord
+from outrider.runtime.series import moments
 
 
 def kept(folder: Path, said: Iterable[tuple[float, str, str]]) -> list[tuple[float, float, int]]:

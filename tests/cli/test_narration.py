@@ -6,10 +6,10 @@ import io
 import json
 from typing import Any
 
-from cli.holding import Holding
-from cli.narration import Mode, Narrator, summary, summary_line
-from cli.screen import Screen
-from cli.wording import seconds
+from outrider.cli.holding import Holding
+from outrider.cli.narration import Mode, Narrator, summary, summary_line
+from outrider.cli.screen import Screen
+from outrider.cli.wording import seconds
 from tests.cli.conftest import document
 
 

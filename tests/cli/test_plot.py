@@ -16,10 +16,10 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from cli.drawing import NUMBERED, figure_of, spread
-from cli.errors import UserError
-from cli.timeline import Span, Timeline, rates, smoothed, timeline, timeline_of
-from runtime.series import Series
+from outrider.cli.drawing import NUMBERED, figure_of, spread
+from outrider.cli.errors import UserError
+from outrider.cli.timeline import Span, Timeline, rates, smoothed, timeline, timeline_of
+from outrider.runtime.series import Series
 from tests.tiers import witnesses
 
 PNG = b"\x89PNG"
@@ -244,7 +244,7 @@ def test_what_cannot_be_drawn_is_said(trained: Path, ended_job: Any, outrider: A
 
 
 def test_without_matplotlib_it_says_what_to_install(trained: Path) -> None:
-    program = "import sys; sys.modules['matplotlib'] = None; from cli.__main__ import main; main()"
+    program = "import sys; sys.modules['matplotlib'] = None; from outrider.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", program, "plot", "digits"], capture_output=True, text=True, timeout=60, cwd=trained
     )

@@ -12,9 +12,9 @@ from typing import Any
 import kubernetes
 import pytest
 
-from cli.errors import UserError
-from cli.pod_network import Network, holder_of
-from master.core.cluster.chaos import Fault
+from outrider.cli.errors import UserError
+from outrider.cli.pod_network import Network, holder_of
+from outrider.master.core.cluster.chaos import Fault
 
 
 def pod(native: bool = False, **spec: Any) -> dict[str, Any]:

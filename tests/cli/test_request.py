@@ -10,14 +10,14 @@ from typing import Any
 import click
 import pytest
 
-from cli import folders, ps
-from cli.armed import Armed
-from cli.errors import UserError
-from cli.request import Request
-from cli.run import _request, run
-from cli.sizes import Members
-from cli.torchrun_flags import not_needed
-from master.core.cluster.chaos import Fault
+from outrider.cli import folders, ps
+from outrider.cli.armed import Armed
+from outrider.cli.errors import UserError
+from outrider.cli.request import Request
+from outrider.cli.run import _request, run
+from outrider.cli.sizes import Members
+from outrider.cli.torchrun_flags import not_needed
+from outrider.master.core.cluster.chaos import Fault
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cli.__main__ import main
-from cli.errors import UserError
-from cli.rule_file import rules_of
-from master.core.spec import Rule
+from outrider.cli.errors import UserError
+from outrider.cli.main import main
+from outrider.cli.rule_file import rules_of
+from outrider.master.core.spec import Rule
 
 RULES = """
 rules:

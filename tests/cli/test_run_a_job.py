@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.processes import marked
+from outrider.runtime.processes import marked
 from tests.tiers import witnesses
 from tests.waiting import DEADLINE
 
@@ -34,7 +34,7 @@ class Run:
     """One `outrider run` in a folder of its own; its standard error can be read line by line."""
 
     def __init__(self, folder: Path, home: Path, *arguments: str) -> None:
-        command = [sys.executable, "-P", "-E", "-m", "cli", "run", *arguments]
+        command = [sys.executable, "-P", "-E", "-m", "outrider", "run", *arguments]
         self.home = home
         self.process = subprocess.Popen(
             command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ)
@@ -111,7 +111,9 @@ def test_a_job_that_ends_well(run: object, workplace: Path, home: Path) -> None:
 def test_a_killed_rank_is_told_and_the_job_goes_on(run: object, workplace: Path, home: Path) -> None:
     job = start(run, "--nnodes", "2", "train.py")
     job.runs()
-    done = subprocess.run([sys.executable, "-P", "-m", "cli", "chaos", "kill-process"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "outrider", "chaos", "kill-process"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     job.until("WorkerExited.*was killed by SIGKILL")
     job.runs(2)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from cli.screen import ERASE, Screen
+from outrider.cli.screen import ERASE, Screen
 from tests.waiting import DEADLINE
 
 
@@ -96,8 +96,8 @@ def test_a_full_disk_does_not_end_the_job() -> None:
 @pytest.mark.parametrize("redirection", [">&-", "2>&-", ">/dev/full", "2>/dev/full", "<&- >&- 2>&-", "2>&1 | exit 0"])
 def test_streams_that_take_nothing_change_no_exit_code(redirection: str) -> None:
     program = (
-        "from cli.__main__ import _open_standard_descriptors as o; o()\n"
-        "from cli.screen import Screen\n"
+        "from outrider.cli.main import open_standard_descriptors as o; o()\n"
+        "from outrider.cli.screen import Screen\n"
         "screen = Screen()\n"
         "for _ in range(3): screen.ranks(1, b'x' * 100_000); screen.ranks(2, b'x' * 100_000); screen.say('a line')\n"
         "raise SystemExit(7)"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.errors import UserError
-from cli.slurm import about_slurm
+from outrider.cli.errors import UserError
+from outrider.cli.slurm import about_slurm
 
 ONE_NODE = {
     "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_NNODES": "1", "SLURM_NTASKS": "4", "SLURM_PROCID": "0",
@@ -39,7 +39,7 @@ def test_a_job_in_an_allocation_has_its_own_ranks(tmp_path: Path, home: Path) ->
     script = tmp_path / "rank.py"
     script.write_text("import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])")
     done = subprocess.run(
-        [sys.executable, "-P", "-E", "-m", "cli", "run", "--nproc-per-node", "2", str(script)],
+        [sys.executable, "-P", "-E", "-m", "outrider", "run", "--nproc-per-node", "2", str(script)],
         env={**os.environ, **ONE_NODE, "OUTRIDER_HOME": str(home)}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

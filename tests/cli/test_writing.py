@@ -6,8 +6,8 @@ import io
 import os
 import threading
 
-from cli.screen import Screen
-from cli.writing import Writer
+from outrider.cli.screen import Screen
+from outrider.cli.writing import Writer
 
 
 class Gate(io.BytesIO):

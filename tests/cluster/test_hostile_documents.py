@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from master.core.cluster.names import Document
-from master.core.cluster.parts import mapping
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import mapping
 from tests.cluster.cluster import DEADLINE, kubectl, until
 from tests.cluster.conftest import Make
 from tests.cluster.masters import counts, restarted

@@ -25,7 +25,9 @@ def condition(job: ClusterJob, wanted: str) -> Document:
 
 
 def outrider(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "cli", *arguments], capture_output=True, text=True, timeout=DEADLINE)
+    done = subprocess.run(
+        [sys.executable, "-m", "outrider", *arguments], capture_output=True, text=True, timeout=DEADLINE
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -19,8 +19,8 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from runtime.journal import SECRET
-from wire.ids import NO_GENERATION, Generation
+from outrider.runtime.journal import SECRET
+from outrider.wire.ids import NO_GENERATION, Generation
 
 Entry = tuple[float, str, Any]
 QUIET = {

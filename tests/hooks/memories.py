@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from runtime.ports import find_port
-from sidecar.shell.arena import copies
+from outrider.runtime.ports import find_port
+from outrider.sidecar.shell.arena import copies
 from tests.hooks.agent import Trainer
 from tests.warm import Warm
 from training_hooks import arena

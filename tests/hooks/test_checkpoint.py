@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from runtime.ports import find_port
-from sidecar.shell.arena import copies, opened
+from outrider.runtime.ports import find_port
+from outrider.sidecar.shell.arena import copies, opened
 from tests.hooks.agent import Trainer
 from tests.hooks.memories import SAY, damage, generation, said, trainers
 from tests.tiers import witnesses

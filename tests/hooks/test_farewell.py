@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.ports import find_port
+from outrider.runtime.ports import find_port
 from tests.hooks.agent import Trainer
 from tests.tiers import witnesses
 from tests.warm import Warm

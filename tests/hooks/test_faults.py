@@ -310,7 +310,7 @@ def test_the_parts_of_a_container_are_signalled_and_nobody_else(trainer: Trainer
     wait_until(lambda: state(trainer.process.pid) != "T", "the going on")
 
     rank = beside(trainer, OUTRIDER_GENERATION="1.1")
-    sidecar = beside(trainer, "-m", "sidecar")
+    sidecar = beside(trainer, "-m", "outrider.sidecar")
     assert trainer.call("signal", "process", "TERM") == {"pids": [rank.pid]}
     assert rank.wait(300) == -signal.SIGTERM
     assert trainer.call("signal", "sidecar", "KILL") == {"pids": [sidecar.pid]}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runtime.ports import find_port
+from outrider.runtime.ports import find_port
 from tests.hooks.container import Container, is_alive
 from training_hooks import known, page
 

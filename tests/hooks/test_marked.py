@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.ports import find_port
+from outrider.runtime.ports import find_port
 from tests.hooks.agent import Trainer
 from tests.hooks.memories import MARKED, damage, generation, newest, said, step_in, trainers, warned, write
 from tests.tiers import witnesses

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.ports import find_port
+from outrider.runtime.ports import find_port
 from tests.hooks.agent import Trainer
 from tests.hooks.memories import MARKED, generation, newest, said, step_in, trainers, warned, write
 from tests.tiers import witnesses

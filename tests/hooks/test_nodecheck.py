@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runtime.ports import find_port
+from outrider.runtime.ports import find_port
 from tests.hooks.agent import Line, Trainer, wait_until
 from tests.hooks.container import Container
 from training_hooks import gather, lastwords, matmul

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from runtime.ports import find_port
-from sidecar.shell.windows import WindowReader
+from outrider.runtime.ports import find_port
+from outrider.sidecar.shell.windows import WindowReader
+from outrider.wire.ids import Generation
+from outrider.wire.messages import OwnTime
 from tests.hooks.agent import Trainer, wait_until
 from tests.tiers import witnesses
 from tests.warm import Warm
-from wire.ids import Generation
-from wire.messages import OwnTime
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("own time")]
 Make = Callable[..., Trainer]

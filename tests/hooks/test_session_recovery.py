@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from runtime.ports import find_port
-from sidecar.shell.pages import read_page
+from outrider.runtime.ports import find_port
+from outrider.sidecar.shell.pages import read_page
 from tests.hooks.agent import wait_until
 from training_hooks import page, session_recovery
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from runtime.ports import find_port
+from outrider.runtime.ports import find_port
 from tests.hooks.agent import PATIENCE, Trainer, is_alive, wait_until
 from tests.hooks.fixtures import DDP
 from tests.tiers import witnesses

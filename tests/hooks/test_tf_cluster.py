@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.ports import find_port
+from outrider.runtime.ports import find_port
 from training_hooks import tf_cluster
 
 DEADLINE = 300

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-OURS = ("wire", "runtime", "master", "sidecar", "training_hooks", "cli")
+OURS = ("outrider", "wire", "runtime", "master", "sidecar", "training_hooks", "cli")
 THEIRS = ("click", "rich", "zmq", "msgpack", "aiohttp", "uvloop")
 STANDARD = ("json", "asyncio", "socket", "logging", "tempfile", "dataclasses", "subprocess")
 
@@ -47,7 +47,9 @@ def test_a_command_imports_none_of_the_users_modules(hostile: Path, arguments: t
 
 def test_the_users_modules_would_be_imported_otherwise(hostile: Path) -> None:
     """The folder is a trap indeed: a Python that is not started safely falls into it."""
-    result = subprocess.run([sys.executable, "-m", "cli"], cwd=hostile, capture_output=True, text=True, timeout=300)
+    result = subprocess.run(
+        [sys.executable, "-m", "outrider"], cwd=hostile, capture_output=True, text=True, timeout=300
+    )
     assert "imported the user's" in result.stdout + result.stderr
 
 

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +16,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from cli.__main__ import COMMANDS
+from outrider.cli.main import COMMANDS
 from tests.hooks.agent import Trainer
 from tests.tiers import witnesses
 
@@ -28,19 +27,14 @@ CONTAINER = "{name: t, image: i, command: [python, train.py]}"
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
-def packages() -> list[str]:
-    found = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]["include"]
-    return [name.rstrip("*") for name in found]
-
-
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site-packages of a new environment that holds the wheel and nothing else."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     source.mkdir()
-    for name in packages():
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("outrider", "master", "sidecar", "training_hooks"):
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         if (ROOT / name).exists():
             shutil.copy(ROOT / name, source)
@@ -52,6 +46,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([*PIP, "--python", python, "install", "--no-deps", str(wheel)], check=True, timeout=120)
     (packages_of_it,) = (folder / "venv" / "lib").glob("python*/site-packages")
     return packages_of_it
+
+
+@pytest.mark.slow
+def test_a_wheel_adds_two_names_to_an_environment(site: Path) -> None:
+    """What a wheel names `cli` or `master` would hide a module of everybody's."""
+    (record,) = site.glob("outrider-*.dist-info/RECORD")
+    paths = [line.partition(",")[0] for line in record.read_text().splitlines()]
+    assert {path.split("/")[0] for path in paths} == {"outrider", "training_hooks", record.parent.name, ".."}
+    assert [path for path in paths if path.startswith("..")] == ["../../../bin/outrider"]
+    assert not (site / "outrider" / "master").is_symlink()
 
 
 @pytest.mark.slow

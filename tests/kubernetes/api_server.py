@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from master.core.cluster.names import Document
-from master.shell.kubernetes.api import Api
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.kubernetes.api import Api
 from tests.kubernetes.hostile_documents import as_json
 from tests.kubernetes.unwell_server import api_at
 from tests.waiting import until

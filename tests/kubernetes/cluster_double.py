@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from master.core.cluster.names import Document
-from master.shell.kubernetes.api import ApiError
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.kubernetes.api import ApiError
 
 
 class Documents:

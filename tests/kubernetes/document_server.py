@@ -10,8 +10,8 @@ from typing import Any
 
 from aiohttp import web
 
-from master.core.cluster.names import Document
-from master.shell.kubernetes.api import Api
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.kubernetes.api import Api
 from tests.kubernetes.unwell_server import api_at
 
 VERSION = {"major": "1", "minor": "36"}

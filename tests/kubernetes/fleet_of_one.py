@@ -9,23 +9,23 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from master.core.cluster import tickets
-from master.core.cluster.injection import Policy
-from master.core.cluster.names import Document
-from master.shell.kubernetes.api import Api
-from master.shell.kubernetes.door import ClusterDoor
-from master.shell.kubernetes.fleet import Fleet
-from master.shell.kubernetes.lease import Lease
-from master.shell.refusals import RefusalLog
-from master.shell.sidecars import Sidecars
-from runtime.sockets import KeyPair, new_key_pair
+from outrider.master.core.cluster import tickets
+from outrider.master.core.cluster.injection import Policy
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.kubernetes.api import Api
+from outrider.master.shell.kubernetes.door import ClusterDoor
+from outrider.master.shell.kubernetes.fleet import Fleet
+from outrider.master.shell.kubernetes.lease import Lease
+from outrider.master.shell.refusals import RefusalLog
+from outrider.master.shell.sidecars import Sidecars
+from outrider.runtime.sockets import KeyPair, new_key_pair
+from outrider.wire.codec import encode
+from outrider.wire.ids import NO_GENERATION, Generation, JobName, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import FromMaster, Hello, Ready, Start, Started, Welcome
 from tests.core.cluster.documents import worker
 from tests.kubernetes.cluster_double import Documents
 from tests.master.peer import Peer, peers
 from tests.waiting import until
-from wire.codec import encode
-from wire.ids import NO_GENERATION, Generation, JobName, MemberId, PodUid, RankIndex, Role
-from wire.messages import FromMaster, Hello, Ready, Start, Started, Welcome
 
 PATH = "/apis/outrider.dev/v1alpha1/namespaces/n/elasticjobs/train"
 KEY = b"k" * 32

@@ -10,21 +10,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from master.core.cluster.injection import Policy
-from master.core.cluster.names import Document
-from master.shell.kubernetes.api import Api
-from master.shell.kubernetes.door import ClusterDoor
-from master.shell.kubernetes.fleet import BEGIN_AGAIN, Fleet
-from master.shell.kubernetes.lease import Lease, since_boot
-from master.shell.refusals import RefusalLog
-from master.shell.sidecars import Sidecars
-from runtime.sockets import KeyPair, new_key_pair
+from outrider.master.core.cluster.injection import Policy
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.kubernetes.api import Api
+from outrider.master.shell.kubernetes.door import ClusterDoor
+from outrider.master.shell.kubernetes.fleet import BEGIN_AGAIN, Fleet
+from outrider.master.shell.kubernetes.lease import Lease, since_boot
+from outrider.master.shell.refusals import RefusalLog
+from outrider.master.shell.sidecars import Sidecars
+from outrider.runtime.sockets import KeyPair, new_key_pair
+from outrider.wire.codec import encode
+from outrider.wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import (
+    Exited,
+    FromMaster,
+    Hello,
+    Ready,
+    Start,
+    Started,
+    Stepped,
+    Stop,
+    Stopped,
+    Welcome,
+    WorkerExit,
+)
 from tests.core.cluster.documents import job, worker
 from tests.kubernetes.api_server import ApiServer
 from tests.master.peer import Peer, peers
-from wire.codec import encode
-from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
-from wire.messages import Exited, FromMaster, Hello, Ready, Start, Started, Stepped, Stop, Stopped, Welcome, WorkerExit
 
 TICKETS = b"k" * 32
 GOOD = "/api/v1/namespaces/team-a/pods/good-worker-0"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cli import pod_yaml
-from master.core.cluster.injection import Policy
-from master.core.cluster.names import Document
-from master.shell.kubernetes.admission import injected
+from outrider.cli import pod_yaml
+from outrider.master.core.cluster.injection import Policy
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.kubernetes.admission import injected
 from tests.kubernetes.unwell_server import Answer, hang, refuses, says, unwell
 
 FOLDER = Path(__file__).parents[1] / "core/cluster"

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from master.core.cluster.names import Document
+from outrider.master.core.cluster.names import Document
+from outrider.wire.codec import encode
+from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import Exited, Finish, Hello, Ready, Refused, Start, Started, Welcome, WorkerExit
 from tests.core.cluster.test_beginning_anew import over
 from tests.kubernetes.api_server import ApiServer, Asked, api_server
 from tests.kubernetes.served_fleet import served
 from tests.master.peer import Peer, peers
-from wire.codec import encode
-from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
-from wire.messages import Exited, Finish, Hello, Ready, Refused, Start, Started, Welcome, WorkerExit
 
 PODS = "/api/v1/namespaces/a/pods"
 STATEFUL_SET = "/apis/apps/v1/namespaces/a/statefulsets/train"

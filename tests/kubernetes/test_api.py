@@ -13,12 +13,12 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDict
 
-from master.core.cluster.names import Document
-from master.core.cluster.requests import Request
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.fleet import ASK_AT_ONCE
-from master.shell.kubernetes.waiting import until_it_answers
-from master.shell.kubernetes.watching import Watch
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.requests import Request
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.fleet import ASK_AT_ONCE
+from outrider.master.shell.kubernetes.waiting import until_it_answers
+from outrider.master.shell.kubernetes.watching import Watch
 from tests.kubernetes.unwell_server import Answer, api_at, hang, raw, refuses, says, streams, unwell
 from tests.waiting import DEADLINE, until
 

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from master.core.actions import FollowOwner, ResizeOwner
-from master.core.cluster.names import Document
-from master.core.cluster.owners_resizing import CannotResize
-from master.core.events import Event, OwnerEnded, OwnerSized
-from master.shell.kubernetes.adoption import adopt
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.belongings import Belongings
-from master.shell.kubernetes.budgets import Budgets
-from master.shell.kubernetes.owner import Owner
-from master.shell.kubernetes.record import JobRecord
+from outrider.master.core.actions import FollowOwner, ResizeOwner
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.owners_resizing import CannotResize
+from outrider.master.core.events import Event, OwnerEnded, OwnerSized
+from outrider.master.shell.kubernetes.adoption import adopt
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.belongings import Belongings
+from outrider.master.shell.kubernetes.budgets import Budgets
+from outrider.master.shell.kubernetes.owner import Owner
+from outrider.master.shell.kubernetes.record import JobRecord
+from outrider.wire.ids import Generation
 from tests.kubernetes.unwell_server import Answer, UnwellServer, refuses, says, unwell
 from tests.waiting import DEADLINE, until
-from wire.ids import Generation
 
 POLICY = says({"versions": [{"version": "v1beta1"}]})
 NOBODYS = says({"items": []})

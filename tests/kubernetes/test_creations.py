@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from master.core.actions import CreatePod, DeletePod
-from master.core.cluster.injection import Policy
-from master.core.events import Event
-from master.shell.kubernetes import api as api_module
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.platform import KubernetesPlatform
-from master.shell.kubernetes.record import JobRecord
-from master.shell.kubernetes.slices import LEAST_PAUSE, MOST, Slices
+from outrider.master.core.actions import CreatePod, DeletePod
+from outrider.master.core.cluster.injection import Policy
+from outrider.master.core.events import Event
+from outrider.master.shell.kubernetes import api as api_module
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.platform import KubernetesPlatform
+from outrider.master.shell.kubernetes.record import JobRecord
+from outrider.master.shell.kubernetes.slices import LEAST_PAUSE, MOST, Slices
+from outrider.wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
 from tests.core.cluster.documents import job
 from tests.kubernetes.unwell_server import UnwellServer, refuses, says, unwell
 from tests.waiting import DEADLINE, until
-from wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
 
 POLICY = Policy("outrider/sidecar:0", "IfNotPresent", "tcp://master:7070", "k" * 40)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from master.core.cluster import disruption
-from master.core.cluster.names import Document
-from master.shell.kubernetes.policy import NATIVE_SIDECARS_SINCE, version_of
+from outrider.master.core.cluster import disruption
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.kubernetes.policy import NATIVE_SIDECARS_SINCE, version_of
 from tests.cluster.reading import GROUPS, preferred
 
 RECORDED = Path(__file__).parents[1] / "core" / "cluster" / "recorded"

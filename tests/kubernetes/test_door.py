@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from master.core.cluster import tickets
-from master.core.cluster.names import Document
-from master.core.events import Event
-from master.shell.kubernetes.door import ClusterDoor, why_refused
-from master.shell.sidecars import Admitted, Connection, Denied, ForGood, Verdict
+from outrider.master.core.cluster import tickets
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.events import Event
+from outrider.master.shell.kubernetes.door import ClusterDoor, why_refused
+from outrider.master.shell.sidecars import Admitted, Connection, Denied, ForGood, Verdict
+from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import Hello
 from tests.kubernetes.unwell_server import refuses, says, unwell
 from tests.waiting import DEADLINE
-from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
-from wire.messages import Hello
 
 HELLO = Hello(JobName("research/digits"), MemberId("worker-0"), PodUid("u0"), Role("worker"), RankIndex(0), "a.token")
 KEY = b"k" * 32

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from master.core.cluster.names import Document
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.fleet import Fleet
-from master.shell.kubernetes.lease import Lease
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.fleet import Fleet
+from outrider.master.shell.kubernetes.lease import Lease
 from tests.kubernetes.cluster_double import Documents
 
 END = datetime(2026, 3, 1, tzinfo=UTC).timestamp()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from master.core.cluster.names import Document
-from master.shell.kubernetes import handing_over
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.kubernetes import handing_over
 from tests.kubernetes.document_server import having
 
 PODS = "/api/v1/namespaces/outrider-system/pods"

@@ -9,10 +9,10 @@ from typing import cast
 
 import pytest
 
-from master.core.cluster.leases import DURATION, HELD
-from master.shell.kubernetes import lease as lease_of
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.lease import Lease
+from outrider.master.core.cluster.leases import DURATION, HELD
+from outrider.master.shell.kubernetes import lease as lease_of
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.lease import Lease
 from tests.kubernetes.api_server import api_server
 from tests.kubernetes.cluster_double import Documents
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from master.core.cluster import durations, names
-from master.core.cluster.limits import MOST_MEMBERS
-from master.core.cluster.names import Document
-from master.core.spec import JobSpec
-from master.shell.kubernetes import certificates, handing_over, readers, secret_keys, webhook_service
-from master.shell.webhook import DECIDE_SECONDS, Webhook
-from runtime.settings import Environment
-from wire.ids import JobName
+from outrider.master.core.cluster import durations, names
+from outrider.master.core.cluster.limits import MOST_MEMBERS
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.spec import JobSpec
+from outrider.master.shell.kubernetes import certificates, handing_over, readers, secret_keys, webhook_service
+from outrider.master.shell.webhook import DECIDE_SECONDS, Webhook
+from outrider.runtime.settings import Environment
+from outrider.wire.ids import JobName
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"
@@ -289,7 +289,7 @@ def test_a_replica_starts_with_what_it_is_told(part: str, tmp_path: Path) -> Non
     paths = [each["valueFrom"]["fieldRef"] for each in container["env"] if "valueFrom" in each]
     assert all(path.get("apiVersion") == "v1" for path in paths), "or a server-side apply over a plain one conflicts"
     told = {each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]}
-    settings = pytest.importorskip("master.shell.kubernetes.settings")
+    settings = pytest.importorskip("outrider.master.shell.kubernetes.settings")
     known = set(re.findall(r'"([A-Z_]+)"', Path(settings.__file__).read_text())) | {"OUTRIDER_PLATFORM", "POD_IP"}
     assert set(told) <= known
     assert told["OUTRIDER_PLATFORM"] == "kubernetes"

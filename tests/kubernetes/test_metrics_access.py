@@ -10,10 +10,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from master.core.cluster.names import Document
-from master.shell.kubernetes import readers
-from master.shell.kubernetes.health import Health
-from master.shell.kubernetes.readers import ACCESS_REVIEWS, TOKEN_REVIEWS, Readers
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.kubernetes import readers
+from outrider.master.shell.kubernetes.health import Health
+from outrider.master.shell.kubernetes.readers import ACCESS_REVIEWS, TOKEN_REVIEWS, Readers
 from tests.kubernetes.document_server import DocumentServer, having
 from tests.waiting import until
 

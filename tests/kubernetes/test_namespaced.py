@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from master.core.cluster.names import CONTROL_PLANE, Document
-from master.core.cluster.requests import Request
-from master.shell.kubernetes import scope, settings
-from master.shell.kubernetes.api import Api
-from master.shell.kubernetes.scope import ScopedWatch
-from runtime.settings import Environment, WrongSetting
+from outrider.master.core.cluster.names import CONTROL_PLANE, Document
+from outrider.master.core.cluster.requests import Request
+from outrider.master.shell.kubernetes import scope, settings
+from outrider.master.shell.kubernetes.api import Api
+from outrider.master.shell.kubernetes.scope import ScopedWatch
+from outrider.runtime.settings import Environment, WrongSetting
 from tests.cluster.requests_made import recorded
 from tests.kubernetes.api_server import ApiServer, api_server
 from tests.kubernetes.test_manifests import BASE

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from master.core.actions import CreatePod
-from master.core.cluster import nodes as node_documents
-from master.core.cluster.injection import Policy
-from master.core.cluster.names import MAX_RESTARTS, Document
-from master.core.events import CreateRefused, Event, NodeSeen
-from master.shell.kubernetes.api import ApiError
-from master.shell.kubernetes.nodes import Nodes
-from master.shell.kubernetes.platform import KubernetesPlatform
-from master.shell.kubernetes.record import JobRecord
-from master.shell.kubernetes.watching import Watch
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.cluster import nodes as node_documents
+from outrider.master.core.cluster.injection import Policy
+from outrider.master.core.cluster.names import MAX_RESTARTS, Document
+from outrider.master.core.events import CreateRefused, Event, NodeSeen
+from outrider.master.shell.kubernetes.api import ApiError
+from outrider.master.shell.kubernetes.nodes import Nodes
+from outrider.master.shell.kubernetes.platform import KubernetesPlatform
+from outrider.master.shell.kubernetes.record import JobRecord
+from outrider.master.shell.kubernetes.watching import Watch
+from outrider.wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 from tests.core.cluster.documents import job
 from tests.kubernetes.unwell_server import refuses, says, streams, unwell
 from tests.waiting import DEADLINE
-from wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 
 
 def node(name: str, ready: str = "True", **more: Any) -> Document:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from master.core.cluster.leases import HELD
-from master.shell.kubernetes import lease, predecessors
-from master.shell.kubernetes.api import ApiError
-from master.shell.kubernetes.fleet import SUPERSEDED
+from outrider.master.core.cluster.leases import HELD
+from outrider.master.shell.kubernetes import lease, predecessors
+from outrider.master.shell.kubernetes.api import ApiError
+from outrider.master.shell.kubernetes.fleet import SUPERSEDED
+from outrider.wire.ids import Generation
 from tests.kubernetes.api_server import Asked, api_server
 from tests.kubernetes.served_fleet import TICKETS, Member, Served, healthy, member, served
 from tests.waiting import DEADLINE
-from wire.ids import Generation
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/outrider-system/leases/outrider-master"
 

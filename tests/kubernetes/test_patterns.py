@@ -10,11 +10,11 @@ from types import FrameType
 
 import pytest
 
-from master.core.cluster import elasticjob, validation
-from master.core.cluster.limits import MEMBERS, Limits
-from master.core.cluster.names import Document
-from master.core.cluster.patterns import LONGEST, MOST, judge, of_job
-from master.shell.patterns import NotJudged, Patterns
+from outrider.master.core.cluster import elasticjob, validation
+from outrider.master.core.cluster.limits import MEMBERS, Limits
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.patterns import LONGEST, MOST, judge, of_job
+from outrider.master.shell.patterns import NotJudged, Patterns
 from tests.core.cluster.documents import job
 from tests.kubernetes.api_server import api_server
 from tests.kubernetes.served_fleet import healthy, served

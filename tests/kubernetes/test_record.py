@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 from aiohttp import web
 
-from master.core.cluster.names import Document
-from master.shell.kubernetes.record import JobRecord
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.kubernetes.record import JobRecord
 from tests.kubernetes.unwell_server import refuses, says, unwell
 from tests.waiting import until
 

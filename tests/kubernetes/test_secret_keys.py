@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
-from master.shell.kubernetes import secret_keys
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.lease import Lease
-from master.shell.kubernetes.secret_keys import CURVE, TICKETS, KeyReplaced, data_of
-from runtime.sockets import KeyPair, new_key_pair
+from outrider.master.shell.kubernetes import secret_keys
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.lease import Lease
+from outrider.master.shell.kubernetes.secret_keys import CURVE, TICKETS, KeyReplaced, data_of
+from outrider.runtime.sockets import KeyPair, new_key_pair
 from tests.kubernetes.cluster_double import Documents
 
 NAMESPACE = "outrider-system"

@@ -11,14 +11,14 @@ from typing import cast
 
 import pytest
 
-from master.core.cluster.injection import Policy
-from master.core.cluster.names import Document
-from master.shell.kubernetes import certificates, secret_keys, service
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.health import Health
-from master.shell.kubernetes.lease import Lease
-from master.shell.kubernetes.settings import MASTER, Settings
-from runtime.sockets import new_key_pair
+from outrider.master.core.cluster.injection import Policy
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.kubernetes import certificates, secret_keys, service
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.health import Health
+from outrider.master.shell.kubernetes.lease import Lease
+from outrider.master.shell.kubernetes.settings import MASTER, Settings
+from outrider.runtime.sockets import new_key_pair
 from tests.kubernetes.cluster_double import Documents
 from tests.kubernetes.document_server import having
 from tests.kubernetes.unwell_server import api_at, refuses, says, unwell

@@ -12,23 +12,23 @@ from typing import Any
 
 import pytest
 
-from master.core.cluster import tickets
-from master.core.cluster.names import Document
-from master.core.events import Event, SidecarSaid
-from master.shell.kubernetes import door, reviews
-from master.shell.kubernetes.door import REVIEWS, ClusterDoor
-from master.shell.kubernetes.reviews import Question, Reviews
-from master.shell.refusals import LINES, SECONDS, RefusalLog
-from master.shell.sidecars import Sidecars
-from runtime.sockets import new_key_pair
+from outrider.master.core.cluster import tickets
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.events import Event, SidecarSaid
+from outrider.master.shell.kubernetes import door, reviews
+from outrider.master.shell.kubernetes.door import REVIEWS, ClusterDoor
+from outrider.master.shell.kubernetes.reviews import Question, Reviews
+from outrider.master.shell.refusals import LINES, SECONDS, RefusalLog
+from outrider.master.shell.sidecars import Sidecars
+from outrider.runtime.sockets import new_key_pair
+from outrider.wire.codec import encode
+from outrider.wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import Hello, Refused, Report
 from tests.kubernetes.api_server import api_server
 from tests.kubernetes.document_server import DocumentServer, having
 from tests.kubernetes.served_fleet import healthy, member, served
 from tests.master.peer import Peer, peers
 from tests.waiting import until
-from wire.codec import encode
-from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
-from wire.messages import Hello, Refused, Report
 
 KEY = b"k" * 32
 HELLO = Hello(JobName("team-a/good"), MemberId("worker-0"), PodUid("u0"), Role("worker"), RankIndex(0), "good")

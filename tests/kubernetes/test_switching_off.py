@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from outrider.wire.ids import Generation
+from outrider.wire.messages import Exited, Refused, Start, Stop, Welcome, WorkerExit
 from tests.kubernetes.fleet_of_one import World, one_job
-from wire.ids import Generation
-from wire.messages import Exited, Refused, Start, Stop, Welcome, WorkerExit
 
 KILLED = WorkerExit(0, 101, None, signal=9)
 

@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.core.cluster.names import Document
-from master.shell.kubernetes.certificates import Certificates, make, names_of
-from master.shell.webhook import BODY_BYTES, HttpsServer, Webhook, differences
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.kubernetes.certificates import Certificates, make, names_of
+from outrider.master.shell.webhook import BODY_BYTES, HttpsServer, Webhook, differences
 from tests.kubernetes.cluster_double import patched
 
 NAMES = names_of("outrider-system")

@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from master.shell.exit_codes import WRONG_SETTING
-from master.shell.kubernetes import admission, service
-from master.shell.kubernetes import settings as settings_of
-from runtime.settings import Environment
+from outrider.master.shell.exit_codes import WRONG_SETTING
+from outrider.master.shell.kubernetes import admission, service
+from outrider.master.shell.kubernetes import settings as settings_of
+from outrider.runtime.settings import Environment
 from tests.kubernetes.document_server import having
 from tests.kubernetes.test_webhook import CERTIFICATES, JOB, NAMES, Asked, review
 from tests.kubernetes.test_webhook_service import free_port

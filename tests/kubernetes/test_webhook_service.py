@@ -18,12 +18,12 @@ import aiohttp
 import pytest
 import yaml
 
-from cli import pod_yaml
-from master.core.cluster.names import MASTER_KEY, Document
-from master.core.cluster.requests import Request
-from master.shell.kubernetes import certificates, secret_keys, webhook_service
-from master.shell.kubernetes.health import Health
-from master.shell.kubernetes.settings import WEBHOOK, Settings
+from outrider.cli import pod_yaml
+from outrider.master.core.cluster.names import MASTER_KEY, Document
+from outrider.master.core.cluster.requests import Request
+from outrider.master.shell.kubernetes import certificates, secret_keys, webhook_service
+from outrider.master.shell.kubernetes.health import Health
+from outrider.master.shell.kubernetes.settings import WEBHOOK, Settings
 from tests.kubernetes.cluster_double import patched
 from tests.kubernetes.document_server import DocumentServer, having
 from tests.kubernetes.test_webhook import review

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 from kubernetes.aio import client as kubernetes_client
 
-from master.shell.kubernetes.api import Api
+from outrider.master.shell.kubernetes.api import Api
 
 Answer = Callable[[web.Request], Any]
 

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from master.core.spec import JobSpec
-from master.shell.plans import NodeConfig
-from runtime.processes import marked
-from wire.ids import JobName, MemberId
+from outrider.master.core.spec import JobSpec
+from outrider.master.shell.plans import NodeConfig
+from outrider.runtime.processes import marked
+from outrider.wire.ids import JobName, MemberId
 
-DEADLINE = 60.0
+DEADLINE = 240.0
 LAUNCHER = '#!/bin/sh\nexec "$@"\n'
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.processes import is_alive
+from outrider.runtime.processes import is_alive
 from tests.local import plain
 from tests.local.chapters import live_through
 from tests.local.training import Training, kill, members, one_job, pids, until

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.processes import is_alive
+from outrider.runtime.processes import is_alive
 from tests.local.training import DEADLINE, Training, kill, until
 from tests.tiers import witnesses
 

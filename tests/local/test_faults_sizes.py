@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.timeline import rates, timeline_of
-from runtime.processes import is_alive
-from runtime.series import moments
+from outrider.cli.timeline import rates, timeline_of
+from outrider.runtime.processes import is_alive
+from outrider.runtime.series import moments
 from tests.local import plain
 from tests.local.chapters import live_through
 from tests.local.scripts import calm

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from master.shell.cgroups import JobGroups, Limits, hierarchies
-from master.shell.isolation import Hub
-from master.shell.namespaces import IsolationError
-from runtime.processes import is_alive
+from outrider.master.shell.cgroups import JobGroups, Limits, hierarchies
+from outrider.master.shell.isolation import Hub
+from outrider.master.shell.namespaces import IsolationError
+from outrider.runtime.processes import is_alive
 
 pytestmark = [
     pytest.mark.xdist_group("netns"),
@@ -27,8 +27,8 @@ pytestmark = [
 HUB_ALONE = """
 import asyncio, sys
 from pathlib import Path
-from master.shell.cgroups import Limits
-from master.shell.isolation import Hub
+from outrider.master.shell.cgroups import Limits
+from outrider.master.shell.isolation import Hub
 
 async def main():
     hub = Hub("alone", sys.argv[1], Limits(), Path(sys.argv[2]))

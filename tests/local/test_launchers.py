@@ -20,13 +20,13 @@ from typing import Any
 
 import pytest
 
-from runtime.processes import marked
+from outrider.runtime.processes import marked
 from tests.lines import whole_lines
 from tests.tiers import witnesses
 
 pytestmark = pytest.mark.slow
 DEADLINE = 120.0
-OUTRIDER = (sys.executable, "-P", "-E", "-m", "cli")
+OUTRIDER = (sys.executable, "-P", "-E", "-m", "outrider")
 
 TRAIN = """
 import json, os, sys, time

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shell.arena import copies
+from outrider.sidecar.shell.arena import copies
 from tests.local.scripts import in_shards, remembering
 from tests.local.training import DEADLINE, SAVE_EVERY, Training, jobs, members, until
 

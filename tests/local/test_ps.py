@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.processes import is_alive
+from outrider.runtime.processes import is_alive
 from tests.local.parameter_servers import COORDINATOR, SAVE_EVERY, SESSIONS, PsTraining
 from tests.local.training import until
 

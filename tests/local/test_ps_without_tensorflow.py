@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.processes import is_alive
+from outrider.runtime.processes import is_alive
 from tests.local.chapters import live_through
 from tests.local.parameter_servers import COMMON, PsTraining
 from tests.local.training import DEADLINE, kill, one_job, until

@@ -37,7 +37,7 @@ class Command:
         script.write_text(SCRIPT)
         self.shown = b""
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-E", "-m", "cli", "run", *flags, str(script)],
+            [sys.executable, "-P", "-E", "-m", "outrider", "run", *flags, str(script)],
             env={**os.environ, "OUTRIDER_HOME": home}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, cwd=folder,
         )  # fmt: skip

@@ -1,5 +1,6 @@
 """Outrider is upgraded under a running job, and put back: the job of one machine, whose new processes are of the
-release that is installed then. Masters and members of both releases meet over real sockets and one real status file.
+release that is installed then, under the names that an image has for one release. Masters and members of both releases
+meet over real sockets and one real status file.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from manifests import old_names
 from tests import release_before
 from tests.local import plain
 from tests.local.training import Training, World, jobs, kill, members, pids
@@ -26,7 +28,10 @@ class Installation:
         venv.create(folder / "venv", symlinks=True)
         self.python = str(folder / "venv" / "bin" / "python")
         (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
-        (packages / "releases.pth").write_text(f"{self._current}\n{sysconfig.get_path('purelib')}\n")
+        names = folder / "names"
+        names.mkdir()
+        old_names.main(names)
+        (packages / "releases.pth").write_text(f"{self._current}\n{names}\n{sysconfig.get_path('purelib')}\n")
 
     def install(self, release: Path) -> None:
         self._next.symlink_to(release)
@@ -57,8 +62,11 @@ def _is_mended(job: Training) -> None:
 
 
 def test_a_job_trains_through_an_upgrade_and_back(tmp_path: Path) -> None:
-    before, here = tmp_path / "before", Installation(tmp_path)
+    before, after, here = tmp_path / "before", tmp_path / "after", Installation(tmp_path)
     before.mkdir()
+    after.mkdir()
+    for name in ("outrider", "training_hooks"):
+        (after / name).symlink_to(release_before.REPOSITORY / name)
     here.install(release_before.unpacked(before))
 
     class Installed(Training):
@@ -72,7 +80,7 @@ def test_a_job_trains_through_an_upgrade_and_back(tmp_path: Path) -> None:
         job = Installed(work, home, "--nnodes", "2", "--nproc-per-node", "1", script=plain.SCRIPT)
         started.append(job)
         job.training(2, more=20)
-        for release in (release_before.REPOSITORY, before):
+        for release in (after, before):
             here.install(release)
             _is_taken_over(job, *job.now())
             _is_mended(job)

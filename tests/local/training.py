@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cli.client import Master
-from cli.errors import UserError
-from runtime.processes import is_alive, marked
+from outrider.cli.client import Master
+from outrider.cli.errors import UserError
+from outrider.runtime.processes import is_alive, marked
 from tests.lines import whole_lines
 
 DEADLINE = 240.0
@@ -269,7 +269,7 @@ class Training(Traces):
 
     @staticmethod
     def cli(*arguments: str) -> list[str]:
-        return [sys.executable, "-P", "-E", "-m", "cli", *arguments]
+        return [sys.executable, "-P", "-E", "-m", "outrider", *arguments]
 
     def outrider(self, *arguments: str) -> str:
         """A command as a user gives it, which must succeed; what it printed."""

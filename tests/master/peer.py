@@ -7,10 +7,10 @@ from contextlib import contextmanager, suppress
 
 import zmq
 
-from runtime.sockets import KeyPair
+from outrider.runtime.sockets import KeyPair
+from outrider.wire.codec import decode_from_master
+from outrider.wire.messages import FromMaster
 from tests.waiting import until
-from wire.codec import decode_from_master
-from wire.messages import FromMaster
 
 
 class Peer:

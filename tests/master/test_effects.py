@@ -11,13 +11,13 @@ from typing import cast
 
 import pytest
 
-from master.core.actions import Announce, EndJob
-from master.shell.effects import LINES, MasterEffects
-from master.shell.platform import Platform
-from master.shell.records import Records
-from master.shell.sidecars import Sidecars
-from runtime.logs import JsonLines
-from wire.ids import Generation, MemberId
+from outrider.master.core.actions import Announce, EndJob
+from outrider.master.shell.effects import LINES, MasterEffects
+from outrider.master.shell.platform import Platform
+from outrider.master.shell.records import Records
+from outrider.master.shell.sidecars import Sidecars
+from outrider.runtime.logs import JsonLines
+from outrider.wire.ids import Generation, MemberId
 
 
 @pytest.fixture

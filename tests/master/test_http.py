@@ -12,16 +12,25 @@ from typing import Any
 import aiohttp
 import pytest
 
-from master.core import reducer
-from master.core.events import Asked, Began, Event, PodsListed, RestartAsked, RestartRefused, ScaleAsked, StopAsked
-from master.core.spec import JobSpec
-from master.core.state import State
-from master.shell.http import Api
-from master.shell.records import Records
-from runtime.http import HttpServer
+from outrider.master.core import reducer
+from outrider.master.core.events import (
+    Asked,
+    Began,
+    Event,
+    PodsListed,
+    RestartAsked,
+    RestartRefused,
+    ScaleAsked,
+    StopAsked,
+)
+from outrider.master.core.spec import JobSpec
+from outrider.master.core.state import State
+from outrider.master.shell.http import Api
+from outrider.master.shell.records import Records
+from outrider.runtime.http import HttpServer
+from outrider.wire.ids import JobName
+from outrider.wire.messages import REHEARSAL
 from tests.waiting import until
-from wire.ids import JobName
-from wire.messages import REHEARSAL
 
 
 class Served:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from master.shell.job_folder import FolderError, JobFolder
-from wire.ids import Role
+from outrider.master.shell.job_folder import FolderError, JobFolder
+from outrider.wire.ids import Role
 
 SOMEBODY = 65534
 

@@ -9,11 +9,11 @@ from typing import cast
 
 import pytest
 
-from master.core.actions import CreatePod, DeletePod
-from master.core.events import Event, PodGone, PodSeen, PodsListed
-from master.shell.local import LocalPlatform, event_of
-from master.shell.probe import reach
-from wire.ids import Generation, MemberId, PodUid, RankIndex, Role
+from outrider.master.core.actions import CreatePod, DeletePod
+from outrider.master.core.events import Event, PodGone, PodSeen, PodsListed
+from outrider.master.shell.local import LocalPlatform, event_of
+from outrider.master.shell.probe import reach
+from outrider.wire.ids import Generation, MemberId, PodUid, RankIndex, Role
 
 POD = {"member": "worker-0", "uid": "u", "role": "worker", "rank_index": 0, "phase": "running", "reason": "Started"}
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from master.core.cluster.requests import Request
-from master.core.spec import JobSpec
-from master.core.state import State
-from master.shell import metrics
+from outrider.master.core.cluster.requests import Request
+from outrider.master.core.spec import JobSpec
+from outrider.master.core.state import State
+from outrider.master.shell import metrics
+from outrider.wire.ids import JobName
 from tests.core.master.play import Play, job, running
-from wire.ids import JobName
 
 
 def read(*jobs: State, now: float = 0.0, **replica: object) -> dict[tuple[str, frozenset[str]], float]:

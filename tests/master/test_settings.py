@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from master.core.schedules import Entry
-from master.core.spec import JobSpec, Rule
-from master.shell import settings
-from runtime.settings import Environment, WrongSetting
-from runtime.sockets import new_key_pair
-from wire.ids import JobName
+from outrider.master.core.schedules import Entry
+from outrider.master.core.spec import JobSpec, Rule
+from outrider.master.shell import settings
+from outrider.runtime.settings import Environment, WrongSetting
+from outrider.runtime.sockets import new_key_pair
+from outrider.wire.ids import JobName
 
 SPEC = JobSpec(JobName("digits"), 2, 4, 3)
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 import msgpack
 import pytest
 
-from master.core.events import Event, SidecarDisconnected, SidecarSaid
-from master.shell.sidecars import (
+from outrider.master.core.events import Event, SidecarDisconnected, SidecarSaid
+from outrider.master.shell.sidecars import (
     HEARD_AGAIN,
     MESSAGES,
     OF_STRANGER,
@@ -23,12 +23,12 @@ from master.shell.sidecars import (
     Sidecars,
     TokenDoor,
 )
-from runtime.sockets import KeyPair, Unreachable, new_key_pair
+from outrider.runtime.sockets import KeyPair, Unreachable, new_key_pair
+from outrider.wire.codec import encode
+from outrider.wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import Exited, Hello, Refused, Report, Welcome, WorkerExit
 from tests.master.peer import peers
 from tests.waiting import until
-from wire.codec import encode
-from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
-from wire.messages import Exited, Hello, Refused, Report, Welcome, WorkerExit
 
 HELLO = Hello(JobName("digits"), MemberId("worker-0"), PodUid("u0"), Role("worker"), RankIndex(0), "right")
 REPORT = Report(Generation(1, 1), "running", step=7)
@@ -207,7 +207,7 @@ async def test_who_was_hung_up_for_a_flood_is_not_heard_again_before_a_while(mon
         assert isinstance(answer, Refused)
         assert (answer.retry_after, "heard again in 15 s" in answer.reason) == (HEARD_AGAIN, True)
         later = time.monotonic() + 2 * HEARD_AGAIN
-        monkeypatch.setattr("master.shell.sidecars.monotonic", lambda: later)
+        monkeypatch.setattr("outrider.master.shell.sidecars.monotonic", lambda: later)
         again.say(encode(HELLO))
         await master.until(lambda: sum(isinstance(e, SidecarSaid) and e.message == HELLO for e in master.events) == 2)
 

@@ -11,14 +11,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from master.core import events as told
-from master.core import generations, giving_up, links, pace
-from master.core.actions import Action, Send
-from master.core.ps.passing import let
-from master.core.reducer import next_deadline
-from sidecar.core import events as heard
+from outrider.master.core import events as told
+from outrider.master.core import generations, giving_up, links, pace
+from outrider.master.core.actions import Action, Send
+from outrider.master.core.ps.passing import let
+from outrider.master.core.reducer import next_deadline
+from outrider.sidecar.core import events as heard
+from outrider.wire.messages import Fetch, Fetched, Hello, Kept, LineMatched, Remembered, Start, Stop, Welcome
 from tests.mutants.seams import Swap, hears, is_followed_by, real, row, swap, wants
-from wire.messages import Fetch, Fetched, Hello, Kept, LineMatched, Remembered, Start, Stop, Welcome
 
 
 @contextmanager

@@ -18,16 +18,16 @@ from pathlib import Path
 
 import pytest
 
-from runtime import logs
-from runtime.journal import Journal, Shelf, line, text
-from runtime.lifeline import watch_lifeline
-from runtime.lines import LineConnection
-from runtime.processes import is_alive, marked, send_signal, sweep
-from runtime.settings import Environment, WrongSetting
-from runtime.unix import SocketPathTooLong, checked_path, listening_socket, peer_of
+from outrider.runtime import logs
+from outrider.runtime.journal import Journal, Shelf, line, text
+from outrider.runtime.lifeline import watch_lifeline
+from outrider.runtime.lines import LineConnection
+from outrider.runtime.processes import is_alive, marked, send_signal, sweep
+from outrider.runtime.settings import Environment, WrongSetting
+from outrider.runtime.unix import SocketPathTooLong, checked_path, listening_socket, peer_of
+from outrider.wire.ids import Generation
+from outrider.wire.messages import Welcome
 from tests.waiting import DEADLINE
-from wire.ids import Generation
-from wire.messages import Welcome
 
 MARK = "OUTRIDER_TEST_MARK"
 

@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runtime.journal import Journal
-from runtime.pump import CORE_FAILED, Core, Pump
+from outrider.runtime.journal import Journal
+from outrider.runtime.pump import CORE_FAILED, Core, Pump
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.rate_limit import RateLimit, Verdict
+from outrider.runtime.rate_limit import RateLimit, Verdict
 
 TAKE, PASS_OVER, HANG_UP = Verdict.TAKE, Verdict.PASS_OVER, Verdict.HANG_UP
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from runtime.series import DENSITY, Series, moments
+from outrider.runtime.series import DENSITY, Series, moments
 
 
 def test_two_moments_lie_as_far_apart_as_the_series_is_old(tmp_path: Path) -> None:

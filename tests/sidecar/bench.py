@@ -16,11 +16,11 @@ from typing import TypeVar
 
 import zmq
 
-from runtime.sockets import Router, new_key_pair
+from outrider.runtime.sockets import Router, new_key_pair
+from outrider.wire.codec import decode_from_sidecar, encode
+from outrider.wire.ids import Generation, JobName, OrderId, RankIndex, Role
+from outrider.wire.messages import FromMaster, FromSidecar, Hello, Start, Welcome
 from tests.waiting import DEADLINE
-from wire.codec import decode_from_sidecar, encode
-from wire.ids import Generation, JobName, OrderId, RankIndex, Role
-from wire.messages import FromMaster, FromSidecar, Hello, Start, Welcome
 
 ROOT = Path(__file__).resolve().parents[2]
 Message = TypeVar("Message")
@@ -183,7 +183,7 @@ class Member:
     async def start(self, *pass_fds: int) -> None:
         self.process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-P", "-m", "sidecar"),
+            *("-P", "-m", "outrider.sidecar"),
             env=self.environment,
             cwd="/",
             stderr=asyncio.subprocess.PIPE,

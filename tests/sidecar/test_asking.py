@@ -9,12 +9,12 @@ import signal
 import sys
 from typing import Any
 
+from outrider.wire.ids import OrderId
+from outrider.wire.messages import Answer, Ask, Hello, Ready
 from tests.sidecar.bench import Hook, Member, member, template
 from tests.waiting import DEADLINE
-from wire.ids import OrderId
-from wire.messages import Answer, Ask, Hello, Ready
 
-ASK = (sys.executable, "-P", "-m", "sidecar.ask")
+ASK = (sys.executable, "-P", "-m", "outrider.sidecar.ask")
 
 
 async def begun(sidecar: Member, what: str) -> asyncio.subprocess.Process:

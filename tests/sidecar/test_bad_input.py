@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from runtime.settings import Environment, WrongSetting
-from sidecar.shell.settings import read
+from outrider.runtime.settings import Environment, WrongSetting
+from outrider.sidecar.shell.settings import read
+from outrider.wire.ids import Generation
+from outrider.wire.messages import Hello, Ready, Refused, Started
 from tests.sidecar.bench import Master, Member, member, start_order, template
-from wire.ids import Generation
-from wire.messages import Hello, Ready, Refused, Started
 
 FIRST = Generation(1, 1)
 

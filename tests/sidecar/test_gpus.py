@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from outrider.wire.ids import Generation, RankIndex
+from outrider.wire.messages import Ready
 from tests.sidecar.bench import member, start_order, template
-from wire.ids import Generation, RankIndex
-from wire.messages import Ready
 
 FIRST = Generation(1, 1)
 

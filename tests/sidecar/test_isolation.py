@@ -13,10 +13,10 @@ from typing import cast
 
 import pytest
 
-from sidecar.shell.probes import ANSWER, QUESTION, Probes
+from outrider.sidecar.shell.probes import ANSWER, QUESTION, Probes
+from outrider.wire.ids import Generation, MemberId, OrderId
+from outrider.wire.messages import Finish, Hello, LinkSeen, Neighbour, Ping, Pong, Ready, Report, Started, Stop, Welcome
 from tests.sidecar.bench import DEADLINE, Hook, Master, Member, member, start_order, template
-from wire.ids import Generation, MemberId, OrderId
-from wire.messages import Finish, Hello, LinkSeen, Neighbour, Ping, Pong, Ready, Report, Started, Stop, Welcome
 
 FIRST, SECOND = Generation(1, 1), Generation(1, 2)
 

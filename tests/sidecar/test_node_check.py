@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from outrider.wire.ids import MemberId, OrderId
+from outrider.wire.messages import Check, Checked, CheckPeer, Finish, PeerCheck, Ready
 from tests.sidecar.bench import member, template
-from wire.ids import MemberId, OrderId
-from wire.messages import Check, Checked, CheckPeer, Finish, PeerCheck, Ready
 
 ORDER = Check(OrderId(7), 2, 2000, (CheckPeer(MemberId("worker-2"), "10.0.0.2", 2001),), (MemberId("worker-3"),))
 ANSWER = {"event": "checked", "order": 7, "round": 2, "result": "ok", "kind": "numpy", "compute": 0.5, "cpu": 0.25,

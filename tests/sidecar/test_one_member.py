@@ -8,10 +8,9 @@ import struct
 import time
 from pathlib import Path
 
-from sidecar.shell.service import OVER
-from tests.sidecar.bench import member, start_order, template
-from wire.ids import Generation, OrderId
-from wire.messages import (
+from outrider.sidecar.shell.service import OVER
+from outrider.wire.ids import Generation, OrderId
+from outrider.wire.messages import (
     Acknowledged,
     Answer,
     Ask,
@@ -31,6 +30,7 @@ from wire.messages import (
     Stopped,
     TrainerExited,
 )
+from tests.sidecar.bench import member, start_order, template
 
 FIRST, SECOND = Generation(1, 1), Generation(1, 2)
 

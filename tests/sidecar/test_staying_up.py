@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.shell.service import OVER
+from outrider.sidecar.shell.service import OVER
 from tests.waiting import DEADLINE
 
 ENTRY = Path(__file__).resolve().parents[2] / "sidecar" / "outrider-sidecar"
@@ -35,7 +35,7 @@ def start(folder: Path, python: str, **more: str) -> subprocess.Popen[str]:
 
 def test_one_that_is_killed_is_started_again_and_one_that_ends_is_not(tmp_path: Path) -> None:
     out, err = start(tmp_path, "[ $n -lt 2 ] && kill -KILL $$\nexit 0").communicate(timeout=DEADLINE)
-    assert out.splitlines() == [f"started {n}: -P -E -m sidecar" for n in range(3)]
+    assert out.splitlines() == [f"started {n}: -P -E -m outrider.sidecar" for n in range(3)]
     assert err.count("the sidecar ended with 137 and is started again") == 2
 
 
@@ -111,7 +111,7 @@ def test_sigterm_before_it_listens_ends_a_native_one_well(tmp_path: Path, kind: 
 
 
 SWEEP = """import sys
-from sidecar.shell.trainers import Trainers
+from outrider.sidecar.shell.trainers import Trainers
 print(Trainers(sys.argv[1], print).sweep_all(), flush=True)
 """
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.ports import find_port
+from outrider.runtime.ports import find_port
+from outrider.wire.messages import Hello, Refused
 from tests.sidecar.bench import DEADLINE, Master, Member, member
-from wire.messages import Hello, Refused
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH, HOOKS = ROOT / "training_hooks" / "outrider-launch", ROOT / "training_hooks" / "path"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from master.core.stragglers import Comparison, Named, take
-from sidecar.shell.windows import BEGINS, WindowReader
+from outrider.master.core.stragglers import Comparison, Named, take
+from outrider.sidecar.shell.windows import BEGINS, WindowReader
+from outrider.wire.codec import decode_from_sidecar, encode
+from outrider.wire.ids import Generation, MemberId
+from outrider.wire.messages import OwnTime, Report
 from training_hooks import own_time, page
-from wire.codec import decode_from_sidecar, encode
-from wire.ids import Generation, MemberId
-from wire.messages import OwnTime, Report
 
 OWN = own_time.Own(
     own_time.RECORDER_AND_CPU, 8, 60_000_000, 5_000_000, 100_000_000, 77, 4_000_000, 1_000_000, 500_000, 2_000_000

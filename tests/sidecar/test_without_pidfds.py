@@ -32,8 +32,8 @@ except OSError as error:
 else:
     sys.exit("the filter does nothing")
 
-from runtime.processes import send_signal
-from sidecar.shell.trainers import Trainers
+from outrider.runtime.processes import send_signal
+from outrider.sidecar.shell.trainers import Trainers
 
 async def main():
     ended = asyncio.Queue()

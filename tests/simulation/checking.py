@@ -11,9 +11,9 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sidecar.core import events as told
-from wire.ids import MemberId
-from wire.messages import Check, Checked, Finish, PeerCheck
+from outrider.sidecar.core import events as told
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import Check, Checked, Finish, PeerCheck
 
 if TYPE_CHECKING:
     from tests.simulation.masters import Master

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from master.core.events import RestartAsked, ScaleAsked
+from outrider.master.core.events import RestartAsked, ScaleAsked
 
 if TYPE_CHECKING:
     from tests.simulation.pods import Pod

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from master.core.hangs import KIND
-from master.core.watching import LOOK
+from outrider.master.core.hangs import KIND
+from outrider.master.core.watching import LOOK
 from tests.core.master.ranks import Answers, body, elsewhere, holds_the_gil, is_stopped, trains_on, waits
 
 if TYPE_CHECKING:
-    from master.core.actions import Announce
+    from outrider.master.core.actions import Announce
     from tests.simulation.masters import Master
     from tests.simulation.pods import Pod
     from tests.simulation.trainer import Run, Worker

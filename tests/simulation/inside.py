@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from master.core import gangs, pace
-from master.core.member import ALIVE
-from master.core.ps.state import PsState, Seat
-from master.core.state import ENDED, GATHERING, State
-from master.core.world import Place
-from wire.ids import Generation, PodUid, RankIndex
+from outrider.master.core import gangs, pace
+from outrider.master.core.member import ALIVE
+from outrider.master.core.ps.state import PsState, Seat
+from outrider.master.core.state import ENDED, GATHERING, State
+from outrider.master.core.world import Place
+from outrider.wire.ids import Generation, PodUid, RankIndex
 
 
 class Known(NamedTuple):

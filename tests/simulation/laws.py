@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from master.core.pods import KILLED
-from wire.ids import NO_GENERATION, Generation, MemberId
-from wire.messages import Finish, Start, Stop, TrainerLost, Welcome
+from outrider.master.core.pods import KILLED
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId
+from outrider.wire.messages import Finish, Start, Stop, TrainerLost, Welcome
 
 if TYPE_CHECKING:
     from tests.simulation.masters import Master

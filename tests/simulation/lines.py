@@ -12,13 +12,13 @@ import random
 from itertools import count
 from typing import TYPE_CHECKING
 
-from master.core.spec import REPLACE, REPLACE_NODE, RESTART, Rule
-from sidecar.core.events import PatternMet
-from wire.ids import Generation
-from wire.messages import LineMatched
+from outrider.master.core.spec import REPLACE, REPLACE_NODE, RESTART, Rule
+from outrider.sidecar.core.events import PatternMet
+from outrider.wire.ids import Generation
+from outrider.wire.messages import LineMatched
 
 if TYPE_CHECKING:
-    from master.core.actions import Announce
+    from outrider.master.core.actions import Announce
     from tests.simulation.masters import Master
     from tests.simulation.world import World
 

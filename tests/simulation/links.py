@@ -12,10 +12,10 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from master.core.hangs import KIND as HUNG
+from outrider.master.core.hangs import KIND as HUNG
 
 if TYPE_CHECKING:
-    from master.core.actions import Announce
+    from outrider.master.core.actions import Announce
     from tests.simulation.masters import Master
     from tests.simulation.pods import Pod
     from tests.simulation.world import World

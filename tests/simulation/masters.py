@@ -8,17 +8,17 @@ import random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from master.core import actions as do
-from master.core import events as told
-from master.core import invariants, kinds, lapsing
-from master.core.cluster.leases import DURATION, HELD
-from master.core.ps.state import PsState
-from master.core.state import State
+from outrider.master.core import actions as do
+from outrider.master.core import events as told
+from outrider.master.core import invariants, kinds, lapsing
+from outrider.master.core.cluster.leases import DURATION, HELD
+from outrider.master.core.ps.state import PsState
+from outrider.master.core.state import State
+from outrider.wire.messages import Hello, Refused
 from tests.simulation.inside import MasterInside
 from tests.simulation.network import Link
 from tests.simulation.pods import UNIX
 from tests.simulation.processes import Process
-from wire.messages import Hello, Refused
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -9,11 +9,11 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from master.core.actions import Announce
-from sidecar.core import events as told
-from sidecar.core.actions import FetchCopies, KeepCopies
-from wire.ids import NO_GENERATION, Generation
-from wire.messages import Copy, Fetched, Remembered, Start, Wanted
+from outrider.master.core.actions import Announce
+from outrider.sidecar.core import events as told
+from outrider.sidecar.core.actions import FetchCopies, KeepCopies
+from outrider.wire.ids import NO_GENERATION, Generation
+from outrider.wire.messages import Copy, Fetched, Remembered, Start, Wanted
 
 if TYPE_CHECKING:
     from tests.simulation.masters import Master

@@ -8,10 +8,10 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from sidecar.core import events as told
-from sidecar.core.actions import SaveWorkersState
-from wire.ids import NO_GENERATION, OrderId
-from wire.messages import StateSaved
+from outrider.sidecar.core import events as told
+from outrider.sidecar.core.actions import SaveWorkersState
+from outrider.wire.ids import NO_GENERATION, OrderId
+from outrider.wire.messages import StateSaved
 
 if TYPE_CHECKING:
     from tests.simulation.trainer import Trainer, Worker

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from master.core.events import NodeSeen
+from outrider.master.core.events import NodeSeen
 
 if TYPE_CHECKING:
     from tests.simulation.pods import Pod

@@ -7,8 +7,8 @@ import random
 from itertools import count
 from typing import TYPE_CHECKING
 
+from outrider.wire.ids import MemberId, RankIndex, Role
 from tests.simulation.pods import Pod
-from wire.ids import MemberId, RankIndex, Role
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -7,13 +7,15 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from master.core import actions as wanted
-from master.core.events import ActionFailed as MasterActionFailed
-from master.core.events import PodGone, PodSeen, PodsListed
-from sidecar.core import actions as do
-from sidecar.core import events as told
-from sidecar.core import invariants, reducer
-from sidecar.core.state import State
+from outrider.master.core import actions as wanted
+from outrider.master.core.events import ActionFailed as MasterActionFailed
+from outrider.master.core.events import PodGone, PodSeen, PodsListed
+from outrider.sidecar.core import actions as do
+from outrider.sidecar.core import events as told
+from outrider.sidecar.core import invariants, reducer
+from outrider.sidecar.core.state import State
+from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import Welcome
 from tests.simulation import hangs
 from tests.simulation.inside import SidecarInside
 from tests.simulation.memories import Memory
@@ -21,8 +23,6 @@ from tests.simulation.network import Link
 from tests.simulation.nodes import Nodes
 from tests.simulation.processes import Process
 from tests.simulation.trainer import Trainer
-from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
-from wire.messages import Welcome
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -16,12 +16,12 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from master.core.events import SpecChanged
+from outrider.master.core.events import SpecChanged
+from outrider.wire.messages import Finish, Start, Stop
 from tests.simulation.hangs import Hangs
 from tests.simulation.scenario import Scenario
 from tests.simulation.trainer import Run
 from tests.simulation.world import World
-from wire.messages import Finish, Start, Stop
 
 if TYPE_CHECKING:
     from tests.simulation.faults import Faults

@@ -6,9 +6,9 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-from master.core.spec import THROUGHPUT, JobSpec
+from outrider.master.core.spec import THROUGHPUT, JobSpec
+from outrider.wire.ids import JobName
 from tests.simulation import lines
-from wire.ids import JobName
 
 SIZES = (1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 5, 6, 8, 16)
 OWNED = 0.15

@@ -10,11 +10,11 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sidecar.core import events as told
-from sidecar.core.actions import SaveWorkersState
+from outrider.sidecar.core import events as told
+from outrider.sidecar.core.actions import SaveWorkersState
+from outrider.wire.ids import NO_GENERATION, Generation
+from outrider.wire.messages import Check, Checked, RankProgress, Remembered, Start, WorkerExit
 from tests.simulation.moves import Mover
-from wire.ids import NO_GENERATION, Generation
-from wire.messages import Check, Checked, RankProgress, Remembered, Start, WorkerExit
 
 if TYPE_CHECKING:
     from tests.simulation.checking import Probe

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from master.core.events import TurnTold
+from outrider.master.core.events import TurnTold
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -22,7 +22,7 @@ from tests import release_before
 from tests.simulation.pods import Pod
 from tests.simulation.world import World
 
-OURS, THEIRS = ("master.core", "sidecar.core"), ("before.master.core", "before.sidecar.core")
+OURS, THEIRS = ("outrider.master.core", "outrider.sidecar.core"), ("before.master.core", "before.sidecar.core")
 CHANGES = (10.0, 30.0)
 """Seconds between two masters."""
 
@@ -34,7 +34,8 @@ def importable(folder: Path) -> Iterator[None]:
     inner.mkdir()
     release_before.unpacked(inner, "master", "sidecar")
     for path in inner.rglob("*.py"):
-        path.write_text(re.sub(r"\b(master|sidecar)\.core\b", r"before.\1.core", path.read_text()))
+        text = re.sub(r"\b(master|sidecar)\.core\b", r"before.\1.core", path.read_text())
+        path.write_text(re.sub(r"(?m)^(\s*from) wire\b", r"\1 outrider.wire", text))
     sys.path.insert(0, str(folder))
     try:
         yield

@@ -7,10 +7,12 @@ import sys
 from collections import deque
 from typing import Any
 
-from master.core import kinds
-from master.core.events import StopAsked
-from runtime.journal import line
-from sidecar.core.state import State as SidecarState
+from outrider.master.core import kinds
+from outrider.master.core.events import StopAsked
+from outrider.runtime.journal import line
+from outrider.sidecar.core.state import State as SidecarState
+from outrider.wire.ids import Generation
+from outrider.wire.messages import Start
 from tests.simulation.checking import Checking
 from tests.simulation.faults import Faults
 from tests.simulation.hangs import Hangs
@@ -30,8 +32,6 @@ from tests.simulation.scenario import Scenario
 from tests.simulation.timeline import Timeline
 from tests.simulation.trainer import Run
 from tests.simulation.turns import Turns
-from wire.ids import Generation
-from wire.messages import Start
 
 KEPT = 400
 ENDED_SECONDS = 130.0

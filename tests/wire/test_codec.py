@@ -12,11 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wire.strategies import from_master, from_sidecar
-from wire import codec
-from wire.codec import MAX_BYTES, MAX_ITEMS, NAME, BadMessage, decode_from_master, decode_from_sidecar, encode, name_at
-from wire.ids import Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
-from wire.messages import (
+from outrider.wire import codec
+from outrider.wire.codec import (
+    MAX_BYTES,
+    MAX_ITEMS,
+    NAME,
+    BadMessage,
+    decode_from_master,
+    decode_from_sidecar,
+    encode,
+    name_at,
+)
+from outrider.wire.ids import Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
+from outrider.wire.messages import (
     Acknowledged,
     Answer,
     Check,
@@ -51,6 +59,7 @@ from wire.messages import (
     Welcome,
     WorkerExit,
 )
+from tests.wire.strategies import from_master, from_sidecar
 
 OF_DATA = b"\xacelastic_data\xc2\xadkeep_batch_of\x00" + b"\xa9tf_config\xa0\xa9worker_id\x00\xaaworker_num\x00"
 OF_DATA += b"\xabbegins_from\xff\xa9begins_in\x92\x00\x00\xa6prints\x90\xaerequire_resume\xc2"

@@ -12,7 +12,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 import pytest
 
-from wire.codec import decode_from_master, decode_from_sidecar, encode
+from outrider.wire.codec import decode_from_master, decode_from_sidecar, encode
 
 RECORDED: list[tuple[str, bytes]] = msgpack.unpackb(Path(__file__).with_name("release_before.msgpack").read_bytes())
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 
-from master.core.cluster import shapes
-from master.core.cluster.names import Document
-from master.core.cluster.parts import mapping
+from outrider.master.core.cluster import shapes
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import mapping
 
 
 def kept(status: Document, accepted: Document) -> Document:

@@ -7,11 +7,11 @@ Other controllers give their pods addresses themselves.
 
 from __future__ import annotations
 
-from master.core.cluster.elasticjob import has_master, roles_of, sizes
-from master.core.cluster.names import Document
-from master.core.cluster.pods import has_addresses, service_of
-from master.core.spec import MASTER
-from wire.ids import RankIndex, Role
+from outrider.master.core.cluster.elasticjob import has_master, roles_of, sizes
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.pods import has_addresses, service_of
+from outrider.master.core.spec import MASTER
+from outrider.wire.ids import RankIndex, Role
 
 
 def services_of(job: Document) -> list[Document]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from master.core.cluster.elasticjob import signal_of
-from master.core.cluster.names import (
+from outrider.master.core.cluster.elasticjob import signal_of
+from outrider.master.core.cluster.names import (
     ELASTIC_DATA,
     GROUP_VERSION,
     JOB,
@@ -21,8 +21,8 @@ from master.core.cluster.names import (
     SPARES,
     Document,
 )
-from master.core.cluster.parts import mapping
-from master.core.spec import WORKER
+from outrider.master.core.cluster.parts import mapping
+from outrider.master.core.spec import WORKER
 
 SWITCHES = (
     (ELASTIC_DATA, "elasticData"),

@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from master.core.cluster import revisions
-from master.core.cluster.names import Document
-from master.core.cluster.owners_references import controller_of
-from master.core.cluster.parts import entries, mapping, whole
-from master.core.cluster.phases import CREATED, FAILED, OVER, RESTARTING, SUCCEEDED, SUSPENDED
-from master.core.cluster.pods import is_over
-from master.core.cluster.revisions import BEGUN_ANEW, LABEL, OWNER, REVISION, UNREADABLE, Made
+from outrider.master.core.cluster import revisions
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.owners_references import controller_of
+from outrider.master.core.cluster.parts import entries, mapping, whole
+from outrider.master.core.cluster.phases import CREATED, FAILED, OVER, RESTARTING, SUCCEEDED, SUSPENDED
+from outrider.master.core.cluster.pods import is_over
+from outrider.master.core.cluster.revisions import BEGUN_ANEW, LABEL, OWNER, REVISION, UNREADABLE, Made
 
 ENDLESS = ("StatefulSet", "PyTorchJob")
 """Owners that make a pod again whatever became of the last one."""

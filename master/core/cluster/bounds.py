@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from master.core.cluster.names import Document
-from master.core.cluster.parts import mapping
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import mapping
 
 MOST_BYTES: Final = 256 * 1024
 """Of all names and texts together, a character as one. `kubectl apply` keeps all of it once more as an annotation."""

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from master.core.cluster import containers, durations
-from master.core.cluster.elasticjob import has_master
-from master.core.cluster.names import CHAOS, Document
-from master.core.cluster.parts import entries, mapping
-from master.core.spec import WORKER
-from wire.ids import MemberId
+from outrider.master.core.cluster import containers, durations
+from outrider.master.core.cluster.elasticjob import has_master
+from outrider.master.core.cluster.names import CHAOS, Document
+from outrider.master.core.cluster.parts import entries, mapping
+from outrider.master.core.spec import WORKER
+from outrider.wire.ids import MemberId
 
 ALLOWED = "allowed"
 """The annotation's word on a pod: `outrider chaos --pod` may break it, for who may execute commands in it."""

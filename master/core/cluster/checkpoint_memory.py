@@ -6,8 +6,8 @@ the volume that it lies in has to be larger by it.
 
 from __future__ import annotations
 
-from master.core.cluster import containers, quantities
-from master.core.cluster.names import CHECKPOINT_MEMORY, CHECKPOINT_PATH, Document
+from outrider.master.core.cluster import containers, quantities
+from outrider.master.core.cluster.names import CHECKPOINT_MEMORY, CHECKPOINT_PATH, Document
 
 VARIABLE, PATH_VARIABLE = "OUTRIDER_CHECKPOINT_MEMORY", "OUTRIDER_CHECKPOINT_PATH"
 LEAST, LONGEST = 1 << 20, 1024

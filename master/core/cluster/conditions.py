@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from master.core.cluster import job_scaling, quantities, run_policy, unknown_fields
-from master.core.cluster.elasticjob import has_master, members, roles_of, sizes
-from master.core.cluster.modes import OBSERVED
-from master.core.cluster.names import DOMAIN, GROUP_VERSION, JOB, KIND, ROLE, Document
-from master.core.cluster.parts import entries, mapping
-from master.core.cluster.phases import (
+from outrider.master.core.cluster import job_scaling, quantities, run_policy, unknown_fields
+from outrider.master.core.cluster.elasticjob import has_master, members, roles_of, sizes
+from outrider.master.core.cluster.modes import OBSERVED
+from outrider.master.core.cluster.names import DOMAIN, GROUP_VERSION, JOB, KIND, ROLE, Document
+from outrider.master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster.phases import (
     CREATED,
     FAILED,
     OVER,
@@ -29,13 +29,13 @@ from master.core.cluster.phases import (
     SUCCEEDED,
     SUSPENDED,
 )
-from master.core.cluster.pods import name_of, seen
-from master.core.events import PodSeen
-from master.core.gangs import WAITS
-from master.core.spec import MASTER, WORKER
-from master.core.unreached import CHECK
-from master.core.wording import counted
-from wire.ids import MemberId
+from outrider.master.core.cluster.pods import name_of, seen
+from outrider.master.core.events import PodSeen
+from outrider.master.core.gangs import WAITS
+from outrider.master.core.spec import MASTER, WORKER
+from outrider.master.core.unreached import CHECK
+from outrider.master.core.wording import counted
+from outrider.wire.ids import MemberId
 
 MEMBERS_SHOWN = 500
 """Of 10,000 members the status would be larger than the API server's database takes."""

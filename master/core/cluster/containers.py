@@ -11,9 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from master.core.cluster import quantities
-from master.core.cluster.names import CONTAINER, HOOKS_CONTAINER, MASTER_KEY, PROXIES, SIDECAR_CONTAINER, Document
-from master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster import quantities
+from outrider.master.core.cluster.names import (
+    CONTAINER,
+    HOOKS_CONTAINER,
+    MASTER_KEY,
+    PROXIES,
+    SIDECAR_CONTAINER,
+    Document,
+)
+from outrider.master.core.cluster.parts import entries, mapping
 
 OURS = (HOOKS_CONTAINER, SIDECAR_CONTAINER)
 LOOPS_AFTER = 3

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from master.core.cluster import adopted_jobs
-from master.core.cluster.names import GROUP_VERSION, KIND, SAVE_SIGNAL, Document
-from master.core.cluster.owners_references import controller_of
-from master.core.cluster.parts import entries, mapping
-from master.core.cluster.pods import is_over
-from wire.ids import JobName
+from outrider.master.core.cluster import adopted_jobs
+from outrider.master.core.cluster.names import GROUP_VERSION, KIND, SAVE_SIGNAL, Document
+from outrider.master.core.cluster.owners_references import controller_of
+from outrider.master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster.pods import is_over
+from outrider.wire.ids import JobName
 
 DEFAULT_GRACE = 30.0
 FOREGROUND = "foregroundDeletion"

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from master.core.cluster.elasticjob import has_master, key_of, members, roles_of
-from master.core.cluster.names import JOB, ROLE, Document
-from master.core.cluster.names import KIND as OWNER
-from master.core.cluster.parts import entries, mapping
-from master.core.cluster.pods import is_over, owned_by, seen
-from master.core.spec import MASTER, WORKER
+from outrider.master.core.cluster.elasticjob import has_master, key_of, members, roles_of
+from outrider.master.core.cluster.names import JOB, ROLE, Document
+from outrider.master.core.cluster.names import KIND as OWNER
+from outrider.master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster.pods import is_over, owned_by, seen
+from outrider.master.core.spec import MASTER, WORKER
 
 GROUP = "policy"
 KIND = "PodDisruptionBudget"

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from master.core.cluster.names import Document
-from master.core.cluster.parts import mapping, shown, whole
-from master.core.spec import THROUGHPUT, WORKER
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import mapping, shown, whole
+from outrider.master.core.spec import THROUGHPUT, WORKER
 
 POLICY, ENABLE, THEIR_ROLES, OUR_ROLES = "elasticPolicy", "enableElastic", "pytorchReplicaSpecs", "replicaSpecs"
 SIZES = ("minReplicas", "maxReplicas")

@@ -11,13 +11,21 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from master.core import memory, restart_policies, save_signals
-from master.core.cluster import containers, durations, elastic_policy, job_metrics, job_rules, job_scaling, quantities
-from master.core.cluster.names import Document
-from master.core.cluster.parts import mapping, whole
-from master.core.sizing import Limits
-from master.core.spec import MASTER, RELAUNCHES, WORKER, JobSpec, RoleLimits
-from wire.ids import JobName, Role
+from outrider.master.core import memory, restart_policies, save_signals
+from outrider.master.core.cluster import (
+    containers,
+    durations,
+    elastic_policy,
+    job_metrics,
+    job_rules,
+    job_scaling,
+    quantities,
+)
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import mapping, whole
+from outrider.master.core.sizing import Limits
+from outrider.master.core.spec import MASTER, RELAUNCHES, WORKER, JobSpec, RoleLimits
+from outrider.wire.ids import JobName, Role
 
 ROLES = ("worker", "chief", "ps", "evaluator", "master")
 RECOVERY = {

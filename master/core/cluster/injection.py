@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
-from master.core.cluster import injection_alone
-from master.core.cluster import injection_neighbours as neighbours
-from master.core.cluster import injection_trainer as trainers
-from master.core.cluster.injection_containers import (
+from outrider.master.core.cluster import injection_alone
+from outrider.master.core.cluster import injection_neighbours as neighbours
+from outrider.master.core.cluster import injection_trainer as trainers
+from outrider.master.core.cluster.injection_containers import (
     Place,
     Policy,
     hooks_container,
@@ -26,8 +26,8 @@ from master.core.cluster.injection_containers import (
     sidecar_container,
     volumes,
 )
-from master.core.cluster.injection_objections import objections
-from master.core.cluster.names import (
+from outrider.master.core.cluster.injection_objections import objections
+from outrider.master.core.cluster.names import (
     ALONE_AFTER,
     CONTAINER,
     HOOKS_CONTAINER,
@@ -42,7 +42,7 @@ from master.core.cluster.names import (
     VOLUME,
     Document,
 )
-from master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster.parts import entries, mapping
 
 __all__ = ["Injection", "Place", "Policy", "inject", "passed_through"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from master.core.cluster.injection_containers import Place
-from master.core.cluster.names import MAX, MIN, SPARES, Document
-from master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster.injection_containers import Place
+from outrider.master.core.cluster.names import MAX, MIN, SPARES, Document
+from outrider.master.core.cluster.parts import entries, mapping
 
 MEETING_PLACES = ("MASTER_ADDR", "PET_MASTER_ADDR", "PET_RDZV_ENDPOINT", "TF_CONFIG")
 """Variables that say where a world meets: of torch, of torchrun, of TensorFlow. Operators set them."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from master.core.cluster import checkpoint_memory, quantities
-from master.core.cluster.names import (
+from outrider.master.core.cluster import checkpoint_memory, quantities
+from outrider.master.core.cluster.names import (
     AUDIENCE,
     HOOKS_CONTAINER,
     MASTER_KEY,
@@ -24,7 +24,7 @@ from master.core.cluster.names import (
     VOLUME,
     Document,
 )
-from master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster.parts import entries, mapping
 
 HOOKS = f"{MOUNT}/hooks"
 CPU, MEMORY = "100m", "96Mi"

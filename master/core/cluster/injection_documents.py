@@ -6,11 +6,11 @@ import json
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
-from master.core.cluster import owners
-from master.core.cluster.injection import Injection, Policy, inject, passed_through
-from master.core.cluster.names import INJECT, Document
-from master.core.cluster.owners_templates import Template, templates_of
-from master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster import owners
+from outrider.master.core.cluster.injection import Injection, Policy, inject, passed_through
+from outrider.master.core.cluster.names import INJECT, Document
+from outrider.master.core.cluster.owners_templates import Template, templates_of
+from outrider.master.core.cluster.parts import entries, mapping
 
 ASKED = {INJECT: "enabled"}
 """Who calls this asks for every pod, except those that say no themselves."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from master.core.cluster.names import PROXIES, SHARES, SIDECAR_USER, Document
-from master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster.names import PROXIES, SHARES, SIDECAR_USER, Document
+from outrider.master.core.cluster.parts import entries, mapping
 
 _KEEPERS = re.compile(r"vault|cloud-?sql|auth-?proxy|oauth|token|credential|secret|envoy|daprd|azwi|spire")
 """Words in the name or image of a container that holds keys or tokens for the pod."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from master.core.cluster import checkpoint_memory, migration
-from master.core.cluster import injection_trainer as trainers
-from master.core.cluster.injection_containers import Place
-from master.core.cluster.names import (
+from outrider.master.core.cluster import checkpoint_memory, migration
+from outrider.master.core.cluster import injection_trainer as trainers
+from outrider.master.core.cluster.injection_containers import Place
+from outrider.master.core.cluster.names import (
     HOOKS_CONTAINER,
     MIGRATION_DIR,
     MOUNT,
@@ -20,7 +20,7 @@ from master.core.cluster.names import (
     VOLUME,
     Document,
 )
-from master.core.cluster.parts import entries, mapping, shown
+from outrider.master.core.cluster.parts import entries, mapping, shown
 
 STATIC_POD = "kubernetes.io/config.mirror"
 

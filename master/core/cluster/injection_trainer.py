@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from master.core.cluster import atomic_saves, checkpoint_memory, migration
-from master.core.cluster.injection_containers import HOOKS, Place, field, mount, variable
-from master.core.cluster.names import CONTAINER, MOUNT, PROXIES, PYTHONPATH, Document
-from master.core.cluster.parts import entries
+from outrider.master.core.cluster import atomic_saves, checkpoint_memory, migration
+from outrider.master.core.cluster.injection_containers import HOOKS, Place, field, mount, variable
+from outrider.master.core.cluster.names import CONTAINER, MOUNT, PROXIES, PYTHONPATH, Document
+from outrider.master.core.cluster.parts import entries
 
 LAUNCH = f"{HOOKS}/outrider-launch"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from master.core.cluster.job_rules import pattern_objections
-from master.core.cluster.names import Document
-from master.core.cluster.parts import mapping, shown
-from master.core.cluster.patterns import HERE, Verdicts
-from master.core.metric_values import NAMES
+from outrider.master.core.cluster.job_rules import pattern_objections
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import mapping, shown
+from outrider.master.core.cluster.patterns import HERE, Verdicts
+from outrider.master.core.metric_values import NAMES
 
 IMAGENET = (
     r"Epoch: \[(?P<epoch>\d+)\]\[\s*(?P<step>\d+)/\d+\]\s+Time\s+(?P<latency>\S+)"

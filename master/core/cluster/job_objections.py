@@ -8,14 +8,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from master.core import save_signals
-from master.core.cluster import atomic_saves, durations, job_metrics, job_rules, job_scaling, paths, quantities
-from master.core.cluster.elasticjob import DATA, HANG, NODE_CHECKS, RECOVERY, ROLES, has_master, roles_of, sizes
-from master.core.cluster.limits import USUAL, Limits
-from master.core.cluster.names import Document
-from master.core.cluster.parts import mapping, shown, whole
-from master.core.restart_policies import POLICIES
-from master.core.spec import MASTER, WORKER
+from outrider.master.core import save_signals
+from outrider.master.core.cluster import atomic_saves, durations, job_metrics, job_rules, job_scaling, paths, quantities
+from outrider.master.core.cluster.elasticjob import (
+    DATA,
+    HANG,
+    NODE_CHECKS,
+    RECOVERY,
+    ROLES,
+    has_master,
+    roles_of,
+    sizes,
+)
+from outrider.master.core.cluster.limits import USUAL, Limits
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import mapping, shown, whole
+from outrider.master.core.restart_policies import POLICIES
+from outrider.master.core.spec import MASTER, WORKER
 
 POD_NAME = 63
 """Characters: a pod's name is its host name too."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from master.core.cluster import durations
-from master.core.cluster.names import Document
-from master.core.cluster.parts import entries, mapping, shown, whole
-from master.core.cluster.patterns import HERE, LONGEST, LONGEST_TOGETHER, Verdicts
-from master.core.spec import FAIL, REPLACE, REPLACE_NODE, RESTART, Rule
+from outrider.master.core.cluster import durations
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import entries, mapping, shown, whole
+from outrider.master.core.cluster.patterns import HERE, LONGEST, LONGEST_TOGETHER, Verdicts
+from outrider.master.core.spec import FAIL, REPLACE, REPLACE_NODE, RESTART, Rule
 
 ABOUT_RANKS = ("exitCodes", "logPattern")
 ABOUT_NODES = ("nodeCondition", "taint")

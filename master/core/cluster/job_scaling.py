@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from master.core.cluster import durations
-from master.core.cluster.names import Document
-from master.core.cluster.parts import entries, mapping, shown, whole
-from master.core.schedules import Entry, is_zone, problem
-from master.core.spec import EFFICIENCY, SCHEDULE, THROUGHPUT, WORKER
+from outrider.master.core.cluster import durations
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import entries, mapping, shown, whole
+from outrider.master.core.schedules import Entry, is_zone, problem
+from outrider.master.core.spec import EFFICIENCY, SCHEDULE, THROUGHPUT, WORKER
 
 OWN = (THROUGHPUT, EFFICIENCY, SCHEDULE)
 """By these the size is not the user's."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from master.core.cluster.names import Document
+from outrider.master.core.cluster.names import Document
 
 DURATION = 15.0
 """Seconds without a renewal after which another one may take the Lease; this and `HELD` are those of client-go."""

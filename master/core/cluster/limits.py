@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from master.core.cluster.patterns import HERE, Verdicts
+from outrider.master.core.cluster.patterns import HERE, Verdicts
 
 MOST_MEMBERS = 32_768
 """Of one job, anywhere: what the schema of ElasticJobs takes. One step of the core with so many new members is under a

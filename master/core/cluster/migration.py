@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from master.core.cluster.names import Document
-from master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import entries, mapping
 
 VARIABLE = "OUTRIDER_MIGRATION_DIR"
 OF_THE_POD = ("emptyDir", "configMap", "secret", "downwardAPI", "projected", "ephemeral", "image", "gitRepo")

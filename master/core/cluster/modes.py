@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from master.core.cluster.names import DOMAIN, Document
-from master.core.cluster.parts import mapping
+from outrider.master.core.cluster.names import DOMAIN, Document
+from outrider.master.core.cluster.parts import mapping
 
 SUPERVISE, OBSERVE, OFF = MODES = ("supervise", "observe", "off")
 """From the least cautious on."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from master.core.cluster.containers import brief
-from master.core.cluster.names import Document
-from master.core.cluster.parts import entries, mapping
-from master.core.events import NodeSeen
+from outrider.master.core.cluster.containers import brief
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import entries, mapping
+from outrider.master.core.events import NodeSeen
 
 USUAL = {(kind, "False") for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")}
 """Conditions that the kubelet of every node that is well writes."""

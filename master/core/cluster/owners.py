@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from master.core.cluster import owners_annotations
-from master.core.cluster.injection_containers import Place
-from master.core.cluster.names import INJECT, JOB, MAX, MEMBER, MIN, ROLE, Document
-from master.core.cluster.owners_ranks import needs_owners, rank_index_of
-from master.core.cluster.owners_references import controller_of, meant_by
-from master.core.cluster.owners_sizes import Size, size_of
-from master.core.cluster.owners_templates import JOBSET_NAME, REPLICA_TYPE
-from master.core.cluster.parts import mapping
-from master.core.spec import WORKER
+from outrider.master.core.cluster import owners_annotations
+from outrider.master.core.cluster.injection_containers import Place
+from outrider.master.core.cluster.names import INJECT, JOB, MAX, MEMBER, MIN, ROLE, Document
+from outrider.master.core.cluster.owners_ranks import needs_owners, rank_index_of
+from outrider.master.core.cluster.owners_references import controller_of, meant_by
+from outrider.master.core.cluster.owners_sizes import Size, size_of
+from outrider.master.core.cluster.owners_templates import JOBSET_NAME, REPLICA_TYPE
+from outrider.master.core.cluster.parts import mapping
+from outrider.master.core.spec import WORKER
 
 __all__ = ["Size", "controller_of", "is_asked_for", "needs_owners", "place_of", "size_of", "uncounted"]
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from master.core import save_signals
-from master.core.cluster import atomic_saves, checkpoint_memory
-from master.core.cluster.chaos import ALLOWED
-from master.core.cluster.limits import MOST_MEMBERS
-from master.core.cluster.names import (
+from outrider.master.core import save_signals
+from outrider.master.core.cluster import atomic_saves, checkpoint_memory
+from outrider.master.core.cluster.chaos import ALLOWED
+from outrider.master.core.cluster.limits import MOST_MEMBERS
+from outrider.master.core.cluster.names import (
     ATOMIC_SAVE,
     CHAOS,
     CHECKPOINT_MEMORY,

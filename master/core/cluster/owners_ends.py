@@ -7,10 +7,10 @@ no end.
 
 from __future__ import annotations
 
-from master.core.cluster.containers import brief
-from master.core.cluster.names import Document
-from master.core.cluster.parts import entries, mapping
-from master.core.events import OwnerEnded
+from outrider.master.core.cluster.containers import brief
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import entries, mapping
+from outrider.master.core.events import OwnerEnded
 
 FAILED = "Failed"
 COMPLETE = ("Complete", "Completed", "Succeeded")

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.core.assignment import ROLE_ORDER
-from master.core.cluster.names import MEMBER, RANK_INDEX, Document
-from master.core.cluster.owners_references import above, controller_of, meant_by
-from master.core.cluster.owners_sizes import job_pods, members_by_role, replicated_jobs
-from master.core.cluster.owners_templates import JOBSET_NAME, REPLICA_TYPE
-from master.core.cluster.parts import entries, mapping, whole
+from outrider.master.core.assignment import ROLE_ORDER
+from outrider.master.core.cluster.names import MEMBER, RANK_INDEX, Document
+from outrider.master.core.cluster.owners_references import above, controller_of, meant_by
+from outrider.master.core.cluster.owners_sizes import job_pods, members_by_role, replicated_jobs
+from outrider.master.core.cluster.owners_templates import JOBSET_NAME, REPLICA_TYPE
+from outrider.master.core.cluster.parts import entries, mapping, whole
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 """An annotation of Indexed Jobs, and a label from Kubernetes 1.28 on."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.core.cluster.names import Document
-from master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import entries, mapping
 
 
 def controller_of(metadata: Document) -> Document | None:

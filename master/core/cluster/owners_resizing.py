@@ -8,14 +8,14 @@ have no owner that could make another.
 
 from __future__ import annotations
 
-from master.core.cluster.elasticjob import roles_of as roles_of_job
-from master.core.cluster.elasticjob import sizes
-from master.core.cluster.limits import Limits
-from master.core.cluster.names import Document
-from master.core.cluster.owners_sizes import members_by_role, size_of
-from master.core.cluster.owners_templates import replica_specs
-from master.core.cluster.parts import entries, mapping, whole
-from master.core.spec import WORKER
+from outrider.master.core.cluster.elasticjob import roles_of as roles_of_job
+from outrider.master.core.cluster.elasticjob import sizes
+from outrider.master.core.cluster.limits import Limits
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.owners_sizes import members_by_role, size_of
+from outrider.master.core.cluster.owners_templates import replica_specs
+from outrider.master.core.cluster.parts import entries, mapping, whole
+from outrider.master.core.spec import WORKER
 
 BY_REPLICAS = ("StatefulSet", "Deployment", "ReplicaSet")
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from master.core.cluster import elastic_policy, elasticjob, owners_annotations
-from master.core.cluster.names import INJECT, KIND, MAX, MIN, Document
-from master.core.cluster.owners_templates import replica_specs, templates_of
-from master.core.cluster.parts import entries, mapping, whole
-from master.core.spec import WORKER
+from outrider.master.core.cluster import elastic_policy, elasticjob, owners_annotations
+from outrider.master.core.cluster.names import INJECT, KIND, MAX, MIN, Document
+from outrider.master.core.cluster.owners_templates import replica_specs, templates_of
+from outrider.master.core.cluster.parts import entries, mapping, whole
+from outrider.master.core.spec import WORKER
 
 
 @dataclass(frozen=True, slots=True)

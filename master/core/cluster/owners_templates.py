@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from master.core.cluster.names import JOB, KIND, MEMBER, ROLE, Document
-from master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster.names import JOB, KIND, MEMBER, ROLE, Document
+from outrider.master.core.cluster.parts import entries, mapping
 
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 REPLICA_TYPE = "training.kubeflow.org/replica-type"

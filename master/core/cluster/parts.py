@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from master.core.cluster.names import Document
+from outrider.master.core.cluster.names import Document
 
 
 def mapping(value: object) -> Document:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from master.core.cluster.names import Document
-from master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import entries, mapping
 
 LONGEST = 1000
 """Characters of one."""

@@ -12,11 +12,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from datetime import datetime
 
-from master.core.actions import CreatePod
-from master.core.cluster import atomic_saves, bounds, chaos, containers, owners_references, ps_resources, quantities
-from master.core.cluster.containers import brief, end_of
-from master.core.cluster.elasticjob import has_master, key_of, members, pods_restart_policy, roles_of, sizes
-from master.core.cluster.names import (
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.cluster import (
+    atomic_saves,
+    bounds,
+    chaos,
+    containers,
+    owners_references,
+    ps_resources,
+    quantities,
+)
+from outrider.master.core.cluster.containers import brief, end_of
+from outrider.master.core.cluster.elasticjob import has_master, key_of, members, pods_restart_policy, roles_of, sizes
+from outrider.master.core.cluster.names import (
     ALONE_AFTER,
     ATOMIC_SAVE,
     CHECKPOINT_MEMORY,
@@ -44,10 +52,10 @@ from master.core.cluster.names import (
     SIDECAR_CONTAINER,
     Document,
 )
-from master.core.cluster.parts import mapping
-from master.core.events import PodGone, PodSeen, PodsListed
-from master.core.spec import MASTER, WORKER
-from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
+from outrider.master.core.cluster.parts import mapping
+from outrider.master.core.events import PodGone, PodSeen, PodsListed
+from outrider.master.core.spec import MASTER, WORKER
+from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 
 PS, PS_PORT = "ps", 2222
 PORT = 3333

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from master.core.cluster import elasticjob, job_scaling, ps_resources
-from master.core.cluster.elasticjob import roles_of, sizes
-from master.core.cluster.names import (
+from outrider.master.core.cluster import elasticjob, job_scaling, ps_resources
+from outrider.master.core.cluster.elasticjob import roles_of, sizes
+from outrider.master.core.cluster.names import (
     CHAOS,
     CHECKPOINT_MEMORY,
     ELASTIC_DATA,
@@ -24,10 +24,10 @@ from master.core.cluster.names import (
     SAVE_SIGNAL,
     Document,
 )
-from master.core.cluster.parts import entries, mapping, shown, whole
-from master.core.cluster.pods import port_of
-from master.core.spec import WORKER, JobSpec
-from wire.ids import Role
+from outrider.master.core.cluster.parts import entries, mapping, shown, whole
+from outrider.master.core.cluster.pods import port_of
+from outrider.master.core.spec import WORKER, JobSpec
+from outrider.wire.ids import Role
 
 PS, CHIEF, EVALUATOR = "ps", "chief", "evaluator"
 ROLES = (PS, CHIEF, str(WORKER), EVALUATOR)

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 from copy import deepcopy
 
-from master.core.cluster import containers, quantities
-from master.core.cluster.elasticjob import roles_of, sizes
-from master.core.cluster.names import PS_RESOURCES, Document
-from master.core.cluster.parts import entries, mapping, shown
+from outrider.master.core.cluster import containers, quantities
+from outrider.master.core.cluster.elasticjob import roles_of, sizes
+from outrider.master.core.cluster.names import PS_RESOURCES, Document
+from outrider.master.core.cluster.parts import entries, mapping, shown
 
 PS = "ps"
 _ASKED = re.compile(r"(?P<name>cpu|memory)=(?P<amount>[^@]+)@rank-index=(?P<index>[0-9]{1,6})")

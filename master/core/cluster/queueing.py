@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from master.core.cluster.elasticjob import pod_templates
-from master.core.cluster.names import Document
-from master.core.cluster.parts import mapping
-from wire.ids import JobName
+from outrider.master.core.cluster.elasticjob import pod_templates
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import mapping
+from outrider.wire.ids import JobName
 
 PATIENCE = 15.0
 """Seconds without room, after which it is a lack: more than a scheduler takes to place what there is room for."""

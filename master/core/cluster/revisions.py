@@ -8,10 +8,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from master.core.cluster.names import Document
-from master.core.cluster.owners_templates import templates_of
-from master.core.cluster.parts import entries, mapping
-from master.core.cluster.phases import OVER
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.owners_templates import templates_of
+from outrider.master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster.phases import OVER
 
 LABEL = "controller-revision-hash"
 """Of a StatefulSet's pods."""

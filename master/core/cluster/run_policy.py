@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from master.core.cluster import beginning_anew
-from master.core.cluster.names import Document
-from master.core.cluster.parts import entries, mapping, shown, whole
-from master.core.cluster.phases import FAILED, OVER, SUCCEEDED, SUSPENDED
+from outrider.master.core.cluster import beginning_anew
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import entries, mapping, shown, whole
+from outrider.master.core.cluster.phases import FAILED, OVER, SUCCEEDED, SUSPENDED
 
 FIELD = "runPolicy"
 CLEAN, TTL, DEADLINE = "cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds"

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from types import UnionType
 from typing import Any, NamedTuple, TypeAlias
 
-from master.core.cluster import bounds
-from master.core.cluster.names import Document
-from master.core.cluster.parts import shown
+from outrider.master.core.cluster import bounds
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import shown
 
 MOST_NESTED = 100
 """Objects and lists within one another: a pod has about 15, and some readers fail at 300."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hmac
 from hashlib import sha256
 
-from wire.messages import Hello
+from outrider.wire.messages import Hello
 
 SECONDS = 3600.0
 """As long as the token that it stands for."""

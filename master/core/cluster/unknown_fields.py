@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from master.core.cluster.elastic_policy import OUR_ROLES, THEIR_ROLES
-from master.core.cluster.names import Document
-from master.core.cluster.parts import entries, mapping
-from wire.ids import Role
+from outrider.master.core.cluster.elastic_policy import OUR_ROLES, THEIR_ROLES
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import entries, mapping
+from outrider.wire.ids import Role
 
 WARN = {"fieldValidation": "Warn"}
 """Of a query. https://kubernetes.io/docs/reference/using-api/api-concepts/#setting-the-field-validation-level"""

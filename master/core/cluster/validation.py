@@ -9,13 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from master.core.cluster import chaos, elastic_policy, job_objections, modes, owners, ps_jobs, run_policy, shapes
-from master.core.cluster.elasticjob import members
-from master.core.cluster.injection_objections import objections
-from master.core.cluster.limits import USUAL, Limits
-from master.core.cluster.names import CHAOS, INJECT, JOB, MEMBER, NPROC, ROLE, Document
-from master.core.cluster.parts import entries, mapping
-from master.core.cluster.pods import handed_on
+from outrider.master.core.cluster import (
+    chaos,
+    elastic_policy,
+    job_objections,
+    modes,
+    owners,
+    ps_jobs,
+    run_policy,
+    shapes,
+)
+from outrider.master.core.cluster.elasticjob import members
+from outrider.master.core.cluster.injection_objections import objections
+from outrider.master.core.cluster.limits import USUAL, Limits
+from outrider.master.core.cluster.names import CHAOS, INJECT, JOB, MEMBER, NPROC, ROLE, Document
+from outrider.master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster.pods import handed_on
 
 _NO_RIGHT = (
     "the trainer's container has no right to break its network (root, the capability NET_ADMIN and no hostNetwork); "

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from master.core.cluster.names import JOB, SIDECAR_CONTAINER, Document
-from master.core.cluster.parts import mapping
-from master.core.cluster.pods import gone, is_over, job_of
-from master.core.events import PodGone, PodSeen
-from wire.ids import JobName
+from outrider.master.core.cluster.names import JOB, SIDECAR_CONTAINER, Document
+from outrider.master.core.cluster.parts import mapping
+from outrider.master.core.cluster.pods import gone, is_over, job_of
+from outrider.master.core.events import PodGone, PodSeen
+from outrider.wire.ids import JobName
 
 
 def made_for(pod: Document) -> JobName | None:

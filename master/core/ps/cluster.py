@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from master.core.ps.state import CHIEF, EVALUATOR, PS, ROLES, Key, PsState, Seat
-from master.core.spec import WORKER, JobSpec
-from wire.ids import MemberId, RankIndex, Role
-from wire.messages import Neighbour, Start, Welcome, WorkerExit
+from outrider.master.core.ps.state import CHIEF, EVALUATOR, PS, ROLES, Key, PsState, Seat
+from outrider.master.core.spec import WORKER, JobSpec
+from outrider.wire.ids import MemberId, RankIndex, Role
+from outrider.wire.messages import Neighbour, Start, Welcome, WorkerExit
 
 MOST_NEIGHBOURS = 3
 NO_SERVER = "Could not start gRPC server"

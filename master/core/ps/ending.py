@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from master.core import ending
-from master.core.actions import DeletePod, EndJob
-from master.core.ps.passing import let
-from master.core.ps.state import CHIEF, EVALUATOR, PsState, Seat, has_ended
-from master.core.spec import WORKER
-from master.core.state import ENDED, FINISHING
+from outrider.master.core import ending
+from outrider.master.core.actions import DeletePod, EndJob
+from outrider.master.core.ps.passing import let
+from outrider.master.core.ps.state import CHIEF, EVALUATOR, PsState, Seat, has_ended
+from outrider.master.core.spec import WORKER
+from outrider.master.core.state import ENDED, FINISHING
 
 LAST_EVALUATION = 60.0
 """Seconds that an evaluator has for the last checkpoint once the training is over."""

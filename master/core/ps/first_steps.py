@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from master.core.ps.passing import let
-from master.core.ps.state import CHIEF, PsState, Seat
-from master.core.spec import WORKER
-from master.core.state import State
-from master.core.wording import seconds
+from outrider.master.core.ps.passing import let
+from outrider.master.core.ps.state import CHIEF, PsState, Seat
+from outrider.master.core.spec import WORKER
+from outrider.master.core.state import State
+from outrider.master.core.wording import seconds
 
 RECENT = 30.0
 """Seconds: whose last step is older does not train either."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from master.core import moves, standing
-from master.core.member import Member
-from master.core.ps import sessions
-from master.core.ps.passing import let
-from master.core.ps.state import CHIEF, Farewell, PsState, Seat
-from master.core.spec import WORKER
-from master.core.state import State
-from wire.messages import StateSaved
+from outrider.master.core import moves, standing
+from outrider.master.core.member import Member
+from outrider.master.core.ps import sessions
+from outrider.master.core.ps.passing import let
+from outrider.master.core.ps.state import CHIEF, Farewell, PsState, Seat
+from outrider.master.core.spec import WORKER
+from outrider.master.core.state import State
+from outrider.wire.messages import StateSaved
 
 ASK_BEFORE = 10.0
 """Seconds before it is stopped."""

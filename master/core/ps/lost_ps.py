@@ -13,13 +13,13 @@ from __future__ import annotations
 from functools import partial
 from statistics import median
 
-from master.core import recovery, watching
-from master.core.ps.passing import let
-from master.core.ps.state import CHIEF, PS, PsState, Seat
-from master.core.spec import WORKER
-from master.core.state import STOPPING
-from master.core.wording import seconds
-from wire.messages import Report
+from outrider.master.core import recovery, watching
+from outrider.master.core.ps.passing import let
+from outrider.master.core.ps.state import CHIEF, PS, PsState, Seat
+from outrider.master.core.spec import WORKER
+from outrider.master.core.state import STOPPING
+from outrider.master.core.wording import seconds
+from outrider.wire.messages import Report
 
 EFFECT_WITHIN = 30.0
 """Seconds after all serve again in which the end of a rank is an effect."""

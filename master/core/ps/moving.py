@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from master.core import giving_up, scaling, standing
-from master.core.member import Member
-from master.core.ps import sessions
-from master.core.ps.passing import let
-from master.core.ps.state import CHIEF, PS, PsState, Seat
-from master.core.spec import WORKER
-from master.core.wording import seconds
-from wire.messages import StateSaved
+from outrider.master.core import giving_up, scaling, standing
+from outrider.master.core.member import Member
+from outrider.master.core.ps import sessions
+from outrider.master.core.ps.passing import let
+from outrider.master.core.ps.state import CHIEF, PS, PsState, Seat
+from outrider.master.core.spec import WORKER
+from outrider.master.core.wording import seconds
+from outrider.wire.messages import StateSaved
 
 PATIENCE = ("move", "")
 

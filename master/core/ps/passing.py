@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from master.core import reducer
-from master.core.actions import Action, Announce, CreatePod, Deliver, EndJob, SaveStatus, Send
-from master.core.events import Event
-from master.core.ps import cluster
-from master.core.ps.state import PsState, Seat
-from master.core.state import COMMITTING
-from wire.messages import Start, Welcome
+from outrider.master.core import reducer
+from outrider.master.core.actions import Action, Announce, CreatePod, Deliver, EndJob, SaveStatus, Send
+from outrider.master.core.events import Event
+from outrider.master.core.ps import cluster
+from outrider.master.core.ps.state import PsState, Seat
+from outrider.master.core.state import COMMITTING
+from outrider.wire.messages import Start, Welcome
 
 OF_THE_JOB = {"JobBegan", "JobSucceeded", "JobFailed", "JobStopped", "MasterStarted"}
 """Said once, by the job."""

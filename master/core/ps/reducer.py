@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from master.core import observing, reducer, rehearsing
-from master.core.actions import Action, SaveStatus
-from master.core.events import (
+from outrider.master.core import observing, reducer, rehearsing
+from outrider.master.core.actions import Action, SaveStatus
+from outrider.master.core.events import (
     ActionFailed,
     Asked,
     Began,
@@ -33,12 +33,12 @@ from master.core.events import (
     TurnTold,
     Woke,
 )
-from master.core.ps import ending, first_steps, leaving, lost_ps, moving, saving, seating, sessions, status
-from master.core.ps.passing import tell
-from master.core.ps.state import Key, PsState, Seat
-from master.core.state import ENDED, Collection
-from wire.ids import MemberId, RankIndex, Role
-from wire.messages import REHEARSAL, Hello, Report, Saved, StateSaved
+from outrider.master.core.ps import ending, first_steps, leaving, lost_ps, moving, saving, seating, sessions, status
+from outrider.master.core.ps.passing import tell
+from outrider.master.core.ps.state import Key, PsState, Seat
+from outrider.master.core.state import ENDED, Collection
+from outrider.wire.ids import MemberId, RankIndex, Role
+from outrider.wire.messages import REHEARSAL, Hello, Report, Saved, StateSaved
 
 
 # -- the core's interface -----------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from master.core import handing_over
-from master.core import status as one_world
-from master.core.actions import SaveStatus
-from master.core.events import StatusSaved
-from master.core.ps import status
-from master.core.ps.passing import tell
-from master.core.ps.state import Key, PsState, has_ended
+from outrider.master.core import handing_over
+from outrider.master.core import status as one_world
+from outrider.master.core.actions import SaveStatus
+from outrider.master.core.events import StatusSaved
+from outrider.master.core.ps import status
+from outrider.master.core.ps.passing import tell
+from outrider.master.core.ps.state import Key, PsState, has_ended
 
 LEAST_APART = 1.0
 

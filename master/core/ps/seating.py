@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from master.core.events import Began, PodsListed, SpecChanged, StopAsked
-from master.core.ps import cluster, saving
-from master.core.ps.passing import tell
-from master.core.ps.state import Key, PsState, Seat
-from master.core.spec import WORKER
-from master.core.state import ENDED, FINISHING, State
-from master.core.wording import counted
-from wire.ids import MemberId
+from outrider.master.core.events import Began, PodsListed, SpecChanged, StopAsked
+from outrider.master.core.ps import cluster, saving
+from outrider.master.core.ps.passing import tell
+from outrider.master.core.ps.state import Key, PsState, Seat
+from outrider.master.core.spec import WORKER
+from outrider.master.core.state import ENDED, FINISHING, State
+from outrider.master.core.wording import counted
+from outrider.wire.ids import MemberId
 
 
 def begin(job: PsState, event: Began) -> None:

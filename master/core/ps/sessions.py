@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from master.core import orders, standing
-from master.core.member import Member
-from master.core.ps.passing import let
-from master.core.ps.state import CHIEF, PsState, Seat
-from master.core.spec import WORKER
-from master.core.state import State
-from wire.messages import SaveState
+from outrider.master.core import orders, standing
+from outrider.master.core.member import Member
+from outrider.master.core.ps.passing import let
+from outrider.master.core.ps.state import CHIEF, PsState, Seat
+from outrider.master.core.spec import WORKER
+from outrider.master.core.state import State
+from outrider.wire.messages import SaveState
 
 
 def note_savers(job: PsState) -> None:

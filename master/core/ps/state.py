@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from master.core.actions import Action, Announce
-from master.core.crowd import Crowd
-from master.core.deadlines import Deadlines
-from master.core.member import Member
-from master.core.spec import WORKER, JobSpec
-from master.core.state import ENDED, GATHERING, Budget, Collection, State
-from wire.ids import Generation, JobName, MemberId, RankIndex, Role
+from outrider.master.core.actions import Action, Announce
+from outrider.master.core.crowd import Crowd
+from outrider.master.core.deadlines import Deadlines
+from outrider.master.core.member import Member
+from outrider.master.core.spec import WORKER, JobSpec
+from outrider.master.core.state import ENDED, GATHERING, Budget, Collection, State
+from outrider.wire.ids import Generation, JobName, MemberId, RankIndex, Role
 
 PS, CHIEF, EVALUATOR = Role("ps"), Role("chief"), Role("evaluator")
 ROLES = (PS, CHIEF, WORKER, EVALUATOR)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from master.core import status
-from master.core.member import in_order
-from master.core.ps import first_steps
-from master.core.ps.cluster import address
-from master.core.ps.state import CHIEF, PsState, Seat
-from master.core.spec import WORKER
-from master.core.state import State
+from outrider.master.core import status
+from outrider.master.core.member import in_order
+from outrider.master.core.ps import first_steps
+from outrider.master.core.ps.cluster import address
+from outrider.master.core.ps.state import CHIEF, PsState, Seat
+from outrider.master.core.spec import WORKER
+from outrider.master.core.state import State
 
 MOST_FAULTS = 100
 

@@ -1,4 +1,5 @@
-"""The webhook of one replica: what `master.core.cluster` decides, behind certificates that the cluster trusts."""
+"""The webhook of one replica: what `outrider.master.core.cluster` decides, behind certificates that the cluster
+trusts."""
 
 from __future__ import annotations
 
@@ -9,21 +10,21 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from master.core.cluster import elasticjob, injection, modes, owners, validation
-from master.core.cluster.injection import Place, Policy
-from master.core.cluster.limits import Limits
-from master.core.cluster.modes import OBSERVE, SUPERVISE
-from master.core.cluster.names import INJECT, Document
-from master.core.cluster.parts import mapping
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.certificates import Certificates
-from master.shell.kubernetes.ownership import owners_of
-from master.shell.kubernetes.record import path_of
-from master.shell.kubernetes.scope import unwatched
-from master.shell.kubernetes.settings import Settings
-from master.shell.patterns import Patterns
-from master.shell.webhook import HttpsServer, Mutation, Webhook
-from wire.ids import NO_GENERATION
+from outrider.master.core.cluster import elasticjob, injection, modes, owners, validation
+from outrider.master.core.cluster.injection import Place, Policy
+from outrider.master.core.cluster.limits import Limits
+from outrider.master.core.cluster.modes import OBSERVE, SUPERVISE
+from outrider.master.core.cluster.names import INJECT, Document
+from outrider.master.core.cluster.parts import mapping
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.certificates import Certificates
+from outrider.master.shell.kubernetes.ownership import owners_of
+from outrider.master.shell.kubernetes.record import path_of
+from outrider.master.shell.kubernetes.scope import unwatched
+from outrider.master.shell.kubernetes.settings import Settings
+from outrider.master.shell.patterns import Patterns
+from outrider.master.shell.webhook import HttpsServer, Mutation, Webhook
+from outrider.wire.ids import NO_GENERATION
 
 SELECTED = {INJECT: "enabled"}
 """The API server asks only about pods that a selector of ours has chosen, by their own label or their namespace's."""

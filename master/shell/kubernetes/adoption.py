@@ -1,19 +1,19 @@
 """Other controllers' pods: the ElasticJob that stands for their job is made when the first of its pods is seen.
 
 Two replicas, or two pods seen at once, make it once: its name is taken then. What an owner is asked for, and what its
-pods' annotations add, is read in `master.core.cluster`.
+pods' annotations add, is read in `outrider.master.core.cluster`.
 """
 
 from __future__ import annotations
 
 import logging
 
-from master.core.cluster import adopted_jobs, owners
-from master.core.cluster.limits import USUAL, Limits
-from master.core.cluster.names import Document
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.ownership import owners_of
-from master.shell.kubernetes.record import path_of
+from outrider.master.core.cluster import adopted_jobs, owners
+from outrider.master.core.cluster.limits import USUAL, Limits
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.ownership import owners_of
+from outrider.master.shell.kubernetes.record import path_of
 
 log = logging.getLogger("adoption")
 

@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from master.core.cluster import addresses, disruption, paths
-from master.core.cluster.names import Document
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.budgets import Budgets
-from master.shell.kubernetes.record import JobRecord
+from outrider.master.core.cluster import addresses, disruption, paths
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.budgets import Budgets
+from outrider.master.shell.kubernetes.record import JobRecord
 
 LEAST_APART = 1.0
 """Seconds between two looks: pods come in crowds."""

@@ -10,10 +10,10 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from master.core.cluster.names import Document
-from master.core.cluster.parts import entries, mapping
-from master.shell.kubernetes.api import Api
-from master.shell.kubernetes.watching import pages
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import entries, mapping
+from outrider.master.shell.kubernetes.api import Api
+from outrider.master.shell.kubernetes.watching import pages
 
 MOST_BYTES = 8 << 20
 """Of all budgets of a namespace; 5,000 that are as small as ours fit."""

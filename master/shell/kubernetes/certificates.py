@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from master.core.cluster.names import Document
-from master.shell.kubernetes.api import ApiError
-from master.shell.kubernetes.waiting import Outage
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.kubernetes.api import ApiError
+from outrider.master.shell.kubernetes.waiting import Outage
 
 SECRET = "outrider-webhook-tls"
 SERVICE = "outrider-webhook"

@@ -16,15 +16,15 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from master.core.cluster import tickets
-from master.core.cluster.names import AUDIENCE, Document
-from master.core.cluster.parts import mapping
-from master.core.events import Event
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.predecessors import OF_MASTERS
-from master.shell.kubernetes.reviews import Question, Reviews
-from master.shell.sidecars import RETRY_AFTER, Admitted, Connection, Decide, Denied, ForGood, HandsOff, Verdict
-from wire.messages import Hello
+from outrider.master.core.cluster import tickets
+from outrider.master.core.cluster.names import AUDIENCE, Document
+from outrider.master.core.cluster.parts import mapping
+from outrider.master.core.events import Event
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.predecessors import OF_MASTERS
+from outrider.master.shell.kubernetes.reviews import Question, Reviews
+from outrider.master.shell.sidecars import RETRY_AFTER, Admitted, Connection, Decide, Denied, ForGood, HandsOff, Verdict
+from outrider.wire.messages import Hello
 
 PROVED_FOR = 60.0
 """Seconds for which a token need not be looked at again over the same connection: who waits for its job asks each 2."""

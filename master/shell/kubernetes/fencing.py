@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from master.core.cluster import shapes
-from master.core.cluster.names import Document
-from master.core.cluster.shapes import Shape, WrongDocument
+from outrider.master.core.cluster import shapes
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.shapes import Shape, WrongDocument
 
 Found = TypeVar("Found")
 

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from master.core.cluster import (
+from outrider.master.core.cluster import (
     accepted_specs,
     beginning_anew,
     conditions,
@@ -36,31 +36,31 @@ from master.core.cluster import (
     validation,
     vanished,
 )
-from master.core.cluster import nodes as node_documents
-from master.core.cluster import pods as pod_documents
-from master.core.cluster.injection import Policy
-from master.core.cluster.limits import USUAL, Limits
-from master.core.cluster.modes import OFF, SUPERVISE, Mode
-from master.core.cluster.names import GROUP_VERSION, JOB, MEMBER, PLURAL, Document
-from master.core.cluster.parts import mapping
-from master.core.cluster.queueing import Candidate, Queue
-from master.core.cluster.shapes import WrongDocument
-from master.core.events import Event, LeaseLapsed, LeaseRegained, NodeSeen, TurnTold
-from master.shell.kubernetes import adoption
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.budgets import Budgets
-from master.shell.kubernetes.fencing import fenced, name_of, readable, said
-from master.shell.kubernetes.jobs import RunningJob
-from master.shell.kubernetes.lease import Lease
-from master.shell.kubernetes.nodes import Nodes
-from master.shell.kubernetes.record import JobRecord, Superseded, now, path_of
-from master.shell.kubernetes.scope import ScopedWatch
-from master.shell.kubernetes.watching import Watch
-from master.shell.patterns import NotJudged, Patterns
-from master.shell.sidecars import Denied, ForGood, HandsOff, Sidecars
-from runtime.pump import CORE_FAILED
-from wire.ids import JobName
-from wire.messages import Hello
+from outrider.master.core.cluster import nodes as node_documents
+from outrider.master.core.cluster import pods as pod_documents
+from outrider.master.core.cluster.injection import Policy
+from outrider.master.core.cluster.limits import USUAL, Limits
+from outrider.master.core.cluster.modes import OFF, SUPERVISE, Mode
+from outrider.master.core.cluster.names import GROUP_VERSION, JOB, MEMBER, PLURAL, Document
+from outrider.master.core.cluster.parts import mapping
+from outrider.master.core.cluster.queueing import Candidate, Queue
+from outrider.master.core.cluster.shapes import WrongDocument
+from outrider.master.core.events import Event, LeaseLapsed, LeaseRegained, NodeSeen, TurnTold
+from outrider.master.shell.kubernetes import adoption
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.budgets import Budgets
+from outrider.master.shell.kubernetes.fencing import fenced, name_of, readable, said
+from outrider.master.shell.kubernetes.jobs import RunningJob
+from outrider.master.shell.kubernetes.lease import Lease
+from outrider.master.shell.kubernetes.nodes import Nodes
+from outrider.master.shell.kubernetes.record import JobRecord, Superseded, now, path_of
+from outrider.master.shell.kubernetes.scope import ScopedWatch
+from outrider.master.shell.kubernetes.watching import Watch
+from outrider.master.shell.patterns import NotJudged, Patterns
+from outrider.master.shell.sidecars import Denied, ForGood, HandsOff, Sidecars
+from outrider.runtime.pump import CORE_FAILED
+from outrider.wire.ids import JobName
+from outrider.wire.messages import Hello
 
 NAMESPACES = "/api/v1/namespaces"
 FROM_BEFORE = "job {!r} has begun anew, and this pod is from before: it waits until its owner replaces it"

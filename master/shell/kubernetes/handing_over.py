@@ -13,10 +13,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from master.core.cluster.names import PART, Document
-from master.core.cluster.parts import entries, mapping
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.certificates import SERVICE
+from outrider.master.core.cluster.names import PART, Document
+from outrider.master.core.cluster.parts import entries, mapping
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.certificates import SERVICE
 
 PODS = {PART: "webhook"}
 LOOK_EVERY = 1.0

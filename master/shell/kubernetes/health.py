@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from master.shell import metrics
-from master.shell.kubernetes.api import Api
-from master.shell.kubernetes.readers import Readers
+from outrider.master.shell import metrics
+from outrider.master.shell.kubernetes.api import Api
+from outrider.master.shell.kubernetes.readers import Readers
 
 if TYPE_CHECKING:
-    from master.shell.kubernetes.fleet import Fleet
+    from outrider.master.shell.kubernetes.fleet import Fleet
 
 
 class Health:

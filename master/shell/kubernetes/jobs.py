@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from master.core import kinds, lapsing
-from master.core.actions import Action
-from master.core.cluster import (
+from outrider.master.core import kinds, lapsing
+from outrider.master.core.actions import Action
+from outrider.master.core.cluster import (
     beginning_anew,
     deletion,
     elastic_policy,
@@ -26,27 +26,27 @@ from master.core.cluster import (
     validation,
     vanished,
 )
-from master.core.cluster import pods as pod_documents
-from master.core.cluster.injection import Policy
-from master.core.cluster.limits import USUAL, Limits
-from master.core.cluster.modes import OBSERVE, SUPERVISE, Mode
-from master.core.cluster.names import Document
-from master.core.cluster.parts import mapping
-from master.core.cluster.queueing import Candidate
-from master.core.events import Began, Event, NodeSeen, PodSeen, SpecChanged, StopAsked
-from master.core.kinds import Job
-from master.core.spec import JobSpec
-from master.shell.core import CORE
-from master.shell.effects import MasterEffects
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.belongings import Belongings
-from master.shell.kubernetes.budgets import Budgets
-from master.shell.kubernetes.platform import KubernetesPlatform
-from master.shell.kubernetes.record import JobRecord
-from master.shell.sidecars import Sidecars
-from runtime.journal import Journal, Shelf
-from runtime.pump import Pump
-from wire.ids import MemberId
+from outrider.master.core.cluster import pods as pod_documents
+from outrider.master.core.cluster.injection import Policy
+from outrider.master.core.cluster.limits import USUAL, Limits
+from outrider.master.core.cluster.modes import OBSERVE, SUPERVISE, Mode
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import mapping
+from outrider.master.core.cluster.queueing import Candidate
+from outrider.master.core.events import Began, Event, NodeSeen, PodSeen, SpecChanged, StopAsked
+from outrider.master.core.kinds import Job
+from outrider.master.core.spec import JobSpec
+from outrider.master.shell.core import CORE
+from outrider.master.shell.effects import MasterEffects
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.belongings import Belongings
+from outrider.master.shell.kubernetes.budgets import Budgets
+from outrider.master.shell.kubernetes.platform import KubernetesPlatform
+from outrider.master.shell.kubernetes.record import JobRecord
+from outrider.master.shell.sidecars import Sidecars
+from outrider.runtime.journal import Journal, Shelf
+from outrider.runtime.pump import Pump
+from outrider.wire.ids import MemberId
 
 ORDERS = 50_000
 """More than one attempt gives."""

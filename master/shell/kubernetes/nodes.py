@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from master.core.cluster import nodes, shapes
-from master.core.cluster.names import Document
-from master.core.events import NodeSeen
-from master.shell.kubernetes.fencing import fenced, name_of, readable
+from outrider.master.core.cluster import nodes, shapes
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.events import NodeSeen
+from outrider.master.shell.kubernetes.fencing import fenced, name_of, readable
 
 LOST_KEPT = 1000
 

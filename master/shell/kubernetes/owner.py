@@ -13,15 +13,15 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from master.core.actions import FollowOwner, ResizeOwner
-from master.core.cluster import owners_ends, owners_resizing
-from master.core.cluster.limits import USUAL, Limits
-from master.core.cluster.names import Document
-from master.core.cluster.parts import mapping
-from master.core.events import Event, OwnerSized
-from master.shell.kubernetes import ownership
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.record import JobRecord, path_of
+from outrider.master.core.actions import FollowOwner, ResizeOwner
+from outrider.master.core.cluster import owners_ends, owners_resizing
+from outrider.master.core.cluster.limits import USUAL, Limits
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import mapping
+from outrider.master.core.events import Event, OwnerSized
+from outrider.master.shell.kubernetes import ownership
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.record import JobRecord, path_of
 
 LEAST_APART = 1.0
 """Seconds between two reads."""

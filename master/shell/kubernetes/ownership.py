@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from master.core.cluster import owners, paths
-from master.core.cluster.names import Document
-from master.shell.kubernetes.api import Api
+from outrider.master.core.cluster import owners, paths
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.kubernetes.api import Api
 
 PLURALS = {
     ("batch", "Job"): "jobs",

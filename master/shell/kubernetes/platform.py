@@ -9,19 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from master.core.actions import CreatePod, DeletePod, FollowOwner, HidePod, PlacePod, ResizeOwner, WriteReplicas
-from master.core.cluster import elasticjob, injection, owners, paths, refusals, unknown_fields
-from master.core.cluster import pods as pod_documents
-from master.core.cluster.containers import brief
-from master.core.cluster.injection import Policy
-from master.core.cluster.limits import USUAL, Limits
-from master.core.cluster.names import RANK_INDEX, RELAUNCHES, SERVES, Document
-from master.core.events import CreateRefused, Event, PodGone
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.owner import Owner
-from master.shell.kubernetes.record import JobRecord, path_of
-from master.shell.kubernetes.slices import Slices
-from wire.ids import MemberId, PodUid
+from outrider.master.core.actions import (
+    CreatePod,
+    DeletePod,
+    FollowOwner,
+    HidePod,
+    PlacePod,
+    ResizeOwner,
+    WriteReplicas,
+)
+from outrider.master.core.cluster import elasticjob, injection, owners, paths, refusals, unknown_fields
+from outrider.master.core.cluster import pods as pod_documents
+from outrider.master.core.cluster.containers import brief
+from outrider.master.core.cluster.injection import Policy
+from outrider.master.core.cluster.limits import USUAL, Limits
+from outrider.master.core.cluster.names import RANK_INDEX, RELAUNCHES, SERVES, Document
+from outrider.master.core.events import CreateRefused, Event, PodGone
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.owner import Owner
+from outrider.master.shell.kubernetes.record import JobRecord, path_of
+from outrider.master.shell.kubernetes.slices import Slices
+from outrider.wire.ids import MemberId, PodUid
 
 
 class CannotInject(Exception):

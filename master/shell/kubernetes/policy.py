@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from master.core.cluster.injection import Policy
-from master.shell.kubernetes.api import Api
-from master.shell.kubernetes.settings import Settings
+from outrider.master.core.cluster.injection import Policy
+from outrider.master.shell.kubernetes.api import Api
+from outrider.master.shell.kubernetes.settings import Settings
 
 NATIVE_SIDECARS_SINCE = (1, 29)
 

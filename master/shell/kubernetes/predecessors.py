@@ -1,5 +1,5 @@
 """Tells earlier leaders that there is a newer one: who is cut off from the API server alone cannot read it in the
-Lease, and keeps its members on their links (`master.core.lapsing`).
+Lease, and keeps its members on their links (`outrider.master.core.lapsing`).
 
 It comes as a Hello of no job, with a ticket: the key of the tickets is known to masters alone. It is said again with
 each new link for as long as this one leads. A replica that does not lead hears nothing at that port, and need not.
@@ -14,12 +14,12 @@ from collections.abc import Iterator
 
 import zmq
 
-from master.core.cluster import tickets
-from master.core.cluster.names import Document
-from runtime.sockets import Dealer, Unreachable
-from wire.codec import encode
-from wire.ids import JobName, MemberId, PodUid, Role
-from wire.messages import Hello
+from outrider.master.core.cluster import tickets
+from outrider.master.core.cluster.names import Document
+from outrider.runtime.sockets import Dealer, Unreachable
+from outrider.wire.codec import encode
+from outrider.wire.ids import JobName, MemberId, PodUid, Role
+from outrider.wire.messages import Hello
 
 OF_MASTERS = JobName("")
 """Jobs of the cluster have a namespace in their names."""

@@ -15,9 +15,9 @@ from typing import Any
 
 from aiohttp import web
 
-from master.core.cluster.parts import mapping
-from master.shell.kubernetes.api import Api, ApiError
-from runtime.http import failure
+from outrider.master.core.cluster.parts import mapping
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.runtime.http import failure
 
 PATH = "/metrics"
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from master.core.cluster import (
+from outrider.master.core.cluster import (
     accepted_specs,
     beginning_anew,
     conditions,
@@ -26,12 +26,12 @@ from master.core.cluster import (
     shapes,
     unknown_fields,
 )
-from master.core.cluster.names import GROUP_VERSION, PLURAL, Document
-from master.core.cluster.pacing import Allowance
-from master.core.cluster.parts import mapping
-from master.core.cluster.phases import OVER
-from master.core.cluster.shapes import WrongDocument
-from master.shell.kubernetes.api import MERGE_PATCH, Api, ApiError
+from outrider.master.core.cluster.names import GROUP_VERSION, PLURAL, Document
+from outrider.master.core.cluster.pacing import Allowance
+from outrider.master.core.cluster.parts import mapping
+from outrider.master.core.cluster.phases import OVER
+from outrider.master.core.cluster.shapes import WrongDocument
+from outrider.master.shell.kubernetes.api import MERGE_PATCH, Api, ApiError
 
 CLAIMS = 8
 MOST_TERM = 2**31 - 1

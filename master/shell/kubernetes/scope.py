@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from master.core.cluster import bounds
-from master.core.cluster.names import CONTROL_PLANE, Document
-from master.core.cluster.parts import mapping
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.watching import Watch
+from outrider.master.core.cluster import bounds
+from outrider.master.core.cluster.names import CONTROL_PLANE, Document
+from outrider.master.core.cluster.parts import mapping
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.watching import Watch
 
 LOOK_EVERY = 10.0
 """Seconds between two looks for a namespace that has not been listed yet."""

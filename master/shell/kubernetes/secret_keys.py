@@ -16,9 +16,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NoReturn
 
-from master.shell.kubernetes.api import ApiError
-from master.shell.kubernetes.certificates import MERGE_PATCH, Calls, Reads
-from runtime.sockets import KeyPair, new_key_pair
+from outrider.master.shell.kubernetes.api import ApiError
+from outrider.master.shell.kubernetes.certificates import MERGE_PATCH, Calls, Reads
+from outrider.runtime.sockets import KeyPair, new_key_pair
 
 CURVE, TICKETS, PUBLIC = "outrider-master-curve", "outrider-tickets", "outrider-master-public"
 PARTS = {CURVE: ("public", "secret"), TICKETS: ("key",), PUBLIC: ("public",)}

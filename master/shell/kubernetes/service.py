@@ -17,26 +17,33 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 
 import uvloop
 
-from master.core.cluster.injection import Policy
-from master.core.cluster.limits import Limits
-from master.core.cluster.names import LEADER
-from master.shell.exit_codes import WRONG_SETTING
-from master.shell.kubernetes import admission, certificates, handing_over, predecessors, secret_keys, webhook_service
-from master.shell.kubernetes import settings as settings_of
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.door import ClusterDoor
-from master.shell.kubernetes.fleet import Fleet
-from master.shell.kubernetes.health import Health
-from master.shell.kubernetes.lease import Lease
-from master.shell.kubernetes.policy import has_native_sidecars, policy_of
-from master.shell.kubernetes.readers import Readers
-from master.shell.kubernetes.settings import ALL, MASTER, WEBHOOK, Settings
-from master.shell.kubernetes.waiting import until_it_answers
-from master.shell.refusals import RefusalLog
-from master.shell.sidecars import Sidecars
-from runtime import logs
-from runtime.settings import Environment, WrongSetting
-from runtime.sockets import KeyPair
+from outrider.master.core.cluster.injection import Policy
+from outrider.master.core.cluster.limits import Limits
+from outrider.master.core.cluster.names import LEADER
+from outrider.master.shell.exit_codes import WRONG_SETTING
+from outrider.master.shell.kubernetes import (
+    admission,
+    certificates,
+    handing_over,
+    predecessors,
+    secret_keys,
+    webhook_service,
+)
+from outrider.master.shell.kubernetes import settings as settings_of
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.door import ClusterDoor
+from outrider.master.shell.kubernetes.fleet import Fleet
+from outrider.master.shell.kubernetes.health import Health
+from outrider.master.shell.kubernetes.lease import Lease
+from outrider.master.shell.kubernetes.policy import has_native_sidecars, policy_of
+from outrider.master.shell.kubernetes.readers import Readers
+from outrider.master.shell.kubernetes.settings import ALL, MASTER, WEBHOOK, Settings
+from outrider.master.shell.kubernetes.waiting import until_it_answers
+from outrider.master.shell.refusals import RefusalLog
+from outrider.master.shell.sidecars import Sidecars
+from outrider.runtime import logs
+from outrider.runtime.settings import Environment, WrongSetting
+from outrider.runtime.sockets import KeyPair
 
 LEASE = "outrider-master"
 REPLICAS = "app.kubernetes.io/name=outrider,outrider.dev/part=master"

@@ -8,10 +8,10 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from master.core.cluster.limits import MEMBERS, MOST_MEMBERS
-from master.core.cluster.modes import MODES, SETTING, SUPERVISE
-from master.core.cluster.names import CONTROL_PLANE
-from runtime.settings import Environment, WrongSetting
+from outrider.master.core.cluster.limits import MEMBERS, MOST_MEMBERS
+from outrider.master.core.cluster.modes import MODES, SETTING, SUPERVISE
+from outrider.master.core.cluster.names import CONTROL_PLANE
+from outrider.runtime.settings import Environment, WrongSetting
 
 ALONE_AFTER = 600.0
 """Longer than any change of leader takes."""

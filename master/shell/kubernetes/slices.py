@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from master.shell.kubernetes.api import ApiError
+from outrider.master.shell.kubernetes.api import ApiError
 
 MOST = 32
 """At one time; two jobs' worth is what all jobs together may create at once (`api.CREATIONS`)."""

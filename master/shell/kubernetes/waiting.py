@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from master.shell.kubernetes.api import ApiError
+from outrider.master.shell.kubernetes.api import ApiError
 
 AGAIN = (1.0, 15.0)
 """The first and the longest pause between two tries, in seconds."""

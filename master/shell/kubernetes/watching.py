@@ -15,10 +15,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
-from master.core.cluster.names import Document
-from master.core.cluster.parts import mapping
-from master.shell.kubernetes.api import SILENT, Api, ApiError
-from master.shell.kubernetes.fencing import fenced, name_of
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import mapping
+from outrider.master.shell.kubernetes.api import SILENT, Api, ApiError
+from outrider.master.shell.kubernetes.fencing import fenced, name_of
 
 WATCH_SECONDS = 300
 AGAIN = (0.5, 10.0)

@@ -13,13 +13,13 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
-from master.core.cluster.injection import Policy
-from master.shell.kubernetes import admission, certificates, secret_keys
-from master.shell.kubernetes.api import Api, ApiError
-from master.shell.kubernetes.health import Health
-from master.shell.kubernetes.policy import has_native_sidecars, policy_of
-from master.shell.kubernetes.settings import Settings
-from master.shell.kubernetes.waiting import until_it_answers
+from outrider.master.core.cluster.injection import Policy
+from outrider.master.shell.kubernetes import admission, certificates, secret_keys
+from outrider.master.shell.kubernetes.api import Api, ApiError
+from outrider.master.shell.kubernetes.health import Health
+from outrider.master.shell.kubernetes.policy import has_native_sidecars, policy_of
+from outrider.master.shell.kubernetes.settings import Settings
+from outrider.master.shell.kubernetes.waiting import until_it_answers
 
 LOOK_EVERY = 5.0
 AGAIN = 1.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from master.core.cluster import owners
-from master.core.cluster.injection import Place, Policy, inject
-from master.core.cluster.names import Document
+from outrider.master.core.cluster import owners
+from outrider.master.core.cluster.injection import Place, Policy, inject
+from outrider.master.core.cluster.names import Document
 
 POLICY = Policy("outrider/sidecar:1", "IfNotPresent", "tcp://outrider-master.outrider-system.svc:7070", "k" * 40)
 NATIVE = replace(POLICY, native_sidecar=True)

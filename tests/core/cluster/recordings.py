@@ -20,19 +20,19 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from master.core import actions as orders
-from master.core import events as seen
-from master.core import kinds
-from master.core.cluster import elasticjob, owners_ends, owners_resizing, pods
-from master.core.cluster.names import RANK_INDEX, SIDECAR_CONTAINER, Document
-from master.core.reducer import check, next_deadline, step
-from master.core.state import State
-from sidecar.core import actions as wanted
-from sidecar.core import events as told
-from sidecar.core import reducer as sidecar_core
-from sidecar.core.state import State as SidecarState
-from wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
-from wire.messages import RankProgress, Report, WorkerExit
+from outrider.master.core import actions as orders
+from outrider.master.core import events as seen
+from outrider.master.core import kinds
+from outrider.master.core.cluster import elasticjob, owners_ends, owners_resizing, pods
+from outrider.master.core.cluster.names import RANK_INDEX, SIDECAR_CONTAINER, Document
+from outrider.master.core.reducer import check, next_deadline, step
+from outrider.master.core.state import State
+from outrider.sidecar.core import actions as wanted
+from outrider.sidecar.core import events as told
+from outrider.sidecar.core import reducer as sidecar_core
+from outrider.sidecar.core.state import State as SidecarState
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import RankProgress, Report, WorkerExit
 
 ORDINARY = "v1.20"
 """A Kubernetes without native sidecars."""

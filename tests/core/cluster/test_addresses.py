@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from master.core.cluster import addresses
-from master.core.cluster.names import Document
+from outrider.master.core.cluster import addresses
+from outrider.master.core.cluster.names import Document
 
 
 def job(adopts: bool = False, **replicas: int) -> Document:

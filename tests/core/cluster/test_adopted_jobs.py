@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from master.core.cluster.adopted_jobs import adopting
-from master.core.cluster.elasticjob import spec_of
-from master.core.cluster.job_objections import validate
-from master.core.spec import JobSpec
-from wire.ids import JobName
+from outrider.master.core.cluster.adopted_jobs import adopting
+from outrider.master.core.cluster.elasticjob import spec_of
+from outrider.master.core.cluster.job_objections import validate
+from outrider.master.core.spec import JobSpec
+from outrider.wire.ids import JobName
 
 OWNER = {
     "apiVersion": "apps/v1",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from master.core.cluster import bounds, injection, injection_trainer, pods, validation
-from master.core.cluster.bounds import MOST_BYTES, MOST_VALUES
+from outrider.master.core.cluster import bounds, injection, injection_trainer, pods, validation
+from outrider.master.core.cluster.bounds import MOST_BYTES, MOST_VALUES
 from tests.core.cluster.documents import job
 
 

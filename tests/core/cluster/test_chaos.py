@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from master.core.actions import CreatePod
-from master.core.cluster import chaos, pods
-from master.core.cluster.names import CHAOS, Document
-from master.core.cluster.validation import problems
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.cluster import chaos, pods
+from outrider.master.core.cluster.names import CHAOS, Document
+from outrider.master.core.cluster.validation import problems
+from outrider.wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 from tests.core.cluster.documents import job
-from wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 
 
 def with_note(text: str, **spec: Any) -> Document:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from master.core.cluster import deletion, elasticjob
-from master.core.cluster.names import SAVE_SIGNAL, Document
+from outrider.master.core.cluster import deletion, elasticjob
+from outrider.master.core.cluster.names import SAVE_SIGNAL, Document
+from outrider.wire.ids import JobName
 from tests.core.cluster.documents import job
-from wire.ids import JobName
 
 NOW = 1767265200.0
 """2026-01-01T11:00:00Z."""

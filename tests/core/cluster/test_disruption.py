@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from master.core.cluster import disruption
-from master.core.cluster.disruption import SETTLED, Patience
-from master.core.cluster.names import Document
+from outrider.master.core.cluster import disruption
+from outrider.master.core.cluster.disruption import SETTLED, Patience
+from outrider.master.core.cluster.names import Document
 
 LABELS = {"outrider.dev/job": "train", "outrider.dev/role": "worker"}
 

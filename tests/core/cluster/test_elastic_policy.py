@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from master.core.actions import CreatePod
-from master.core.cluster import disruption, pods
-from master.core.cluster.addresses import services_of
-from master.core.cluster.conditions import status_of
-from master.core.cluster.elastic_policy import in_our_words, remarks
-from master.core.cluster.elasticjob import resized, spec_of, with_defaults
-from master.core.cluster.names import Document
-from master.core.cluster.validation import problems
-from master.core.spec import MASTER
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.cluster import disruption, pods
+from outrider.master.core.cluster.addresses import services_of
+from outrider.master.core.cluster.conditions import status_of
+from outrider.master.core.cluster.elastic_policy import in_our_words, remarks
+from outrider.master.core.cluster.elasticjob import resized, spec_of, with_defaults
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.validation import problems
+from outrider.master.core.spec import MASTER
+from outrider.wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 from tests.core.cluster.documents import job, template, worker
-from wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 
 POLICY = {"rdzvBackend": "etcd", "rdzvEndpoint": "etcd:2379", "minReplicas": 1, "maxReplicas": 3, "nProcPerNode": 2}
 

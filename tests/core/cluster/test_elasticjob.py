@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from master.core.cluster.elasticjob import key_of, pod_templates, spec_of, with_defaults
-from master.core.cluster.job_objections import validate
-from master.core.cluster.names import Document
-from master.core.spec import JobSpec, Rule
+from outrider.master.core.cluster.elasticjob import key_of, pod_templates, spec_of, with_defaults
+from outrider.master.core.cluster.job_objections import validate
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.spec import JobSpec, Rule
+from outrider.wire.ids import JobName
 from tests.core.cluster.documents import job, template, with_memory, worker
-from wire.ids import JobName
 
 
 # -- defaults -----------------------------------------------------------------------------------------------------

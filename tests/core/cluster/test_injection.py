@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cli import pod_yaml
-from master.core.cluster.containers import trainer_name
-from master.core.cluster.injection import Injection, Place, Policy, inject
-from master.core.cluster.injection_containers import quality_of
-from master.core.cluster.names import Document
+from outrider.cli import pod_yaml
+from outrider.master.core.cluster.containers import trainer_name
+from outrider.master.core.cluster.injection import Injection, Place, Policy, inject
+from outrider.master.core.cluster.injection_containers import quality_of
+from outrider.master.core.cluster.names import Document
 from tests.core.cluster.injecting import (
     LAUNCH,
     NATIVE,

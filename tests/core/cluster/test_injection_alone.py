@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from master.core.cluster.injection import inject
-from master.core.cluster.injection_alone import why_it_may
-from master.core.cluster.names import Document
+from outrider.master.core.cluster.injection import inject
+from outrider.master.core.cluster.injection_alone import why_it_may
+from outrider.master.core.cluster.names import Document
 from tests.core.cluster.injecting import PLACE, POLICY, injected, main, pod_of, sidecar, trainer, values
 
 MAY = replace(PLACE, is_untrained=True, members=4)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from master.core.cluster.injection import inject
-from master.core.cluster.names import SHARES, SIDECAR_USER, Document
-from master.shell.webhook import WARNING_LENGTH
+from outrider.master.core.cluster.injection import inject
+from outrider.master.core.cluster.names import SHARES, SIDECAR_USER, Document
+from outrider.master.shell.webhook import WARNING_LENGTH
 from tests.core.cluster.injecting import PLACE, POLICY
 
 TRAINER = {"name": "trainer", "image": "mine", "command": ["python", "train.py"]}

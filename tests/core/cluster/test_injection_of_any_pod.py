@@ -10,12 +10,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.core.cluster import owners
-from master.core.cluster.containers import trainer_name
-from master.core.cluster.injection import Place, Policy, inject
-from master.core.cluster.injection_containers import quality_of
-from master.core.cluster.names import Document
-from master.shell.webhook import differences
+from outrider.master.core.cluster import owners
+from outrider.master.core.cluster.containers import trainer_name
+from outrider.master.core.cluster.injection import Place, Policy, inject
+from outrider.master.core.cluster.injection_containers import quality_of
+from outrider.master.core.cluster.names import Document
+from outrider.master.shell.webhook import differences
 from tests.kubernetes.cluster_double import patched
 
 POLICY = Policy("outrider/sidecar:1", "IfNotPresent", "tcp://outrider-master.outrider-system.svc:7070", "k" * 40)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from master.core.cluster.containers import trainer_name
-from master.core.cluster.injection import Injection, inject
-from master.core.cluster.injection_trainer import rung_of
-from master.core.cluster.names import SHARES, Document
+from outrider.master.core.cluster.containers import trainer_name
+from outrider.master.core.cluster.injection import Injection, inject
+from outrider.master.core.cluster.injection_trainer import rung_of
+from outrider.master.core.cluster.names import SHARES, Document
 from tests.core.cluster.injecting import PLACE, POLICY, injected, main, pod_of, trainer
 from training_hooks.command import plan
 

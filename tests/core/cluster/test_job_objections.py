@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.core.cluster.elasticjob import spec_of, with_defaults
-from master.core.cluster.job_metrics import IMAGENET
-from master.core.cluster.job_objections import validate
-from master.core.cluster.limits import Limits
-from master.core.cluster.names import Document
-from master.core.cluster.validation import problems
-from master.core.spec import Entry
+from outrider.master.core.cluster.elasticjob import spec_of, with_defaults
+from outrider.master.core.cluster.job_metrics import IMAGENET
+from outrider.master.core.cluster.job_objections import validate
+from outrider.master.core.cluster.limits import Limits
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.validation import problems
+from outrider.master.core.spec import Entry
 from tests.core.cluster.documents import job, template, with_memory, worker
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from master.core.cluster import job_scaling
+from outrider.master.core.cluster import job_scaling
 from tests.core.master.test_autoscaling import scaled, told, until
 
 

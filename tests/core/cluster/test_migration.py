@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from master.core.cluster import migration
+from outrider.master.core.cluster import migration
 
 CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from master.core.cluster import modes, validation
-from master.core.cluster.names import Document
+from outrider.master.core.cluster import modes, validation
+from outrider.master.core.cluster.names import Document
 from tests.core.cluster.documents import job
 
 OFF, OBSERVE = {"outrider.dev/supervise": "off"}, {"outrider.dev/mode": "observe"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from master.core.cluster import nodes, refusals
-from master.core.cluster.names import Document
-from master.core.events import NodeSeen
+from outrider.master.core.cluster import nodes, refusals
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.events import NodeSeen
 
 
 def node(**ready: str) -> Document:

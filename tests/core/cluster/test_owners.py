@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from cli import pod_yaml
-from master.core.cluster.adopted_jobs import adopting
-from master.core.cluster.elasticjob import spec_of
-from master.core.cluster.injection import Place
-from master.core.cluster.job_objections import validate
-from master.core.cluster.names import Document
-from master.core.cluster.owners import Size, place_of, size_of, uncounted
+from outrider.cli import pod_yaml
+from outrider.master.core.cluster.adopted_jobs import adopting
+from outrider.master.core.cluster.elasticjob import spec_of
+from outrider.master.core.cluster.injection import Place
+from outrider.master.core.cluster.job_objections import validate
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.owners import Size, place_of, size_of, uncounted
 
 PODS = Path(__file__).parent / "pods"
 INJECT = {"outrider.dev/inject": "true"}

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli import pod_yaml
-from master.core.cluster.names import Document
-from master.core.cluster.owners import needs_owners, place_of, size_of
+from outrider.cli import pod_yaml
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.owners import needs_owners, place_of, size_of
 
 FOLDER = Path(__file__).parent
 INJECT = {"outrider.dev/inject": "true"}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from master.core.cluster import owners_resizing
-from master.core.cluster.limits import Limits
-from master.core.cluster.names import Document
-from master.core.cluster.owners_resizing import CannotResize
+from outrider.master.core.cluster import owners_resizing
+from outrider.master.core.cluster.limits import Limits
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.owners_resizing import CannotResize
 
 
 def owner(kind: str, **spec: object) -> Document:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.core.cluster import containers, pods
-from master.core.cluster.names import Document
-from master.core.events import PodSeen
+from outrider.master.core.cluster import containers, pods
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.events import PodSeen
+from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 from tests.core.cluster.documents import SEEN, recorded
-from wire.ids import MemberId, PodUid, RankIndex, Role
 
 STANDINGS: list[tuple[str, str, str, int | None]] = [
     ("not_looked_at_yet", "pending", "", None),

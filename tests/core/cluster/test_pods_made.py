@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from master.core.actions import CreatePod
-from master.core.cluster import pods, quantities
-from master.core.cluster.elasticjob import spec_of
-from master.core.cluster.names import SIDECAR_CONTAINER, Document
-from master.core.cluster.validation import problems
-from master.core.events import PodSeen
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.cluster import pods, quantities
+from outrider.master.core.cluster.elasticjob import spec_of
+from outrider.master.core.cluster.names import SIDECAR_CONTAINER, Document
+from outrider.master.core.cluster.validation import problems
+from outrider.master.core.events import PodSeen
+from outrider.wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
 from tests.core.cluster.documents import job, template, worker
-from wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
 
 
 def creation(member: str, rank_index: int | None = 0, **more: Any) -> CreatePod:

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from master.core.actions import CreatePod
-from master.core.cluster import pods, ps_jobs
-from master.core.cluster.conditions import status_of
-from master.core.cluster.names import PS_RESOURCES, Document
-from master.core.cluster.validation import problems
-from master.core.ps.cluster import seat_spec
-from master.core.spec import RoleLimits
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.cluster import pods, ps_jobs
+from outrider.master.core.cluster.conditions import status_of
+from outrider.master.core.cluster.names import PS_RESOURCES, Document
+from outrider.master.core.cluster.validation import problems
+from outrider.master.core.ps.cluster import seat_spec
+from outrider.master.core.spec import RoleLimits
+from outrider.wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 from tests.core.cluster.documents import job, template, worker
-from wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 
 LIMITED = {"containers": [{"name": "main", "image": "train:1", "resources": {"limits": {"memory": "1Gi"}}}]}
 

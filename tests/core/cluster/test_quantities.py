@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.core.cluster import durations, quantities
+from outrider.master.core.cluster import durations, quantities
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from master.core.cluster.names import Document
-from master.core.cluster.queueing import AGAIN, IN_VAIN, PATIENCE, Candidate, Queue, is_queued_elsewhere
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.queueing import AGAIN, IN_VAIN, PATIENCE, Candidate, Queue, is_queued_elsewhere
+from outrider.wire.ids import JobName
 from tests.core.cluster.documents import job, template
-from wire.ids import JobName
 
 OLD, YOUNG, YOUNGEST = (JobName(f"research/{name}") for name in ("old", "young", "youngest"))
 

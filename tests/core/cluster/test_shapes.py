@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from master.core.cluster import accepted_specs, bounds, nesting, shapes
-from master.core.cluster.names import Document
+from outrider.master.core.cluster import accepted_specs, bounds, nesting, shapes
+from outrider.master.core.cluster.names import Document
 from tests.core.cluster.documents import job
 
 POD: Document = {"metadata": {"name": "gpt-0", "namespace": "research", "uid": "u"}, "spec": {}, "status": {}}

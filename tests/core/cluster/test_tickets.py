@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from master.core import membership
-from master.core.cluster import tickets
-from wire.ids import JobName, MemberId, PodUid, RankIndex, Role
-from wire.messages import Hello
+from outrider.master.core import membership
+from outrider.master.core.cluster import tickets
+from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import Hello
 
 KEY, NOW = b"k" * 32, 1_700_000_000.0
 HELLO = Hello(JobName("ns/digits"), MemberId("worker-0"), PodUid("u0"), Role("worker"), RankIndex(0), "")

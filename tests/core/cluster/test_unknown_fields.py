@@ -6,14 +6,14 @@ from copy import deepcopy
 
 import pytest
 
-from master.core.actions import CreatePod
-from master.core.cluster import injection, owners, unknown_fields
-from master.core.cluster.conditions import status_of
-from master.core.cluster.injection import Policy
-from master.core.cluster.names import Document
-from master.core.cluster.pods import pod_of
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.cluster import injection, owners, unknown_fields
+from outrider.master.core.cluster.conditions import status_of
+from outrider.master.core.cluster.injection import Policy
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.pods import pod_of
+from outrider.wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 from tests.core.cluster.documents import job
-from wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 
 WORKER, NOW = Role("worker"), "2026-01-01T00:02:00Z"
 SPEC = "spec.replicaSpecs.worker.template.spec"

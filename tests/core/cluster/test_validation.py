@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from master.core.cluster.names import Document
-from master.core.cluster.validation import problems
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.validation import problems
 from tests.core.cluster.documents import job, template, worker
 
 TEMPLATE = "spec.replicaSpecs.worker.template"

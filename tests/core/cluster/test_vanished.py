@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from master.core.cluster import pods, vanished
-from master.core.cluster.names import JOB, SIDECAR_CONTAINER, Document
-from master.core.events import PodGone
+from outrider.master.core.cluster import pods, vanished
+from outrider.master.core.cluster.names import JOB, SIDECAR_CONTAINER, Document
+from outrider.master.core.events import PodGone
 from tests.core.cluster.documents import recorded
 
 PODS = Path(__file__).with_name("pods")

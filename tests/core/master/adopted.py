@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from master.core.events import OwnerSized
+from outrider.master.core.events import OwnerSized
 from tests.core.master.play import Play, job
 
 

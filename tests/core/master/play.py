@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from master.core.actions import Action
-from master.core.events import Began, PodsListed
-from master.core.spec import JobSpec
+from outrider.master.core.actions import Action
+from outrider.master.core.events import Began, PodsListed
+from outrider.master.core.spec import JobSpec
+from outrider.wire.ids import JobName
 from tests.core.master.stage.actor import LATENCY, START_SECONDS, STEP_SECONDS, Actor
 from tests.core.master.stage.members import Members
-from wire.ids import JobName
 
 __all__ = ["START_SECONDS", "STEP_SECONDS", "Actor", "Play", "job", "kinds", "names", "running"]
 BEGAN_AT = 1_700_000_000.0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from master.core import kinds
-from master.core.actions import Action, CreatePod, Send
-from master.core.events import Event
-from master.core.ps.state import CHIEF, PsState
-from master.core.spec import WORKER, JobSpec
+from outrider.master.core import kinds
+from outrider.master.core.actions import Action, CreatePod, Send
+from outrider.master.core.events import Event
+from outrider.master.core.ps.state import CHIEF, PsState
+from outrider.master.core.spec import WORKER, JobSpec
+from outrider.wire.messages import Start, Stop
 from tests.core.master.play import Actor, Play, job
-from wire.messages import Start, Stop
 
 
 def ps_job(ps: int = 1, workers: int = 2, *, most: int = 0, chief: bool = True, evaluator: bool = False,

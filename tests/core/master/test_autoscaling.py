@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from master.core.actions import WriteReplicas
-from master.core.events import ActionFailed, Event, ScaleAsked, ScalingAsked, SpecChanged
+from outrider.master.core.actions import WriteReplicas
+from outrider.master.core.events import ActionFailed, Event, ScaleAsked, ScalingAsked, SpecChanged
 from tests.core.master.play import Play, job, running
 
 GROW = 2.0

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.core import bad_nodes
-from master.core.actions import CreatePod
-from master.core.events import PodGone, PodSeen
-from master.core.member import Member
-from master.core.state import State
-from master.core.world import Fault
+from outrider.master.core import bad_nodes
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.events import PodGone, PodSeen
+from outrider.master.core.member import Member
+from outrider.master.core.state import State
+from outrider.master.core.world import Fault
+from outrider.wire.ids import NO_GENERATION, MemberId, PodUid, Role
+from outrider.wire.messages import WorkerExit
 from tests.core.master.play import Play, job
 from tests.core.master.test_masters import successor
-from wire.ids import NO_GENERATION, MemberId, PodUid, Role
-from wire.messages import WorkerExit
 
 HOUR = 3600.0
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from master.core.cluster.beginning_anew import begun
-from master.core.cluster.conditions import left_by
+from outrider.master.core.cluster.beginning_anew import begun
+from outrider.master.core.cluster.conditions import left_by
+from outrider.wire.ids import Generation
+from outrider.wire.messages import Stop
 from tests.core.master.play import Play, running
-from wire.ids import Generation
-from wire.messages import Stop
 
 
 def left(play: Play) -> Any:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from master.core.actions import CreatePod
-from master.core.events import ScaleAsked, SidecarSaid, SpecChanged
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.events import ScaleAsked, SidecarSaid, SpecChanged
+from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import Check, Checked, Finish, Hello, Refused, Start
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import elsewhere
-from wire.ids import MemberId, PodUid, RankIndex, Role
-from wire.messages import Check, Checked, Finish, Hello, Refused, Start
 
 
 def begun(members: int = 4, bad: dict[str, str] | None = None, least: int | None = None, **policy: object) -> Play:

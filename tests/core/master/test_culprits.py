@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from master.core.answers import Rows, rows, short
-from master.core.culprits import Finding, find
-from master.core.testimony import place, read
-from master.core.world import Place
+from outrider.master.core.answers import Rows, rows, short
+from outrider.master.core.culprits import Finding, find
+from outrider.master.core.testimony import place, read
+from outrider.master.core.world import Place
+from outrider.wire.ids import MemberId, RankIndex, Role
 from tests.core.master.ranks import (
     Answers,
     body,
@@ -23,7 +24,6 @@ from tests.core.master.ranks import (
     trains_on,
     waits,
 )
-from wire.ids import MemberId, RankIndex, Role
 
 PATIENCE = 30.0
 WORKER = Role("worker")

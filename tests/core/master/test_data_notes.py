@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from outrider.wire.messages import DataSaid, Saved, Start
 from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor
-from wire.messages import DataSaid, Saved, Start
 
 
 def says(

@@ -6,13 +6,13 @@ import ast
 import re
 from pathlib import Path
 
-import master.core
-from master.core.events import Event
-from master.core.reducer import DEADLINES, HANDLERS, MESSAGES
-from wire.messages import FromSidecar, Hello
+import outrider.master.core
+from outrider.master.core.events import Event
+from outrider.master.core.reducer import DEADLINES, HANDLERS, MESSAGES
+from outrider.wire.messages import FromSidecar, Hello
 
 ROOT = Path(__file__).resolve().parents[3]
-CORE = Path(master.core.__file__).parent
+CORE = Path(outrider.master.core.__file__).parent
 SPEAKERS = ("announce", "begin", "_note", "_lost", "member_lost", "_take_blame")
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from master.core.actions import CreatePod
-from master.core.events import CreateRefused, PodGone, PodSeen, PodsListed, SpecChanged, StopAsked
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.events import CreateRefused, PodGone, PodSeen, PodsListed, SpecChanged, StopAsked
+from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import Finish
 from tests.core.master.play import Play, job, running
-from wire.ids import MemberId, PodUid, RankIndex, Role
-from wire.messages import Finish
 
 
 def edit(play: Play, *, suspended: bool = False, **changes: object) -> None:

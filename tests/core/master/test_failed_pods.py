@@ -6,13 +6,13 @@ import dataclasses
 
 import pytest
 
-from master.core.actions import CreatePod, DeletePod, PlacePod
-from master.core.events import ActionFailed, PodGone, PodSeen, PodsListed, SpecChanged
-from master.core.spec import Rule
-from master.core.status import LIVING_STATES
+from outrider.master.core.actions import CreatePod, DeletePod, PlacePod
+from outrider.master.core.events import ActionFailed, PodGone, PodSeen, PodsListed, SpecChanged
+from outrider.master.core.spec import Rule
+from outrider.master.core.status import LIVING_STATES
+from outrider.wire.ids import NO_GENERATION, RankIndex, Role
 from tests.core.master.play import Play, running
 from tests.core.master.test_masters import successor
-from wire.ids import NO_GENERATION, RankIndex, Role
 
 EVICTED = "Evicted: The node was low on resource: memory."
 

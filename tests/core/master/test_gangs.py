@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from master.core.actions import CreatePod
-from master.core.events import PodSeen, SpecChanged, StopAsked, TurnTold
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.events import PodSeen, SpecChanged, StopAsked, TurnTold
 from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from master.core import orders
-from master.core.events import SidecarDisconnected, Stalled
+from outrider.master.core import orders
+from outrider.master.core.events import SidecarDisconnected, Stalled
+from outrider.wire.messages import Stop
 from tests.core.master.play import Play, job, running
-from wire.messages import Stop
 
 LONGEST_STOP = orders.longest_stop(job())
 GIVEN_UP_AFTER = LONGEST_STOP + orders.UNENDED

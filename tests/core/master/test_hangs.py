@@ -7,13 +7,13 @@ import math
 
 import pytest
 
-from master.core import hangs
-from master.core.actions import CreatePod, Deliver, Send
-from master.core.events import Asked, SidecarSaid, SpecChanged, Stalled
-from master.core.pace import EVAL, INIT, LEAST, STEP
+from outrider.master.core import hangs
+from outrider.master.core.actions import CreatePod, Deliver, Send
+from outrider.master.core.events import Asked, SidecarSaid, SpecChanged, Stalled
+from outrider.master.core.pace import EVAL, INIT, LEAST, STEP
+from outrider.wire.messages import Ask, Exited, RankProgress, Report, Stepped, WorkerExit
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import Answers, elsewhere, holds_the_gil, is_stopped, mute, stack, trains_on, waits
-from wire.messages import Ask, Exited, RankProgress, Report, Stepped, WorkerExit
 
 ANSWERS_WITHIN = 8.0
 LONG = 4 * max(LEAST.values())

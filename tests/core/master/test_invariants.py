@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from master.core.actions import DeletePod, Send
-from master.core.deadlines import Deadlines
-from master.core.events import RestartAsked, ScaleAsked
-from master.core.invariants import Broken, check, check_actions
+from outrider.master.core.actions import DeletePod, Send
+from outrider.master.core.deadlines import Deadlines
+from outrider.master.core.events import RestartAsked, ScaleAsked
+from outrider.master.core.invariants import Broken, check, check_actions
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId, RankIndex
+from outrider.wire.messages import Leaving, Start
 from tests.core.master.play import Play, job, running
 from tests.tiers import witnesses
-from wire.ids import NO_GENERATION, Generation, MemberId, RankIndex
-from wire.messages import Leaving, Start
 
 
 def test_a_rank_that_is_held_twice_is_noticed() -> None:

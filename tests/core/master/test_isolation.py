@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from master.core import neighbours
-from master.core.events import SidecarSaid, SpecChanged
-from master.core.member import Member
-from master.core.state import State
-from master.core.world import Place, World
+from outrider.master.core import neighbours
+from outrider.master.core.events import SidecarSaid, SpecChanged
+from outrider.master.core.member import Member
+from outrider.master.core.state import State
+from outrider.master.core.world import Place, World
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
+from outrider.wire.messages import Ping, Pong, Start, Stop, Welcome
 from tests.core.master.play import Play, job, running
-from wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
-from wire.messages import Ping, Pong, Start, Stop, Welcome
 
 WHY = "neither the master nor worker-0 could be reached for 3.0 s: this member is cut off"
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from master.core import kinds
-from master.core.actions import Action
-from master.core.events import Event
-from runtime.journal import Journal, Shelf, text
+from outrider.master.core import kinds
+from outrider.master.core.actions import Action
+from outrider.master.core.events import Event
+from outrider.runtime.journal import Journal, Shelf, text
 from tests.core.master.play import Play, job
 from tests.core.master.ps_play import PsPlay, ps_job
 

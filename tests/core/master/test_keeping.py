@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
+from outrider.wire.ids import Generation
+from outrider.wire.messages import Fetch, Fetched, Kept, Start
 from tests.core.master.play import Play, job, running
-from wire.ids import Generation
-from wire.messages import Fetch, Fetched, Kept, Start
 
 
 def reasons(play: Play, kind: str) -> list[str]:

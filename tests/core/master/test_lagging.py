@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from outrider.wire.messages import Leaving, OwnTime, Report
 from tests.core.master.play import STEP_SECONDS, Play, running
-from wire.messages import Leaving, OwnTime, Report
 
 STRIDE = 128
 Gap = Callable[[str], float]

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from master.core import lapsing
-from master.core.actions import CreatePod, DeletePod, EndJob, PlacePod, ResizeOwner, SaveStatus, Send
-from master.core.events import LeaseLapsed, LeaseRegained, ScaleAsked, SidecarSaid
-from master.core.reservations import RESERVED
+from outrider.master.core import lapsing
+from outrider.master.core.actions import CreatePod, DeletePod, EndJob, PlacePod, ResizeOwner, SaveStatus, Send
+from outrider.master.core.events import LeaseLapsed, LeaseRegained, ScaleAsked, SidecarSaid
+from outrider.master.core.reservations import RESERVED
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId
+from outrider.wire.messages import Finish, SaveState, Start, Stop, Welcome
 from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor
 from tests.core.master.test_membership import hello
-from wire.ids import NO_GENERATION, Generation, MemberId, OrderId
-from wire.messages import Finish, SaveState, Start, Stop, Welcome
 
 FORBIDDEN = (SaveStatus, CreatePod, DeletePod, PlacePod, ResizeOwner, EndJob)
 

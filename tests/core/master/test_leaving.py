@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from master.core.actions import CreatePod
-from master.core.events import OwnerSized, PodGone, PodSeen, ScaleAsked, StopAsked
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.events import OwnerSized, PodGone, PodSeen, ScaleAsked, StopAsked
+from outrider.wire.ids import Role
+from outrider.wire.messages import Leaving
 from tests.core.master.adopted import adopted
 from tests.core.master.play import Play, job, running
-from wire.ids import Role
-from wire.messages import Leaving
 
 
 def delete(play: Play, member: str, grace: float = 10.0) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count
 
-from master.core.actions import CreatePod, DeletePod
-from master.core.events import SpecChanged
-from master.core.spec import Rule
+from outrider.master.core.actions import CreatePod, DeletePod
+from outrider.master.core.events import SpecChanged
+from outrider.master.core.spec import Rule
+from outrider.wire.messages import Finish, LineMatched, PatternDropped, Start
 from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor
-from wire.messages import Finish, LineMatched, PatternDropped, Start
 
 ECC = "uncorrectable ECC"
 SERIALS = count(1)

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from master.core.hangs import KIND
-from master.core.pace import EVAL, LEAST, STEP
+from outrider.master.core.hangs import KIND
+from outrider.master.core.pace import EVAL, LEAST, STEP
+from outrider.wire.messages import Ask, Exited, WorkerExit
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import Answers, call, elsewhere, holds_the_gil, is_stopped, stack, waits
-from wire.messages import Ask, Exited, WorkerExit
 
 SOON = 15.0
 LEAST_SECONDS = 10.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from master.core.actions import CreatePod, HidePod
-from master.core.events import PodSeen, ScaleAsked
-from master.core.spec import MASTER, RoleLimits
+from outrider.master.core.actions import CreatePod, HidePod
+from outrider.master.core.events import PodSeen, ScaleAsked
+from outrider.master.core.spec import MASTER, RoleLimits
 from tests.core.master.play import Play, job
 
 

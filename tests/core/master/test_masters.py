@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from master.core.actions import Deliver, EndJob
-from master.core.events import Asked, PodSeen, ScaleAsked, StopAsked
+from outrider.master.core.actions import Deliver, EndJob
+from outrider.master.core.events import Asked, PodSeen, ScaleAsked, StopAsked
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import PROTOCOL_VERSION, Finish, Refused, Start, Started, Stop
 from tests.core.master.play import Play, running
-from wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
-from wire.messages import PROTOCOL_VERSION, Finish, Refused, Start, Started, Stop
 
 
 def successor(play: Play, *, saved: dict[str, object] | None = None, away: float = 1.0,

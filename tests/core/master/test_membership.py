@@ -6,12 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from master.core.actions import CloseSession, CreatePod, Send
-from master.core.events import ActionFailed, PodSeen, PodsListed, ScaleAsked, SidecarSaid
-from master.core.membership import TICKET_EVERY
+from outrider.master.core.actions import CloseSession, CreatePod, Send
+from outrider.master.core.events import ActionFailed, PodSeen, PodsListed, ScaleAsked, SidecarSaid
+from outrider.master.core.membership import TICKET_EVERY
+from outrider.wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
+from outrider.wire.messages import (
+    PROTOCOL_VERSION,
+    Hello,
+    Leaving,
+    Ping,
+    Refused,
+    Report,
+    Start,
+    StartFailed,
+    Stop,
+    Welcome,
+)
 from tests.core.master.play import START_SECONDS, Play, job, running
-from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
-from wire.messages import PROTOCOL_VERSION, Hello, Leaving, Ping, Refused, Report, Start, StartFailed, Stop, Welcome
 
 WORKER = Role("worker")
 

@@ -6,12 +6,12 @@ import dataclasses
 
 import pytest
 
-from master.core.actions import CreatePod
-from master.core.events import PodSeen
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.events import PodSeen
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import Exited, Finish, Stop, TrainerLost, WorkerExit
 from tests.core.master.play import Actor, Play, job, running
 from tests.core.master.test_masters import successor
-from wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
-from wire.messages import Exited, Finish, Stop, TrainerLost, WorkerExit
 
 MIB = 2**20
 

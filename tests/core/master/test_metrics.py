@@ -8,11 +8,11 @@ from itertools import count
 
 import pytest
 
-from master.core.cluster.job_metrics import IMAGENET
-from master.core.events import SpecChanged
+from outrider.master.core.cluster.job_metrics import IMAGENET
+from outrider.master.core.events import SpecChanged
+from outrider.wire.messages import Group, LineMatched, PatternDropped, Start
 from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor
-from wire.messages import Group, LineMatched, PatternDropped, Start
 
 LINE = (
     "Epoch: [17][  50/1563]\tTime  0.258 ( 0.385)\tData  0.155 ( 0.170)\t"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from master.core.events import RestartAsked, ScaleAsked, SpecChanged, StopAsked
+from outrider.master.core.events import RestartAsked, ScaleAsked, SpecChanged, StopAsked
+from outrider.wire.ids import NO_GENERATION
+from outrider.wire.messages import Leaving, SaveState, StateOffered, Stop
 from tests.core.master.play import Play, job, running
-from wire.ids import NO_GENERATION
-from wire.messages import Leaving, SaveState, StateOffered, Stop
 
 
 def moving(members: int = 3, least: int | None = None, *, saves_in: float = 0.5, error: str = "") -> Play:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from master.core import links
-from master.core.actions import DeletePod
-from master.core.events import ActionFailed
+from outrider.master.core import links
+from outrider.master.core.actions import DeletePod
+from outrider.master.core.events import ActionFailed
+from outrider.wire.messages import LinkSeen, Probe
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import elsewhere, is_stopped, waits
-from wire.messages import LinkSeen, Probe
 
 A, B = "worker-1", "worker-3"
 SOON = 20.0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from master.core.actions import CreatePod, DeletePod
-from master.core.events import NodeSeen, SpecChanged
-from master.core.spec import Rule
+from outrider.master.core.actions import CreatePod, DeletePod
+from outrider.master.core.events import NodeSeen, SpecChanged
+from outrider.master.core.spec import Rule
+from outrider.wire.messages import Finish, Leaving
 from tests.core.master.play import Play, job
 from tests.core.master.test_masters import successor
-from wire.messages import Finish, Leaving
 
 UNHEALTHY = NodeSeen("b", True, conditions=(("GpuUnhealthy", "True"), ("KernelDeadlock", "False")))
 HEALTHY = NodeSeen("b", True, conditions=(("GpuUnhealthy", "False"), ("KernelDeadlock", "False")))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from master.core import giving_up, held
-from master.core.actions import CreatePod, DeletePod
-from master.core.events import ActionFailed, CreateRefused, NodeSeen, PodGone, PodSeen
+from outrider.master.core import giving_up, held
+from outrider.master.core.actions import CreatePod, DeletePod
+from outrider.master.core.events import ActionFailed, CreateRefused, NodeSeen, PodGone, PodSeen
+from outrider.wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import Finish, Leaving
 from tests.core.master.play import Play, job, running
-from wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
-from wire.messages import Finish, Leaving
 
 NODE = "node-2"
 STOPPED_POSTING = "Kubelet stopped posting node status"

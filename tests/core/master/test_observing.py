@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from master.core.actions import (
+from outrider.master.core.actions import (
     Action,
     Announce,
     CreatePod,
@@ -19,13 +19,13 @@ from master.core.actions import (
     Send,
     WriteReplicas,
 )
-from master.core.events import NodeSeen, RestartAsked, ScaleAsked, SpecChanged, StopAsked
-from master.core.observing import filtered
-from master.core.spec import Rule
-from master.core.state import State
+from outrider.master.core.events import NodeSeen, RestartAsked, ScaleAsked, SpecChanged, StopAsked
+from outrider.master.core.observing import filtered
+from outrider.master.core.spec import Rule
+from outrider.master.core.state import State
+from outrider.wire.ids import Generation, MemberId, OrderId, PodUid
+from outrider.wire.messages import Finish, Leaving, Refused, SaveState, Start, Stop, Welcome
 from tests.core.master.play import Play, job, names, running
-from wire.ids import Generation, MemberId, OrderId, PodUid
-from wire.messages import Finish, Leaving, Refused, SaveState, Start, Stop, Welcome
 
 FIRST, MEMBER = Generation(1, 1), MemberId("worker-0")
 

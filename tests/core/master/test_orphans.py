@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from master.core.actions import DeletePod, PlacePod
-from master.core.events import ActionFailed, PodSeen, SidecarDisconnected
+from outrider.master.core.actions import DeletePod, PlacePod
+from outrider.master.core.events import ActionFailed, PodSeen, SidecarDisconnected
+from outrider.wire.ids import Generation
+from outrider.wire.messages import Start, Stop
 from tests.core.master.play import Play, running
-from wire.ids import Generation
-from wire.messages import Start, Stop
 
 KILLED = "ended with exit code 137"
 

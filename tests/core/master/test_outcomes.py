@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from master.core.actions import SaveStatus
-from master.core.events import PodSeen, SpecChanged, StatusSaved
+from outrider.master.core.actions import SaveStatus
+from outrider.master.core.events import PodSeen, SpecChanged, StatusSaved
+from outrider.wire.ids import NO_GENERATION
+from outrider.wire.messages import Finish, Stop
 from tests.core.master.adopted import adopted
 from tests.core.master.play import Play, names, running
 from tests.core.master.test_masters import successor
-from wire.ids import NO_GENERATION
-from wire.messages import Finish, Stop
 
 
 def ends(play: Play, member: str) -> PodSeen:

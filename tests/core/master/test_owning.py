@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from master.core.actions import Action, DeletePod, FollowOwner, ResizeOwner
-from master.core.events import ActionFailed, OwnerEnded, OwnerSized, PodGone, PodSeen, SpecChanged
+from outrider.master.core.actions import Action, DeletePod, FollowOwner, ResizeOwner
+from outrider.master.core.events import ActionFailed, OwnerEnded, OwnerSized, PodGone, PodSeen, SpecChanged
+from outrider.wire.ids import Role
+from outrider.wire.messages import Finish
 from tests.core.master.adopted import adopted
 from tests.core.master.play import Play, job
 from tests.core.master.test_masters import successor
-from wire.ids import Role
-from wire.messages import Finish
 
 KINDS = (ResizeOwner, FollowOwner)
 

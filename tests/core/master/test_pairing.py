@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.core import pairing
-from master.core.pairing import Answer, Finding, Groups, Round
-from wire.ids import MemberId, OrderId
-from wire.messages import Checked, PeerCheck
+from outrider.master.core import pairing
+from outrider.master.core.pairing import Answer, Finding, Groups, Round
+from outrider.wire.ids import MemberId, OrderId
+from outrider.wire.messages import Checked, PeerCheck
 
 
 def ids(count: int, first: int = 0) -> list[MemberId]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from master.core import kinds
+from outrider.master.core import kinds
 from tests.core.master.play import job, running
 from tests.core.master.ps_play import ps_job, training
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from master.core.actions import CreatePod, DeletePod, EndJob, HidePod
-from master.core.events import (
+from outrider.master.core.actions import CreatePod, DeletePod, EndJob, HidePod
+from outrider.master.core.events import (
     ActionFailed,
     Asked,
     CreateRefused,
@@ -19,10 +19,10 @@ from master.core.events import (
     SpecChanged,
     StopAsked,
 )
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import Exited, Finish, Group, LineMatched, Start
 from tests.core.master.play import Actor
 from tests.core.master.ps_play import PsPlay, created, ps_job, stopped, training
-from wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
-from wire.messages import Exited, Finish, Group, LineMatched, Start
 
 
 def start_of(play: PsPlay, member: str) -> Start:

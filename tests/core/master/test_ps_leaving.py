@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from master.core.events import StopAsked
+from outrider.master.core.events import StopAsked
+from outrider.wire.messages import Leaving, SaveState
 from tests.core.master.ps_play import PsPlay, created, stopped, training
-from wire.messages import Leaving, SaveState
 
 
 def told_to_go(*, room: int | None = None, error: str = "", offers: bool = True) -> PsPlay:

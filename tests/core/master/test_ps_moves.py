@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from master.core.actions import CreatePod
-from master.core.events import SpecChanged, StopAsked
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.events import SpecChanged, StopAsked
+from outrider.wire.messages import SaveState
 from tests.core.master.ps_play import PsPlay, created, stopped, training
-from wire.messages import SaveState
 
 
 def resized(play: PsPlay, *resources: str) -> None:

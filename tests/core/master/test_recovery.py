@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from outrider.wire.messages import Start, Stepped, Stop, TrainerLost, WorkerExit
 from tests.core.master.play import Play, job, running
-from wire.messages import Start, Stepped, Stop, TrainerLost, WorkerExit
 
 
 def test_a_crash_stops_every_member_in_the_same_step() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from master.core.spec import MASTER, RoleLimits, Rule
+from outrider.master.core.spec import MASTER, RoleLimits, Rule
 from tests.core.master.play import Play, job, running
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from master.core.events import SpecChanged
-from master.core.resuming import PATIENCE
+from outrider.master.core.events import SpecChanged
+from outrider.master.core.resuming import PATIENCE
+from outrider.wire.messages import RankProgress, Report, Saved, Stepped
 from tests.core.master.play import Play, running
-from wire.messages import RankProgress, Report, Saved, Stepped
 
 
 def saved(members: int = 2) -> Play:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from master.core import rules
-from master.core.actions import CreatePod
-from master.core.member import Member
-from master.core.spec import Rule
-from master.core.state import State
+from outrider.master.core import rules
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.member import Member
+from outrider.master.core.spec import Rule
+from outrider.master.core.state import State
+from outrider.wire.ids import Generation, MemberId, RankIndex, Role
+from outrider.wire.messages import Exited, Finish, WorkerExit
 from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor
-from wire.ids import Generation, MemberId, RankIndex, Role
-from wire.messages import Exited, Finish, WorkerExit
 
 
 def rule(action: str, *codes: int) -> Rule:

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from master.core import save_signals
-from master.core.events import ScaleAsked, StopAsked
+from outrider.master.core import save_signals
+from outrider.master.core.events import ScaleAsked, StopAsked
+from outrider.wire.ids import OrderId
+from outrider.wire.messages import Saved, SaveState
 from tests.core.master.play import Play, job
-from wire.ids import OrderId
-from wire.messages import Saved, SaveState
 
 
 def handling(members: int = 3, least: int | None = None, *, saves_in: float | None = 0.5) -> Play:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from master.core.events import RestartAsked
+from outrider.master.core.events import RestartAsked
+from outrider.wire.ids import Generation
+from outrider.wire.messages import Saved, Start, Stop
 from tests.core.master.play import Play, running
-from wire.ids import Generation
-from wire.messages import Saved, Start, Stop
 
 
 def say(play: Play, step: int, *prints: str, is_first: bool = False, path: str = "/data/a.pt") -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from master.core.actions import CreatePod, Deliver
-from master.core.events import Asked, PodSeen, RestartAsked, RestartRefused, ScaleAsked
-from master.core.rehearsing import refusal
+from outrider.master.core.actions import CreatePod, Deliver
+from outrider.master.core.events import Asked, PodSeen, RestartAsked, RestartRefused, ScaleAsked
+from outrider.master.core.rehearsing import refusal
+from outrider.wire.ids import Role
+from outrider.wire.messages import REHEARSAL, Ask, Finish, Leaving, RankProgress, Report
 from tests.core.master.play import Play, job, running
-from wire.ids import Role
-from wire.messages import REHEARSAL, Ask, Finish, Leaving, RankProgress, Report
 
 
 def test_a_lost_member_is_replaced_by_the_next_id_with_the_same_rank_index() -> None:

@@ -7,9 +7,9 @@ from datetime import datetime
 
 import pytest
 
-from master.core import schedules
-from master.core.events import ScaleAsked, ScalingAsked, SpecChanged
-from master.core.schedules import Entry
+from outrider.master.core import schedules
+from outrider.master.core.events import ScaleAsked, ScalingAsked, SpecChanged
+from outrider.master.core.schedules import Entry
 from tests.core.master.play import Play, job
 from tests.core.master.test_masters import successor
 

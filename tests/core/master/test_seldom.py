@@ -5,12 +5,22 @@ from __future__ import annotations
 
 import pytest
 
-from master.core.actions import ProbeMember, SaveStatus
-from master.core.events import MemberProbed
-from master.core.judging import FREE_PORT_CLASHES
+from outrider.master.core.actions import ProbeMember, SaveStatus
+from outrider.master.core.events import MemberProbed
+from outrider.master.core.judging import FREE_PORT_CLASHES
+from outrider.wire.ids import NO_GENERATION, OrderId
+from outrider.wire.messages import (
+    Exited,
+    Probe,
+    Ready,
+    Start,
+    StartFailed,
+    Stop,
+    TrainerExited,
+    TrainerLost,
+    WorkerExit,
+)
 from tests.core.master.play import Actor, Play, job, running
-from wire.ids import NO_GENERATION, OrderId
-from wire.messages import Exited, Probe, Ready, Start, StartFailed, Stop, TrainerExited, TrainerLost, WorkerExit
 
 CLASH = "The server socket has failed to listen: EADDRINUSE, Address already in use"
 

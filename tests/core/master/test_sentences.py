@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from master.core.actions import CloseSession, ProbeMember, Send
-from master.core.events import PodSeen, SidecarDisconnected, SidecarSaid, Stalled, StopAsked
-from master.core.membership import TICKET_EVERY
+from outrider.master.core.actions import CloseSession, ProbeMember, Send
+from outrider.master.core.events import PodSeen, SidecarDisconnected, SidecarSaid, Stalled, StopAsked
+from outrider.master.core.membership import TICKET_EVERY
+from outrider.wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import PROTOCOL_VERSION, Hello, Probe, Refused, Stop, Welcome
 from tests.core.master.play import Actor, Play, job, running
-from wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
-from wire.messages import PROTOCOL_VERSION, Hello, Probe, Refused, Stop, Welcome
 
 WORKER = Role("worker")
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from master.core.actions import CreatePod
-from master.core.events import MemberProbed, SpecChanged, Stalled, StopAsked
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.events import MemberProbed, SpecChanged, Stalled, StopAsked
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import Probe, Report, Start, Stop
 from tests.core.master.play import Play, running
-from wire.ids import MemberId
-from wire.messages import Probe, Report, Start, Stop
 
 SILENT_AFTER = 3.0
 

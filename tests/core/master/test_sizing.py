@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from master.core import sizing
-from master.core.sizing import Decision, Limits, Policy, Rate, Search
+from outrider.master.core import sizing
+from outrider.master.core.sizing import Decision, Limits, Policy, Rate, Search
 
 NOISE = 0.1
 MOST_SAMPLES = Policy(min_gain=0.0, cooldown=0.0)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from master.core.events import ScaleAsked
+from outrider.master.core.events import ScaleAsked
+from outrider.wire.ids import Generation
+from outrider.wire.messages import Kept, Saved, Start
 from tests.core.master.play import Play, running
 from tests.core.master.test_keeping import fetches, kept, reasons
-from wire.ids import Generation
-from wire.messages import Kept, Saved, Start
 
 
 def starts(play: Play) -> list[tuple[int, Generation]]:

@@ -9,16 +9,16 @@ from types import FrameType
 
 import pytest
 
-from master.core import giving_up, pods, silence
-from master.core.actions import CreatePod
-from master.core.events import Began, Event, NodeSeen, PodSeen, PodsListed, SidecarSaid, Woke
-from master.core.member import SILENT, Doubt
-from master.core.reducer import next_deadline, step
-from master.core.spec import MASTER
-from master.core.state import State
+from outrider.master.core import giving_up, pods, silence
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.events import Began, Event, NodeSeen, PodSeen, PodsListed, SidecarSaid, Woke
+from outrider.master.core.member import SILENT, Doubt
+from outrider.master.core.reducer import next_deadline, step
+from outrider.master.core.spec import MASTER
+from outrider.master.core.state import State
+from outrider.wire.ids import NO_GENERATION, PodUid
+from outrider.wire.messages import Hello, Report
 from tests.core.master.play import Play, job
-from wire.ids import NO_GENERATION, PodUid
-from wire.messages import Hello, Report
 
 FEW, MANY = 100, 800
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import ClassVar
 from uuid import uuid4
 
-from master.core.actions import Action, SaveStatus
-from master.core.cluster.conditions import status_of
-from master.core.cluster.limits import MEMBERS
-from master.core.events import Event, PodSeen, SidecarSaid
+from outrider.master.core.actions import Action, SaveStatus
+from outrider.master.core.cluster.conditions import status_of
+from outrider.master.core.cluster.limits import MEMBERS
+from outrider.master.core.events import Event, PodSeen, SidecarSaid
+from outrider.wire.ids import PodUid
+from outrider.wire.messages import Hello
 from tests.core.master.play import Play, job
-from wire.ids import PodUid
-from wire.messages import Hello
 
 ETCD_TAKES = 1572864
 """https://etcd.io/docs/v3.5/dev-guide/limit/: bytes of one request."""

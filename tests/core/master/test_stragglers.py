@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.core import causes
-from master.core.stragglers import Comparison, Lag, Named, compare, median_without, take
-from wire.ids import MemberId
-from wire.messages import OwnTime
+from outrider.master.core import causes
+from outrider.master.core.stragglers import Comparison, Lag, Named, compare, median_without, take
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import OwnTime
 
 STRIDE, STEP = 128, 0.1
 """12.8 s from window to window."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from master.core.actions import DeletePod
-from master.core.events import PodSeen, PodsListed, SpecChanged, StopAsked
+from outrider.master.core.actions import DeletePod
+from outrider.master.core.events import PodSeen, PodsListed, SpecChanged, StopAsked
+from outrider.wire.ids import Generation, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import Start
 from tests.core.master.play import Actor, Play, job, running
-from wire.ids import Generation, MemberId, PodUid, RankIndex, Role
-from wire.messages import Start
 
 LONG = 1200.0
 """Longer than any patience with a pod that is not heard."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from master.core.actions import CreatePod, PlacePod
-from master.core.events import PodSeen, SpecChanged
+from outrider.master.core.actions import CreatePod, PlacePod
+from outrider.master.core.events import PodSeen, SpecChanged
+from outrider.wire.ids import NO_GENERATION, MemberId, Role
 from tests.core.master.play import Play, job
-from wire.ids import NO_GENERATION, MemberId, Role
 
 
 def adopted(members: int, least: int) -> Play:

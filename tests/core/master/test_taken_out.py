@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from master.core.events import PodGone, StopAsked
+from outrider.master.core.events import PodGone, StopAsked
+from outrider.wire.messages import Finish, Refused, Stop
 from tests.core.master.adopted import adopted
 from tests.core.master.play import Play, running
 from tests.core.master.test_masters import successor
-from wire.messages import Finish, Refused, Stop
 
 TAKEN = "its label outrider.dev/job was taken away"
 

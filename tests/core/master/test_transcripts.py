@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from master.core.actions import Action
-from master.core.events import Event, NodeSeen, PodSeen, ScaleAsked, SidecarSaid, Woke
+from outrider.master.core.actions import Action
+from outrider.master.core.events import Event, NodeSeen, PodSeen, ScaleAsked, SidecarSaid, Woke
+from outrider.wire.ids import Role
+from outrider.wire.messages import Leaving, Report
 from tests.core.master.play import Play, job, running
 from tests.core.master.ps_play import training
 from tests.core.master.ranks import elsewhere
 from tests.core.transcript import QUIET, Telling
-from wire.ids import Role
-from wire.messages import Leaving, Report
 
 FOLDER = Path(__file__).parent / "transcripts"
 

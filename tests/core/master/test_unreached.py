@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from master.core.events import PodSeen
+from outrider.master.core.events import PodSeen
+from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import Refused, Start
 from tests.core.master.play import Actor, Play, job
-from wire.ids import MemberId, PodUid, RankIndex, Role
-from wire.messages import Refused, Start
 
 LONG = 3600.0
 

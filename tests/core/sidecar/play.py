@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from sidecar.core.actions import Action, Send
-from sidecar.core.events import Began, Event, HookConnected, MasterConnected, MasterSaid, PortFound, Woke
-from sidecar.core.invariants import check
-from sidecar.core.reducer import describe, next_deadline, step
-from sidecar.core.state import State
-from wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
-from wire.messages import FromMaster, FromSidecar, Neighbour, Start, Stop, Welcome, WorkerExit
+from outrider.sidecar.core.actions import Action, Send
+from outrider.sidecar.core.events import Began, Event, HookConnected, MasterConnected, MasterSaid, PortFound, Woke
+from outrider.sidecar.core.invariants import check
+from outrider.sidecar.core.reducer import describe, next_deadline, step
+from outrider.sidecar.core.state import State
+from outrider.wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
+from outrider.wire.messages import FromMaster, FromSidecar, Neighbour, Start, Stop, Welcome, WorkerExit
 
 FIRST, SECOND, THIRD = Generation(1, 1), Generation(1, 2), Generation(1, 3)
 A = TypeVar("A")

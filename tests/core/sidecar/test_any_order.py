@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from sidecar.core.events import (
+from outrider.sidecar.core.events import (
     AskedHere,
     Collected,
     CommandEnded,
@@ -31,11 +31,11 @@ from sidecar.core.events import (
     WorkersStarted,
     WorkersStopped,
 )
-from sidecar.core.invariants import BrokenInvariant, check
-from sidecar.core.state import State
+from outrider.sidecar.core.invariants import BrokenInvariant, check
+from outrider.sidecar.core.state import State
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId
+from outrider.wire.messages import Ask, Finish, Neighbour, Pong, RankProgress, Refused, Welcome, WorkerExit
 from tests.core.sidecar.play import BEGAN, RESTARTED, Play, start, stop, template
-from wire.ids import NO_GENERATION, Generation, MemberId, OrderId
-from wire.messages import Ask, Finish, Neighbour, Pong, RankProgress, Refused, Welcome, WorkerExit
 
 NEIGHBOUR = Neighbour(MemberId("worker-1"), "10.0.0.2", 9000)
 generations = some.builds(Generation, some.integers(1, 2), some.integers(1, 3))

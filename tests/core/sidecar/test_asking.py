@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 
-from sidecar.core.actions import AnswerHere, CollectFromWorkers
-from sidecar.core.events import ActionFailed, AskedHere, Collected, HookDisconnected, MasterDisconnected, TrainerEnded
+from outrider.sidecar.core.actions import AnswerHere, CollectFromWorkers
+from outrider.sidecar.core.events import (
+    ActionFailed,
+    AskedHere,
+    Collected,
+    HookDisconnected,
+    MasterDisconnected,
+    TrainerEnded,
+)
+from outrider.wire.ids import OrderId
+from outrider.wire.messages import Answer, Ask
 from tests.core.sidecar.play import BEGAN, Play, none, only
-from wire.ids import OrderId
-from wire.messages import Answer, Ask
 
 
 def test_who_asks_in_the_pod_is_answered_and_not_the_master() -> None:

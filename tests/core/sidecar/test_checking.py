@@ -6,11 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.actions import Announce, FindPort, FinishTrainer, RunCheck, StartWorkers
-from sidecar.core.events import HookDisconnected, MasterConnected, MasterSaid, MemberChecked, PortFound, TrainerEnded
+from outrider.sidecar.core.actions import Announce, FindPort, FinishTrainer, RunCheck, StartWorkers
+from outrider.sidecar.core.events import (
+    HookDisconnected,
+    MasterConnected,
+    MasterSaid,
+    MemberChecked,
+    PortFound,
+    TrainerEnded,
+)
+from outrider.wire.ids import MemberId, OrderId
+from outrider.wire.messages import Check, Checked, CheckPeer, Finish, PeerCheck, Ready, Welcome
 from tests.core.sidecar.play import FIRST, Play, none, only, start, template
-from wire.ids import MemberId, OrderId
-from wire.messages import Check, Checked, CheckPeer, Finish, PeerCheck, Ready, Welcome
 
 ORDER = Check(OrderId(5), 0, 2000, awaited=(MemberId("worker-1"),))
 ANSWER = Checked(OrderId(5), 0, "ok", kind="numpy", compute=0.05, cpu=0.05, elapsed=0.3)

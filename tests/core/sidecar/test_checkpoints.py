@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sidecar.core.actions import Action, Announce, FetchCopies, KeepCopies, StartWorkers, StopFetching
-from sidecar.core.events import (
+from outrider.sidecar.core.actions import Action, Announce, FetchCopies, KeepCopies, StartWorkers, StopFetching
+from outrider.sidecar.core.events import (
     ActionFailed,
     CheckpointRemembered,
     CheckpointSaved,
@@ -16,9 +16,9 @@ from sidecar.core.events import (
     WorkersStarted,
     WorkersStopped,
 )
+from outrider.wire.ids import MemberId, OrderId
+from outrider.wire.messages import Copy, Fetch, Fetched, Kept, Ready, Remembered, Saved, Start, Wanted, Welcome
 from tests.core.sidecar.play import FIRST, SECOND, Play, messages, none, only, start, stop
-from wire.ids import MemberId, OrderId
-from wire.messages import Copy, Fetch, Fetched, Kept, Ready, Remembered, Saved, Start, Wanted, Welcome
 
 SAID = Remembered(FIRST, 0, 40, 1000)
 WANTED = Wanted(0, 0, MemberId("worker-1"), "10.0.0.2", 9, "key")

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sidecar.core.actions import Action, Announce, Send
-from sidecar.core.environment import common
-from sidecar.core.events import DataTold, MasterConnected, MasterDisconnected, PortFound, WorkersStarted, WorkersStopped
+from outrider.sidecar.core.actions import Action, Announce, Send
+from outrider.sidecar.core.environment import common
+from outrider.sidecar.core.events import (
+    DataTold,
+    MasterConnected,
+    MasterDisconnected,
+    PortFound,
+    WorkersStarted,
+    WorkersStopped,
+)
+from outrider.wire.messages import DataSaid, Start, Welcome
 from tests.core.sidecar.play import FIRST, SECOND, Play, start, stop
-from wire.messages import DataSaid, Start, Welcome
 
 LOADED = DataSaid(FIRST, 0, "loaded", "rank 0 goes on")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sidecar.core.actions import Announce, Exit, FinishTrainer
-from sidecar.core.events import (
+from outrider.sidecar.core.actions import Announce, Exit, FinishTrainer
+from outrider.sidecar.core.events import (
     MasterConnected,
     MasterDisconnected,
     MasterSaid,
@@ -13,9 +13,9 @@ from sidecar.core.events import (
     WorkerExited,
     WorkersStarted,
 )
+from outrider.wire.ids import OrderId
+from outrider.wire.messages import Finish, Refused, Welcome
 from tests.core.sidecar.play import BEGAN, FIRST, Play, ended_well, none, only, start, stop
-from wire.ids import OrderId
-from wire.messages import Finish, Refused, Welcome
 
 
 def done(began: object = BEGAN) -> Play:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sidecar.core.environment import common, defaults, of_rank
+from outrider.sidecar.core.environment import common, defaults, of_rank
+from outrider.wire.messages import Start
 from tests.core.sidecar.play import FIRST, start
-from wire.messages import Start
 
 
 def test_a_member_of_a_ps_job_has_its_cluster_and_no_rank() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.actions import (
+from outrider.sidecar.core.actions import (
     Announce,
     Exit,
     FinishTrainer,
@@ -12,7 +12,7 @@ from sidecar.core.actions import (
     StopWorkers,
     SweepProcesses,
 )
-from sidecar.core.events import (
+from outrider.sidecar.core.events import (
     MasterConnected,
     MasterDisconnected,
     NeighbourProbed,
@@ -20,6 +20,8 @@ from sidecar.core.events import (
     WorkerExited,
     WorkersStarted,
 )
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import Exited, Hello, Neighbour, Refused, Welcome
 from tests.core.sidecar.play import (
     FIRST,
     Play,
@@ -31,8 +33,6 @@ from tests.core.sidecar.play import (
     start,
     stop,
 )
-from wire.ids import MemberId
-from wire.messages import Exited, Hello, Neighbour, Refused, Welcome
 
 OFF = Refused("job ns/train is switched off", 2.0, hands_off=True)
 ON = Refused("job ns/train is supervised again", 0.0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.actions import Action, Announce, ProbeNeighbour, ReadPages, StopWorkers, TellTrainer
-from sidecar.core.events import (
+from outrider.sidecar.core.actions import Action, Announce, ProbeNeighbour, ReadPages, StopWorkers, TellTrainer
+from outrider.sidecar.core.events import (
     ActionFailed,
     Event,
     MasterConnected,
@@ -20,7 +20,9 @@ from sidecar.core.events import (
     WorkersStarted,
     WorkersStopped,
 )
-from sidecar.core.neighbourhood import LATELY
+from outrider.sidecar.core.neighbourhood import LATELY
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import Hello, Neighbour, Ping, Pong, Ready, Stopped, Welcome
 from tests.core.sidecar.play import (
     BEGAN,
     FIRST,
@@ -35,8 +37,6 @@ from tests.core.sidecar.play import (
     stop,
     template,
 )
-from wire.ids import MemberId
-from wire.messages import Hello, Neighbour, Ping, Pong, Ready, Stopped, Welcome
 
 ONE = Neighbour(MemberId("worker-1"), "10.0.0.2", 9000)
 TWO = Neighbour(MemberId("worker-2"), "10.0.0.3", 9000)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sidecar.core.actions import Action, ProbeNeighbour
-from sidecar.core.events import Event, NeighbourLeft, NeighbourProbed, Stalled, WorkersStarted
+from outrider.sidecar.core.actions import Action, ProbeNeighbour
+from outrider.sidecar.core.events import Event, NeighbourLeft, NeighbourProbed, Stalled, WorkersStarted
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import LinkSeen, Neighbour, Report
 from tests.core.sidecar.play import FIRST, Play, messages, start
-from wire.ids import MemberId
-from wire.messages import LinkSeen, Neighbour, Report
 
 ONE = Neighbour(MemberId("worker-1"), "10.0.0.2", 9000)
 TWO = Neighbour(MemberId("worker-2"), "10.0.0.3", 9000)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidecar.core.events import (
+from outrider.sidecar.core.events import (
     MasterConnected,
     MasterDisconnected,
     MasterSaid,
@@ -12,8 +12,8 @@ from sidecar.core.events import (
     WorkersStarted,
     WorkersStopped,
 )
+from outrider.wire.messages import LineMatched, PatternDropped, Welcome
 from tests.core.sidecar.play import FIRST, SECOND, Play, none, only, start, stop
-from wire.messages import LineMatched, PatternDropped, Welcome
 
 SAID = LineMatched(FIRST, 1, "ECC", "uncorrectable ECC error", 70)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sidecar.core.actions import SaveWorkersState
-from sidecar.core.events import HookDisconnected, StateOfferMade, WorkersStarted
+from outrider.sidecar.core.actions import SaveWorkersState
+from outrider.sidecar.core.events import HookDisconnected, StateOfferMade, WorkersStarted
+from outrider.wire.ids import OrderId
+from outrider.wire.messages import SaveState, StateOffered, StateSaved, Welcome
 from tests.core.sidecar.play import FIRST, SECOND, Play, none, only, start, template
-from wire.ids import OrderId
-from wire.messages import SaveState, StateOffered, StateSaved, Welcome
 
 ORDER = SaveState(OrderId(7), FIRST, 30.0)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.actions import (
+from outrider.sidecar.core.actions import (
     Announce,
     Exit,
     FindPort,
@@ -20,7 +20,7 @@ from sidecar.core.actions import (
     StopWorkers,
     SweepProcesses,
 )
-from sidecar.core.events import (
+from outrider.sidecar.core.events import (
     ActionFailed,
     CommandEnded,
     HookDisconnected,
@@ -36,23 +36,8 @@ from sidecar.core.events import (
     WorkersStarted,
     WorkersStopped,
 )
-from tests.core.sidecar.play import (
-    BEGAN,
-    FIRST,
-    RESTARTED,
-    SECOND,
-    Play,
-    ended_well,
-    killed,
-    messages,
-    none,
-    only,
-    start,
-    stop,
-    template,
-)
-from wire.ids import NO_GENERATION, Generation, MemberId, OrderId
-from wire.messages import (
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId
+from outrider.wire.messages import (
     Exited,
     Finish,
     Hello,
@@ -71,6 +56,21 @@ from wire.messages import (
     TrainerExited,
     TrainerLost,
     Welcome,
+)
+from tests.core.sidecar.play import (
+    BEGAN,
+    FIRST,
+    RESTARTED,
+    SECOND,
+    Play,
+    ended_well,
+    killed,
+    messages,
+    none,
+    only,
+    start,
+    stop,
+    template,
 )
 
 

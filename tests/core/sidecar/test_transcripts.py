@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.core.events import (
+from outrider.sidecar.core.events import (
     HookDisconnected,
     LifelineLost,
     MasterConnected,
@@ -25,6 +25,8 @@ from sidecar.core.events import (
     WorkersStarted,
     WorkersStopped,
 )
+from outrider.wire.ids import MemberId, OrderId
+from outrider.wire.messages import Finish, Neighbour, RankProgress, Welcome
 from tests.core.sidecar.play import (
     BEGAN,
     FIRST,
@@ -38,8 +40,6 @@ from tests.core.sidecar.play import (
     template,
 )
 from tests.core.transcript import Telling
-from wire.ids import MemberId, OrderId
-from wire.messages import Finish, Neighbour, RankProgress, Welcome
 
 NEIGHBOURS = tuple(Neighbour(MemberId(f"worker-{each}"), f"10.0.0.{each + 1}", 9000) for each in (1, 2))
 FOLDER = Path(__file__).parent / "transcripts"

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.core.actions import Action, Announce, Exit, KeepWord, RunAlone, Send, StartWorkers, TellTrainer
-from sidecar.core.events import (
+from outrider.sidecar.core.actions import Action, Announce, Exit, KeepWord, RunAlone, Send, StartWorkers, TellTrainer
+from outrider.sidecar.core.events import (
     ActionFailed,
     HookDisconnected,
     LifelineLost,
@@ -20,8 +20,8 @@ from sidecar.core.events import (
     Woke,
     WordKept,
 )
+from outrider.wire.messages import Hello, Ready, Refused, Welcome
 from tests.core.sidecar.play import BEGAN, FIRST, RESTARTED, Play, none, only, start, template
-from wire.messages import Hello, Ready, Refused, Welcome
 
 MAY = replace(BEGAN, alone_after=600.0, endpoint="tcp://outrider-master.outrider-system.svc:7070")
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from master.core.cluster.conversion import dlrover, pytorchjob, tfjob
-from master.core.cluster.conversion.leaving import left_out
-from master.core.cluster.names import GROUP_VERSION, Document
-from master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster.conversion import dlrover, pytorchjob, tfjob
+from outrider.master.core.cluster.conversion.leaving import left_out
+from outrider.master.core.cluster.names import GROUP_VERSION, Document
+from outrider.master.core.cluster.parts import entries, mapping
 
 
 class Converted(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from master.core.cluster.conversion import launchers, variables
-from master.core.cluster.conversion.launchers import Found
-from master.core.cluster.conversion.leaving import filled, left_out, with_trainer
-from master.core.cluster.names import Document
-from master.core.cluster.parts import entries, mapping, whole
+from outrider.master.core.cluster.conversion import launchers, variables
+from outrider.master.core.cluster.conversion.launchers import Found
+from outrider.master.core.cluster.conversion.leaving import filled, left_out, with_trainer
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import entries, mapping, whole
 
 ALLREDUCE, PARAMETER_SERVERS = "AllreduceStrategy", "ParameterServerStrategy"
 NOT_NEEDED = {

@@ -13,8 +13,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from master.core.cluster.names import Document
-from master.core.cluster.parts import entries
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import entries
 
 RUN = "dlrover-run"
 MODULE = "dlrover.trainer.torch.elastic_run"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from master.core.cluster.names import CONTAINER, Document
-from master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster.names import CONTAINER, Document
+from outrider.master.core.cluster.parts import entries, mapping
 
 UNKNOWN = "it has no counterpart here"
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from master.core.cluster import elastic_policy
-from master.core.cluster.conversion import launchers, running, variables
-from master.core.cluster.conversion.leaving import filled, left_out, with_trainer
-from master.core.cluster.names import Document
-from master.core.cluster.parts import entries, mapping, whole
-from master.core.spec import MASTER
+from outrider.master.core.cluster import elastic_policy
+from outrider.master.core.cluster.conversion import launchers, running, variables
+from outrider.master.core.cluster.conversion.leaving import filled, left_out, with_trainer
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import entries, mapping, whole
+from outrider.master.core.spec import MASTER
 
 SPECS = elastic_policy.THEIR_ROLES
 TAKEN = (SPECS, "elasticPolicy", *running.FIELDS)

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from master.core.cluster import run_policy
-from master.core.cluster.conversion.leaving import left_out
-from master.core.cluster.names import Document
-from master.core.cluster.parts import mapping
-from master.core.restart_policies import NEVER
+from outrider.master.core.cluster import run_policy
+from outrider.master.core.cluster.conversion.leaving import left_out
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import mapping
+from outrider.master.core.restart_policies import NEVER
 
 WHY = {
     "managedBy": run_policy.INSTEAD["managedBy"],

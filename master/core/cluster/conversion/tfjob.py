@@ -6,10 +6,10 @@ TF_CONFIG when they look it up: of one worker a rank, so a chief beside them has
 
 from __future__ import annotations
 
-from master.core.cluster.conversion import running
-from master.core.cluster.conversion.leaving import filled, left_out, with_trainer
-from master.core.cluster.names import Document
-from master.core.cluster.parts import mapping
+from outrider.master.core.cluster.conversion import running
+from outrider.master.core.cluster.conversion.leaving import filled, left_out, with_trainer
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import mapping
 
 ROLES = {each: each for each in ("ps", "worker", "chief", "evaluator")} | {"master": "chief", "eval": "evaluator"}
 SPECS = "tfReplicaSpecs"

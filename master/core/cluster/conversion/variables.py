@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from master.core.cluster.names import Document
-from master.core.cluster.parts import entries, mapping
+from outrider.master.core.cluster.names import Document
+from outrider.master.core.cluster.parts import entries, mapping
 
 OF_DLROVER = {
     "NODE_NUM": "WORKER_NUM is the number of members",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from master.core.spec import WORKER
+from outrider.master.core.spec import WORKER
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages import PROTOCOL_VERSION, Check, Copy, FromMaster, Start
 from tests.core.master.ranks import Answers
-from wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
-from wire.messages import PROTOCOL_VERSION, Check, Copy, FromMaster, Start
 
 LATENCY = 0.01
 STEP_SECONDS = 0.1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from master.core.actions import Action
+from outrider.master.core.actions import Action
+from outrider.wire.ids import NO_GENERATION
+from outrider.wire.messages import Copy, Fetch, Fetched, Remembered, Saved, SaveState, StateOffered, StateSaved
 from tests.core.master.stage.actor import Actor
 from tests.core.master.stage.speaking import Speaking
-from wire.ids import NO_GENERATION
-from wire.messages import Copy, Fetch, Fetched, Remembered, Saved, SaveState, StateOffered, StateSaved
 
 
 class Checkpoints(Speaking):

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from master.core import invariants
-from master.core.actions import Action
-from master.core.events import Event, SpecChanged, Woke
-from master.core.kinds import check, next_deadline, step
-from master.core.spec import JobSpec
-from master.core.state import State
-from runtime.journal import line
+from outrider.master.core import invariants
+from outrider.master.core.actions import Action
+from outrider.master.core.events import Event, SpecChanged, Woke
+from outrider.master.core.kinds import check, next_deadline, step
+from outrider.master.core.spec import JobSpec
+from outrider.master.core.state import State
+from outrider.runtime.journal import line
 
 
 class Stage:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from outrider.wire.messages import LinkSeen, Probe, Probed
 from tests.core.master.stage.actor import LATENCY, ROUND_TRIP, Actor
 from tests.core.master.stage.speaking import Speaking
-from wire.messages import LinkSeen, Probe, Probed
 
 
 class Links(Speaking):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from master.core.actions import Action, CreatePod
-from master.core.events import PodGone, SidecarDisconnected
+from outrider.master.core.actions import Action, CreatePod
+from outrider.master.core.events import PodGone, SidecarDisconnected
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
+from outrider.wire.messages import Exited, TrainerLost, WorkerExit
 from tests.core.master.ranks import Answers, waits
 from tests.core.master.stage.actor import LATENCY, START_SECONDS, Actor
 from tests.core.master.stage.platform import Platform
-from wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
-from wire.messages import Exited, TrainerLost, WorkerExit
 
 
 class Members(Platform):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from master.core.actions import Action, CreatePod, DeletePod, ProbeMember, SaveStatus, Send
-from master.core.events import MemberProbed, PodGone, PodSeen, StatusSaved
+from outrider.master.core.actions import Action, CreatePod, DeletePod, ProbeMember, SaveStatus, Send
+from outrider.master.core.events import MemberProbed, PodGone, PodSeen, StatusSaved
+from outrider.wire.ids import PodUid
 from tests.core.master.stage.actor import LATENCY, START_SECONDS, Actor
 from tests.core.master.stage.sidecars import Sidecars
-from wire.ids import PodUid
 
 
 class Platform(Sidecars):

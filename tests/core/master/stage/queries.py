@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from master.core import kinds
-from master.core.actions import Announce, DeletePod, EndJob, Send
-from master.core.status import LIVING_STATES
-from master.core.world import Place
+from outrider.master.core import kinds
+from outrider.master.core.actions import Announce, DeletePod, EndJob, Send
+from outrider.master.core.status import LIVING_STATES
+from outrider.master.core.world import Place
+from outrider.wire.ids import Generation
 from tests.core.master.stage.driving import Stage
-from wire.ids import Generation
 
 
 class Fault(NamedTuple):

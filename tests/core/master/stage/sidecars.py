@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.core.master.ranks import body
-from tests.core.master.stage.actor import CHECK_SECONDS, STEP_SECONDS, Actor
-from tests.core.master.stage.checkpoints import Checkpoints
-from tests.core.master.stage.links import Links
-from tests.core.master.stage.node_checks import NodeChecks
-from wire.ids import NO_GENERATION
-from wire.messages import (
+from outrider.wire.ids import NO_GENERATION
+from outrider.wire.messages import (
     Acknowledged,
     Answer,
     Ask,
@@ -31,6 +26,11 @@ from wire.messages import (
     Stop,
     Stopped,
 )
+from tests.core.master.ranks import body
+from tests.core.master.stage.actor import CHECK_SECONDS, STEP_SECONDS, Actor
+from tests.core.master.stage.checkpoints import Checkpoints
+from tests.core.master.stage.links import Links
+from tests.core.master.stage.node_checks import NodeChecks
 
 
 class Sidecars(Links, Checkpoints, NodeChecks):

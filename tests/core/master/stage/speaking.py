@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import count
 
-from master.core.actions import Action
-from master.core.events import SidecarSaid
-from master.core.spec import JobSpec
+from outrider.master.core.actions import Action
+from outrider.master.core.events import SidecarSaid
+from outrider.master.core.spec import JobSpec
+from outrider.wire.ids import NO_GENERATION, Generation
+from outrider.wire.messages import FromSidecar, Hello, Ready
 from tests.core.master.stage.actor import Actor
 from tests.core.master.stage.queries import Queries
-from wire.ids import NO_GENERATION, Generation
-from wire.messages import FromSidecar, Hello, Ready
 
 
 class Speaking(Queries):

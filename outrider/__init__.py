@@ -1,0 +1,11 @@
+"""Keeps distributed training running: the command line, the master, the sidecar, and what they share."""
+
+from __future__ import annotations
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        from importlib.metadata import version  # 20 ms, which no process of ours needs to start
+
+        return version("outrider")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

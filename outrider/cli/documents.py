@@ -1,0 +1,89 @@
+"""A job's status and events as they can be had now: from its master, else from what it left in its folder.
+
+The master may be gone for a second (it is restarted while training goes on) or for good (the job ended): the files that
+it writes are the same documents, so a reader falls back on them and says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from outrider.cli import folders
+from outrider.cli.client import Master
+from outrider.cli.errors import Unreachable, UserError
+
+STATUS_FIELDS = {
+    "job": str,
+    "phase": str,
+    "generation": str,
+    "world": int,
+    "step": int,
+    "faults": list,
+    "members": list,
+}
+EVENT_FIELDS = {"seq": int, "kind": str, "generation": str, "reason": str, "detail": dict}
+"""Without these a document in a job's folder is none of ours: a disk that was full, a file that somebody edited."""
+
+
+def status_of(job: str) -> dict[str, Any]:
+    """The newest status document of a job, running or ended."""
+    folder = folders.existing(job)
+    job = folder.name
+    if not folders.is_running(job):
+        return _ended(_saved(job), job)
+    try:
+        return Master(folder).status()
+    except Unreachable as away:
+        try:
+            return _saved(job) | {"message": f"as last saved: {away.message}"}
+        except UserError:
+            raise away from None
+
+
+def _saved(job: str) -> dict[str, Any]:
+    path = folders.job_folder(job) / "status.json"
+    try:
+        document = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"{job} has no status yet: it is starting, or ended before it could begin") from None
+    except (OSError, ValueError) as broken:
+        raise UserError(f"the status of {job} cannot be read: {path}: {broken}") from broken
+    if not isinstance(document, dict) or not all(isinstance(document.get(n), k) for n, k in STATUS_FIELDS.items()):
+        raise UserError(f"the status of {job} cannot be read: {path} holds no status document")
+    document.pop("saved", None)  # what the next master needs is nobody else's
+    return document
+
+
+def _ended(document: dict[str, Any], job: str) -> dict[str, Any]:
+    """A job that nobody holds cannot be running, whatever was written last: its command was killed."""
+    if document.get("phase") in ("succeeded", "failed", "stopped"):
+        return document
+    gone = [member | {"state": "gone", "pids": {}} for member in document.get("members", ())]
+    message = f"{job} was {document.get('phase', 'starting')} when the command that ran it was killed"
+    return document | {"phase": "failed", "message": message, "members": gone}
+
+
+def saved_events(job: str) -> Iterator[dict[str, Any]]:
+    """The events written so far. A last line that is being written is left for later; one that a killed master left
+    half written, or that somebody spoilt, is passed over."""
+    path = folders.existing(job) / "events.jsonl"
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return
+    except OSError as refused:
+        raise UserError(f"the events of {job} cannot be read: {path}: {refused.strerror}") from refused
+    for line in lines[:-1]:
+        if (event := _event(line)) is not None:
+            yield event
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    whole = isinstance(event, dict) and all(isinstance(event.get(name), kind) for name, kind in EVENT_FIELDS.items())
+    return event if whole else None
