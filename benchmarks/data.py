@@ -25,7 +25,10 @@ from torch.utils.data import DataLoader, DistributedSampler
 from torch.utils.data import dataloader as loaders_of_torch
 from torch.utils.data import distributed as samplers_of_torch
 
-from training_hooks import data, loaders, saves, steps, worker
+from training_hooks.checkpoints import save_hooks
+from training_hooks.data import loader_hooks, position
+from training_hooks.rank import worker
+from training_hooks.telemetry import step_counter
 
 BLOCK, BLOCKS, SAVES = 50, 400, 300
 STEP_LIMIT, SAVE_LIMIT = 0.5, 1.0
@@ -46,7 +49,7 @@ def batches(deliver: Callable[[Any], Any], loader: DataLoader[Any], each: Callab
     return found
 
 
-def of_batches(book: data.Book, count: Callable[..., None]) -> dict[str, float]:
+def of_batches(book: position.Book, count: Callable[..., None]) -> dict[str, float]:
     kind = loaders_of_torch._BaseDataLoaderIter
     wrapped = kind.__next__
     plain = wrapped.__wrapped__
@@ -76,7 +79,7 @@ def of_saves(folder: Path, watched: worker.Worker) -> dict[str, float]:
     loader = DataLoader(values, batch_size=4, sampler=DistributedSampler(values, 1, 0))
     reading = iter(loader)
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
-    count = steps.hook(watched)
+    count = step_counter.hook(watched)
     state = {"weights": torch.zeros(1000)}
     without, with_it, alone = [], [], []
     book = watched.data
@@ -108,14 +111,14 @@ def measure(folder: Path) -> dict[str, float]:
     watched = worker.Worker(str(folder), 0, (1, 1))
     told: list[object] = []
     environment = {"OUTRIDER_ELASTIC_DATA": "1", "OUTRIDER_GENERATION": "1.1"}
-    book = data.Book(steps.counter(watched.page), lambda *said: told.append(said), environment, None)
+    book = position.Book(step_counter.counter(watched.page), lambda *said: told.append(said), environment, None)
     watched.data = book
-    loaders.wrap_samplers(lambda: watched.data, samplers_of_torch)
-    loaders.wrap_loaders(lambda: watched.data, loaders_of_torch)
-    steps.notice_optimizers(optimizers)
-    saves.wrap_torch(lambda: watched, torch)
+    loader_hooks.wrap_samplers(lambda: watched.data, samplers_of_torch)
+    loader_hooks.wrap_loaders(lambda: watched.data, loaders_of_torch)
+    step_counter.notice_optimizers(optimizers)
+    save_hooks.wrap_torch(lambda: watched, torch)
     watched.page.source = 1
-    found = of_batches(book, steps.hook(watched)) | of_saves(folder, watched)
+    found = of_batches(book, step_counter.hook(watched)) | of_saves(folder, watched)
     assert not told, told
     return found | {"load": os.getloadavg()[0]}
 

@@ -20,7 +20,8 @@ from pathlib import Path
 import torch
 from torch.optim import optimizer as optimizers
 
-from training_hooks import steps, worker
+from training_hooks.rank import worker
+from training_hooks.telemetry import step_counter
 
 BLOCK = 50
 BLOCKS = 1000
@@ -37,7 +38,7 @@ def seconds_per_call(call: Callable[[], object], times: int = BLOCK) -> float:
 
 def measure(folder: Path) -> dict[str, float]:
     watched = worker.Worker(str(folder), 0, (1, 1))
-    count = steps.hook(watched)
+    count = step_counter.hook(watched)
     weight = torch.nn.Parameter(torch.zeros(8))
     weight.grad = torch.ones(8)
     optimizer = torch.optim.SGD([weight], lr=0.1)

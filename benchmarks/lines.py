@@ -23,8 +23,8 @@ from typing import Any
 from measure.processes import load
 from measure.report import table, write
 
-from training_hooks.channel import Channel
-from training_hooks.output import Outlet
+from training_hooks.logs.capture import Outlet
+from training_hooks.process.worker_channel import Channel
 
 PROBE = str(Path(__file__).parent / "lines_probe.py")
 PATTERNS = ["uncorrectable ECC", r"NCCL WARN .* timed out", r"loss (?P<loss>nan|inf)", r"CUDA error: (?P<what>.+)"]

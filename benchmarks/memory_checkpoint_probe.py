@@ -34,7 +34,7 @@ def filled(target: Tensors, source: Tensors) -> None:
 
 def ours(state: Tensors, rounds: int, disk: Path) -> Seconds:
     """The plain copies, the files of torch's and our memory take turns."""
-    from training_hooks import checkpoint
+    from training_hooks.public import checkpoint
 
     other = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
     loaded: list[Tensors] = []

@@ -25,7 +25,8 @@ from pathlib import Path
 
 from measure.report import machine, table, write
 
-from training_hooks import HOOKS_PATH, arena
+from training_hooks import HOOKS_PATH
+from training_hooks.abi import arena
 
 PROBE = str(Path(__file__).parent / "memory_checkpoint_probe.py")
 MOST_OF_A_CLONE, LEAST_OF_MEMCPY = 1.3, 0.5

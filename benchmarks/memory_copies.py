@@ -31,7 +31,7 @@ from outrider.sidecar.shell import arena
 from outrider.sidecar.shell.copying import Giver, Taking
 from outrider.wire.ids import Generation, MemberId, OrderId
 from outrider.wire.messages import Fetch, Wanted
-from training_hooks import arena as hooks_arena
+from training_hooks.abi import arena as hooks_arena
 
 LEAST_OF_PLAIN, MOST_MB = 0.8, 45
 PIECE = 1 << 20

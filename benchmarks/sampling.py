@@ -1,5 +1,5 @@
-"""What the windows of steps (`training_hooks/sampling.py`) cost a training loop: DDP on gloo with steps of about 10 ms,
-a full Flight Recorder, and blocks of steps that take turns, watched and not watched.
+"""What the windows of steps (`training_hooks/telemetry/step_window.py`) cost a training loop: DDP on gloo with steps of
+about 10 ms, a full Flight Recorder, and blocks of steps that take turns, watched and not watched.
 
 Printed are the median steps of both, what a step of a window (processor time of the training's thread) and the one in
 which the recorder is read (time) take beyond the ordinary ones around them, and what share of the time that is.
@@ -24,7 +24,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import optimizer as optimizers
 
-from training_hooks import collectives, own_time, page, steps, worker
+from training_hooks.abi import progress_page
+from training_hooks.rank import worker
+from training_hooks.telemetry import busy_time, flight_recorder, step_counter
 
 STEP, BLOCK = 0.010, 30.0
 ENTRIES, AROUND = 2000, 20
@@ -43,7 +45,7 @@ class Step:
 
 class Loop:
     def __init__(self, watched: worker.Worker) -> None:
-        self.watched, self.count = watched, steps.hook(watched)
+        self.watched, self.count = watched, step_counter.hook(watched)
         self.model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64)))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-9)
         self.x, self.wide = torch.randn(32, 64), torch.randn(256, 256)
@@ -55,7 +57,7 @@ class Loop:
 
     def step(self) -> Step:
         sampler, words = self.watched.sampler, self.watched.page.words
-        in_window, written = sampler.armed and bool(sampler.marks), words[page.WINDOW]
+        in_window, written = sampler.armed and bool(sampler.marks), words[progress_page.WINDOW]
         began, cpu = time.perf_counter(), time.thread_time()
         for _ in range(self.times):
             self.wide @ self.wide
@@ -63,7 +65,7 @@ class Loop:
         self.model(self.x).sum().backward()
         self.optimizer.step()
         took, cpu = time.perf_counter() - began, time.thread_time() - cpu
-        is_read = sampler.whole is not None or words[page.WINDOW] != written
+        is_read = sampler.whole is not None or words[progress_page.WINDOW] != written
         return Step(took, cpu, "reading" if is_read else "window" if in_window else "ordinary")
 
     def block(self, is_watched: bool, seconds: float) -> list[Step]:
@@ -96,9 +98,9 @@ def report(watched: list[Step], alone: list[Step]) -> int:
     marked, read = beside(watched, "window", "cpu"), beside(watched, "reading", "took")
     if not marked or not read:
         raise SystemExit("no window was measured: more --seconds are needed here")
-    mark, reading = statistics.median(marked) / own_time.MOST, statistics.median(read)
+    mark, reading = statistics.median(marked) / busy_time.MOST, statistics.median(read)
     every = sum(step.took for step in watched) / len(read)
-    share = (reading + own_time.MOST * max(0.0, mark)) / every
+    share = (reading + busy_time.MOST * max(0.0, mark)) / every
     rows = [
         ["a step, not watched", f"{1e3 * statistics.median(step.took for step in alone):.3f} ms"],
         ["a step, watched", f"{1e3 * statistics.median(step.took for step in watched):.3f} ms"],
@@ -120,8 +122,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="ob-") as folder:
         dist.init_process_group("gloo", store=dist.FileStore(f"{folder}/store"), rank=0, world_size=1)
         watched = worker.Worker(folder, 0, (1, 1))
-        watched.page.source = page.FROM_OPTIMIZER
-        collectives.listen(watched)
+        watched.page.source = progress_page.FROM_OPTIMIZER
+        flight_recorder.listen(watched)
         loop = Loop(watched)
         found: dict[bool, list[Step]] = {True: [], False: []}
         for number in range(2 * max(1, int(args.seconds / BLOCK / 2))):

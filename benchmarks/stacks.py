@@ -3,8 +3,8 @@
     python benchmarks/stacks.py
 
 Each way is tried `--dumps` times on a process of its own, twice. By signal: all threads while one of them runs Python,
-the main thread while it runs, the main thread while it waits. By thread (`training_hooks.stacks.said`): all threads
-while the main one and another run. Prints how the process ended.
+the main thread while it runs, the main thread while it waits. By thread (`training_hooks.telemetry.stacks.said`): all
+threads while the main one and another run. Prints how the process ended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from training_hooks import stacks
+from training_hooks.telemetry import stacks
 
 PAUSE = 0.0005
 """Seconds between two signals."""

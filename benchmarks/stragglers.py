@@ -22,7 +22,7 @@ from straggler_jobs import SLOW_MINUTES, Job, Slow, Window, make_job, windows
 from outrider.master.core import stragglers
 from outrider.wire.ids import MemberId
 from outrider.wire.messages import OwnTime
-from training_hooks import own_time
+from training_hooks.telemetry import busy_time
 
 FACTORS = (1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0, 3.0)
 MARKS = {1.5: 0.95, 2.0: 0.99}
@@ -46,8 +46,8 @@ class Count:
 
 def sampling(job: Job) -> tuple[int, int]:
     """Stride and number of steps, as the hooks choose them."""
-    stride: int = own_time.stride(job.step_seconds)
-    return stride, own_time.count(stride)
+    stride: int = busy_time.stride(job.step_seconds)
+    return stride, busy_time.count(stride)
 
 
 def by_the_master(job: Job, seen: Iterable[Window]) -> list[tuple[float, int]]:

@@ -1,17 +1,24 @@
-"""Makes, in the image, the module names that the release before this one started: an old Deployment runs `-m master`
-with the new image, and a command of either release runs `-m sidecar.ask` in pods of either. No wheel has them; they go
-with the next release."""
+"""Makes, in the image, the names that the release before this one started: an old Deployment runs `-m master` with the
+new image, and a command of either release runs `-m sidecar.ask` and the hooks' `faults.py` in pods of either. No wheel
+has them; they go with the next release."""
 
 from __future__ import annotations
 
+import sys
 import sysconfig
 from pathlib import Path
 
-STARTED = ("master/__main__", "sidecar/__main__", "sidecar/ask")
+MODULES = ("master/__main__", "sidecar/__main__", "sidecar/ask")
+PROGRAM = """import os
+import sys
+
+_main = os.path.join(os.path.dirname(os.path.abspath(__file__)), "chaos", "main.py")
+os.execv(sys.executable, [sys.executable, "-I", "-S", _main] + sys.argv[1:])
+"""
 
 
-def main(site: Path) -> None:
-    for path in STARTED:
+def make_modules(site: Path) -> None:
+    for path in MODULES:
         file = site / f"{path}.py"
         file.parent.mkdir(exist_ok=True)
         (file.parent / "__init__.py").touch()
@@ -20,4 +27,5 @@ def main(site: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sysconfig.get_path("purelib")))
+    make_modules(Path(sysconfig.get_path("purelib")))
+    (Path(sys.argv[1]) / "faults.py").write_text(PROGRAM)

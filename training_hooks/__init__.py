@@ -18,7 +18,7 @@ in a checkout, a wheel and an editable installation; a copy of the whole package
 
 
 def __getattr__(name):
-    """What a user may import from here, made when it is asked for (`offered`)."""
-    from .offered import get
+    """What a user may import from here, made when it is asked for (`public.exports`)."""
+    from .public.exports import get
 
     return get(name)

@@ -7,56 +7,52 @@ wrapper passes everything through until `worker.current` is a worker.
 import functools
 import os
 
-from . import (
-    collectives,
-    farewell,
-    frameworks,
-    global_steps,
-    imports,
-    meeting,
-    offered,
-    page,
-    renames,
-    saves,
-    steps,
-)
-from .worker import current, look_early, observed, tell_of_saves
+from .abi import progress_page
+from .checkpoints import renames, save_hooks
+from .frameworks import gloo_shutdown, huggingface, rendezvous_wait, tf_steps
+from .process import import_hooks
+from .public import exports
+from .rank.worker import current, look_early, observed, tell_of_saves
+from .telemetry import flight_recorder, step_counter
 
 MARKED = "OUTRIDER_CHECKPOINT_PATH"
 
 
 def prepare():
     """Wraps what must be wrapped early. Nothing happens until there is a worker."""
-    offered.serve()
+    exports.serve()
     renames.follow(current)
-    global_steps.prepare(current)
+    tf_steps.prepare(current)
     if MARKED in os.environ:
-        from . import marked
+        from .checkpoints import transparent_save
 
-        marked.wrap_files()
-        tell_of_saves(marked.saved)
-    imports.when_imported("torch", _wrap_torch)
-    imports.when_imported("torch.optim.optimizer", steps.notice_optimizers)
-    imports.when_imported("torch.distributed.distributed_c10d", _wrap_init)
-    imports.when_imported("safetensors.torch", lambda module: saves.wrap_safetensors(current, module))
-    imports.when_imported(
+        transparent_save.wrap_files()
+        tell_of_saves(transparent_save.saved)
+    import_hooks.when_imported("torch", _wrap_torch)
+    import_hooks.when_imported("torch.optim.optimizer", step_counter.notice_optimizers)
+    import_hooks.when_imported("torch.distributed.distributed_c10d", _wrap_init)
+    import_hooks.when_imported("safetensors.torch", lambda module: save_hooks.wrap_safetensors(current, module))
+    import_hooks.when_imported(
         "torch.distributed.checkpoint.state_dict_saver",
-        lambda module: saves.wrap_distributed_checkpoint(current, module),
+        lambda module: save_hooks.wrap_distributed_checkpoint(current, module),
     )
-    imports.when_imported(
-        "torch.distributed.checkpoint.state_dict_loader", lambda module: saves.wrap_distributed_load(current, module)
+    import_hooks.when_imported(
+        "torch.distributed.checkpoint.state_dict_loader",
+        lambda module: save_hooks.wrap_distributed_load(current, module),
     )
-    imports.when_imported("torch.distributed.checkpoint.state_dict", lambda module: steps.leave_out(current, module))
-    frameworks.prepare(current, imports.when_imported)
+    import_hooks.when_imported(
+        "torch.distributed.checkpoint.state_dict", lambda module: step_counter.leave_out(current, module)
+    )
+    huggingface.prepare(current, import_hooks.when_imported)
 
 
 def _wrap_torch(torch):
     if MARKED in os.environ:
-        from . import marked
+        from .checkpoints import transparent_save
 
-        saves.wrap_torch(current, torch, marked.here)
+        save_hooks.wrap_torch(current, torch, transparent_save.here)
     else:
-        saves.wrap_torch(current, torch)
+        save_hooks.wrap_torch(current, torch)
     module_class = torch.nn.Module
     evaluate = module_class.eval
     is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)  # there from torch 2.1 on
@@ -81,11 +77,11 @@ def _wrap_init(module):
         worker = current() or observed()
         if worker is not None:
             try:
-                collectives.listen(worker)
+                flight_recorder.listen(worker)
             except Exception:  # without the thread nobody can ask; the training goes on
                 pass
             try:
-                meeting.prepare(args, kwargs)
+                rendezvous_wait.prepare(args, kwargs)
             except Exception:  # torch waits by itself, only longer
                 pass
         result = init(*args, **kwargs)
@@ -93,16 +89,16 @@ def _wrap_init(module):
         return result
 
     module.init_process_group = init_process_group
-    farewell.wrap(current, module)
+    gloo_shutdown.wrap(current, module)
 
 
 def _tell_marked():
     if MARKED not in os.environ:
         return
-    from . import marked
+    from .checkpoints import transparent_save
 
     try:
-        mine = marked.here()
+        mine = transparent_save.here()
         if mine is not None:
             mine.word.joined()
     except Exception:  # saves to the marked path are ordinary ones then
@@ -110,7 +106,7 @@ def _tell_marked():
 
 
 def count_steps(worker):
-    imports.when_imported("torch.optim.optimizer", lambda module: steps.attach(worker, module))
+    import_hooks.when_imported("torch.optim.optimizer", lambda module: step_counter.attach(worker, module))
 
 
 # -- under a launcher -------------------------------------------------------------------------------------------------
@@ -118,8 +114,8 @@ def observe():
     """A Python process of a generation that a launcher runs. Whether it is a rank shows later: when it makes a process
     group or a step. Until then nothing is created."""
     prepare()
-    imports.when_imported("torch", look_early)
-    imports.when_imported("torch.optim.optimizer", _observe_steps)
+    import_hooks.when_imported("torch", look_early)
+    import_hooks.when_imported("torch.optim.optimizer", _observe_steps)
 
 
 def _observe_steps(module):
@@ -132,8 +128,8 @@ def _observe_steps(module):
             worker = current() or observed()
             if worker is None:
                 return
-            count = steps.hook(worker)
-            worker.page.source = page.FROM_OPTIMIZER
+            count = step_counter.hook(worker)
+            worker.page.source = progress_page.FROM_OPTIMIZER
         count(optimizer, args, kwargs)
 
     module.register_optimizer_step_post_hook(observe_step)

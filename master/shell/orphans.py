@@ -3,7 +3,7 @@
 A living trainer is the subreaper of what it starts, so an orphan that comes here has none any more: it is ended,
 whatever it did to the mark in its environment (a process that writes its title over it carries none). What is in this
 process's own session is left alone; so nobody else in it may start processes in sessions of their own. A fault that was
-armed for a member (`training_hooks/faults.py`) is nobody's child on purpose, and ends by itself.
+armed for a member (`training_hooks/chaos/main.py`) is nobody's child on purpose, and ends by itself.
 """
 
 from __future__ import annotations

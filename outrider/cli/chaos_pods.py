@@ -2,7 +2,7 @@
 
 Commands are executed in the pod's containers as `kubectl exec` would, with the credentials that kubectl has; nothing is
 asked of Outrider's master, which has no such right (docs/adr/0016). A pod must say that it may be broken. What makes
-the faults is the program in the pod's own hooks, `training_hooks/faults.py`.
+the faults is the program in the pod's own hooks, by the name that pods of the release before have too.
 """
 
 from __future__ import annotations

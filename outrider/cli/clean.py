@@ -17,7 +17,7 @@ from outrider.cli.errors import UserError
 from outrider.cli.wording import plural
 
 KEPT = re.compile(r" is kept as (/.*), because a state of step \d+ takes its place$")
-"""As `training_hooks.kept` says it."""
+"""As `training_hooks.checkpoints.newer_kept` says it."""
 
 
 @click.command()

@@ -19,7 +19,7 @@ from outrider.cli.errors import UserError
 from outrider.master.core.cluster import chaos
 from outrider.runtime.processes import marked
 
-PROGRAM = Path(training_hooks.PACKAGE) / "faults.py"
+PROGRAM = Path(training_hooks.PACKAGE) / "chaos" / "main.py"
 MARKS = ("OUTRIDER_DIR", "OUTRIDER_POD_UID", "OUTRIDER_JOB_UID")
 
 

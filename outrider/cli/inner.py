@@ -16,7 +16,7 @@ import click
 from outrider.cli import sizes
 from outrider.cli.errors import UserError
 from outrider.cli.sizes import Members
-from training_hooks.command import flags_inside
+from training_hooks.launcher.command_plan import flags_inside
 
 Value = TypeVar("Value")
 

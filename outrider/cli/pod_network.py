@@ -3,7 +3,7 @@
 A trainer has no right to break its own network, and should have none. So the command makes, with its user's own rights,
 one privileged pod on the same node, of the image that the installed Outrider names, or its user. A pod's owner may call
 any container a sidecar: whose image is another one is refused, or he would be root on that node. It enters the pod's
-network namespace (training_hooks/beside_a_pod.py), holds the fault there, and undoes it after its time, when it is
+network namespace (training_hooks/chaos/pod_network.py), holds the fault there, and undoes it after its time, when it is
 deleted, or when the pod has gone: whatever becomes of this command. A command that was given a time stays for it, and
 removes what it made.
 """

@@ -25,9 +25,9 @@ from outrider.master.core.cluster import chaos, quantities
 from outrider.master.core.gpus import Share
 from outrider.master.core.spec import Rule
 from outrider.master.shell.cgroups import Limits
-from training_hooks import invocation
-from training_hooks.inner import is_python
-from training_hooks.shells import SHELLS, line_of
+from training_hooks.launcher.shell_parser import SHELLS, line_of
+from training_hooks.launcher.torchrun_args import is_python
+from training_hooks.template import invocation
 
 MOST_RESTARTS = 1_000_000
 LONGEST_SILENCE = 3600

@@ -24,7 +24,7 @@ from outrider.master.core.state import State
 from outrider.master.core.wording import quoted
 from outrider.wire.ids import Generation, JobName, MemberId, RankIndex, Role
 from outrider.wire.messages import LineMatched
-from training_hooks.matching import LONGEST_LINE, Clock, Pattern
+from training_hooks.logs.matcher import LONGEST_LINE, Clock, Pattern
 
 BATCH = 1000
 SHOWN = 20

@@ -99,7 +99,8 @@ class RankProgress:
     """Median duration of the recent steps; 0 where there were fewer than two."""
     samples: int = 0
     is_stuck: bool = False
-    """Its hooks see that it cannot make its next step by itself (`training_hooks/session_recovery.py`)."""
+    """Its hooks see that it cannot make its next step by itself
+    (`training_hooks/frameworks/tf_session_recovery.py`)."""
     base: int = -1
     """The absolute step of the checkpoint that it has loaded; 0: of none that is known; -1: it is not said."""
     opened: bool = False
@@ -490,8 +491,8 @@ class PatternDropped:
 
 @dataclass(frozen=True, slots=True)
 class DataSaid:
-    """What a rank has done about its place in the data, or about its batch size (`training_hooks/data.py`). Said again
-    after each Welcome until a newer generation starts."""
+    """What a rank has done about its place in the data, or about its batch size (`training_hooks/data/position.py`).
+    Said again after each Welcome until a newer generation starts."""
 
     generation: Generation
     rank: int

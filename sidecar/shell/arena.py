@@ -1,8 +1,9 @@
 """The memory in which a member keeps checkpoints, as its sidecar sees it: the file `checkpoints` in its volume.
 
-`training_hooks/arena.py` has the same layout (docs/contracts.md §11), and a test holds the two together: neither side
-may import the other. The ranks map the file and pay for its pages; the sidecar maps nothing of it, reads and writes in
-pieces, and only into pages that are there. Own slots are written to while no rank runs here, held ones by nobody else.
+`training_hooks/abi/arena.py` has the same layout (docs/contracts.md §11), and a test holds the two together: neither
+side may import the other. The ranks map the file and pay for its pages; the sidecar maps nothing of it, reads and
+writes in pieces, and only into pages that are there. Own slots are written to while no rank runs here, held ones by
+nobody else.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ FIRST_LINE_SECONDS = 5.0
 MOST_CONNECTIONS = 32
 COLLECT_SECONDS = 5.0
 REHEARSAL_SECONDS = 130.0
-"""A rehearsal ends itself after 120 s (`training_hooks.rehearsal`)."""
+"""A rehearsal ends itself after 120 s (`training_hooks.template.rehearsal`)."""
 
 log = logging.getLogger("hooks")
 

@@ -1,6 +1,7 @@
 """The word in the pod's volume that says for good how it trains (`core/unsupervised.py`).
 
-`training_hooks/unsupervised.py` writes the same file. It is made by a link: of two who write at once one is first.
+`training_hooks/process/unsupervised.py` writes the same file. It is made by a link: of two who write at once one is
+first.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from outrider.cli.main import main
-from training_hooks import logfiles
+from training_hooks.logs import files as logs_files
 
 
 @pytest.fixture
@@ -28,10 +28,10 @@ def written(
     logs: Path, generation: int, rank: int, *pieces: tuple[float, bytes], stream: str = "stdout", kept: bool = True
 ) -> None:
     """A rank's stream, each piece at its time."""
-    file: logfiles.File = logfiles.opened(str(logs), generation, rank, stream, kept)
+    file: logs_files.File = logs_files.opened(str(logs), generation, rank, stream, kept)
     with pytest.MonkeyPatch.context() as patch:
         for moment, data in pieces:
-            patch.setattr(logfiles.time, "time", lambda moment=moment: moment)
+            patch.setattr(logs_files.time, "time", lambda moment=moment: moment)
             file.write(data)
     file.close()
 
@@ -64,7 +64,7 @@ def test_since_leaves_out_what_is_older(logs: Path) -> None:
 def test_of_a_file_that_is_full_the_newer_half_is_kept_and_read_in_order(
     logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logfiles, "MOST_BYTES", 1000)
+    monkeypatch.setattr(logs_files, "MOST_BYTES", 1000)
     pieces = [(float(number), b"line %03d\n" % number) for number in range(1000)]
     written(logs, 1, 0, *pieces)
     files = [path for path in logs.rglob("*") if path.is_file()]
@@ -76,22 +76,22 @@ def test_of_a_file_that_is_full_the_newer_half_is_kept_and_read_in_order(
 
 
 def test_the_oldest_generations_are_forgotten(logs: Path) -> None:
-    for generation in range(1, logfiles.MOST_GENERATIONS + 4):
+    for generation in range(1, logs_files.MOST_GENERATIONS + 4):
         written(logs, generation, 0, (1.0, b"x\n"))
     kept = sorted(int(path.name) for path in logs.iterdir())
-    assert kept == list(range(4, logfiles.MOST_GENERATIONS + 4))
+    assert kept == list(range(4, logs_files.MOST_GENERATIONS + 4))
 
 
 def test_follow_shows_what_comes_over_full_files_and_new_generations_until_the_job_ends(
     logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logfiles, "MOST_BYTES", 5000)
+    monkeypatch.setattr(logs_files, "MOST_BYTES", 5000)
     lock = os.open(logs.parent / "lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
 
     def work() -> None:
         for generation in (1, 2):
-            file = logfiles.opened(str(logs), generation, 0, "stdout", True)
+            file = logs_files.opened(str(logs), generation, 0, "stdout", True)
             for number in range(600):
                 file.write(b"%d %d\n" % (generation, number))
                 time.sleep(0.001)

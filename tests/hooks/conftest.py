@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.hooks.agent import wait_until
-from training_hooks import page, worker
+from training_hooks.abi import progress_page
+from training_hooks.rank import worker
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def cgroup() -> Iterator[Path]:
 def watched(tmp_path: Path) -> Iterator[Any]:
     """The hooks of rank 0, with a page and without torch."""
     made = worker.Worker(str(tmp_path), 0, (1, 1))
-    made.page.source = page.FROM_OPTIMIZER
+    made.page.source = progress_page.FROM_OPTIMIZER
     yield made
     made.channel.close()
 

@@ -12,7 +12,7 @@ from outrider.runtime.ports import find_port
 from outrider.sidecar.shell.arena import copies
 from tests.hooks.agent import Trainer
 from tests.warm import Warm
-from training_hooks import arena
+from training_hooks.abi import arena
 
 MEMORY = 8 << 20
 SAY = """
@@ -45,7 +45,7 @@ def loaded(path="last.pt"):
     return told(torch.load(path)) if os.path.exists(path) else None
 
 def mine():
-    return next(module for name, module in sys.modules.items() if name.endswith(".marked")).here()
+    return next(module for name, module in sys.modules.items() if name.endswith(".transparent_save")).here()
 """
 )
 """A script that saves to `last.pt`, and is told of nothing."""

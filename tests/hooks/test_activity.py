@@ -15,8 +15,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.hooks.agent import wait_until
-from training_hooks import activity
-from training_hooks.collection import _process
+from training_hooks.telemetry import activity
+from training_hooks.telemetry.diagnostics import _process
 
 DEADLINE = 300.0
 READY = "print('ready', flush=True)\n"

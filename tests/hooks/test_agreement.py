@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from training_hooks import agreement
+from training_hooks.data import rank_consensus
 
 pytestmark = pytest.mark.slow
 POSITION = {"epoch": 0, "consumed": 48}
@@ -24,7 +24,7 @@ def agreed(offers: dict[int, Any], world: int, patience: float = 60.0) -> list[t
 
     def ask(rank: int) -> None:
         client = dist.TCPStore("127.0.0.1", server.port, is_master=False, timeout=timedelta(seconds=60))
-        found[rank] = agreement.agree(client, "1.1/key/1", world, offers[rank], patience)
+        found[rank] = rank_consensus.agree(client, "1.1/key/1", world, offers[rank], patience)
 
     threads = [threading.Thread(target=ask, args=(rank,)) for rank in offers]
     for thread in threads:

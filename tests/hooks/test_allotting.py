@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+import training_hooks
 from tests.hooks.agent import Trainer
-from training_hooks import allotting, arena
+from training_hooks.checkpoints import reservation
 
 SCRIPT = "import os\nprint('begins', os.stat(os.environ['OUTRIDER_DIR'] + '/checkpoints').st_size)\n"
 
@@ -44,7 +45,7 @@ def test_a_rank_finds_its_memory(make: Callable[..., Trainer]) -> None:
 
 
 def test_under_a_launcher_too(make: Callable[..., Trainer]) -> None:
-    launcher = str(Path(arena.__file__).parent / "outrider-launch")
+    launcher = str(Path(training_hooks.PACKAGE) / "outrider-launch")
     command = ("-c", 'exec "$@"', "sh", launcher, "sh", "-c", "ls -l $OUTRIDER_DIR/checkpoints")
     trainer = make(*command, python="/bin/sh", mark=False, OUTRIDER_CHECKPOINT_MEMORY=str(1 << 20))
     trainer.start()
@@ -78,5 +79,5 @@ def test_a_variable_that_is_no_number_is_named(make: Callable[..., Trainer]) -> 
 
 
 def test_without_the_variable_nothing_is_made(tmp_path: Path) -> None:
-    assert allotting.shortage(str(tmp_path), {}) == ""
+    assert reservation.shortage(str(tmp_path), {}) == ""
     assert os.listdir(tmp_path) == []

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from training_hooks import arena
+from training_hooks.abi import arena
 
 SIZE = 1 << 20
 

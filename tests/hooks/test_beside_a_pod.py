@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.hooks.agent import wait_until
-from training_hooks import fault_base, network_faults
+from training_hooks.chaos import base, network
 
 pytestmark = pytest.mark.xdist_group("netns")
 
 
 def may_look() -> bool:
     """Asked by each test: where a node's agent runs, it is its namespaces that are looked at, and that may end."""
-    return os.geteuid() == 0 and os.access(f"/proc/{network_faults.machines_process()}/ns/mnt", os.R_OK)
+    return os.geteuid() == 0 and os.access(f"/proc/{network.machines_process()}/ns/mnt", os.R_OK)
 
 
 @pytest.fixture
@@ -42,12 +42,12 @@ class Pod:
         marks = {"OUTRIDER_POD_UID": self.uid, "OUTRIDER_HOOKS": "hooks"}
         script = POD.replace("MARKS", repr(marks))
         self.process = subprocess.Popen(["unshare", "--net", "--pid", "--fork", sys.executable, "-c", script])
-        wait_until(lambda: fault_base.processes(marks), "the trainer")
-        self.trainer = min(fault_base.processes(marks))
+        wait_until(lambda: base.processes(marks), "the trainer")
+        self.trainer = min(base.processes(marks))
 
     def broken(self, fault: str) -> subprocess.Popen[str]:
         environ = {**os.environ, "OUTRIDER_POD_UID": self.uid, "OUTRIDER_DIR": str(self.folder)}
-        command = [sys.executable, "-I", "-S", fault_base.PROGRAM, "beside", fault]
+        command = [sys.executable, "-I", "-S", base.PROGRAM, "beside", fault]
         return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True)
 
     def rules(self) -> str:
@@ -56,7 +56,7 @@ class Pod:
 
     def end(self) -> None:
         for pid in (self.trainer, *map(int, children(self.process.pid))):
-            fault_base.send(pid, 9)
+            base.send(pid, 9)
         self.process.wait()
 
 
@@ -95,14 +95,14 @@ def test_the_fault_ends_with_the_pod_and_not_with_the_trainer(pod: Pod) -> None:
     with pod.broken("cut-network") as fault:
         first_line(fault)
         (first,) = children(pod.process.pid)
-        assert fault_base.environment(fault.pid)[fault_base.BESIDE] == first
+        assert base.environment(fault.pid)[base.BESIDE] == first
         os.kill(int(first), 9)
-    assert fault_base.read(str(pod.folder), "cut-network")["ended"] == fault_base.GONE
+    assert base.read(str(pod.folder), "cut-network")["ended"] == base.GONE
 
 
 def test_without_the_pods_processes_nothing_is_broken(allowed: None, tmp_path: Path) -> None:
     environ = {**os.environ, "OUTRIDER_POD_UID": "uid-of-nobody", "OUTRIDER_DIR": str(tmp_path)}
-    command = [sys.executable, "-I", "-S", fault_base.PROGRAM, "beside", "cut-network"]
+    command = [sys.executable, "-I", "-S", base.PROGRAM, "beside", "cut-network"]
     done = subprocess.run(command, env=environ, capture_output=True, text=True)
     assert done.returncode == 1
     assert json.loads(done.stdout) == {"error": "no process of the pod can be seen on its node"}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from training_hooks import cgroup, fault_kinds
+from training_hooks.chaos import kinds
+from training_hooks.process import cgroup
 
 
 @pytest.mark.parametrize(
@@ -32,4 +33,4 @@ def test_a_controller_that_is_mounted_with_another_is_found() -> None:
     ("text", "cores"), [("50000 100000\n", 0.5), ("max 100000\n", None), ("-1\n", None), ("", None)]
 )
 def test_a_limit_of_the_processor_is_read_in_cores(text: str, cores: float | None) -> None:
-    assert fault_kinds.quota_of("/nowhere/cpu.max", text) == cores
+    assert kinds.quota_of("/nowhere/cpu.max", text) == cores

@@ -1,4 +1,5 @@
-"""`training_hooks.checkpoint` in real ranks with real torch: the next generation finds what was saved in memory."""
+"""`training_hooks.checkpoint` in real ranks with real torch: the next generation finds what was saved in
+memory."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tests.hooks.agent import Trainer
 from tests.hooks.memories import SAY, damage, generation, said, trainers
 from tests.tiers import witnesses
 from tests.warm import Warm
-from training_hooks import arena
+from training_hooks.abi import arena
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("warm")]
 

@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 STAGE = """
 import json, os, signal, subprocess, sys, time
 sys.path.insert(0, sys.argv[1])
-from training_hooks import descent
-assert descent.adopt_orphans()
+from training_hooks.process import tree
+assert tree.adopt_orphans()
 
 def start(code, *more):
     '''A python child that has said "up" before this returns.'''
@@ -43,7 +43,7 @@ def act(script: str) -> dict[str, Any]:
 def test_a_rank_without_a_handler_ends_by_sigterm_at_once() -> None:
     seen = act("""
 pid, _ = start(SLEEP)
-ending = descent.Ending([pid], grace=300)
+ending = tree.Ending([pid], grace=300)
 while ending.step() is not None: time.sleep(0.005)
 print(json.dumps({"status": ending.statuses[pid], "killed": ending.killed, "alive": alive(pid)}))
 """)
@@ -59,7 +59,7 @@ print("up", flush=True)
 while True: time.sleep(1)
 '''
 pid, _ = start(code)
-ending = descent.Ending([pid], grace=0.0, handler_grace=300)
+ending = tree.Ending([pid], grace=0.0, handler_grace=300)
 while ending.step() is not None: time.sleep(0.005)
 print(json.dumps({"code": os.WEXITSTATUS(ending.statuses[pid]), "killed": ending.killed}))
 """)
@@ -72,7 +72,7 @@ deaf, _ = start("import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);" 
 frozen, _ = start(SLEEP)
 os.kill(frozen, signal.SIGSTOP)
 assert os.WIFSTOPPED(os.waitpid(frozen, os.WUNTRACED)[1])
-ending = descent.Ending([deaf, frozen], grace=0.1)
+ending = tree.Ending([deaf, frozen], grace=0.1)
 while ending.step() is not None: time.sleep(0.005)
 print(json.dumps({"statuses": [ending.statuses[deaf], ending.statuses[frozen]], "killed": ending.killed}))
 """)
@@ -92,9 +92,9 @@ pid, words = start(code)
 others = [int(word) for word in words[1:]]
 os.kill(pid, signal.SIGKILL)
 before = [alive(other) for other in others]
-killed = descent.end([pid])
+killed = tree.end([pid])
 print(json.dumps({"before": before, "after": [alive(other) for other in others], "killed": killed,
-                  "left": descent.descendants(os.getpid())}))
+                  "left": tree.descendants(os.getpid())}))
 """)
     assert seen == {"before": [True, True], "after": [False, False], "killed": 0, "left": []}
 
@@ -104,7 +104,7 @@ def test_a_rank_inside_a_save_is_let_finish_and_the_others_are_not() -> None:
 saver, _ = start(SLEEP)
 other, _ = start(SLEEP)
 saving = {saver}
-ending = descent.Ending([saver, other], save_grace=500, is_saving=saving.__contains__)
+ending = tree.Ending([saver, other], save_grace=500, is_saving=saving.__contains__)
 while alive(other): ending.step(); time.sleep(0.005)
 for _ in range(20): ending.step()
 during = alive(saver)
@@ -118,7 +118,7 @@ print(json.dumps({"during": during, "after": alive(saver), "killed": ending.kill
 def test_a_save_that_never_ends_is_bounded() -> None:
     seen = act("""
 saver, _ = start(SLEEP)
-ending = descent.Ending([saver], save_grace=30, is_saving=lambda pid: True)
+ending = tree.Ending([saver], save_grace=30, is_saving=lambda pid: True)
 ending.step(now=1000.0); first = alive(saver)
 ending.step(now=1029.0); second = alive(saver)
 ending.step(now=1030.5)
@@ -134,9 +134,9 @@ code = "import subprocess as s, time; print('up', s.Popen(['sleep', '600']).pid,
 kept, words = start(code)
 below = int(words[1])
 rank, _ = start(SLEEP)
-descent.end([rank], keep=[kept])
+tree.end([rank], keep=[kept])
 result = {"rank": alive(rank), "kept": alive(kept), "below": alive(below)}
-descent.end([kept, below])
+tree.end([kept, below])
 result["later"] = [alive(kept), alive(below)]
 print(json.dumps(result))
 """)
@@ -156,8 +156,8 @@ path = os.path.join(tempfile.mkdtemp(), "mark")
 command = ["sh", "-c", '"$0" -c "$1" "$2"; true', sys.executable, code, path]
 shell = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 shell.stdout.readline()
-killed = descent.end([shell.pid], grace=300, handler_grace=300, whole=True)
-print(json.dumps({"mark": open(path).read(), "killed": killed, "left": descent.descendants(os.getpid())}))
+killed = tree.end([shell.pid], grace=300, handler_grace=300, whole=True)
+print(json.dumps({"mark": open(path).read(), "killed": killed, "left": tree.descendants(os.getpid())}))
 """)
     assert seen == {"mark": "saved", "killed": 0, "left": []}
 
@@ -168,7 +168,7 @@ left = os.fork()
 if left == 0: os._exit(7)
 os.waitid(os.P_PID, left, os.WEXITED | os.WNOWAIT)
 other, _ = start(SLEEP)
-ending = descent.Ending([left, other], had_left={left: "leaving", other: ""}.__getitem__)
+ending = tree.Ending([left, other], had_left={left: "leaving", other: ""}.__getitem__)
 while ending.step() is not None: time.sleep(0.005)
 print(json.dumps({"by_itself": {str(pid == left): status >> 8 for pid, status in ending.by_itself.items()}}))
 """)
@@ -178,7 +178,7 @@ print(json.dumps({"by_itself": {str(pid == left): status >> 8 for pid, status in
 def test_one_that_does_not_leave_in_time_is_ended_as_any_other() -> None:
     seen = act("""
 stuck, _ = start(SLEEP)
-ending = descent.Ending([stuck], had_left=lambda pid: "leaving")
+ending = tree.Ending([stuck], had_left=lambda pid: "leaving")
 now = time.monotonic()
 first = ending.step(now)
 untouched = stuck not in ending._deadlines
@@ -189,4 +189,4 @@ print(json.dumps({"untouched": untouched, "alive": alive(stuck), "by_itself": le
 
 
 def test_nothing_to_end_is_done_at_once() -> None:
-    assert act("print(json.dumps({'pause': descent.Ending([]).step()}))") == {"pause": None}
+    assert act("print(json.dumps({'pause': tree.Ending([]).step()}))") == {"pause": None}

@@ -13,7 +13,7 @@ from outrider.runtime.ports import find_port
 from tests.hooks.agent import Trainer
 from tests.tiers import witnesses
 from tests.warm import Warm
-from training_hooks import farewell
+from training_hooks.frameworks import gloo_shutdown
 
 Look = dict[str, tuple[str, tuple[str, str]]]
 PR_SET_NAME = 15
@@ -37,28 +37,28 @@ def at(state: str, *switches: int) -> Look:
 )
 def test_it_waits_until_no_thread_has_run_between_two_looks(looks: list[Look], used: int) -> None:
     left = list(looks)
-    assert farewell.settle(lambda: left.pop(0))
+    assert gloo_shutdown.settle(lambda: left.pop(0))
     assert len(looks) - len(left) == used
 
 
 def test_it_gives_up_on_a_thread_that_never_rests() -> None:
-    assert not farewell.settle(lambda: at("R (running)", 3, 0), patience=0.0)
+    assert not gloo_shutdown.settle(lambda: at("R (running)", 3, 0), patience=0.0)
 
 
 def test_a_thread_is_known_by_its_name() -> None:
     named, over = threading.Event(), threading.Event()
 
     def gloo() -> None:
-        ctypes.CDLL(None).prctl(PR_SET_NAME, farewell.THREAD.encode())
+        ctypes.CDLL(None).prctl(PR_SET_NAME, gloo_shutdown.THREAD.encode())
         named.set()
         over.wait()
 
     thread = threading.Thread(target=gloo)
-    before = farewell._look()
+    before = gloo_shutdown._look()
     thread.start()
     named.wait()
     try:
-        found = farewell._look()
+        found = gloo_shutdown._look()
         assert set(found) - set(before) == {str(thread.native_id)}
         assert all(number.isdigit() for number in found[str(thread.native_id)][1])
     finally:
@@ -72,7 +72,7 @@ class Torch:
     def __init__(self, worker: object, pause: Callable[[], object] | None = None) -> None:
         self.told: list[object] = []
         self.at_exit: list[Callable[[], None]] = []
-        farewell.wrap(lambda: worker, self, pause or (lambda: self.told.append("rest")), self.at_exit.append)
+        gloo_shutdown.wrap(lambda: worker, self, pause or (lambda: self.told.append("rest")), self.at_exit.append)
 
     def destroy_process_group(self, group: object = None) -> str:
         self.told.append(group)
@@ -111,10 +111,10 @@ def test_arguments_and_errors_pass_through_and_its_own_errors_do_not() -> None:
 
 NAMES = """
 import torch, torch.distributed as dist
-from training_hooks import farewell
+from training_hooks.frameworks import gloo_shutdown
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 dist.all_reduce(torch.ones(1))
-print(len(farewell._look()))
+print(len(gloo_shutdown._look()))
 """
 
 

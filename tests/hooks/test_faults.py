@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from tests.hooks.agent import is_alive, wait_until
-from training_hooks import descent, fault_base
+from training_hooks.chaos import base
+from training_hooks.process import tree
 
-PROGRAM = Path(fault_base.PROGRAM)
+PROGRAM = Path(base.PROGRAM)
 Line = dict[str, Any]
 ENTER = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
 
@@ -54,12 +55,12 @@ class Trainer:
         return [each["fault"] for each in self.call("list")["running"]]
 
     def says(self, name: str) -> Line:
-        said: Line = fault_base.read(str(self.volume), name)
+        said: Line = base.read(str(self.volume), name)
         return said
 
     def marked(self) -> set[int]:
         """The processes of faults."""
-        return {pid for pid, each in fault_base.members(self.environ).items() if fault_base.MARK in each}
+        return {pid for pid, each in base.members(self.environ).items() if base.MARK in each}
 
     def close(self) -> None:
         self.process.kill()
@@ -202,9 +203,9 @@ def test_a_fault_that_is_made_from_outside_counts_to_the_trainers_cgroup(tmp_pat
 
 
 AS_NOBODY = """import os, sys
-from training_hooks import fault_base  # before it is nobody, who may not read every checkout
+from training_hooks.chaos import base  # before it is nobody, who may not read every checkout
 os.setuid(65534)
-print(fault_base.charged_with(sys.argv[1]))
+print(base.charged_with(sys.argv[1]))
 """
 
 
@@ -252,13 +253,13 @@ def test_without_a_trainer_nothing_is_made(trainer: Trainer) -> None:
 
 @pytest.mark.parametrize("words", [(), ("start",), ("dance",), ("undo", "one", "two")])
 def test_a_call_that_means_nothing_is_answered(trainer: Trainer, words: tuple[str, ...]) -> None:
-    assert "faults.py is called as" in trainer.call(*words)["error"]
+    assert "the program of faults is called as" in trainer.call(*words)["error"]
 
 
 # -- armed ------------------------------------------------------------------------------------------------------------
 def armed(trainer: Trainer, chaos: str) -> None:
     """What a process does that is the first of its container."""
-    fault_base.arm({**trainer.environ, fault_base.ARMED: chaos})
+    base.arm({**trainer.environ, base.ARMED: chaos})
 
 
 def test_what_is_armed_begins_once_and_is_not_armed_again_when_it_was_undone(trainer: Trainer) -> None:
@@ -284,25 +285,25 @@ def test_what_is_armed_begins_again_with_a_new_first_process(trainer: Trainer) -
 
 def test_a_process_that_arms_has_no_child_left(trainer: Trainer) -> None:
     """But the fault itself, where this process takes in whoever lost its parent: warm tests make it so."""
-    before = set(descent.children(os.getpid()))
+    before = set(tree.children(os.getpid()))
     armed(trainer, "bad-node")
     wait_until(lambda: trainer.says("bad-node").get("pid"), "the fault")
-    assert set(descent.children(os.getpid())) - before <= {trainer.says("bad-node")["pid"]}
+    assert set(tree.children(os.getpid())) - before <= {trainer.says("bad-node")["pid"]}
 
 
 def test_the_probe_finds_a_bad_node_before_the_fault_has_begun(trainer: Trainer) -> None:
-    environ = {fault_base.ARMED: "cpu-load=5,bad-node=slow"}
-    assert fault_base.of_member(str(trainer.volume), environ, "bad-node") == "bad-node=slow"
+    environ = {base.ARMED: "cpu-load=5,bad-node=slow"}
+    assert base.of_member(str(trainer.volume), environ, "bad-node") == "bad-node=slow"
     trainer.call("start", "bad-node")
-    assert fault_base.of_member(str(trainer.volume), environ, "bad-node") == "bad-node"
+    assert base.of_member(str(trainer.volume), environ, "bad-node") == "bad-node"
     trainer.call("undo")
-    assert fault_base.of_member(str(trainer.volume), environ, "bad-node") == ""
+    assert base.of_member(str(trainer.volume), environ, "bad-node") == ""
 
 
 def test_the_parts_of_a_container_are_signalled_and_nobody_else(trainer: Trainer) -> None:
     assert trainer.call("signal", "sidecar", "KILL") == {"error": "no sidecar runs here now"}
     assert trainer.call("signal", "process", "KILL") == {"error": "no worker process runs here now"}
-    assert "faults.py is called as" in trainer.call("signal", "kernel", "KILL")["error"]
+    assert "the program of faults is called as" in trainer.call("signal", "kernel", "KILL")["error"]
 
     assert trainer.call("signal", "all", "STOP") == {"pids": [trainer.process.pid]}
     wait_until(lambda: state(trainer.process.pid) == "T", "the stop")
@@ -323,5 +324,5 @@ def beside(trainer: Trainer, *words: str, **variables: str) -> subprocess.Popen[
     """Another process of the member, that waits."""
     command = [sys.executable, "-c", "import signal\nwhile True: signal.pause()", *words]
     process = subprocess.Popen(command, env={**trainer.environ, **variables})
-    wait_until(lambda: fault_base.environment(process.pid).get("PATH"), "its environment")
+    wait_until(lambda: base.environment(process.pid).get("PATH"), "its environment")
     return process

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from training_hooks import frameworks
+from training_hooks.frameworks import huggingface
 
 
 def newest(folder: str) -> str | None:
@@ -35,19 +35,19 @@ def make(folder: Path, *whole: int, torn: tuple[int, ...] = ()) -> None:
 def test_a_folder_whose_save_was_killed_in_the_middle_is_passed_over_for_the_newest_whole_one(
     tmp_path: Path, utils: Any
 ) -> None:
-    frameworks.wrap_last_checkpoint(lambda: "a worker", utils)
+    huggingface.wrap_last_checkpoint(lambda: "a worker", utils)
     make(tmp_path, 5, 10, 100, torn=(110, 120))
     assert utils.get_last_checkpoint(str(tmp_path)) == str(tmp_path / "checkpoint-100")
 
 
 def test_folders_of_which_none_is_the_trainer_s_and_other_processes_are_left_to_it(tmp_path: Path, utils: Any) -> None:
-    frameworks.wrap_last_checkpoint(lambda: "a worker", utils)
+    huggingface.wrap_last_checkpoint(lambda: "a worker", utils)
     assert utils.get_last_checkpoint(str(tmp_path)) is None
     make(tmp_path, torn=(5, 10))
     assert utils.get_last_checkpoint(str(tmp_path)) == str(tmp_path / "checkpoint-10")
 
 
 def test_outside_of_a_rank_nothing_is_changed(tmp_path: Path, utils: Any) -> None:
-    frameworks.wrap_last_checkpoint(lambda: None, utils)
+    huggingface.wrap_last_checkpoint(lambda: None, utils)
     make(tmp_path, 5, torn=(10,))
     assert utils.get_last_checkpoint(str(tmp_path)) == str(tmp_path / "checkpoint-10")

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from training_hooks import early, invocation, rankvars, reading
+from training_hooks.template import import_analysis, invocation, preimport, rank_env_audit
 
 
 def first_stop(source: str) -> int | None:
     """The first line of a top level that could change what a later import means."""
-    names = reading.Names()
+    names = import_analysis.Names()
     names.meaning.update(os="os", sys="sys", torch="torch", argparse="argparse", np="numpy")
     for node in ast.parse(source).body:
-        if reading.environment_assignment(node, names) is None and not names.allows(node):
+        if import_analysis.environment_assignment(node, names) is None and not names.allows(node):
             return node.lineno
     return None
 
@@ -68,7 +68,7 @@ class Refused(Exception):
     pass
 
 
-def early_of(folder: Path, source: str) -> early.Early:
+def early_of(folder: Path, source: str) -> preimport.Early:
     script = folder / "train.py"
     script.write_text(source)
     called = invocation.Invocation("script", str(script), [], [])
@@ -76,12 +76,12 @@ def early_of(folder: Path, source: str) -> early.Early:
     def begin_again(culprit: str, what: str) -> None:
         raise Refused(culprit, what)
 
-    return early.Early(called, {}, begin_again)
+    return preimport.Early(called, {}, begin_again)
 
 
-def own_imports(pass_: early.Early) -> list[str]:
+def own_imports(pass_: preimport.Early) -> list[str]:
     """Without those behind the script's back, which are done where this process has torch from another test."""
-    return [name for name in pass_.done if name not in early.BEHIND]
+    return [name for name in pass_.done if name not in preimport.BEHIND]
 
 
 def test_imports_are_done_in_order_up_to_the_first_doubt(tmp_path: Path) -> None:
@@ -125,12 +125,12 @@ def test_the_path_and_the_environment_are_afterwards_as_before(tmp_path: Path) -
 )  # fmt: skip
 def test_every_look_at_a_rank_is_noticed_and_others_are_not(look: str) -> None:
     seen: list[str] = []
-    with rankvars.Watch(seen.append):
+    with rank_env_audit.Watch(seen.append):
         assert dict(os.environ)
         os.environ.get("HOME")
         assert not seen
         eval(look)
-    assert set(seen) <= rankvars.NAMES
+    assert set(seen) <= rank_env_audit.NAMES
     assert seen
     os.environ.pop("LOCAL_RANK", None)
     assert seen == [seen[0]] * len(seen)
@@ -139,11 +139,11 @@ def test_every_look_at_a_rank_is_noticed_and_others_are_not(look: str) -> None:
 def test_a_look_at_the_gpus_counts_where_members_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     seen: list[str] = []
-    with rankvars.Watch(seen.append):
+    with rank_env_audit.Watch(seen.append):
         assert os.environ.get("CUDA_VISIBLE_DEVICES") == "0,1"
     assert not seen
     monkeypatch.setenv("OUTRIDER_GPUS", "0,1;2,3")
-    with rankvars.Watch(seen.append):
+    with rank_env_audit.Watch(seen.append):
         assert dict(os.environ)
         assert not seen
         os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -154,7 +154,7 @@ def test_a_look_at_the_gpus_counts_where_members_share_them(monkeypatch: pytest.
 def test_a_copy_made_during_an_import_holds_no_rank() -> None:
     os.environ["ROLE_NAME"] = "of the container"
     try:
-        with rankvars.Watch(lambda name: None):
+        with rank_env_audit.Watch(lambda name: None):
             assert "ROLE_NAME" not in dict(os.environ)
         assert os.environ["ROLE_NAME"] == "of the container"
     finally:
@@ -195,7 +195,7 @@ def test_threads_that_end_at_a_fork_are_no_import_s(tmp_path: Path, monkeypatch:
     (tmp_path / "job").mkdir()
     script = tmp_path / "job" / "train.py"
     script.write_text("import pooled\nimport lasting\n")
-    pass_ = early.Early(invocation.parse(["python", str(script)]))
+    pass_ = preimport.Early(invocation.parse(["python", str(script)]))
     try:
         pass_.run()
         assert pass_.tasks == {"lasting": 1}
@@ -225,13 +225,13 @@ def test_the_flight_recorder_s_entries_have_what_the_hooks_read_of_them() -> Non
     import torch
     import torch.distributed as dist
 
-    from training_hooks import collectives
+    from training_hooks.telemetry import flight_recorder
 
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         dist.all_reduce(torch.ones(1))
         for stacks in (True, False):
-            entry = collectives.record(stacks)[0][-1]
+            entry = flight_recorder.record(stacks)[0][-1]
             assert set(RECORDED) <= set(entry)
             assert ("frames" in entry) == stacks
             assert abs(entry["time_created_ns"] - time.time_ns()) < 60 * 10**9, "the wall clock, in nanoseconds"
@@ -252,7 +252,7 @@ def test_every_private_name_of_torch_that_the_hooks_touch_is_there() -> None:
 
 
 def test_the_hooks_touch_no_other_private_name_of_torch() -> None:
-    folder = Path(early.__file__).parent
+    folder = Path(preimport.__file__).parent
     text = "\n".join(path.read_text() for path in folder.rglob("*.py"))
     words = {word.strip("\"'(),.:;`") for word in text.split()}
     touched = {word for word in words if word.startswith("torch.") and "._" in word}

@@ -16,7 +16,8 @@ import pytest
 
 from tests.tiers import witnesses
 from tests.warm import Warm
-from training_hooks import HOOKS_PATH, arena
+from training_hooks import HOOKS_PATH
+from training_hooks.abi import arena
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +49,7 @@ def rank(path):
     checkpoint.wait()
 
 def mine():
-    return next(module for name, module in sys.modules.items() if name.endswith(".marked")).here()
+    return next(module for name, module in sys.modules.items() if name.endswith(".transparent_save")).here()
 
 def read(load):
     found = load("last.pt") if os.path.exists("last.pt") else None

@@ -15,7 +15,9 @@ from outrider.sidecar.shell.pages import read_page
 from tests.hooks.agent import Trainer, wait_until
 from tests.tiers import witnesses
 from tests.warm import Warm
-from training_hooks import known, page, renames
+from training_hooks.abi import progress_page
+from training_hooks.checkpoints import renames
+from training_hooks.rank import known_checkpoints
 
 pytestmark = pytest.mark.xdist_group("warm")
 STEPPING = """
@@ -80,7 +82,7 @@ def ran(trainer: Trainer, **options: Any) -> tuple[list[dict[str, Any]], int]:
     already = len(trainer.agent.lines)
     (pid,) = trainer.start(**options)
     assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
-    reading = page.read(str(trainer.volume / "progress" / "0"), pid)
+    reading = progress_page.read(str(trainer.volume / "progress" / "0"), pid)
     trainer.stop()
     assert reading is not None
     return [line for line in trainer.agent.lines[already:] if line.get("event") == "saved"], reading.base
@@ -174,7 +176,7 @@ def test_a_newer_checkpoint_is_kept_where_an_older_state_takes_its_place(
     trainer.announced()
     kept = tmp_path / ".outrider-kept" / "research_gpt.step-103.last.pt"
     last, job = str(tmp_path / "last.pt"), {"TORCHELASTIC_RUN_ID": "research/gpt"}
-    prints = [[known.fingerprint(last), 103]]
+    prints = [[known_checkpoints.fingerprint(last), 103]]
     ran(trainer, SAVES=OVER.format(steps=3, path=path, then=then) * 2, saves=[[last, 103]], prints=prints, **job)
     assert kept.read_bytes() == newest != (tmp_path / "last.pt").read_bytes()
     assert os.stat(last).st_nlink == os.stat(kept).st_nlink == 1
@@ -205,7 +207,7 @@ def test_a_job_that_must_resume_saves_nothing_before_it_is_decided(
 
 
 def test_a_file_that_saves_of_two_steps_share_says_nothing_but_by_its_name() -> None:
-    found = known.Known()
+    found = known_checkpoints.Known()
     found.saved("/run/a/args.bin", 100, ["12-same"])
     found.saved("/run/a/model.pt", 100, ["12-one"])
     found.saved("/run/a/model.pt", 100, ["12-one"])
@@ -218,29 +220,29 @@ def test_a_fingerprint_is_of_size_first_and_last_bytes(tmp_path: Path) -> None:
     path = tmp_path / "large"
     body = bytearray(1 << 20)
     path.write_bytes(body)
-    first = known.fingerprint(str(path))
+    first = known_checkpoints.fingerprint(str(path))
     assert first.startswith(f"{1 << 20}-")
     for at, is_seen in ((0, True), (4095, True), (500_000, False), ((1 << 20) - 65536, True), ((1 << 20) - 1, True)):
         body[at] = 1
         path.write_bytes(body)
-        assert (known.fingerprint(str(path)) != first) is is_seen, at
+        assert (known_checkpoints.fingerprint(str(path)) != first) is is_seen, at
         body[at] = 0
     path.write_bytes(body[:-1])
-    assert known.fingerprint(str(path)) != first
-    assert known.fingerprint(str(path), {3}) == ""
-    assert known.fingerprint(str(tmp_path)) == "", "a folder without .metadata"
-    assert known.fingerprint("none\0such") == ""
+    assert known_checkpoints.fingerprint(str(path)) != first
+    assert known_checkpoints.fingerprint(str(path), {3}) == ""
+    assert known_checkpoints.fingerprint(str(tmp_path)) == "", "a folder without .metadata"
+    assert known_checkpoints.fingerprint("none\0such") == ""
     path.write_bytes(b"")
-    assert known.fingerprint(str(path)).startswith("0-")
+    assert known_checkpoints.fingerprint(str(path)).startswith("0-")
 
 
 def test_what_is_wrong_with_the_file_for_a_launchers_ranks_is_as_none(tmp_path: Path) -> None:
     for text in ("", "[1]", "{}", '{"saves": 3, "prints": []}'):
-        (tmp_path / known.FILE).write_text(text)
-        assert known.read(str(tmp_path)).step_of("x") == 0
-    known.write(str(tmp_path), [["/a/x.pt", 3]], [["5-x", 4]])
-    assert known.read(str(tmp_path)).step_of("/a/x.pt") == 3
-    known.write(str(tmp_path / "gone"), [], [])
+        (tmp_path / known_checkpoints.FILE).write_text(text)
+        assert known_checkpoints.read(str(tmp_path)).step_of("x") == 0
+    known_checkpoints.write(str(tmp_path), [["/a/x.pt", 3]], [["5-x", 4]])
+    assert known_checkpoints.read(str(tmp_path)).step_of("/a/x.pt") == 3
+    known_checkpoints.write(str(tmp_path / "gone"), [], [])
 
 
 def test_what_stands_for_a_function_of_os_is_like_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from outrider.runtime.ports import find_port
 from tests.hooks.container import Container, is_alive
-from training_hooks import known, page
+from training_hooks.abi import progress_page
+from training_hooks.rank import known_checkpoints
 
 pytestmark = pytest.mark.slow
 ORDERS = itertools.count(1)
@@ -90,8 +91,8 @@ def test_ranks_below_a_program_are_counted_and_say_where_they_are(container: Con
     started = container.start(hello, 1, nproc=2, WORLD_SIZE="2", MASTER_PORT=str(find_port()))
     container.until(lambda: container.stdout().count("counted") == 2)
     for rank in (0, 1):
-        shown = page.read(str(container.volume / "progress" / str(rank)))
-        assert (shown.step, shown.phase, shown.generation) == (5, page.STEP, [1, 1])
+        shown = progress_page.read(str(container.volume / "progress" / str(rank)))
+        assert (shown.step, shown.phase, shown.generation) == (5, progress_page.STEP, [1, 1])
         assert shown.pid not in started["pids"], "the rank is a process below the shell"
     waiting = f'train.py", line {COUNTING.splitlines().index("    sys.stdin.read()") + 1}'
     rows = container.until(lambda: stopped_there(asked(container, hello, "stacks", next(ORDERS)), waiting))
@@ -123,7 +124,9 @@ def test_a_rank_below_a_program_knows_what_was_saved_before_and_is_let_finish_it
     (container.folder / "train.py").write_text(SAVING)
     container.run(str(container.folder / "program"), "train.py")
     hello = container.said(what="launcher")
-    shell = container.start(hello, 1, prints=[[known.fingerprint(str(container.folder / "last.pt")), 103]])["pids"][0]
+    shell = container.start(hello, 1, prints=[[known_checkpoints.fingerprint(str(container.folder / "last.pt")), 103]])[
+        "pids"
+    ][0]
     container.until(lambda: "saving" in container.stdout())
     container.order(hello, do="stop", generation=[1, 1], grace=60, handler_grace=60, save_grace=600)
     (row,) = asked(container, hello, "collectives", 1)  # answered after the stop was begun
@@ -135,5 +138,5 @@ def test_a_rank_below_a_program_knows_what_was_saved_before_and_is_let_finish_it
     assert container.said(event="stopped")["killed"] == 0
     assert not is_alive(row["pid"])
     assert torch.load(container.folder / "checkpoint.pt", weights_only=False)["slow"] == 0
-    shown = page.read(str(container.volume / "progress" / "0"))
+    shown = progress_page.read(str(container.volume / "progress" / "0"))
     assert (shown.base, shown.step) == (103, 104)

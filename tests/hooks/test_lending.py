@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from training_hooks import arena, lending
+from training_hooks.abi import arena
+from training_hooks.checkpoints import cow_tensors
 
 pytestmark = pytest.mark.slow
 
@@ -18,18 +19,18 @@ TENSORS, NUMBERS = 4, 1 << 18
 
 
 def memory(folder: Path, local_rank: int = 0) -> Any:
-    from training_hooks import remembering
+    from training_hooks.checkpoints import memory_tier
 
     arena.allot(arena.path_of(str(folder)), 48 << 20)
-    return remembering.Memory(str(folder), local_rank, 2)
+    return memory_tier.Memory(str(folder), local_rank, 2)
 
 
 def saved(rank: Any, step: int, kind: int = arena.REPLICATED) -> None:
     import torch
 
-    from training_hooks import tensors
+    from training_hooks.checkpoints import state_codec
 
-    packed = tensors.Packed({n: torch.full((NUMBERS,), float(step + n)) for n in range(TENSORS)})
+    packed = state_codec.Packed({n: torch.full((NUMBERS,), float(step + n)) for n in range(TENSORS)})
     about = arena.Head(arena.VERSION, 0, step, 1, 0, 2, kind, 0, packed.length, 0, 0)
     assert rank.take(packed, about).seal()
 
@@ -151,4 +152,4 @@ def test_a_place_that_is_written_to_after_it_was_found_lends_nothing(tmp_path: P
 def test_a_file_that_cannot_be_mapped_lends_nothing() -> None:
     out, into = os.pipe()
     with open(out, "rb"), open(into, "wb"), pytest.raises(OSError, match="No such device"):
-        lending.Loan(out, 0, 4096)
+        cow_tensors.Loan(out, 0, 4096)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from training_hooks import lightning_loop, passes
+from training_hooks.data import consumed
+from training_hooks.frameworks import lightning_loop
 
 LENGTH, BATCH = 403, 4
 
@@ -22,7 +23,7 @@ class Sampler:
 class Loader:
     def __init__(self, book: Book, world: int, start: int) -> None:
         self.sampler, self.book = Sampler(), book
-        self.one = passes.Pass(
+        self.one = consumed.Pass(
             (LENGTH, 0, True, False, 0), 0, start, BATCH * world, world, 0, BATCH, False, lambda *_: 0
         )
         self.whole = math.ceil(math.ceil(LENGTH / world) / BATCH)

@@ -13,7 +13,7 @@ from tests.hooks.agent import Trainer
 from tests.hooks.memories import MARKED, damage, generation, newest, said, step_in, trainers, warned, write
 from tests.tiers import witnesses
 from tests.warm import Warm
-from training_hooks import versions
+from training_hooks.checkpoints import version_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("marked")]  # they share a warm Python
 
@@ -152,7 +152,7 @@ def test_damaged_memory_is_not_loaded_and_storage_only_where_it_has_that_very_sa
     write(0, tmp_path / "older.pt")
 
     os.replace(tmp_path / "older.pt", tmp_path / "last.pt")
-    versions.write(str(tmp_path / "last.pt"), str(tmp_path / "last.pt"), (1, 1))
+    version_file.write(str(tmp_path / "last.pt"), str(tmp_path / "last.pt"), (1, 1))
     trainer.start(1, find_port(), **begun)
     assert trainer.agent.expect("exited")["code"] == 3
     (first, second, third) = said(tmp_path)

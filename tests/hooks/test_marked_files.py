@@ -14,7 +14,7 @@ from tests.hooks.agent import Trainer
 from tests.hooks.memories import MARKED, generation, newest, said, step_in, trainers, warned, write
 from tests.tiers import witnesses
 from tests.warm import Warm
-from training_hooks import versions
+from training_hooks.checkpoints import version_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("marked")]  # they share a warm Python
 
@@ -180,7 +180,7 @@ def test_the_file_of_an_earlier_job_with_later_generations_is_written_over_at_on
 
     path = tmp_path / "last.pt"
     write(40, path)
-    versions.write(str(path), str(path), (9 << 32, 40))
+    version_file.write(str(path), str(path), (9 << 32, 40))
     trainer = make("say(loaded())\ntorch.save(state(41), 'last.pt')\nos.kill(os.getpid(), 9)\n")
     trainer.start()
     trainer.agent.expect("exited")

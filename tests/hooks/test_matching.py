@@ -15,8 +15,8 @@ import pytest
 from tests.hooks.agent import PATIENCE, Trainer, wait_until
 from tests.hooks.container import LAUNCH
 from tests.hooks.test_output import ROOT, STAGE
-from training_hooks.channel import Channel
-from training_hooks.matching import LONGEST_LINE, MOST_CPU, Clock, Lines, Pattern
+from training_hooks.logs.matcher import LONGEST_LINE, MOST_CPU, Clock, Lines, Pattern
+from training_hooks.process.worker_channel import Channel
 
 CATASTROPHIC = r"(a+)+$"
 STUCK = "a" * 60 + "b"

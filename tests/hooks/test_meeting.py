@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from training_hooks import meeting
+from training_hooks.frameworks import rendezvous_wait
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def place(rank: int, port: int) -> dict[str, str]:
 
 def test_a_rank_waits_until_rank_0_listens(port: tuple[socket.socket, int]) -> None:
     server, number = port
-    waiting = threading.Thread(target=meeting.wait, args=(place(1, number),))
+    waiting = threading.Thread(target=rendezvous_wait.wait, args=(place(1, number),))
     waiting.start()
     waiting.join(0.1)
     assert waiting.is_alive()
@@ -34,14 +34,14 @@ def test_a_rank_waits_until_rank_0_listens(port: tuple[socket.socket, int]) -> N
 
 
 def test_rank_0_waits_for_nobody(port: tuple[socket.socket, int]) -> None:
-    meeting.wait(place(0, port[1]))
+    rendezvous_wait.wait(place(0, port[1]))
 
 
 @pytest.mark.parametrize("missing", ["RANK", "MASTER_ADDR", "MASTER_PORT"])
 def test_without_a_place_there_is_no_waiting(port: tuple[socket.socket, int], missing: str) -> None:
     environ = place(1, port[1])
     del environ[missing]
-    meeting.wait(environ)
+    rendezvous_wait.wait(environ)
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_without_a_place_there_is_no_waiting(port: tuple[socket.socket, int], mi
 def test_only_a_meeting_by_the_environment_is_waited_for(
     arguments: tuple[object, ...], options: dict[str, object], answer: bool
 ) -> None:
-    assert meeting.is_by_environment(arguments, options) is answer
+    assert rendezvous_wait.is_by_environment(arguments, options) is answer

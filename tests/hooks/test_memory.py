@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from tests.hooks.agent import Trainer
-from training_hooks import memory
+from training_hooks.telemetry import oom
 
 V1_FILE = "oom_kill_disable 0\nunder_oom 0\noom_kill %d\n"
 V2_FILE = "low 0\nhigh 0\nmax 31\noom 9\noom_kill %d\noom_group_kill 5\n"
 
 
-def kill(watched: memory.OutOfMemory) -> bool:
+def kill(watched: oom.OutOfMemory) -> bool:
     return bool(watched.explains(None, signal.SIGKILL, time.monotonic()))
 
 
-def raise_(watched: memory.OutOfMemory, kind: str, message: str, ago: float = 0.0) -> bool:
+def raise_(watched: oom.OutOfMemory, kind: str, message: str, ago: float = 0.0) -> bool:
     return bool(watched.explains(1, None, time.monotonic() - ago, {"type": kind, "message": message}))
 
 
@@ -29,7 +29,7 @@ def raise_(watched: memory.OutOfMemory, kind: str, message: str, ago: float = 0.
 def test_each_growth_of_the_counter_explains_one_kill(tmp_path: Path, text: str) -> None:
     path = tmp_path / "counter"
     path.write_text(text % 3)
-    watched = memory.OutOfMemory(str(path))
+    watched = oom.OutOfMemory(str(path))
     assert not kill(watched), "what happened before is nobody's"
     path.write_text(text % 5)
     assert [kill(watched) for _ in range(3)] == [True, True, False]
@@ -42,9 +42,9 @@ def test_each_growth_of_the_counter_explains_one_kill(tmp_path: Path, text: str)
 def test_a_file_without_a_counter_explains_nothing(tmp_path: Path, text: str) -> None:
     path = tmp_path / "counter"
     path.write_text(text)
-    assert memory.read_counter(str(path)) is None
-    assert not kill(memory.OutOfMemory(str(path)))
-    assert not kill(memory.OutOfMemory(""))
+    assert oom.read_counter(str(path)) is None
+    assert not kill(oom.OutOfMemory(str(path)))
+    assert not kill(oom.OutOfMemory(""))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_an_exception_claims_a_growth_where_it_says_that_a_process_was_killed(
 ) -> None:
     path = tmp_path / "counter"
     path.write_text(V1_FILE % 0)
-    watched = memory.OutOfMemory(str(path))
+    watched = oom.OutOfMemory(str(path))
     assert not raise_(watched, kind, message), "nobody was out of memory"
     path.write_text(V1_FILE % 1)
     assert raise_(watched, kind, message) is lost
@@ -75,7 +75,7 @@ def test_an_exception_claims_a_growth_where_it_says_that_a_process_was_killed(
 def test_a_growth_that_came_long_before_or_after_an_exception_is_not_claimed_by_it(tmp_path: Path) -> None:
     path = tmp_path / "counter"
     path.write_text(V1_FILE % 0)
-    watched = memory.OutOfMemory(str(path))
+    watched = oom.OutOfMemory(str(path))
     path.write_text(V1_FILE % 1)
     watched.look()
     watched.growths[0][0:2] = [time.monotonic() - 10.0, time.monotonic() - 9.0]
@@ -87,7 +87,7 @@ def test_a_growth_that_came_long_before_or_after_an_exception_is_not_claimed_by_
 
 
 def test_of_two_that_end_at_once_the_killed_one_is_told_first() -> None:
-    assert memory.killed_first({7: 1 << 8, 9: 9, 8: 0}) == [(9, 9), (7, 1 << 8), (8, 0)]
+    assert oom.killed_first({7: 1 << 8, 9: 9, 8: 0}) == [(9, 9), (7, 1 << 8), (8, 0)]
 
 
 @pytest.mark.slow

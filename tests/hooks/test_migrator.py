@@ -11,7 +11,7 @@ import pytest
 from tests.hooks.agent import Line, Trainer, wait_until
 from tests.tiers import witnesses
 from tests.warm import Warm
-from training_hooks import statefile
+from training_hooks.checkpoints import planned_save_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("warm")]
 
@@ -84,9 +84,9 @@ def saved(trainer: Trainer, order: int = 5, seconds: float = 300.0) -> Line:
 def content(folder: Path) -> dict[str, Any]:
     import torch
 
-    record = statefile.read(str(folder / "volume"))
+    record = planned_save_file.read(str(folder / "volume"))
     assert record is not None
-    path = statefile.checked(str(folder / "volume"), record)
+    path = planned_save_file.checked(str(folder / "volume"), record)
     assert path is not None
     found: dict[str, Any] = torch.load(path, weights_only=False)
     return found

@@ -15,7 +15,8 @@ import pytest
 from outrider.runtime.ports import find_port
 from tests.hooks.agent import Line, Trainer, wait_until
 from tests.hooks.container import Container
-from training_hooks import gather, lastwords, matmul
+from training_hooks.nodecheck import allgather, matmul
+from training_hooks.process import termination_message
 
 PLAIN = "import time\ntime.sleep(600)\n"
 PYTHONS = [Path.home() / f".pyenv/versions/{name}/bin/python3" for name in ("3.8.18",)]
@@ -55,12 +56,12 @@ def plain_python() -> str:
 
 
 # -- the all-gather -----------------------------------------------------------------------------------------------
-def together(*orders: dict[str, Any], seconds: float = gather.MEET_SECONDS) -> list[list[dict[str, Any]]]:
+def together(*orders: dict[str, Any], seconds: float = allgather.MEET_SECONDS) -> list[list[dict[str, Any]]]:
     """What each of these members finds, all at once, each on a thread of its own."""
     found: list[list[dict[str, Any]]] = [[] for _ in orders]
 
     def one(index: int) -> None:
-        meeting = gather.Meeting(orders[index])
+        meeting = allgather.Meeting(orders[index])
         meeting.meet(seconds)
         found[index] = meeting.gather()
         meeting.close()
@@ -121,23 +122,23 @@ def test_who_means_another_round_is_not_met() -> None:
 
 def test_a_strangers_connection_is_dropped() -> None:
     port = find_port()
-    meeting = gather.Meeting(order(1, member="a", port=port, awaited=["b"]))
+    meeting = allgather.Meeting(order(1, member="a", port=port, awaited=["b"]))
     with socket.create_connection(("127.0.0.1", port)) as stranger:
-        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n".ljust(gather.WORD))
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n".ljust(allgather.WORD))
         meeting.meet(0.3)
         assert meeting.errors["b"].startswith("it did not connect")
     meeting.close()
 
 
 def test_a_taken_port_is_told_as_such() -> None:
-    with socket.create_server(("", 0)) as taken, pytest.raises(gather.PortTaken):
-        gather.Meeting(order(1, port=taken.getsockname()[1], awaited=["b"]))
+    with socket.create_server(("", 0)) as taken, pytest.raises(allgather.PortTaken):
+        allgather.Meeting(order(1, port=taken.getsockname()[1], awaited=["b"]))
 
 
 def test_a_member_reaches_itself() -> None:
-    assert gather.alone("127.0.0.1") > 0
+    assert allgather.alone("127.0.0.1") > 0
     with pytest.raises(OSError, match=r"assign|address"):
-        gather.alone("203.0.113.1")
+        allgather.alone("203.0.113.1")
 
 
 # -- the matmul ---------------------------------------------------------------------------------------------------
@@ -243,7 +244,7 @@ def test_the_last_words_are_in_the_log_and_in_the_termination_message(
 
 
 def test_no_termination_message_is_made_where_the_kubelet_has_made_none(tmp_path: Path) -> None:
-    lastwords.say("gone", {"OUTRIDER_TERMINATION_LOG": str(tmp_path / "none")})
+    termination_message.say("gone", {"OUTRIDER_TERMINATION_LOG": str(tmp_path / "none")})
     assert os.listdir(tmp_path) == []
 
 

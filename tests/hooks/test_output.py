@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STAGE = """
 import os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
-from training_hooks.output import Outlet
+from training_hooks.logs.capture import Outlet
 outlet = Outlet()
 
 def rank(number, code, generation=(1, 1)):

@@ -11,7 +11,7 @@ import pytest
 
 from tests.hooks.agent import Trainer
 from tests.warm import Warm
-from training_hooks.overtaken import Overtaken, Save
+from training_hooks.checkpoints.overtaken import Overtaken, Save
 
 pytestmark = pytest.mark.xdist_group("warm")
 SCRIPT = """

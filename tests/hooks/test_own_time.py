@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from training_hooks import own_time
-from training_hooks.own_time import Mark, measure
+from training_hooks.telemetry import busy_time
+from training_hooks.telemetry.busy_time import Mark, measure
 
 MS = 10**6
 
@@ -40,7 +40,7 @@ def test_with_two_optimizers_the_gap_is_what_lies_behind_either() -> None:
 
 def test_where_the_first_collective_is_at_the_beginning_what_the_main_thread_runs_counts() -> None:
     found = measure(marks(8, 100, cpu=40, delay=20, waited=10), created(8, 100, 1), beside_gpu=False)
-    assert (found.source, found.gap, found.busy) == (own_time.RECORDER_AND_CPU, MS, 70 * MS)
+    assert (found.source, found.gap, found.busy) == (busy_time.RECORDER_AND_CPU, MS, 70 * MS)
     assert (found.cpu, found.delayed, found.waited) == (40 * MS, 20 * MS, 10 * MS)
 
 
@@ -60,17 +60,17 @@ def test_where_every_step_shows_the_limit_it_counts_once() -> None:
 
 def test_beside_a_gpu_the_recorder_alone_counts_because_the_main_thread_may_spin() -> None:
     found = measure(marks(8, 100, cpu=100), created(8, 100, 30), beside_gpu=True)
-    assert (found.source, found.gap, found.busy) == (own_time.RECORDER, 30 * MS, 0)
+    assert (found.source, found.gap, found.busy) == (busy_time.RECORDER, 30 * MS, 0)
 
 
 def test_a_backend_that_may_spin_is_treated_like_a_gpu() -> None:
     found = measure(marks(8, 100, cpu=100), created(8, 100, 30, name="mpi:all_reduce"), beside_gpu=False)
-    assert (found.source, found.gap, found.busy) == (own_time.RECORDER, 30 * MS, 0)
+    assert (found.source, found.gap, found.busy) == (busy_time.RECORDER, 30 * MS, 0)
 
 
 def test_without_a_recorder_the_cpu_time_counts_and_beside_a_gpu_nothing_does() -> None:
-    assert measure(marks(8, 100, cpu=40), [], beside_gpu=False)[:5] == (own_time.CPU, 8, 0, 40 * MS, 100 * MS)
-    assert measure(marks(8, 100, cpu=40), [], beside_gpu=True)[:5] == (own_time.NOTHING, 8, 0, 0, 100 * MS)
+    assert measure(marks(8, 100, cpu=40), [], beside_gpu=False)[:5] == (busy_time.CPU, 8, 0, 40 * MS, 100 * MS)
+    assert measure(marks(8, 100, cpu=40), [], beside_gpu=True)[:5] == (busy_time.NOTHING, 8, 0, 0, 100 * MS)
 
 
 def test_steps_with_a_checkpoint_are_left_out_and_too_few_others_are_no_window() -> None:
@@ -109,11 +109,11 @@ def test_only_ranks_that_call_the_same_collectives_have_the_same_shape() -> None
 
 @pytest.mark.parametrize("seconds", [1e-5, 0.001, 0.0137, 0.3, 1.0, 1.9, 4.0, 60.0, 3600.0])
 def test_windows_of_ranks_that_differ_a_little_meet_at_every_second_one_at_least(seconds: float) -> None:
-    one, other = own_time.stride(seconds), own_time.stride(seconds * 1.3)
+    one, other = busy_time.stride(seconds), busy_time.stride(seconds * 1.3)
     assert max(one, other) in (min(one, other), 2 * min(one, other))
-    assert own_time.count(one) <= one
+    assert busy_time.count(one) <= one
 
 
 def test_windows_come_every_seven_to_fifteen_seconds_where_steps_are_short() -> None:
     for seconds in (0.001, 0.0137, 0.3, 1.0, 1.8):
-        assert 7.0 < own_time.stride(seconds) * seconds <= 15.0
+        assert 7.0 < busy_time.stride(seconds) * seconds <= 15.0

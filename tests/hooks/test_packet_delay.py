@@ -24,12 +24,12 @@ TRIED = """
 import json, os, signal, socket, subprocess, sys, time
 
 sys.path.insert(0, sys.argv[1])
-from training_hooks import packet_delay
+from training_hooks.chaos import nfqueue_delay
 
-queue = packet_delay.Queue(77)
+queue = nfqueue_delay.Queue(77)
 child = os.fork()
 if child == 0:
-    packet_delay.hold_back(queue, float(sys.argv[2]))
+    nfqueue_delay.hold_back(queue, float(sys.argv[2]))
 queue.close()
 try:
     rule = ["INPUT", "-p", "udp", "-j", "NFQUEUE", "--queue-num", "77", "--queue-bypass"]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training_hooks import positions
+from training_hooks.data import position_file
 
 POSITION = {"length": 203, "seed": 0, "shuffle": True, "drop_last": False, "nth": 0, "epoch": 1, "consumed": 72,
             "world": 4, "batch": 8}  # fmt: skip
@@ -22,8 +22,8 @@ def saved(folder: Path, name: str = "model.pt", content: bytes = b"weights", **c
     """A checkpoint and the file of its position, written as a save does: the position first."""
     checkpoint, beside = folder / name, folder / "new"
     beside.write_bytes(content)
-    file = Path(positions.place(str(checkpoint)))
-    positions.write(str(file), positions.fingerprint(str(beside)), [POSITION | changes])
+    file = Path(position_file.place(str(checkpoint)))
+    position_file.write(str(file), position_file.fingerprint(str(beside)), [POSITION | changes])
     beside.rename(checkpoint)
     return checkpoint, file
 
@@ -31,25 +31,25 @@ def saved(folder: Path, name: str = "model.pt", content: bytes = b"weights", **c
 def test_a_position_is_beside_its_checkpoint_and_begins_with_a_dot(tmp_path: Path) -> None:
     checkpoint, file = saved(tmp_path)
     assert sorted(os.listdir(tmp_path)) == [".model.pt.position.json", "model.pt"]
-    assert positions.read(str(checkpoint)) == ([POSITION], str(file))
+    assert position_file.read(str(checkpoint)) == ([POSITION], str(file))
 
 
 def test_a_checkpoint_without_one_has_none(tmp_path: Path) -> None:
     (tmp_path / "model.pt").write_bytes(b"weights")
-    assert positions.read(str(tmp_path / "model.pt")) == ([], "")
+    assert position_file.read(str(tmp_path / "model.pt")) == ([], "")
 
 
 def test_a_save_that_was_killed_before_its_rename_leaves_the_older_position_good(tmp_path: Path) -> None:
     checkpoint, file = saved(tmp_path)
-    positions.write(str(file), "of the checkpoint that never came", [POSITION | {"consumed": 144}])
-    assert positions.read(str(checkpoint))[0] == [POSITION]
+    position_file.write(str(file), "of the checkpoint that never came", [POSITION | {"consumed": 144}])
+    assert position_file.read(str(checkpoint))[0] == [POSITION]
 
 
 def test_only_two_saves_are_kept(tmp_path: Path) -> None:
     for number in range(5):
         checkpoint, file = saved(tmp_path, content=b"%d" % number, consumed=number)
     assert len(json.loads(file.read_text())["body"]["saves"]) == 2
-    assert positions.read(str(checkpoint))[0][0]["consumed"] == 4
+    assert position_file.read(str(checkpoint))[0][0]["consumed"] == 4
 
 
 def test_a_script_that_renames_or_copies_its_checkpoint_keeps_its_position(tmp_path: Path) -> None:
@@ -57,21 +57,21 @@ def test_a_script_that_renames_or_copies_its_checkpoint_keeps_its_position(tmp_p
     checkpoint.rename(tmp_path / "model.pt")
     shutil.copyfile(tmp_path / "model.pt", tmp_path / "best.pt")
     for name in ("model.pt", "best.pt"):
-        assert positions.read(str(tmp_path / name)) == ([POSITION], str(file))
+        assert position_file.read(str(tmp_path / name)) == ([POSITION], str(file))
 
 
 def test_a_checkpoint_that_others_have_written_over_has_no_position(tmp_path: Path) -> None:
     checkpoint, _ = saved(tmp_path)
     checkpoint.write_bytes(b"others' weights")
-    with pytest.raises(positions.Unusable, match="belongs to another save than"):
-        positions.read(str(checkpoint))
+    with pytest.raises(position_file.Unusable, match="belongs to another save than"):
+        position_file.read(str(checkpoint))
 
 
 def with_body(file: Path, change: Any) -> None:
     """Signed anew: only what it says is wrong."""
     document = json.loads(file.read_text())
     change(document["body"])
-    document["checksum"] = positions._sum(json.dumps(document["body"], sort_keys=True))
+    document["checksum"] = position_file._sum(json.dumps(document["body"], sort_keys=True))
     file.write_text(json.dumps(document))
 
 
@@ -85,14 +85,14 @@ def with_body(file: Path, change: Any) -> None:
         (b'{"outrider": "data position", "version": 2, "body": {}}', "has version 2, and these hooks read up to"),
         (b'{"outrider": "data position", "version": "1"}', "has version '1'"),
         (b'{"outrider": "data position", "version": 1, "body": {}}', "is damaged: its checksum"),
-        (b" " * (positions.LARGEST + 2), "is not a data position of outrider"),
+        (b" " * (position_file.LARGEST + 2), "is not a data position of outrider"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path: Path, text: bytes, said: str) -> None:
     checkpoint, file = saved(tmp_path)
     file.write_bytes(text)
-    with pytest.raises(positions.Unusable, match=said) as raised:
-        positions.read(str(checkpoint))
+    with pytest.raises(position_file.Unusable, match=said) as raised:
+        position_file.read(str(checkpoint))
     assert str(file) in str(raised.value)
 
 
@@ -102,14 +102,14 @@ def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path: Path, text: b
 def test_numbers_that_no_position_has_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     checkpoint, file = saved(tmp_path)
     with_body(file, lambda body: body["saves"][0]["positions"][0].update(change))
-    with pytest.raises(positions.Unusable, match="says what no position is"):
-        positions.read(str(checkpoint))
+    with pytest.raises(position_file.Unusable, match="says what no position is"):
+        position_file.read(str(checkpoint))
 
 
 def test_what_a_newer_version_adds_is_left_alone(tmp_path: Path) -> None:
     checkpoint, file = saved(tmp_path)
     with_body(file, lambda body: body["saves"][0].update(note="more"))
-    assert positions.read(str(checkpoint))[0] == [POSITION]
+    assert position_file.read(str(checkpoint))[0] == [POSITION]
 
 
 @settings(deadline=None)
@@ -126,33 +126,33 @@ def test_a_file_that_is_cut_or_changed_anywhere_is_never_believed(
         broken = text[:at] + bytes([text[at] ^ data.draw(st.integers(1, 255))]) + text[at + 1 :]
     file.write_bytes(broken)
     try:
-        assert positions.read(str(checkpoint))[0] == [POSITION]
-    except positions.Unusable:
+        assert position_file.read(str(checkpoint))[0] == [POSITION]
+    except position_file.Unusable:
         pass
 
 
 def test_a_folder_full_of_other_files_is_listed_once(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"{number}.pt").write_bytes(b"data")
-        assert positions.read(str(tmp_path / f"{number}.pt")) == ([], "")
+        assert position_file.read(str(tmp_path / f"{number}.pt")) == ([], "")
     checkpoint, _ = saved(tmp_path)
-    assert positions.read(str(checkpoint))[0] == [POSITION]
+    assert position_file.read(str(checkpoint))[0] == [POSITION]
 
 
 def test_a_folder_that_cannot_be_written_fails_with_an_os_error_and_leaves_nothing(tmp_path: Path) -> None:
     long = tmp_path / ("m" * 250)
     with pytest.raises(OSError, match="name too long"):
-        positions.write(positions.place(str(long)), "of", [POSITION])
+        position_file.write(position_file.place(str(long)), "of", [POSITION])
     assert os.listdir(tmp_path) == []
 
 
 def test_the_volume_keeps_the_newest_alone(tmp_path: Path) -> None:
     folder = tmp_path / "positions"
     folder.mkdir()
-    for number in range(positions.MOST_KEPT + 5):
-        file = positions.place(f"/checkpoints/step_{number}.pt", str(tmp_path))
-        positions.write(file, str(number), [POSITION])
+    for number in range(position_file.MOST_KEPT + 5):
+        file = position_file.place(f"/checkpoints/step_{number}.pt", str(tmp_path))
+        position_file.write(file, str(number), [POSITION])
         os.utime(file, (number, number))
-    positions.keep_few(str(folder))
+    position_file.keep_few(str(folder))
     left = {json.loads(file.read_text())["body"]["saves"][0]["of"] for file in folder.iterdir()}
-    assert left == {str(number) for number in range(5, positions.MOST_KEPT + 5)}
+    assert left == {str(number) for number in range(5, position_file.MOST_KEPT + 5)}

@@ -12,7 +12,7 @@ import pytest
 from outrider.sidecar.shell.pages import read_page
 from tests.hooks.agent import Trainer
 from tests.warm import Warm
-from training_hooks.reads import Reads
+from training_hooks.rank.checkpoint_reads import Reads
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("warm")]
 SCRIPT = """

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from training_hooks import collectives
+from training_hooks.telemetry import flight_recorder
 
 SECOND = 10**9
 NOW = 100 * SECOND
@@ -41,8 +41,8 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def told() -> list[tuple[object, object, object]]:
-    entries, ranks = collectives.record()
-    return [(about["id"], about["seq"], about["state"]) for about in collectives.by_group(entries, ranks, NOW)]
+    entries, ranks = flight_recorder.record()
+    return [(about["id"], about["seq"], about["state"]) for about in flight_recorder.by_group(entries, ranks, NOW)]
 
 
 def test_a_rank_that_waits_in_nccl_says_so(torch: Any) -> None:
@@ -54,7 +54,7 @@ def test_backends_of_one_group_count_by_themselves(torch: Any) -> None:
     torch.gloo += [entry(1, "gloo:barrier", at=30)]
     torch.nccl += [entry(7, "nccl:all_reduce", at=20, over=False)]
     assert told() == [("0 nccl", 7, "scheduled"), ("0 gloo", 1, "completed")]
-    assert [each["profiling_name"] for each in collectives.record()[0]] == ["nccl:all_reduce", "gloo:barrier"]
+    assert [each["profiling_name"] for each in flight_recorder.record()[0]] == ["nccl:all_reduce", "gloo:barrier"]
 
 
 def test_what_lies_behind_one_that_is_over_is_over(torch: Any) -> None:
@@ -73,9 +73,9 @@ def test_gloo_s_may_end_in_any_order(torch: Any) -> None:
 def test_stragglers_are_not_measured_by_nccl_s(torch: Any) -> None:
     """Seen on an H100: of two members the one that waited was named."""
     torch.nccl += [entry(1, "nccl:all_reduce", at=10)]
-    assert collectives._without_stacks() == []
+    assert flight_recorder._without_stacks() == []
 
 
 def test_a_torch_without_a_recorder_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch._C._distributed_c10d", types.ModuleType("native"))
-    assert collectives.record() == ([], {})
+    assert flight_recorder.record() == ([], {})

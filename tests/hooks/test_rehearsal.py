@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import training_hooks
-from training_hooks.rehearsal import VARIABLE, compiling
+from training_hooks.template.rehearsal import VARIABLE, compiling
 
 RAN = "from pathlib import Path\nPath({!r}).write_text('ran')\n"
 

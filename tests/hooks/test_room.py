@@ -15,7 +15,7 @@ import pytest
 
 from tests.hooks.agent import Trainer
 from tests.warm import Warm
-from training_hooks import room, saves
+from training_hooks.checkpoints import disk_room, save_hooks
 
 pytestmark = pytest.mark.xdist_group("warm")
 MIB = 1 << 20
@@ -136,7 +136,7 @@ def test_on_a_quota_no_save_goes_over_the_old_file(tmp_path: Path, watched: Any,
     failure = OSError(number, os.strerror(number))
 
     def save() -> None:
-        saves.whole(watched, "torch.save", str(path), lambda to: written(to, 2000, failure), lambda: 2000)
+        save_hooks.whole(watched, "torch.save", str(path), lambda to: written(to, 2000, failure), lambda: 2000)
 
     if goes:
         save()
@@ -156,9 +156,9 @@ def test_a_folder_that_cannot_be_made_for_want_of_room_is_no_reason_to_lose_the_
     path.write_bytes(bytes(MIB))
     subprocess.run(["mount", "-o", f"remount,nr_inodes={len(os.listdir(small)) + 1}", str(small)], check=True)
     with pytest.raises(OSError, match="No space left"):
-        saves.whole(watched, "torch.save", str(path), lambda to: written(to, 2 * MIB), lambda: 2 * MIB)
+        save_hooks.whole(watched, "torch.save", str(path), lambda to: written(to, 2 * MIB), lambda: 2 * MIB)
     assert path.read_bytes() == bytes(MIB)
-    saves.whole(watched, "torch.save", str(path), lambda to: written(to, MIB // 2), lambda: MIB // 2)
+    save_hooks.whole(watched, "torch.save", str(path), lambda to: written(to, MIB // 2), lambda: MIB // 2)
     assert path.read_bytes() == bytes(MIB // 2)
 
 
@@ -178,10 +178,10 @@ def test_where_nothing_can_be_written_beside_a_save_goes_in_place_unless_it_has_
         subprocess.run(binds[2], check=True)
         monkeypatch.setenv("OUTRIDER_ATOMIC_SAVE", "required")
         with pytest.raises(OSError, match="Read-only"):
-            saves.whole(watched, "torch.save", str(path), lambda to: written(to, 100), lambda: 100)
+            save_hooks.whole(watched, "torch.save", str(path), lambda to: written(to, 100), lambda: 100)
         assert path.read_bytes() == b"old"
         monkeypatch.delenv("OUTRIDER_ATOMIC_SAVE")
-        saves.whole(watched, "torch.save", str(path), lambda to: written(to, 100), lambda: 100)
+        save_hooks.whole(watched, "torch.save", str(path), lambda to: written(to, 100), lambda: 100)
         assert path.read_bytes() == bytes(100)
     finally:
         subprocess.run(["umount", "-R", "-l", str(path.parent)], check=True)
@@ -192,5 +192,5 @@ def test_what_is_counted_is_never_less_than_what_is_written(tmp_path: Path) -> N
     path = str(tmp_path / ("a long name of a checkpoint " * 5 + ".pt"))
     state = {f"layer {n}": torch.zeros(10_000 + n) for n in range(100)}
     torch.save(state, path)
-    counted = room.measured(lambda file: torch.save(state, file), path)
+    counted = disk_room.measured(lambda file: torch.save(state, file), path)
     assert os.path.getsize(path) <= counted <= 1.5 * os.path.getsize(path)

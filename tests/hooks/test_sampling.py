@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from training_hooks import own_time, page, pressure, steps
+from training_hooks.abi import progress_page
+from training_hooks.telemetry import busy_time, cpu_contention, step_counter
 
 
 class Optimizer:
@@ -21,7 +22,7 @@ class Training:
 
     def __init__(self, watched: Any) -> None:
         self.watched, self.optimizer = watched, Optimizer()
-        self.count = steps.hook(watched)
+        self.count = step_counter.hook(watched)
         self.entries: list[dict[str, Any]] = []
 
     def step(self, times: int = 1) -> None:
@@ -31,7 +32,9 @@ class Training:
 
     def window(self, first: int, count: int) -> None:
         self.watched.sampler._arm(first, count)
-        self.step(first + count - self.watched.page.words[page.STEPS] + self.watched.page.words[page.BASE])
+        self.step(
+            first + count - self.watched.page.words[progress_page.STEPS] + self.watched.page.words[progress_page.BASE]
+        )
 
     def look(self) -> None:
         self.watched.sampler.look(lambda: self.entries)
@@ -39,7 +42,7 @@ class Training:
 
 def numbers(watched: Any) -> tuple[int, ...]:
     """Sequence, first step, source, steps, gap, busy, step."""
-    sequence, first, source, *times = struct.unpack_from("<6Q", watched.page.map, 8 * page.WINDOW)
+    sequence, first, source, *times = struct.unpack_from("<6Q", watched.page.map, 8 * progress_page.WINDOW)
     return sequence, first, source & 0xFFFFFFFF, source >> 32, *times
 
 
@@ -51,7 +54,7 @@ def test_a_window_of_steps_is_put_on_the_page(watched: Any) -> None:
     assert not watched.sampler.armed
     training.look()
     sequence, first, source, counted, gap, busy, step = numbers(watched)
-    assert (sequence % 2, first, source, counted) == (0, 8, own_time.RECORDER_AND_CPU, 4)
+    assert (sequence % 2, first, source, counted) == (0, 8, busy_time.RECORDER_AND_CPU, 4)
     assert 0 < gap <= step
     assert 0 < busy <= step
 
@@ -60,7 +63,7 @@ def test_windows_of_long_steps_follow_each_other_without_a_break(watched: Any) -
     training, sampler = Training(watched), watched.sampler
     training.step(2)
     sampler.step_seconds = 2.5
-    assert (own_time.stride(2.5), own_time.count(own_time.stride(2.5))) == (4, 4)
+    assert (busy_time.stride(2.5), busy_time.count(busy_time.stride(2.5))) == (4, 4)
     training.window(4, 4)
     training.look()
     sampler.step_seconds = 2.5
@@ -140,7 +143,7 @@ def test_where_there_is_no_recorder_the_cpu_time_is_the_source(watched: Any) -> 
     training.step(2)
     training.window(4, 3)
     watched.sampler.look(lambda: [])
-    assert numbers(watched)[2] == own_time.CPU
+    assert numbers(watched)[2] == busy_time.CPU
 
 
 def test_a_recorder_that_fails_loses_one_window_only(watched: Any) -> None:
@@ -170,16 +173,16 @@ def test_where_steps_have_become_long_the_next_window_is_not_waited_for_in_short
     training.look()
     sampler.step_seconds = 0.01
     training.step(8)
-    assert sampler._next()[1] == own_time.stride(0.01) == 1024
-    words[page.LAST] = sampler._behind[1] + 8 * 10**9
-    assert sampler._next()[1:] == (24, own_time.count(8)), "steps of a second"
+    assert sampler._next()[1] == busy_time.stride(0.01) == 1024
+    words[progress_page.LAST] = sampler._behind[1] + 8 * 10**9
+    assert sampler._next()[1:] == (24, busy_time.count(8)), "steps of a second"
 
 
 def test_throttling_is_read_from_either_version_of_cgroups() -> None:
-    assert pressure.throttled_ns("nr_periods 5\nnr_throttled 2\nthrottled_time 4000\n") == 4000
-    assert pressure.throttled_ns("usage_usec 9\nnr_throttled 2\nthrottled_usec 4\n") == 4000
-    assert pressure.throttled_ns("usage_usec 9\n") is None
-    assert pressure.throttled_ns("throttled_usec many\n") is None
+    assert cpu_contention.throttled_ns("nr_periods 5\nnr_throttled 2\nthrottled_time 4000\n") == 4000
+    assert cpu_contention.throttled_ns("usage_usec 9\nnr_throttled 2\nthrottled_usec 4\n") == 4000
+    assert cpu_contention.throttled_ns("usage_usec 9\n") is None
+    assert cpu_contention.throttled_ns("throttled_usec many\n") is None
 
 
 @pytest.mark.parametrize(
@@ -194,29 +197,29 @@ def test_throttling_is_read_from_either_version_of_cgroups() -> None:
 def test_what_a_container_takes_from_its_process_is_not_what_its_neighbours_take(
     after: tuple[int, int, int, int], took: int
 ) -> None:
-    assert pressure.Container.took_ns((0, 0, 0, 0), after) == took
+    assert cpu_contention.Container.took_ns((0, 0, 0, 0), after) == took
 
 
 def test_what_a_group_has_used_is_read_from_either_version(tmp_path: Path) -> None:
     (tmp_path / "cpu.stat").write_text("usage_usec 9\nuser_usec 4\n")
-    assert pressure.used_ns(str(tmp_path / "cpu.stat")) == 9000
+    assert cpu_contention.used_ns(str(tmp_path / "cpu.stat")) == 9000
     (tmp_path / "cpu.stat").write_text("nr_periods 0\nthrottled_time 0\n")
-    assert pressure.used_ns(str(tmp_path / "cpu.stat")) == 0
+    assert cpu_contention.used_ns(str(tmp_path / "cpu.stat")) == 0
     (tmp_path / "cpuacct.usage").write_text("9000\n")
-    assert pressure.used_ns(str(tmp_path / "cpu.stat")) == 9000
+    assert cpu_contention.used_ns(str(tmp_path / "cpu.stat")) == 9000
 
 
 def test_shares_of_throttled_and_stolen_time_are_between_none_and_all() -> None:
-    since = pressure.Pressure.since
+    since = cpu_contention.Pressure.since
     assert since((0, 0, (0, 0)), (500, 900, (5, 20)), 1000) == (0.5, 0.25)
     assert since((0, 0, (0, 0)), (5000, 5000, (0, 0)), 1000) == (1.0, 0.0)
     assert since((10, 10, (9, 9)), (0, 0, (0, 20)), 1000) == (0.0, 0.0)
-    assert pressure.stolen_share("cpu  1 1 1 1 1 1 1 3 0 0\ncpu0 …") == (3, 10)
-    assert pressure.stolen_share("") == (0, 0)
+    assert cpu_contention.stolen_share("cpu  1 1 1 1 1 1 1 3 0 0\ncpu0 …") == (3, 10)
+    assert cpu_contention.stolen_share("") == (0, 0)
 
 
 def test_a_limit_counts_as_far_as_it_holds_up_threads_of_this_process() -> None:
     """And not where it stops a DataLoader's workers alone."""
-    assert pressure.Pressure.since((0, 0, (0, 0)), (500, 200, (0, 0)), 1000) == (0.2, 0.0)
-    before = pressure.waited_ns()
-    assert 0 <= before <= pressure.waited_ns()
+    assert cpu_contention.Pressure.since((0, 0, (0, 0)), (500, 200, (0, 0)), 1000) == (0.2, 0.0)
+    before = cpu_contention.waited_ns()
+    assert 0 <= before <= cpu_contention.waited_ns()

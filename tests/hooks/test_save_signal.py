@@ -13,7 +13,7 @@ import pytest
 
 from tests.hooks.agent import Trainer, wait_until
 from tests.warm import Warm
-from training_hooks import save_signal
+from training_hooks.process import save_signal
 
 HANDLES = """
 import signal, sys, time

@@ -19,7 +19,8 @@ from tests.hooks.agent import PATIENCE, Trainer, wait_until
 from tests.hooks.container import Container
 from tests.tiers import witnesses
 from tests.warm import Warm
-from training_hooks import beside, page
+from training_hooks.abi import progress_page
+from training_hooks.checkpoints import atomic_write
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("warm")]
 KILLS = 5
@@ -63,8 +64,8 @@ def test_a_worker_killed_at_any_moment_of_its_saves_leaves_a_file_that_loads(
         wait_until(lambda: saves_of(trainer, pid) > kill % 5, "a save")  # noqa: B023
         os.kill(pid, signal.SIGKILL)
         trainer.agent.expect("exited")
-        reading = page.read(str(trainer.volume / "progress" / "0"), pid)
-        in_a_save += reading is not None and reading.phase == page.CHECKPOINT
+        reading = progress_page.read(str(trainer.volume / "progress" / "0"), pid)
+        in_a_save += reading is not None and reading.phase == progress_page.CHECKPOINT
         trainer.stop()
         state = torch.load(tmp_path / "ckpt.pt", weights_only=True)
         assert bool((state["weights"] == state["step"]).all())
@@ -75,14 +76,14 @@ def test_a_worker_killed_at_any_moment_of_its_saves_leaves_a_file_that_loads(
 
 
 def saves_of(trainer: Trainer, pid: int) -> int:
-    reading = page.read(str(trainer.volume / "progress" / "0"), pid)
+    reading = progress_page.read(str(trainer.volume / "progress" / "0"), pid)
     return reading.saves if reading is not None else 0
 
 
 def test_what_killed_savers_left_beside_is_removed_by_the_next_save_there(
     tmp_path: Path, make: Callable[..., Trainer]
 ) -> None:
-    here = beside.place()
+    here = atomic_write.place()
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     left = {
@@ -196,7 +197,7 @@ torch.save(weight, "last.pt"); torch.save(weight, "last.pt")
     assert told == [(f"{here}/step_{n}.pt", n + 1) for n in (1, 2, 3)] + [(f"{here}/last.pt", 4)]
     (pid,) = trainer.start(saves=[[f"{here}/last.pt", 104]])
     trainer.agent.expect("exited")
-    reading = page.read(str(trainer.volume / "progress" / "0"), pid)
+    reading = progress_page.read(str(trainer.volume / "progress" / "0"), pid)
     assert reading is not None
     assert (reading.base, reading.step) == (104, 108)
 
@@ -240,7 +241,7 @@ def told_and_resumed(trainer: Trainer, loaded: str) -> tuple[list[tuple[str, int
     told = [(os.path.relpath(line["path"], trainer.folder), line["step"]) for line in saved]
     (pid,) = trainer.start(saves=[[str(trainer.folder / loaded), 104]])
     assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
-    reading = page.read(str(trainer.volume / "progress" / "0"), pid)
+    reading = progress_page.read(str(trainer.volume / "progress" / "0"), pid)
     assert reading is not None
     return told, (reading.base, reading.step)
 

@@ -18,13 +18,14 @@ import pytest
 from outrider.runtime.ports import find_port
 from outrider.sidecar.shell.pages import read_page
 from tests.hooks.agent import wait_until
-from training_hooks import page, session_recovery
+from training_hooks.abi import progress_page
+from training_hooks.frameworks import tf_session_recovery
 
 SCRIPT = """
 import os, signal, subprocess, sys, time
 import tensorflow.compat.v1 as tf
 from tensorflow.python.training import monitored_session
-from training_hooks import session_recovery
+from training_hooks.frameworks import tf_session_recovery
 
 PS = '''
 import sys
@@ -33,7 +34,7 @@ server = tf.train.Server(tf.train.ClusterSpec({"ps": ["127.0.0.1:0"]}), job_name
 print(server.target, flush=True)
 server.join()
 '''
-session_recovery.let_go(lambda: True, monitored_session)
+tf_session_recovery.let_go(lambda: True, monitored_session)
 tf.disable_eager_execution()
 ps = subprocess.Popen([sys.executable, "-c", PS], stdout=subprocess.PIPE, text=True)
 try:
@@ -95,14 +96,14 @@ class Session:
 @pytest.fixture
 def lose(watched: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Another session of this rank has lost a server, and is closed."""
-    monkeypatch.setattr(session_recovery, "CLOSE_WITHIN", 0.01)
-    monkeypatch.setattr(session_recovery, "PROBE_EVERY", 0.01)
-    monkeypatch.setattr(session_recovery, "STUCK_AFTER", 0.05)
+    monkeypatch.setattr(tf_session_recovery, "CLOSE_WITHIN", 0.01)
+    monkeypatch.setattr(tf_session_recovery, "PROBE_EVERY", 0.01)
+    monkeypatch.setattr(tf_session_recovery, "STUCK_AFTER", 0.05)
     sessions: list[Session] = []
 
     def lost() -> Session:
         sessions.append(Session())
-        session_recovery._close(sessions[-1], watched)
+        tf_session_recovery._close(sessions[-1], watched)
         return sessions[-1]
 
     yield lost
@@ -143,13 +144,13 @@ def test_a_close_that_waits_for_a_server_that_is_away_is_not_stuck_until_that_is
     watched: Any, lose: Any, monkeypatch: pytest.MonkeyPatch, lacks: str
 ) -> None:
     away, looks = find_port(), []
-    listen = session_recovery._all_listen
+    listen = tf_session_recovery._all_listen
 
     def all_listen(servers: list[Any]) -> Any:
         looks.append(listen(servers))
         return looks[-1]
 
-    monkeypatch.setattr(session_recovery, "_all_listen", all_listen)
+    monkeypatch.setattr(tf_session_recovery, "_all_listen", all_listen)
     with listening() as one:
         monkeypatch.setenv("TF_CONFIG", config(one, away) if lacks == "ps" else config(one, chief=away))
         lose()
@@ -167,7 +168,7 @@ def test_who_makes_steps_beside_the_close_is_not_stuck(
         monkeypatch.setenv("TF_CONFIG", config(one))
         lose()
         wait_until(lambda: is_stuck(watched), "that it is stuck")
-        watched.page.set((page.LAST, time.monotonic_ns()))
+        watched.page.set((progress_page.LAST, time.monotonic_ns()))
         wait_until(lambda: not is_stuck(watched), "that it trains")
 
 

@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training_hooks import shares
+from training_hooks.data import sharding
 
 lengths = st.integers(1, 400)
 worlds = st.integers(1, 9)
@@ -19,9 +19,9 @@ def of_all(order: list[int], start: int, whole: int, world: int, drop_last: bool
     """Each rank's batches."""
     found = []
     for rank in range(world):
-        mine = shares.indices(order, start, whole, world, rank, drop_last, drop_batch)
-        assert len(mine) == shares.count(len(order), start, whole, world, rank, drop_last, drop_batch)
-        own = shares.share(whole, world, rank)
+        mine = sharding.indices(order, start, whole, world, rank, drop_last, drop_batch)
+        assert len(mine) == sharding.count(len(order), start, whole, world, rank, drop_last, drop_batch)
+        own = sharding.share(whole, world, rank)
         batches = [mine[at : at + own] for at in range(0, len(mine), own)]
         found.append([batch for batch in batches if len(batch) == own or not drop_batch])
     return found
@@ -35,18 +35,18 @@ def test_in_one_world_it_is_torchs_sampler_to_the_index(length: int, world: int,
 
     for rank in range(world):
         sampler = DistributedSampler(range(length), world, rank, shuffle=False, drop_last=drop_last)
-        mine = shares.indices(list(range(length)), 0, batch * world, world, rank, drop_last)
+        mine = sharding.indices(list(range(length)), 0, batch * world, world, rank, drop_last)
         assert mine == list(sampler)
-        assert len(sampler) == shares.count(length, 0, batch * world, world, rank, drop_last)
+        assert len(sampler) == sharding.count(length, 0, batch * world, world, rank, drop_last)
 
 
 @given(lengths, worlds, batch_sizes, st.integers(0, 40))
 def test_a_resume_in_the_same_world_is_the_rest_of_torchs_list(length: int, world: int, batch: int, steps: int) -> None:
     whole, order = batch * world, list(range(length))
-    start = shares.consumed(length, 0, whole, steps)
+    start = sharding.consumed(length, 0, whole, steps)
     for rank in range(world):
-        undisturbed = shares.indices(order, 0, whole, world, rank)
-        assert shares.indices(order, start, whole, world, rank) == undisturbed[steps * batch :]
+        undisturbed = sharding.indices(order, 0, whole, world, rank)
+        assert sharding.indices(order, start, whole, world, rank) == undisturbed[steps * batch :]
 
 
 @given(
@@ -65,7 +65,7 @@ def test_worlds_that_follow_each_other_see_each_sample_once_but_for_the_padding(
         steps = min(steps, len(ranks[0]) - 1)
         for step in range(steps):
             seen.update(sample for rank in ranks for sample in rank[step])
-        start = shares.consumed(length, start, whole, max(steps, 0))
+        start = sharding.consumed(length, start, whole, max(steps, 0))
     world, batch, _ = sequence[-1]
     ranks = of_all(order, start, kept if kept > 9 else world * batch, world)
     seen.update(sample for rank in ranks for batches in rank for sample in batches)
@@ -94,6 +94,6 @@ def test_all_ranks_make_the_same_number_of_steps(
 
 @given(st.integers(1, 64), worlds)
 def test_a_global_batch_is_shared_without_rest(whole: int, world: int) -> None:
-    parts = [shares.share(whole, world, rank) for rank in range(world)]
+    parts = [sharding.share(whole, world, rank) for rank in range(world)]
     assert sum(parts) == whole
     assert parts == sorted(parts, reverse=True)

@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from training_hooks import stacks
+from training_hooks.telemetry import stacks
 
 DEADLINE = 300.0
 

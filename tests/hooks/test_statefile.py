@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from training_hooks import statefile
+from training_hooks.checkpoints import planned_save_file
 
 
 def save(folder: Path, step: int, content: bytes) -> Path:
-    path = Path(statefile.next_path(str(folder), step))
+    path = Path(planned_save_file.next_path(str(folder), step))
     path.write_bytes(content)
-    statefile.commit(str(folder), str(path), {"step": step})
+    planned_save_file.commit(str(folder), str(path), {"step": step})
     return path
 
 
 def found(folder: Path) -> Path | None:
-    record = statefile.read(str(folder))
-    path = statefile.checked(str(folder), record) if record else None
+    record = planned_save_file.read(str(folder))
+    path = planned_save_file.checked(str(folder), record) if record else None
     return Path(path) if path else None
 
 
@@ -36,16 +36,16 @@ def test_the_newest_state_counts_and_older_ones_go(tmp_path: Path) -> None:
 
 def test_where_nothing_was_saved_there_is_none(tmp_path: Path) -> None:
     assert found(tmp_path) is None
-    statefile.note(str(tmp_path), "start", world=2)
+    planned_save_file.note(str(tmp_path), "start", world=2)
     assert found(tmp_path) is None
 
 
 def test_what_happened_is_kept_in_order_and_bounded(tmp_path: Path) -> None:
-    for number in range(statefile.MOST_HISTORY + 5):
-        statefile.note(str(tmp_path), "start", world=number)
-    record = statefile.read(str(tmp_path))
+    for number in range(planned_save_file.MOST_HISTORY + 5):
+        planned_save_file.note(str(tmp_path), "start", world=number)
+    record = planned_save_file.read(str(tmp_path))
     assert record is not None
-    assert [each["world"] for each in record["history"]] == list(range(5, statefile.MOST_HISTORY + 5))
+    assert [each["world"] for each in record["history"]] == list(range(5, planned_save_file.MOST_HISTORY + 5))
 
 
 def shorten(path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_state_that_is_not_as_it_was_written_is_not_used(
     tmp_path: Path, hurt: Callable[[Path], None], word: str
 ) -> None:
     hurt(save(tmp_path, 10, b"content"))
-    with pytest.raises(statefile.Unusable, match=word):
+    with pytest.raises(planned_save_file.Unusable, match=word):
         found(tmp_path)
 
 
@@ -84,14 +84,14 @@ def test_a_state_that_is_not_as_it_was_written_is_not_used(
 )
 def test_a_record_that_is_none_of_ours_is_not_used(tmp_path: Path, text: str, word: str) -> None:
     (tmp_path / "migration.json").write_text(text)
-    with pytest.raises(statefile.Unusable, match=word):
+    with pytest.raises(planned_save_file.Unusable, match=word):
         found(tmp_path)
 
 
 def test_a_record_of_a_newer_version_is_left_as_it_is_until_a_state_is_saved(tmp_path: Path) -> None:
     newer = '{"version": 2, "file": "state-1-1.pth"}'
     (tmp_path / "migration.json").write_text(newer)
-    statefile.note(str(tmp_path), "start", world=2)
+    planned_save_file.note(str(tmp_path), "start", world=2)
     assert (tmp_path / "migration.json").read_text() == newer
     path = save(tmp_path, 10, b"ten")
     assert found(tmp_path) == path

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from training_hooks import page, steps, worker
+from training_hooks.abi import progress_page
+from training_hooks.rank import worker
+from training_hooks.telemetry import step_counter
 
 
 class Optimizer:
@@ -22,19 +24,19 @@ class Optimizer:
 
 
 def reading(watched: Any) -> Any:
-    return page.read(worker.page_path(watched.volume, 0), watched.pid)
+    return progress_page.read(worker.page_path(watched.volume, 0), watched.pid)
 
 
 def test_only_the_optimizer_called_first_counts(watched: Any) -> None:
-    count, first, second = steps.hook(watched), Optimizer(), Optimizer()
+    count, first, second = step_counter.hook(watched), Optimizer(), Optimizer()
     for _ in range(5):
         count(first, (), {})
         count(second, (), {})
-    assert (reading(watched).step, reading(watched).phase) == (5, page.STEP)
+    assert (reading(watched).step, reading(watched).phase) == (5, progress_page.STEP)
 
 
 def test_the_next_one_called_takes_the_place_of_one_that_is_gone(watched: Any) -> None:
-    count, first, second = steps.hook(watched), Optimizer(), Optimizer()
+    count, first, second = step_counter.hook(watched), Optimizer(), Optimizer()
     count(first, (), {})
     count(second, (), {})
     del first
@@ -44,7 +46,7 @@ def test_the_next_one_called_takes_the_place_of_one_that_is_gone(watched: Any) -
 
 
 def test_an_optimizer_that_torch_gave_no_hooks_of_its_own_counts_as_any(watched: Any) -> None:
-    count, first, second = steps.hook(watched), Optimizer(), Optimizer()
+    count, first, second = step_counter.hook(watched), Optimizer(), Optimizer()
     del first._optimizer_step_post_hooks, second._optimizer_step_post_hooks
     for _ in range(5):
         count(first, (), {})
@@ -58,7 +60,7 @@ def test_copies_of_an_optimizer_are_others_and_the_hook_is_in_none_of_them(watch
     from torch.optim import optimizer as optimizers
 
     optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(4))], lr=0.1)
-    handle = optimizers.register_optimizer_step_post_hook(steps.hook(watched))
+    handle = optimizers.register_optimizer_step_post_hook(step_counter.hook(watched))
     try:
         optimizer.step()
         others = [copy.copy(optimizer), copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))]
@@ -76,58 +78,58 @@ def test_copies_of_an_optimizer_are_others_and_the_hook_is_in_none_of_them(watch
 
 
 def test_others_that_have_long_been_called_alone_take_over(watched: Any) -> None:
-    count, first, second = steps.hook(watched), Optimizer(), Optimizer()
+    count, first, second = step_counter.hook(watched), Optimizer(), Optimizer()
     count(first, (), {})
-    for _ in range(3 * steps.OTHERS_BEFORE_CHANGE):
+    for _ in range(3 * step_counter.OTHERS_BEFORE_CHANGE):
         count(second, (), {})
     assert reading(watched).step == 1, "not within the first seconds"
     assert first is not None
 
 
 def test_the_moments_of_the_last_two_steps_are_kept(watched: Any) -> None:
-    count, optimizer = steps.hook(watched), Optimizer()
+    count, optimizer = step_counter.hook(watched), Optimizer()
     count(optimizer, (), {})
-    first = watched.page.words[page.LAST]
+    first = watched.page.words[progress_page.LAST]
     count(optimizer, (), {})
-    assert watched.page.words[page.BEFORE] == first
-    assert watched.page.words[page.LAST] > first
-    assert watched.page.words[page.SEQUENCE] % 2 == 0
+    assert watched.page.words[progress_page.BEFORE] == first
+    assert watched.page.words[progress_page.LAST] > first
+    assert watched.page.words[progress_page.SEQUENCE] % 2 == 0
 
 
 def test_the_first_step_after_an_evaluation_is_training_again(watched: Any) -> None:
-    count, optimizer = steps.hook(watched), Optimizer()
+    count, optimizer = step_counter.hook(watched), Optimizer()
     count(optimizer, (), {})
     watched.evaluates()
-    assert reading(watched).phase == page.EVAL
+    assert reading(watched).phase == progress_page.EVAL
     count(optimizer, (), {})
-    assert (reading(watched).step, reading(watched).phase) == (2, page.STEP)
+    assert (reading(watched).step, reading(watched).phase) == (2, progress_page.STEP)
 
 
 def test_a_save_is_shown_as_long_as_it_lasts_and_steps_beside_it_count(watched: Any) -> None:
-    count, optimizer = steps.hook(watched), Optimizer()
+    count, optimizer = step_counter.hook(watched), Optimizer()
     watched.begin_save()
     count(optimizer, (), {})
-    assert (reading(watched).step, reading(watched).phase) == (1, page.CHECKPOINT)
+    assert (reading(watched).step, reading(watched).phase) == (1, progress_page.CHECKPOINT)
     watched.end_save(True)
-    assert (reading(watched).phase, reading(watched).saves) == (page.STEP, 1)
+    assert (reading(watched).phase, reading(watched).saves) == (progress_page.STEP, 1)
     count(optimizer, (), {})
-    assert (reading(watched).step, reading(watched).phase) == (2, page.STEP)
+    assert (reading(watched).step, reading(watched).phase) == (2, progress_page.STEP)
 
 
 def test_a_step_that_only_makes_room_for_an_optimizer_s_state_is_none_and_the_checkpoint_counts(watched: Any) -> None:
-    count, optimizer = steps.hook(watched), Optimizer()
+    count, optimizer = step_counter.hook(watched), Optimizer()
     module = SimpleNamespace(_init_optim_state=lambda optim: count(optim, (), {}))
-    steps.leave_out(lambda: watched, module)
+    step_counter.leave_out(lambda: watched, module)
     module._init_optim_state(optimizer)
-    assert (reading(watched).step, reading(watched).phase) == (0, page.INIT)
+    assert (reading(watched).step, reading(watched).phase) == (0, progress_page.INIT)
     watched.known.saved("/x/a.pt", 40)
     watched.loaded("/x/a.pt")
     count(optimizer, (), {})
-    assert (reading(watched).base, reading(watched).step, reading(watched).phase) == (40, 41, page.STEP)
+    assert (reading(watched).base, reading(watched).step, reading(watched).phase) == (40, 41, progress_page.STEP)
 
 
 def test_a_loaded_checkpoint_gives_the_step_to_go_on_from(watched: Any) -> None:
-    count, optimizer = steps.hook(watched), Optimizer()
+    count, optimizer = step_counter.hook(watched), Optimizer()
     watched.known.saved("/x/a.pt", 40)
     watched.loaded("/x/a.pt")
     count(optimizer, (), {})
@@ -156,4 +158,4 @@ def test_another_user_may_read_the_page_whatever_the_umask(tmp_path: Path) -> No
 def test_how_many_samples_a_batch_of_a_data_loader_has(how: dict[str, Any], samples: int) -> None:
     from torch.utils.data import DataLoader
 
-    assert steps.samples_of(iter(DataLoader(range(8), **how))) == samples  # type: ignore[arg-type]
+    assert step_counter.samples_of(iter(DataLoader(range(8), **how))) == samples  # type: ignore[arg-type]

@@ -135,8 +135,9 @@ def test_the_mark_reaches_no_child_of_a_worker(tmp_path: Path, make: Make) -> No
         tmp_path,
         "train.py",
         "import subprocess, sys\n"
-        'print(subprocess.run([sys.executable, \'-c\', \'import os, sys; print("CHILD", "_outrider_hooks.template" in '
-        'sys.modules, os.environ.get("OUTRIDER_TEMPLATE"))\'], capture_output=True, text=True).stdout)',
+        'LOOK = """import os, sys; print("CHILD", "_outrider_hooks.template.become" in sys.modules, '
+        'os.environ.get("OUTRIDER_TEMPLATE"))"""\n'
+        "print(subprocess.run([sys.executable, '-c', LOOK], capture_output=True, text=True).stdout)",
     )
     trainer = make("train.py")
     trainer.announced()

@@ -18,7 +18,7 @@ from tests.hooks.agent import PATIENCE, Trainer, is_alive, wait_until
 from tests.hooks.fixtures import DDP
 from tests.tiers import witnesses
 from tests.warm import Warm
-from training_hooks import page
+from training_hooks.abi import progress_page
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("warm")]
 Make = Callable[..., Trainer]
@@ -74,8 +74,8 @@ def test_ranks_and_generations_draw_different_random_numbers_count_steps_and_hav
 
 
 def steps_of(trainer: Trainer, local_rank: int, pid: int) -> int:
-    reading = page.read(str(trainer.volume / "progress" / str(local_rank)), pid)
-    return reading.step if reading is not None and reading.phase == page.STEP else 0
+    reading = progress_page.read(str(trainer.volume / "progress" / str(local_rank)), pid)
+    return reading.step if reading is not None and reading.phase == progress_page.STEP else 0
 
 
 def test_a_stop_reaches_ranks_that_sit_in_a_collective_and_says_where_they_sit(make: Make) -> None:
@@ -239,9 +239,17 @@ STEPS
 @pytest.mark.parametrize(
     ("optimizer", "last", "expected"),
     [
-        ("", "", (10, page.FROM_BATCHES)),
-        ("opt = torch.optim.SGD([weight])", "weight.grad = torch.ones(1); opt.step()", (1, page.FROM_OPTIMIZER)),
-        ("", "opt = torch.optim.SGD([weight])\nweight.grad = torch.ones(1); opt.step()", (1, page.FROM_OPTIMIZER)),
+        ("", "", (10, progress_page.FROM_BATCHES)),
+        (
+            "opt = torch.optim.SGD([weight])",
+            "weight.grad = torch.ones(1); opt.step()",
+            (1, progress_page.FROM_OPTIMIZER),
+        ),
+        (
+            "",
+            "opt = torch.optim.SGD([weight])\nweight.grad = torch.ones(1); opt.step()",
+            (1, progress_page.FROM_OPTIMIZER),
+        ),
     ],
 )
 def test_delivered_batches_count_where_there_is_no_optimizer(
@@ -251,6 +259,6 @@ def test_delivered_batches_count_where_there_is_no_optimizer(
     trainer.announced()
     (pid,) = trainer.start()
     assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
-    reading = page.read(str(trainer.volume / "progress" / "0"), pid)
+    reading = progress_page.read(str(trainer.volume / "progress" / "0"), pid)
     assert reading is not None
-    assert (reading.step, reading.phase, reading.source) == (expected[0], page.STEP, expected[1])
+    assert (reading.step, reading.phase, reading.source) == (expected[0], progress_page.STEP, expected[1])

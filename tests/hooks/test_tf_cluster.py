@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from outrider.runtime.ports import find_port
-from training_hooks import tf_cluster
+from training_hooks.frameworks import tf_config
 
 DEADLINE = 300
 
@@ -42,8 +42,8 @@ def says(port: int, data: bytes) -> bytes:
 def meets(environ: dict[str, str]) -> Future[list[str]]:
     """In a thread that ends with the process: one that nobody answers keeps a test that has failed from nothing."""
     found: Future[list[str]] = Future()
-    place = tf_cluster.Place(environ)
-    threading.Thread(target=lambda: found.set_result(tf_cluster.meet(place)), daemon=True).start()
+    place = tf_config.Place(environ)
+    threading.Thread(target=lambda: found.set_result(tf_config.meet(place)), daemon=True).start()
     return found
 
 
@@ -72,22 +72,22 @@ def test_who_says_something_else_is_not_counted_and_stops_nobody() -> None:
         except TimeoutError:
             raise
         except OSError:
-            assert len(data) > tf_cluster.LONGEST
+            assert len(data) > tf_config.LONGEST
     second = meets(environment(1, 2, port))
     assert first.result(DEADLINE) == second.result(DEADLINE)
 
 
 def test_addresses_of_ipv6_are_written_as_tensorflow_reads_them() -> None:
-    assert tf_cluster.named("fd00::1", 80) == "[fd00::1]:80"
+    assert tf_config.named("fd00::1", 80) == "[fd00::1]:80"
 
 
 RANK = """
 import json, os, sys
-from training_hooks import tf_cluster
+from training_hooks.frameworks import tf_config
 
 class Worker: pass
 worker, process = Worker(), os.getpid()
-tf_cluster.offer(worker, lambda: worker if os.getpid() == process else None)
+tf_config.offer(worker, lambda: worker if os.getpid() == process else None)
 """
 LOOK = "print(os.environ.get('TF_CONFIG'), 'TF_CONFIG' in os.environ, os.environ.__class__.__name__)\n"
 

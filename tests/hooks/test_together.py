@@ -11,7 +11,10 @@ import pytest
 from outrider.sidecar.shell.pages import read_page
 from tests.hooks.agent import wait_until
 from tests.hooks.test_steps import Optimizer, reading
-from training_hooks import channel, page, steps, together
+from training_hooks.abi import progress_page
+from training_hooks.process import worker_channel
+from training_hooks.rank import save_group
+from training_hooks.telemetry import step_counter
 
 
 def save(watched: Any, path: str) -> None:
@@ -22,8 +25,8 @@ def save(watched: Any, path: str) -> None:
 
 
 @pytest.fixture
-def up(watched: Any) -> Iterator[channel.Channel]:
-    made = channel.Channel(watched.volume, "up")
+def up(watched: Any) -> Iterator[worker_channel.Channel]:
+    made = worker_channel.Channel(watched.volume, "up")
     yield made
     made.close()
 
@@ -31,10 +34,10 @@ def up(watched: Any) -> Iterator[channel.Channel]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time alone ends no checkpoint."""
-    monkeypatch.setattr(together, "PAUSE", 600.0)
+    monkeypatch.setattr(save_group, "PAUSE", 600.0)
 
 
-def told(up: channel.Channel) -> list[str]:
+def told(up: worker_channel.Channel) -> list[str]:
     found = []
     while (message := up.hear()) is not None:
         found.append(message["saved"])
@@ -43,21 +46,23 @@ def told(up: channel.Channel) -> list[str]:
 
 @pytest.mark.usefixtures("patient")
 def test_files_that_are_saved_one_after_another_are_told_when_a_step_is_made_and_a_stop_waits_for_all(
-    watched: Any, up: channel.Channel
+    watched: Any, up: worker_channel.Channel
 ) -> None:
-    count, optimizer = steps.hook(watched), Optimizer()
+    count, optimizer = step_counter.hook(watched), Optimizer()
     count(optimizer, (), {})
     save(watched, "/x/model.pt")
-    assert (told(up), reading(watched).phase) == ([], page.CHECKPOINT)
+    assert (told(up), reading(watched).phase) == ([], progress_page.CHECKPOINT)
     save(watched, "/x/optimizer.pt")
-    assert (told(up), reading(watched).phase) == ([], page.CHECKPOINT)
+    assert (told(up), reading(watched).phase) == ([], progress_page.CHECKPOINT)
     count(optimizer, (), {})
-    assert (told(up), reading(watched).phase) == (["/x/model.pt", "/x/optimizer.pt"], page.STEP)
+    assert (told(up), reading(watched).phase) == (["/x/model.pt", "/x/optimizer.pt"], progress_page.STEP)
     assert (reading(watched).saves, reading(watched).step) == (2, 2)
 
 
 @pytest.mark.usefixtures("patient")
-def test_behind_a_save_the_script_does_what_it_did_before_for_all_who_ask(watched: Any, up: channel.Channel) -> None:
+def test_behind_a_save_the_script_does_what_it_did_before_for_all_who_ask(
+    watched: Any, up: worker_channel.Channel
+) -> None:
     """Also while its hooks cannot say that no more is saved: something holds the GIL, or it is stopped."""
 
     def seen() -> set[str]:
@@ -66,30 +71,30 @@ def test_behind_a_save_the_script_does_what_it_did_before_for_all_who_ask(watche
         return {found.phase, reading(watched).name, watched.phase_name()}
 
     save(watched, "/x/model.pt")
-    assert (seen(), reading(watched).phase) == ({"init"}, page.CHECKPOINT)
-    steps.hook(watched)(Optimizer(), (), {})
+    assert (seen(), reading(watched).phase) == ({"init"}, progress_page.CHECKPOINT)
+    step_counter.hook(watched)(Optimizer(), (), {})
     watched.begin_save()
     assert seen() == {"checkpoint"}
     watched.end_save(True, alone=False)
-    assert (seen(), reading(watched).phase) == ({"step"}, page.CHECKPOINT)
+    assert (seen(), reading(watched).phase) == ({"step"}, progress_page.CHECKPOINT)
     watched.begin_save()
     assert seen() == {"checkpoint"}, "another file of the same checkpoint"
     watched.end_save(False)
     assert seen() == {"step"}
-    steps.hook(watched)(Optimizer(), (), {})
+    step_counter.hook(watched)(Optimizer(), (), {})
     watched.begin_save()
     assert seen() == {"checkpoint"}, "the next one"
 
 
-def test_where_nothing_follows_a_save_it_is_told_after_a_while(watched: Any, up: channel.Channel) -> None:
+def test_where_nothing_follows_a_save_it_is_told_after_a_while(watched: Any, up: worker_channel.Channel) -> None:
     save(watched, "/x/model.pt")
     found: list[str] = []
     wait_until(lambda: found.extend(told(up)) or found, "the save")
     assert found == ["/x/model.pt"]
-    wait_until(lambda: reading(watched).phase == page.INIT, "the phase from before")
+    wait_until(lambda: reading(watched).phase == progress_page.INIT, "the phase from before")
 
 
-def test_a_path_that_is_saved_again_ends_the_checkpoint_before(watched: Any, up: channel.Channel) -> None:
+def test_a_path_that_is_saved_again_ends_the_checkpoint_before(watched: Any, up: worker_channel.Channel) -> None:
     for _ in range(2):
         save(watched, "/x/model.pt")
         save(watched, "/x/optimizer.pt")
@@ -98,7 +103,7 @@ def test_a_path_that_is_saved_again_ends_the_checkpoint_before(watched: Any, up:
 
 @pytest.mark.usefixtures("patient")
 def test_a_folder_that_one_call_fills_is_told_as_one_and_not_where_the_call_failed(
-    watched: Any, up: channel.Channel
+    watched: Any, up: worker_channel.Channel
 ) -> None:
     save(watched, "/x/before.pt")
     for folder, is_whole in (("/x/step-3", True), ("/x/step-6", False)):

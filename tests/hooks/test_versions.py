@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from training_hooks import image, versions
+from training_hooks.checkpoints import torch_buffer, version_file
 
 SAVES = '{"outrider": "checkpoint version", "version": %d, "saves": [%s]}'
 
@@ -27,19 +27,19 @@ SAVES = '{"outrider": "checkpoint version", "version": %d, "saves": [%s]}'
 def test_what_cannot_be_understood_says_nothing_and_is_written_anew(tmp_path: Path, text: str) -> None:
     path = tmp_path / "last.pt"
     path.write_bytes(b"what was saved")
-    Path(versions.place(str(path))).write_text(text)
-    assert versions.newest(str(path)) == 0
-    assert versions.read(str(path))[1] is None
-    versions.write(str(path), str(path), (1 << 32, 3))
-    assert versions.read(str(path))[1] == (1 << 32, 3)
+    Path(version_file.place(str(path))).write_text(text)
+    assert version_file.newest(str(path)) == 0
+    assert version_file.read(str(path))[1] is None
+    version_file.write(str(path), str(path), (1 << 32, 3))
+    assert version_file.read(str(path))[1] == (1 << 32, 3)
 
 
 def test_a_file_of_torchs_without_its_end_is_torn_and_a_foreign_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "last.pt"
-    assert not image.is_torn(str(path))
+    assert not torch_buffer.is_torn(str(path))
     path.write_bytes(b"")
-    assert image.is_torn(str(path))
+    assert torch_buffer.is_torn(str(path))
     path.write_bytes(b"PK\x03\x04 the beginning of a zip file")
-    assert image.is_torn(str(path))
+    assert torch_buffer.is_torn(str(path))
     path.write_bytes(b"\x80\x02 a pickle")
-    assert not image.is_torn(str(path))
+    assert not torch_buffer.is_torn(str(path))

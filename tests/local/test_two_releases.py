@@ -30,7 +30,7 @@ class Installation:
         (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
         names = folder / "names"
         names.mkdir()
-        old_names.main(names)
+        old_names.make_modules(names)
         (packages / "releases.pth").write_text(f"{self._current}\n{names}\n{sysconfig.get_path('purelib')}\n")
 
     def install(self, release: Path) -> None:

@@ -17,7 +17,7 @@ from outrider.sidecar.shell import arena as ours
 from outrider.sidecar.shell.copying import MOST_AT_ONCE, PIECE, Giver, Taking
 from outrider.wire.ids import Generation, MemberId, OrderId
 from outrider.wire.messages import Copy, Fetch, Fetched, Wanted
-from training_hooks import arena as theirs
+from training_hooks.abi import arena as theirs
 
 SIZE = 64 << 20
 MADE_IN = Generation(1, 2)

@@ -13,17 +13,18 @@ from outrider.sidecar.shell.windows import BEGINS, WindowReader
 from outrider.wire.codec import decode_from_sidecar, encode
 from outrider.wire.ids import Generation, MemberId
 from outrider.wire.messages import OwnTime, Report
-from training_hooks import own_time, page
+from training_hooks.abi import progress_page
+from training_hooks.telemetry import busy_time
 
-OWN = own_time.Own(
-    own_time.RECORDER_AND_CPU, 8, 60_000_000, 5_000_000, 100_000_000, 77, 4_000_000, 1_000_000, 500_000, 2_000_000
+OWN = busy_time.Own(
+    busy_time.RECORDER_AND_CPU, 8, 60_000_000, 5_000_000, 100_000_000, 77, 4_000_000, 1_000_000, 500_000, 2_000_000
 )
 
 
 @pytest.fixture
 def written(tmp_path: Path) -> Iterator[Any]:
     (tmp_path / "progress").mkdir()
-    made = page.Page(str(tmp_path / "progress" / "0"), 1, 3)
+    made = progress_page.Page(str(tmp_path / "progress" / "0"), 1, 3)
     yield made
     made.words.release()
     made.map.close()
@@ -51,7 +52,7 @@ def test_a_window_of_another_generation_is_none(tmp_path: Path, written: Any) ->
 
 def test_a_new_process_begins_without_one(tmp_path: Path, written: Any) -> None:
     written.set_window(128, OWN, 0)
-    again = page.Page(str(tmp_path / "progress" / "0"), 1, 3)
+    again = progress_page.Page(str(tmp_path / "progress" / "0"), 1, 3)
     assert read(tmp_path) == ()
     again.words.release()
     again.map.close()
@@ -96,9 +97,9 @@ def test_times_that_a_hostile_page_claims_come_to_the_master_which_says_whose_th
 def test_a_window_that_is_being_written_waits(tmp_path: Path, written: Any) -> None:
     reader = WindowReader(tmp_path)
     written.set_window(128, OWN, 0)
-    written.words[page.WINDOW] |= 1
+    written.words[progress_page.WINDOW] |= 1
     assert read(tmp_path, reader) == ()
-    written.words[page.WINDOW] += 1
+    written.words[progress_page.WINDOW] += 1
     assert len(read(tmp_path, reader)) == 1
 
 
@@ -110,5 +111,5 @@ def test_a_page_that_is_none_has_no_window(tmp_path: Path, content: bytes) -> No
 
 
 def test_the_window_lies_where_the_contract_says(written: Any) -> None:
-    assert BEGINS == 8 * page.WINDOW == 128
-    assert 8 * (page.WINDOW + 1 + page.WINDOW_NUMBERS) <= page.LEFTOVER
+    assert BEGINS == 8 * progress_page.WINDOW == 128
+    assert 8 * (progress_page.WINDOW + 1 + progress_page.WINDOW_NUMBERS) <= progress_page.LEFTOVER

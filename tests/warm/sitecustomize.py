@@ -34,7 +34,7 @@ def hooks(package):
     spec = importlib.util.spec_from_file_location("_outrider_hooks", where, submodule_search_locations=[package])
     module = sys.modules["_outrider_hooks"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    for name in ("enter", "handover", "template", "patches"):
+    for name in ("entry", "template.exec_env", "template.become", "patches"):
         importlib.import_module("_outrider_hooks." + name)
     return module
 
@@ -45,7 +45,7 @@ def warm_up(package):
     if found is not None:
         found.patches.prepare()
         found.patches.prepare = lambda: None
-    for name in USED + (IN_RANKS + found.template.early.BEHIND if found is not None else ()):
+    for name in USED + (IN_RANKS + found.template.preimport.BEHIND if found is not None else ()):
         importlib.import_module(name)
     for each in list(weakref.finalize._registry):
         each.atexit = False  # torch's tables of operators, taken apart row by row
@@ -92,11 +92,11 @@ def become(wanted, found):
     sys.argv[:] = wanted["command"]
     sys.orig_argv[1:] = sys.argv
     importlib.invalidate_caches()
-    marked = sys.modules.get("_outrider_hooks.marked")
+    marked = sys.modules.get("_outrider_hooks.checkpoints.transparent_save")
     if marked is not None:
         marked.STARTED_IN = os.getcwd()
     if found is not None and wanted["env"].get("OUTRIDER_DIR"):
-        found.enter.enter()
+        found.entry.enter()
 
 
 def main():

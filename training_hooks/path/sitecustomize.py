@@ -49,7 +49,7 @@ def _enter(own):
     import importlib.util
 
     folder = os.path.join(own, "training_hooks")
-    if not os.path.isfile(os.path.join(folder, "enter.py")):
+    if not os.path.isfile(os.path.join(folder, "entry.py")):
         folder = os.path.dirname(own)
     spec = importlib.util.spec_from_file_location(
         "_outrider_hooks", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
@@ -57,7 +57,7 @@ def _enter(own):
     module = importlib.util.module_from_spec(spec)
     sys.modules["_outrider_hooks"] = module
     spec.loader.exec_module(module)
-    importlib.import_module("_outrider_hooks.enter").enter()
+    importlib.import_module("_outrider_hooks.entry").enter()
 
 
 _own = _own_folder()

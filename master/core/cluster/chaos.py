@@ -2,7 +2,7 @@
 
 One grammar for `outrider run --chaos`, `outrider chaos` and the annotation of an ElasticJob. An armed fault belongs to
 the first member of a rank index, by its id: the one that replaces it is well. What makes the faults is the program
-`training_hooks/faults.py`, in the container that they are for.
+`training_hooks/chaos/main.py`, in the container that they are for.
 """
 
 from __future__ import annotations

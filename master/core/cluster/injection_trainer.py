@@ -202,8 +202,8 @@ def about_pythonpath(container: Document, place: Place) -> str:
 
 # -- which rung ---------------------------------------------------------------------------------------------------
 def rung_of(container: Document, place: Place) -> str:
-    """One sentence, as `training_hooks/command.py` will decide it with the files in sight; the pod's status says which
-    rung it became."""
+    """One sentence, as `training_hooks/launcher/command_plan.py` will decide it with the files in sight; the pod's
+    status says which rung it became."""
     if not has_command(container):
         return (
             "T0 where the image's entrypoint is a Python trainer, which cannot be seen from here; else none: it runs "

@@ -3,9 +3,9 @@
 They are left alone: TensorFlow's sessions recover by themselves when it serves again. Whoever ends with an error of
 TensorFlow meanwhile, or soon after, ends for that, and it costs no restart. A session may also be stuck on the server
 that is gone, or wait half a minute before it looks again. So when all serve again, and one that had made steps makes
-none for some seconds, or its hooks see that it cannot (`training_hooks/session_recovery.py`), it is started again in
-place: it alone, and not where its script has begun anew meanwhile. The chief comes first, because the others wait for
-what it restores.
+none for some seconds, or its hooks see that it cannot (`training_hooks/frameworks/tf_session_recovery.py`), it is
+started again in place: it alone, and not where its script has begun anew meanwhile. The chief comes first, because the
+others wait for what it restores.
 """
 
 from __future__ import annotations

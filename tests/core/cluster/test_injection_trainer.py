@@ -11,7 +11,7 @@ from outrider.master.core.cluster.injection import Injection, inject
 from outrider.master.core.cluster.injection_trainer import rung_of
 from outrider.master.core.cluster.names import SHARES, Document
 from tests.core.cluster.injecting import PLACE, POLICY, injected, main, pod_of, trainer
-from training_hooks.command import plan
+from training_hooks.launcher.command_plan import plan
 
 
 def doubts(found: Injection) -> list[str]:

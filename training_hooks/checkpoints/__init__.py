@@ -1,0 +1,1 @@
+"""Saves made whole, and checkpoints in memory: written, agreed upon, loaded."""

@@ -1,0 +1,239 @@
+"""Makes a save whole or not at all, tells when a checkpoint is finished, and which step a load resumes.
+
+A process that is killed inside `torch.save(path)` leaves a file that cannot be read (measured: 18 of 20), so what is
+saved to a path is written beside it (`checkpoints.atomic_write`) and renamed; what does not fit there is a matter of
+`checkpoints.disk_room`.
+
+A save is a *finished checkpoint* when its path existed before, or its path with the digits left out was saved before in
+this process, or it is a safetensors file or a DCP folder: a model written once at the end is none. The first of a path
+is one where a signal has asked the ranks to save, which those know who have sent it.
+"""
+
+import functools
+import os
+import re
+import threading
+
+from ..rank import known_checkpoints
+from . import disk_room, newer_kept, overtaken
+
+DIGITS = re.compile(r"\d+")
+
+
+class Series:
+    """Which paths belong to a series of checkpoints in this process."""
+
+    def __init__(self):
+        self.shapes = set()
+
+    def continues(self, path, existed):
+        shape = DIGITS.sub("#", os.path.abspath(path))
+        known = shape in self.shapes
+        self.shapes.add(shape)
+        return existed or known
+
+
+def whole(worker, save, target, call, size, note=None):
+    """Runs `call(path)` so that `target` is whole; returns what it returns. `size()`: the bytes that it writes at the
+    most, None where nobody knows. `note(path)` is called when the file is complete there, before it takes its place.
+    Where a newer generation has saved there meanwhile its file stays, and None is returned."""
+    worker.wait_for_verdict()
+    existed, mine = os.path.exists(target), overtaken.Save(target, worker.generation_number())
+
+    def fill(path):
+        result = call(path)
+        if path != target:
+            mine.check()  # before anything is noted of it
+        if save == "torch.save" and worker.data is not None:
+            _note_position(worker, target, path)
+        if note is not None:
+            note(path)
+        mine.mark(path)
+        return result
+
+    began = worker.begin_save()
+    try:
+        told = functools.partial(worker.told_room, target)
+        keep = functools.partial(newer_kept.keep, worker, target)
+        result = disk_room.put(target, worker.page, fill, size, told, check=mine.check, before=keep)
+    except overtaken.Overtaken as error:
+        worker.end_save(False)
+        worker.told_overtaken(error)
+        return None
+    except BaseException as error:
+        worker.end_save(False)
+        if isinstance(error, OSError) and error.errno in disk_room.FULL:
+            worker.told_full(target, error)
+        raise
+    worker.end_save(True, alone=False)
+    is_first = save == "torch.save" and not worker.series.continues(target, existed)
+    worker.saved(target, began=began, is_first=is_first)
+    return result
+
+
+def _note_position(worker, target, written):
+    """Who saves beside the training's thread has taken its copy of the state at a moment that nobody knows."""
+    known = worker.data.for_save(target)
+    if known is not None or threading.current_thread() is threading.main_thread():
+        worker.data.saved(target, written, known)
+
+
+def as_path(target):
+    """The path as text, None where it is no path."""
+    if isinstance(target, (str, os.PathLike)):
+        path = os.fspath(target)
+        return path if isinstance(path, str) else None
+    return None
+
+
+def _opened(file):
+    """The path of a file that the script has opened itself, None where it is none."""
+    name = getattr(file, "name", None)
+    return name if isinstance(name, str) and hasattr(file, "fileno") and os.path.isfile(name) else None
+
+
+def _note_opened(worker, file):
+    """A save into a file that is open cannot be made whole, but it is one."""
+    path = _opened(file)
+    if path is None or worker.is_saving() or threading.current_thread() is not threading.main_thread():
+        return
+    try:
+        file.flush()
+    except (OSError, ValueError):  # the script hears of it when it closes the file
+        return
+    if worker.data is not None:
+        _note_position(worker, path, path)
+    worker.begin_save()
+    worker.end_save(True, alone=False)
+    worker.saved(path, is_first=not worker.series.continues(path, False))
+
+
+def noticed_load(current, load, marked=lambda: None):
+    """`load(path, …)`, which tells the worker what was loaded."""
+
+    @functools.wraps(load)
+    def noticed_load(f, *args, **kwargs):
+        mine = marked()
+        if mine is not None and mine.is_behind(f):
+            return mine.load(load, f, args, kwargs)
+        result = load(f, *args, **kwargs)
+        worker, path = current(), as_path(f) or _opened(f)
+        if worker is not None and path is not None:
+            worker.loaded(path)
+        elif path is not None:
+            known_checkpoints.note_early(path)
+        return result
+
+    return noticed_load
+
+
+def wrap_torch(current, torch, marked=lambda: None):
+    """`current()` gives this process's worker, None where it is none (the template, a DataLoader worker); `marked()`
+    what it has to do with the marked path, None where no path is marked."""
+    save, load = torch.save, noticed_load(current, torch.load, marked)
+
+    @functools.wraps(save)
+    def whole_save(obj, f, *args, **kwargs):
+        mine = marked()
+        if mine is not None and mine.is_it(f):
+            return mine.save(save, obj, f, args, kwargs)
+        worker, path = current(), as_path(f)
+        if worker is None or path is None:
+            result = save(obj, f, *args, **kwargs)
+            if worker is not None:
+                _note_opened(worker, f)
+            return result
+
+        def put(target):
+            return save(obj, target, *args, **kwargs)
+
+        return whole(worker, "torch.save", path, put, lambda: disk_room.measured(put, path))
+
+    torch.save, torch.load = whole_save, load
+    serialization = getattr(torch, "serialization", None)
+    if getattr(serialization, "save", None) is save:
+        serialization.save, serialization.load = whole_save, load
+
+
+def wrap_safetensors(current, module):
+    save_file = module.save_file
+
+    @functools.wraps(save_file)
+    def whole_save_file(tensors, filename, *args, **kwargs):
+        worker, path = current(), as_path(filename)
+        if worker is None or path is None:
+            return save_file(tensors, filename, *args, **kwargs)
+
+        def put(target):
+            return save_file(tensors, target, *args, **kwargs)
+
+        return whole(worker, "safetensors", path, put, lambda: _size_of(tensors, args, kwargs))
+
+    module.save_file, module.load_file = whole_save_file, noticed_load(current, module.load_file)
+
+
+def _size_of(tensors, args, kwargs):
+    """At the most: a header of JSON, and the tensors behind it."""
+    header = sum(200 + 6 * len(name) + 24 * tensor.dim() for name, tensor in tensors.items())
+    metadata = args[0] if args else kwargs.get("metadata")
+    texts = sum(20 + 6 * len(str(key)) + 6 * len(str(value)) for key, value in (metadata or {}).items())
+    return 4096 + header + texts + sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
+
+def _folder(arguments, storage):
+    """Where a DCP call reads or writes: its `checkpoint_id`, or its storage's own path."""
+    chosen = arguments.get("checkpoint_id") or getattr(arguments.get(storage), "path", None)
+    return as_path(chosen)
+
+
+def wrap_distributed_checkpoint(current, module):
+    """`module` is torch.distributed.checkpoint.state_dict_saver: its `save` returns when the folder is complete."""
+    save = module.save
+
+    @functools.wraps(save)
+    def noticed_save(*args, **kwargs):
+        worker = current()
+        if worker is None:
+            return save(*args, **kwargs)
+        began = worker.begin_save()
+        done = False
+        try:
+            result = save(*args, **kwargs)
+            done = True
+        finally:
+            worker.end_save(done, alone=False)
+        folder = _folder(kwargs, "storage_writer")
+        if folder:
+            if worker.data is not None and worker.data.rank == 0:
+                _note_position(worker, folder, folder)
+            worker.saved(folder, began=began)
+        return result
+
+    module.save = noticed_save
+    save_later = getattr(module, "async_save", None)
+    if save_later is None:
+        return
+
+    @functools.wraps(save_later)
+    def noticed_async_save(*args, **kwargs):
+        worker, folder = current(), _folder(kwargs, "storage_writer")
+        if worker is not None and worker.data is not None and folder:
+            worker.data.will_be_saved(folder)
+        return save_later(*args, **kwargs)
+
+    module.async_save = noticed_async_save
+
+
+def wrap_distributed_load(current, module):
+    """`module` is torch.distributed.checkpoint.state_dict_loader."""
+    load = module.load
+
+    @functools.wraps(load)
+    def noticed_load(*args, **kwargs):
+        result = load(*args, **kwargs)
+        worker, folder = current(), _folder(kwargs, "storage_reader")
+        if worker is not None and folder:
+            worker.loaded(folder)
+        return result
+
+    module.load = noticed_load

@@ -1,0 +1,1 @@
+"""Where a rank goes on in its data."""

@@ -1,0 +1,68 @@
+"""What `outrider-launch` runs to decide: becomes the template in place, or stays as the supervisor of the command.
+
+Run as a file by an isolated Python (`-I -S`), so it finds its own package by its path. `--each-rank`
+comes from a template that refused to be one, or from a takeover whose ranks are no Python; the command follows `--`.
+"""
+
+import os
+import sys
+
+if __name__ == "__main__":
+    import importlib.util
+
+    _folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    _spec = importlib.util.spec_from_file_location(
+        "_outrider_hooks", os.path.join(_folder, "__init__.py"), submodule_search_locations=[_folder]
+    )
+    sys.modules["_outrider_hooks"] = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(sys.modules["_outrider_hooks"])
+    importlib.import_module("_outrider_hooks.launcher.main").main(sys.argv[1:])
+
+
+def main(arguments):
+    from . import context
+
+    environ = {name: value for name, value in os.environ.items() if name not in context.OURS}
+    if arguments[:1] == ["--each-rank"]:
+        from ..template import exec_env
+        from . import loop
+
+        told = exec_env.take()
+        loop.supervise(arguments[2:], environ, told, True)
+        return
+    from ..chaos import base
+    from . import command_plan
+
+    base.arm(environ)
+    decided = command_plan.plan(arguments, environ)
+    if decided.kind == "python":
+        _become_template(decided.argv, environ, decided.reason)
+    elif decided.kind == "takeover":
+        _take_over(decided, environ)
+    else:
+        _supervise(decided, environ)
+
+
+def _become_template(argv, environ, reason):
+    from ..template import exec_env
+    from . import context
+
+    context.execute(argv, exec_env.mark(environ, reason))
+
+
+def _take_over(decided, environ):
+    """torchrun's flags are known without it, so its own start (2 to 3 s of imports) is spared where they say it all;
+    else it is run, and the hook inside it takes over."""
+    from . import torchrun
+
+    torchrun.without_torchrun(decided.argv, decided.inner, environ)
+    _supervise(decided, environ)
+
+
+def _supervise(decided, environ):
+    from . import loop
+
+    if decided.kind != "command" and decided.script and "OUTRIDER_SCRIPT" not in environ and not decided.inner:
+        environ["OUTRIDER_SCRIPT"] = decided.script
+    told = {"reason": decided.reason, "watch": decided.kind != "command"}
+    loop.supervise(decided.argv, environ, told, environ.get("OUTRIDER_PER_RANK") == "1")

@@ -1,0 +1,77 @@
+"""One run of the command: what its processes get in their environment, and how each of them is started.
+
+A command runs once per local rank with all that torchrun sets, or once per member: then it, or a launcher inside it,
+makes the ranks, and it is told its place among the members the way such launchers ask (NODE_RANK, NNODES).
+"""
+
+import os
+import signal
+
+from ..process import tree
+from ..template import exec_env
+from . import context
+
+PER_RANK = ("RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE")
+"""What a command that runs once per member must find out, or set, by itself."""
+CAUGHT = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGPIPE)
+
+
+def ranks_of(order):
+    """{local rank: global rank} of a start order."""
+    return {each["local_rank"]: int((each.get("env") or {}).get("RANK", each["local_rank"])) for each in order["ranks"]}
+
+
+def environments(order, each_rank, own):
+    """(local rank, variables) of each process to be started. `own` is the container's environment: the order's defaults
+    give way to it."""
+    common = {name: value for name, value in (order.get("defaults") or {}).items() if name not in own}
+    common.update(order.get("env") or {}, OUTRIDER_GENERATION="%d.%d" % tuple(order["generation"]))
+    ranks = [(rank["local_rank"], dict(common, **(rank.get("env") or {}))) for rank in order["ranks"]]
+    if each_rank:
+        return ranks
+    _, first = ranks[0]
+    whole = first if len(ranks) == 1 else {name: first[name] for name in first if name not in PER_RANK}
+    whole.setdefault("NODE_RANK", first.get("GROUP_RANK", "0"))
+    whole.setdefault("NNODES", first.get("GROUP_WORLD_SIZE", "1"))
+    whole.setdefault("NPROC_PER_NODE", str(len(ranks)))
+    return [(0, whole)]
+
+
+def spawn(argv, environ, streams=None, macro=None, session=True, why_not=""):
+    """The pid of a process that becomes the command, or ends as a shell would say it cannot. `streams` are its stdout
+    and stderr, `macro` the local rank to be filled into its arguments, `why_not` the file for the reason why it cannot;
+    it dies with this process."""
+    argv = argv if macro is None else exec_env.fill_in(argv, macro)
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become(argv, environ, streams, parent, session, why_not)
+    for stream in streams or ():
+        os.close(stream)
+    return pid
+
+
+def leave_stdin(environ):
+    """In the child: the standard input belongs to the rank that OUTRIDER_STDIN names, where it names one."""
+    if environ.get("OUTRIDER_STDIN", environ.get("RANK")) != environ.get("RANK"):
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+
+
+def _become(argv, environ, streams, parent, session, why_not):
+    """In the child; never returns."""
+    try:
+        tree.die_with_parent(parent)
+        signal.set_wakeup_fd(-1)
+        for number in CAUGHT:
+            signal.signal(number, signal.SIG_DFL)
+        for target, stream in enumerate(streams or (), 1):
+            os.dup2(stream, target)
+        if "RANK" in environ:
+            leave_stdin(environ)
+        if session:
+            os.setsid()
+        context.execute(argv, environ, why_not)
+    finally:
+        os._exit(126)

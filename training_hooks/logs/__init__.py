@@ -1,0 +1,1 @@
+"""The ranks' output: captured, kept in files, searched for patterns."""

@@ -1,0 +1,1 @@
+"""Processes of the member: their tree and ends, and the lines between them and the sidecar."""

@@ -1,0 +1,1 @@
+"""What a rank tells of itself: steps, busy time, collectives, stacks, errors, memory."""

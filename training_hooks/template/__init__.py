@@ -1,0 +1,1 @@
+"""The template: a process with the script's imports done, which forks the ranks."""
