@@ -40,7 +40,7 @@ from measure.played import Member, play
 from measure.report import table, write
 from prometheus_client.parser import text_string_to_metric_families
 
-from outrider.master.core.cluster import tickets
+from outrider.master.core.k8s.values import session_ticket
 from outrider.runtime.sockets import new_key_pair
 from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages import Hello
@@ -208,7 +208,7 @@ def member_of(pod: Any, key: bytes) -> Member:
     labels, uid = pod["metadata"]["labels"], PodUid(pod["metadata"]["uid"])
     member, index = MemberId(labels["outrider.dev/member"]), RankIndex(int(labels["outrider.dev/rank-index"]))
     hello = Hello(JobName(f"{NAMESPACE}/{JOB}"), member, uid, Role("worker"), index, "", probe_port=9)
-    return Member(replace(hello, ticket=tickets.issue(key, hello, time.time())))
+    return Member(replace(hello, ticket=session_ticket.issue(key, hello, time.time())))
 
 
 # -- without one ------------------------------------------------------------------------------------------------------

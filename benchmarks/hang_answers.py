@@ -23,9 +23,9 @@ from measure.report import table, write
 
 from outrider.master.core.actions import Action, Announce, CreatePod, SaveStatus, Send
 from outrider.master.core.events import Began, Event, PodSeen, PodsListed, SidecarSaid, StatusSaved, Woke
-from outrider.master.core.reducer import next_deadline, step
 from outrider.master.core.spec import JobSpec
-from outrider.master.core.state import State
+from outrider.master.core.state.job import State
+from outrider.master.core.step import next_deadline, step
 from outrider.wire.codec import decode_from_sidecar, encode
 from outrider.wire.ids import JobName, MemberId, PodUid, Role
 from outrider.wire.messages import (

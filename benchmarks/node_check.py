@@ -25,9 +25,9 @@ from measure.report import middle, seconds, spread, table, write
 
 from outrider.master.core.actions import Action, CreatePod, SaveStatus, Send
 from outrider.master.core.events import Began, Event, PodSeen, PodsListed, SidecarSaid, StatusSaved
-from outrider.master.core.reducer import step
 from outrider.master.core.spec import JobSpec
-from outrider.master.core.state import RUNNING, State
+from outrider.master.core.state.job import RUNNING, State
+from outrider.master.core.step import step
 from outrider.wire.codec import decode_from_sidecar, encode
 from outrider.wire.ids import JobName, MemberId, PodUid, Role
 from outrider.wire.messages import Check, Checked, FromSidecar, Hello, PeerCheck, Ready, Start, Started

@@ -1,5 +1,6 @@
 """How close a job that finds its own size comes to the best fixed size, chosen with hindsight: made-up jobs
-(`curves.py`) are run by what decides (`master/core/sizing.py`), and beside it by the rule of KubeDL's scaling.
+(`curves.py`) are run by what decides (`master/core/scaling/size_policy.py`), and beside it by the rule of KubeDL's
+scaling.
 
     python benchmarks/scaling.py                # seeds 0 to 199
     python benchmarks/scaling.py --story 17     # one job, decision by decision
@@ -16,8 +17,8 @@ import numpy as np
 from curves import FAMILIES, Job, make_job
 from measure.report import table
 
-from outrider.master.core import sizing
-from outrider.master.core.sizing import Limits, Policy, Rate, Search
+from outrider.master.core.scaling import size_policy
+from outrider.master.core.scaling.size_policy import Limits, Policy, Rate, Search
 
 MARK = 0.95
 PAUSE = 2.7
@@ -80,7 +81,7 @@ def window(run: Run, count: int) -> Rate:
     seconds = run.steps(count)
     middle = float(np.median(seconds))
     spread = float(np.median(np.abs(seconds - middle))) * 1.4826 / middle
-    return Rate(run.size / middle, sizing.error_of(spread, count), count, run.at)
+    return Rate(run.size / middle, size_policy.error_of(spread, count), count, run.at)
 
 
 def ours(job: Job, policy: Policy, random: np.random.Generator) -> Run:
@@ -88,10 +89,10 @@ def ours(job: Job, policy: Policy, random: np.random.Generator) -> Run:
     run, search = Run(job, random, job.sizes[0]), Search()
     while not run.is_over:
         if search.settled is not None:
-            run.spend(max(0.0, SAMPLED - sizing.WINDOW * job.step_seconds))
-        count = sizing.WINDOW if search.settled is not None else LEAST_WINDOW
-        sizing.measured(search, run.size, window(run, count))
-        decision = sizing.decide(search, run.size, limits, policy, run.at)
+            run.spend(max(0.0, SAMPLED - size_policy.WINDOW * job.step_seconds))
+        count = size_policy.WINDOW if search.settled is not None else LEAST_WINDOW
+        size_policy.measured(search, run.size, window(run, count))
+        decision = size_policy.decide(search, run.size, limits, policy, run.at)
         if decision.size != run.size:
             run.story.append(f"{run.at:9.0f} s  {decision.reason}")
             run.change(decision.size)
@@ -134,7 +135,7 @@ def share(way: Callable[[Job, Policy, np.random.Generator], Run], job: Job, poli
 
 def hindsight(job: Job, policy: Policy) -> int:
     """The best fixed size, by the same rule."""
-    return sizing.best({size: Rate(job.made(size), 0.0, 1, 0.0) for size in job.sizes}, policy.min_gain)
+    return size_policy.best({size: Rate(job.made(size), 0.0, 1, 0.0) for size in job.sizes}, policy.min_gain)
 
 
 def measure(seeds: range, policy: Policy) -> list[tuple[str, int, float, float]]:

@@ -14,9 +14,9 @@ from measure.report import table
 
 from outrider.master.core.actions import CreatePod, SaveStatus
 from outrider.master.core.events import Began, PodsListed
-from outrider.master.core.reducer import step
 from outrider.master.core.spec import JobSpec
-from outrider.master.core.state import State
+from outrider.master.core.state.job import State
+from outrider.master.core.step import step
 from outrider.wire.ids import JobName
 
 TRIES = 5

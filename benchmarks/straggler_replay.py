@@ -9,7 +9,8 @@ from typing import Any
 
 from measure.report import table
 
-from outrider.master.core import causes, stragglers
+from outrider.master.core.stragglers import cause as stragglers_cause
+from outrider.master.core.stragglers import detector as stragglers_detector
 from outrider.wire.ids import MemberId
 from outrider.wire.messages import OwnTime
 
@@ -63,12 +64,12 @@ def pace(rows: list[dict[str, Any]]) -> float:
 
 def replayed(path: Path) -> Replayed:
     trace = json.loads(path.read_text())
-    comparison, named = stragglers.Comparison(), []
+    comparison, named = stragglers_detector.Comparison(), []
     for row in trace["windows"]:
         own = OwnTime(**{name: value for name, value in row.items() if name not in BESIDE})
-        for each in stragglers.take(comparison, MemberId(str(row["member"])), (own,), 2):
+        for each in stragglers_detector.take(comparison, MemberId(str(row["member"])), (own,), 2):
             if not each.is_over:
-                named.append((int(each.member), causes.of(each.pace).kind, each.pace.factor, row["at"]))
+                named.append((int(each.member), stragglers_cause.of(each.pace).kind, each.pace.factor, row["at"]))
     return Replayed(trace, named)
 
 

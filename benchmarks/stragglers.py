@@ -19,7 +19,7 @@ import straggler_replay
 from measure.report import OUT, table, write
 from straggler_jobs import SLOW_MINUTES, Job, Slow, Window, make_job, windows
 
-from outrider.master.core import stragglers
+from outrider.master.core.stragglers import detector as stragglers_detector
 from outrider.wire.ids import MemberId
 from outrider.wire.messages import OwnTime
 from training_hooks.telemetry import busy_time
@@ -52,7 +52,7 @@ def sampling(job: Job) -> tuple[int, int]:
 
 def by_the_master(job: Job, seen: Iterable[Window]) -> list[tuple[float, int]]:
     """What the master's core says, report after report."""
-    comparison, found = stragglers.Comparison(), []
+    comparison, found = stragglers_detector.Comparison(), []
     ranks = job.members * job.nproc
     for window in seen:
         own = np.nan_to_num(np.nanmedian(np.where(window.left_out, np.nan, window.own), axis=1))
@@ -63,7 +63,7 @@ def by_the_master(job: Job, seen: Iterable[Window]) -> list[tuple[float, int]]:
                 for local, rank in enumerate(range(member * job.nproc, (member + 1) * job.nproc))
                 if own[rank] > 0
             )  # fmt: skip
-            for named in stragglers.take(comparison, MemberId(str(member)), told, ranks):
+            for named in stragglers_detector.take(comparison, MemberId(str(member)), told, ranks):
                 if not named.is_over:
                     found.append((window.ends, int(named.member)))
     return found

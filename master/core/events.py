@@ -88,7 +88,8 @@ class PodSeen:
     has_ended: bool = False
     """Terminating: its kubelet says that all of its containers have ended, and no finalizer holds it."""
     has_another_key: bool = False
-    """Its sidecar was given the key of another master than this one: it can never be heard here (`strangers`)."""
+    """Its sidecar was given the key of another master than this one: it can never be heard here
+    (`membership.key_mismatch`)."""
     resources: str = ""
     """What it was made with, where that is watched (`CreatePod.resources`)."""
     has_sidecar: bool = True
@@ -216,7 +217,7 @@ class RestartAsked:
 
 @dataclass(frozen=True, slots=True)
 class RestartRefused:
-    """The script, as it is now, would not come through its imports (`rehearsing`): nothing was stopped."""
+    """The script, as it is now, would not come through its imports (`faults.rehearsal`): nothing was stopped."""
 
     why: str
 

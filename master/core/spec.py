@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from outrider.master.core.schedules import Entry
+from outrider.master.core.scaling.schedule import Entry
 from outrider.wire.ids import JobName, RankIndex, Role
 
 WORKER = Role("worker")
@@ -21,8 +21,8 @@ SIDECAR_PATIENCE = 24 * 3600
 alone it would be a training of its own, and all of them would write one checkpoint. The pods of other controllers run
 as without us after a minute."""
 THROUGHPUT, EFFICIENCY, SCHEDULE = "throughput", "efficiency", "schedule"
-"""Policies by which a job finds its own size (`autoscaling`; by the second samples are weighed by what they teach), or
-has it by the clock (`schedules`)."""
+"""Policies by which a job finds its own size (`scaling.autoscaler`; by the second samples are weighed by what they
+teach), or has it by the clock (`scaling.schedule`)."""
 FAIL, RESTART, REPLACE, REPLACE_NODE = "fail", "restart", "replace", "replaceNode"
 """What a rule may want done."""
 
@@ -106,11 +106,11 @@ class JobSpec:
     permanent_codes: tuple[int, ...] = ()
     rules: tuple[Rule, ...] = ()
     restart_policy: str = ""
-    """Which ends of ranks end the job (`restart_policies`)."""
+    """Which ends of ranks end the job (`faults.restart_policy`)."""
     node_check: bool = False
-    """Members are measured before they may train (`checks`)."""
+    """Members are measured before they may train (`nodecheck.rounds`)."""
     exclude_stragglers: bool = False
-    """Also those are replaced that are too slow: in the check, or while training (`lagging`)."""
+    """Also those are replaced that are too slow: in the check, or while training (`stragglers.remedy`)."""
     elastic_data: bool = False
     """Ranks go on in their data where the checkpoint that they load was saved."""
     keep_global_batch: bool = False
@@ -118,11 +118,12 @@ class JobSpec:
     require_resume: bool = False
     """The job fails where its script starts over although it has saved a checkpoint."""
     save_signal: str = ""
-    """The script has a handler for it, and saves then (`save_signals`)."""
+    """The script has a handler for it, and saves then (`checkpoints.save_signal`)."""
     metrics_pattern: str = ""
-    """Lines of rank 0's output that fit it say how the training goes (`metrics`); empty: none are looked for."""
+    """Lines of rank 0's output that fit it say how the training goes (`scaling.log_metrics`); empty: none are looked
+    for."""
     scaling: str = ""
-    """By which policy the job finds its own size (`autoscaling`); empty: its user gives it."""
+    """By which policy the job finds its own size (`scaling.autoscaler`); empty: its user gives it."""
     schedule: tuple[Entry, ...] = ()
     time_zone: str = "UTC"
     min_gain: float = 0.5
@@ -136,8 +137,8 @@ class JobSpec:
     """One rank has the standard input of the command: a debugger may hold it for as long as it likes."""
     hang_detection: bool = True
     hang_step: float | None = None
-    """Seconds without a step after which training hangs; None: ours (`pace.LEAST`), after which it must be seen that
-    somebody waits. What the job's own past shows to be slow has longer, whoever says the limit."""
+    """Seconds without a step after which training hangs; None: ours (`hangs.limits.LEAST`), after which it must be seen
+    that somebody waits. What the job's own past shows to be slow has longer, whoever says the limit."""
     hang_init: float | None = None
     hang_checkpoint: float | None = None
     hang_eval: float | None = None
@@ -162,7 +163,7 @@ class JobSpec:
     first_index: int = 0
     """The job's rank indexes begin here: that of one seat of a PS job is a job of its own."""
     observed: bool = False
-    """Nothing of it is stopped, deleted or resized: what would be done is said instead (`observing`)."""
+    """Nothing of it is stopped, deleted or resized: what would be done is said instead (`generation.observe_only`)."""
     max_restarts_asked: bool = False
     """The user gave `max_restarts` to outrider: it wins over what an inner launcher (torchrun) asks for."""
 

@@ -14,10 +14,11 @@ from typing import Any
 
 from aiohttp import web
 
-from outrider.master.core import kinds, rehearsing
+from outrider.master.core import job_kinds
 from outrider.master.core.events import Asked, Event, RestartAsked, RestartRefused, ScaleAsked, ScalingAsked, StopAsked
-from outrider.master.core.kinds import Job
-from outrider.master.core.state import ENDED
+from outrider.master.core.faults import rehearsal
+from outrider.master.core.job_kinds import Job
+from outrider.master.core.state.job import ENDED
 from outrider.master.shell.effects import Answers
 from outrider.master.shell.records import Records
 from outrider.runtime.http import failure
@@ -25,7 +26,7 @@ from outrider.wire.messages import REHEARSAL
 
 COLLECT_SECONDS = 9.0
 REHEARSAL_SECONDS = 150.0
-"""The core hears of a rehearsal after 140 s at the latest (`outrider.master.core.collecting`)."""
+"""The core hears of a rehearsal after 140 s at the latest (`outrider.master.core.hangs.diagnostics`)."""
 BODY_BYTES = 64 * 1024
 
 
@@ -70,7 +71,7 @@ class Api:
 
     # -- reading ----------------------------------------------------------------------------------------------------
     async def _status(self, request: web.Request) -> web.Response:
-        return web.json_response(kinds.document(self._state, self._now()))
+        return web.json_response(job_kinds.document(self._state, self._now()))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         after = _whole_number(request.query.get("after", "0"), "after")
@@ -95,9 +96,7 @@ class Api:
         return failure(503, "the platform has not said yet which members there are")
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        from outrider.master.shell import (
-            metrics,  # 3 MB and 30 ms, which a job of one machine spends only where it is scraped
-        )
+        from outrider.master.shell import metrics
 
         text = metrics.text([self._state], self._now())
         return web.Response(body=text, headers={"Content-Type": metrics.CONTENT_TYPE})
@@ -119,10 +118,10 @@ class Api:
         at_checkpoint = _flag(body, "at_checkpoint")
         if _flag(body, "check") and not self._is_over():
             answers = list((await self._ask(REHEARSAL, REHEARSAL_SECONDS))["members"].values())
-            if why := rehearsing.refusal(answers):
+            if why := rehearsal.refusal(answers):
                 self._put(RestartRefused(why))
                 return failure(409, f"it trains on, the restart is refused: {why}")
-            return self._accept(RestartAsked(at_checkpoint), unchecked=rehearsing.unchecked(answers))
+            return self._accept(RestartAsked(at_checkpoint), unchecked=rehearsal.unchecked(answers))
         return self._accept(RestartAsked(at_checkpoint))
 
     async def _stop(self, request: web.Request) -> web.Response:

@@ -13,10 +13,10 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from outrider.master.core import status
-from outrider.master.core.cluster.requests import Request
-from outrider.master.core.kinds import Job, parts, phase_of
-from outrider.master.core.state import State
+from outrider.master.core.job_kinds import Job, parts, phase_of
+from outrider.master.core.k8s.values.requests import Request
+from outrider.master.core.state.job import State
+from outrider.master.core.status import document as status_document
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PHASES = ("pending", "running", "restarting", "suspended", "succeeded", "failed", "stopped")
@@ -72,8 +72,10 @@ class _Jobs(Collector):
         family = GaugeMetricFamily("outrider_members", "Members by state; those that are gone are not counted.",
                                    labels=(*JOB, "state"))  # fmt: skip
         for job in self._jobs:
-            counts = Counter(status.member_state(part, each) for part in parts(job) for each in part.members.values())
-            _family(family, ((*_job(job), state, counts[state]) for state in status.LIVING_STATES))
+            counts = Counter(
+                status_document.member_state(part, each) for part in parts(job) for each in part.members.values()
+            )
+            _family(family, ((*_job(job), state, counts[state]) for state in status_document.LIVING_STATES))
         return family
 
 
@@ -124,7 +126,8 @@ GAUGES: tuple[tuple[str, str, Reading, Merged], ...] = (
     ("round_trip_seconds", "Of probes between members, the quarter quantile.",
      lambda job, now: job.links.usual or None, max),
     ("links_cut", "Pairs of members that cannot see each other.", lambda job, now: len(job.links.told), sum),
-    ("goodput_ratio", "New steps times the median step time, over the time since the job began.", status.goodput, max),
+    ("goodput_ratio", "New steps times the median step time, over the time since the job began.",
+     status_document.goodput, max),
 )  # fmt: skip
 COUNTERS: tuple[tuple[str, str, Reading], ...] = (
     ("generations", "Worlds that were agreed on.", lambda job, now: job.number),

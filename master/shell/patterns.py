@@ -19,8 +19,8 @@ from collections import OrderedDict
 from dataclasses import astuple
 from pathlib import Path
 
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.patterns import Verdict, Verdicts, judge, of_job, too_slow
+from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.k8s.values.patterns import Verdict, Verdicts, judge, of_job, too_slow
 
 MOST_CPU = 0.1
 """Seconds for one pattern: an ordinary one takes a few milliseconds."""

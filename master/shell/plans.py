@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from outrider.master.core.gpus import VISIBLE, Share
+from outrider.master.core.placement.gpus import VISIBLE, Share
 from outrider.master.core.spec import SIDECAR_PATIENCE, JobSpec
 from outrider.master.shell.cgroups import Limits
 from outrider.master.shell.isolation import Sandbox
@@ -56,7 +56,7 @@ class NodeConfig:
     """Of the trainers: a descriptor that OUTRIDER_STDIN gives to one rank."""
     """Of each member, which then has network, pids and cgroup of its own; None: members live beside us."""
     gpus: tuple[Share, ...] = ()
-    """By rank index (`outrider.master.core.gpus`); empty: members have the GPUs that the command has."""
+    """By rank index (`outrider.master.core.placement.gpus`); empty: members have the GPUs that the command has."""
     python: str = sys.executable
 
 

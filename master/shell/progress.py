@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from outrider.master.core import kinds
-from outrider.master.core.kinds import Job
+from outrider.master.core import job_kinds
+from outrider.master.core.job_kinds import Job
 from outrider.runtime.series import Series
 
 EVERY = 1.0
@@ -31,7 +31,7 @@ class Progress:
             self.note()
 
     def note(self) -> None:
-        at = kinds.position(self._job())
+        at = job_kinds.position(self._job())
         stepped = None if at.stepped_at is None else round(at.stepped_at + at.unix_offset, 3)
         self._series.add(time.time(), generation=at.generation, members=at.members, step=at.step, stepped_at=stepped)
 

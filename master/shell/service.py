@@ -14,7 +14,7 @@ import zmq
 
 from outrider.master.core.actions import Action
 from outrider.master.core.events import Began, Event, StopAsked
-from outrider.master.core.kinds import Job, new
+from outrider.master.core.job_kinds import Job, new
 from outrider.master.shell import settings as settings_of
 from outrider.master.shell.core import CORE
 from outrider.master.shell.effects import MasterEffects

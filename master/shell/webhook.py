@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from outrider.master.core.cluster import bounds
-from outrider.master.core.cluster.names import KIND, Document
+from outrider.master.core.k8s.values import bounds
+from outrider.master.core.k8s.values.names import KIND, Document
 from outrider.master.shell.bodies import READ_SECONDS, Bodies, Unread
 from outrider.runtime.http import failure
 

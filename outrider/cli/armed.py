@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from outrider.master.core.cluster import chaos
-from outrider.master.core.cluster.chaos import Armed
+from outrider.master.core.k8s.values import chaos
+from outrider.master.core.k8s.values.chaos import Armed
 
 __all__ = ["Armed", "armed"]
 

@@ -21,7 +21,7 @@ from outrider.cli.client import Master
 from outrider.cli.documents import status_of
 from outrider.cli.errors import UserError
 from outrider.cli.wording import plural
-from outrider.master.core.cluster.chaos import KINDS, Fault, lasting, parsed
+from outrider.master.core.k8s.values.chaos import KINDS, Fault, lasting, parsed
 from outrider.runtime.processes import marked, seen_from_here, send_signal
 
 HERE = ("starting", "checking", "ready", "running", "stopping", "spare", "silent")

@@ -21,11 +21,11 @@ from outrider.cli.errors import UserError
 from outrider.cli.pod_api import asked, cluster, executed
 from outrider.cli.pod_network import Network
 from outrider.cli.wording import plural
-from outrider.master.core.cluster.chaos import ALLOWED, NETWORK, Fault
-from outrider.master.core.cluster.containers import status_of, trainer_name
-from outrider.master.core.cluster.injection_containers import HOOKS
-from outrider.master.core.cluster.injection_trainer import LAUNCH
-from outrider.master.core.cluster.names import CHAOS, INJECTED, SIDECAR_CONTAINER, Document
+from outrider.master.core.k8s.injection.sidecar import HOOKS
+from outrider.master.core.k8s.injection.trainer import LAUNCH
+from outrider.master.core.k8s.pods.containers import status_of, trainer_name
+from outrider.master.core.k8s.values.chaos import ALLOWED, NETWORK, Fault
+from outrider.master.core.k8s.values.names import CHAOS, INJECTED, SIDECAR_CONTAINER, Document
 
 Command = Callable[..., None]
 PROGRAM = f"{HOOKS}/training_hooks/faults.py"

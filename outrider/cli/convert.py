@@ -6,10 +6,10 @@ from typing import IO, Any
 
 import click
 
+from outrider.cli.conversion import KNOWN, Converted, converted, unpacked
 from outrider.cli.errors import UserError
 from outrider.cli.pod_yaml import documents_of, written
-from outrider.master.core.cluster import validation
-from outrider.master.core.cluster.conversion import KNOWN, Converted, converted, unpacked
+from outrider.master.core.k8s.elasticjob import validation
 
 
 @click.command()

@@ -16,7 +16,7 @@ import click
 
 import training_hooks
 from outrider.cli.errors import UserError
-from outrider.master.core.cluster import chaos
+from outrider.master.core.k8s.values import chaos
 from outrider.runtime.processes import marked
 
 PROGRAM = Path(training_hooks.PACKAGE) / "chaos" / "main.py"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from outrider.master.core.gpus import VISIBLE, Share, a_member, listed, sentence, shares, warning
+from outrider.master.core.placement.gpus import VISIBLE, Share, a_member, listed, sentence, shares, warning
 from outrider.master.core.spec import WORKER
 
 PATIENCE = 20.0

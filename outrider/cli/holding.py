@@ -26,7 +26,7 @@ LIKE_EFFECT = re.compile(r"connection (closed|reset|refused)|broken pipe|timed? 
 """Of an error that may turn out to be an effect: its traceback waits for the next word."""
 RANK = re.compile(r"^Rank (\d+) ")
 EFFECT = ": an effect of it."
-"""The master's words (`outrider.master.core.recovery`) for a rank that failed because another one had."""
+"""The master's words (`outrider.master.core.faults.recovery`) for a rank that failed because another one had."""
 TOO = ": at the same moment."
 
 

@@ -35,7 +35,9 @@ from outrider.cli.request import Request
 from outrider.cli.screen import Screen
 from outrider.cli.wording import plural, warning
 from outrider.cli.writing import Writer
-from outrider.master.core.cluster import atomic_saves, chaos, checkpoint_memory
+from outrider.master.core.k8s.elasticjob import atomic_save as elasticjob_atomic_save
+from outrider.master.core.k8s.elasticjob import checkpoint_memory
+from outrider.master.core.k8s.values import chaos
 from outrider.master.core.spec import WORKER, JobSpec
 from outrider.master.shell.node import Node, NodeError
 from outrider.master.shell.plans import NodeConfig
@@ -213,7 +215,7 @@ def _variables(request: Request, folder: Path) -> dict[str, str]:
     if request.checkpoint_path:
         variables[checkpoint_memory.PATH_VARIABLE] = request.checkpoint_path
     if request.atomic_save is not None:
-        variables[atomic_saves.VARIABLE] = atomic_saves.of_words(request.atomic_save) or "1"
+        variables[elasticjob_atomic_save.VARIABLE] = elasticjob_atomic_save.of_words(request.atomic_save) or "1"
     if request.stdin is not None:
         variables["OUTRIDER_STDIN"] = str(request.stdin)
     if request.per_rank:

@@ -8,9 +8,9 @@ import click
 
 from outrider.cli.errors import UserError
 from outrider.cli.pod_yaml import documents_of, written
-from outrider.master.core.cluster.injection import Policy
-from outrider.master.core.cluster.injection_documents import Injected, inject_all
-from outrider.master.core.cluster.names import INJECT
+from outrider.master.core.k8s.injection.offline import Injected, inject_all
+from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.values.names import INJECT
 
 IMAGE = "outrider/sidecar:dev"
 ENDPOINT = "tcp://outrider-master.outrider-system.svc:7070"

@@ -7,9 +7,9 @@ from typing import Any
 
 from outrider.cli.errors import UserError
 from outrider.cli.pod_api import asked, cluster
-from outrider.master.core.cluster import job_scaling
-from outrider.master.core.cluster.names import GROUP_VERSION, PLURAL
-from outrider.master.core.cluster.parts import mapping
+from outrider.master.core.k8s.elasticjob import scaling as elasticjob_scaling
+from outrider.master.core.k8s.values.fields import mapping
+from outrider.master.core.k8s.values.names import GROUP_VERSION, PLURAL
 
 
 def scaling_of(name: str, namespace: str | None) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def scaling_of(name: str, namespace: str | None) -> dict[str, Any]:
     group, version = GROUP_VERSION.split("/")
     read = CustomObjectsApi(pods.api_client).get_namespaced_custom_object
     job = asked(read, "get", name, namespace or default, "ElasticJob", group=group, version=version, plural=PLURAL)
-    found = job_scaling.told(mapping(mapping(job.get("status")).get("elasticScaling")))
+    found = elasticjob_scaling.told(mapping(mapping(job.get("status")).get("elasticScaling")))
     if found is None:
         raise UserError(f"{name} has the size that its user gives it: its spec.scaling has no policy that finds one")
     return {"counted": "workers", **found}

@@ -16,7 +16,7 @@ import click
 from outrider.cli import folders
 from outrider.cli.errors import UserError
 from outrider.cli.log_streams import Line, Stream, streams
-from outrider.master.core.cluster import durations
+from outrider.master.core.k8s.values import durations
 
 POLL_SECONDS = 0.2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from outrider.master.core.cluster import job_metrics
+from outrider.master.core.k8s.elasticjob import metrics as elasticjob_metrics
 
 DEFAULT = "default"
 
@@ -14,6 +14,6 @@ def pattern(_context: click.Context, _param: click.Parameter, value: str | None)
     if value is None:
         return ""
     metrics = {} if value == DEFAULT else {"logPattern": value}
-    for wrong in job_metrics.objections(metrics, ""):
+    for wrong in elasticjob_metrics.objections(metrics, ""):
         raise click.BadParameter(wrong.partition(": ")[2])
-    return job_metrics.asked(metrics)
+    return elasticjob_metrics.asked(metrics)

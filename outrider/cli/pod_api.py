@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from outrider.cli.errors import UserError
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values.names import Document
 
 PATIENCE = 30.0
 """Seconds for anything that the API server is asked; a memory may take long to fill, so that a fault has `MOST`."""

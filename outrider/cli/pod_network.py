@@ -22,9 +22,9 @@ import click
 
 from outrider.cli.errors import UserError
 from outrider.cli.pod_api import Absent, Forbidden, asked
-from outrider.master.core.cluster.chaos import NETWORK, Fault, parsed
-from outrider.master.core.cluster.containers import status_of
-from outrider.master.core.cluster.names import DOMAIN, INJECT, SIDECAR_CONTAINER, Document
+from outrider.master.core.k8s.pods.containers import status_of
+from outrider.master.core.k8s.values.chaos import NETWORK, Fault, parsed
+from outrider.master.core.k8s.values.names import DOMAIN, INJECT, SIDECAR_CONTAINER, Document
 
 PROGRAM = "/opt/outrider/hooks/training_hooks/faults.py"
 """In the sidecar's image (Dockerfile.sidecar)."""

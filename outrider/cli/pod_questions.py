@@ -13,8 +13,8 @@ from typing import Any
 
 from outrider.cli.errors import UserError
 from outrider.cli.pod_api import asked, cluster, executed
-from outrider.master.core.cluster.containers import status_of
-from outrider.master.core.cluster.names import JOB, SIDECAR_CONTAINER, Document
+from outrider.master.core.k8s.pods.containers import status_of
+from outrider.master.core.k8s.values.names import JOB, SIDECAR_CONTAINER, Document
 
 PROGRAM = ("python", "-P", "-E", "-m", "sidecar.ask")
 PATIENCE = 15.0

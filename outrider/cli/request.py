@@ -21,8 +21,8 @@ from outrider.cli.patience import HangLimits
 from outrider.cli.ps import PsSize
 from outrider.cli.scaling import Scaling
 from outrider.cli.sizes import Members
-from outrider.master.core.cluster import chaos, quantities
-from outrider.master.core.gpus import Share
+from outrider.master.core.k8s.values import chaos, quantities
+from outrider.master.core.placement.gpus import Share
 from outrider.master.core.spec import Rule
 from outrider.master.shell.cgroups import Limits
 from training_hooks.launcher.shell_parser import SHELLS, line_of

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from outrider.cli.errors import UserError
-from outrider.master.core.cluster import job_rules
+from outrider.master.core.k8s.elasticjob import rules as elasticjob_rules
 from outrider.master.core.spec import Rule
 
 
@@ -35,9 +35,9 @@ def rules_of(path: Path) -> tuple[Rule, ...]:
             f"{path}: there are no rules; write them as `rules: [{{logPattern: ..., action: replace}}]`, or as "
             f"spec.recovery.rules of an ElasticJob"
         )
-    if wrong := next(job_rules.objections({"rules": rules}, "recovery"), None):
+    if wrong := next(elasticjob_rules.objections({"rules": rules}, "recovery"), None):
         raise UserError(f"{path}: {wrong}")
-    return job_rules.parsed(rules)
+    return elasticjob_rules.parsed(rules)
 
 
 def _found(document: Any) -> list[Any] | None:

@@ -16,12 +16,12 @@ import click
 from outrider.cli import rule_file
 from outrider.cli.errors import UserError
 from outrider.cli.wording import plural
-from outrider.master.core import rules as core
 from outrider.master.core.actions import Announce
-from outrider.master.core.member import Member
+from outrider.master.core.faults import failure_policy as core
 from outrider.master.core.spec import JobSpec, Rule
-from outrider.master.core.state import State
-from outrider.master.core.wording import quoted
+from outrider.master.core.state.job import State
+from outrider.master.core.state.member import Member
+from outrider.master.core.text import quoted
 from outrider.wire.ids import Generation, JobName, MemberId, RankIndex, Role
 from outrider.wire.messages import LineMatched
 from training_hooks.logs.matcher import LONGEST_LINE, Clock, Pattern

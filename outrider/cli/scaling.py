@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import click
 
-from outrider.master.core.cluster import durations
-from outrider.master.core.schedules import Entry, is_zone, problem
+from outrider.master.core.k8s.values import durations
+from outrider.master.core.scaling.schedule import Entry, is_zone, problem
 from outrider.master.core.spec import EFFICIENCY, SCHEDULE, THROUGHPUT
 
 SETTINGS = {"min-gain": "min_gain", "cooldown": "scale_cooldown", "evaluation": "scale_evaluation"}

@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 
 from outrider.cli.errors import UserError
-from outrider.master.core import save_signals
-from outrider.master.core.cluster import checkpoint_memory as memory
+from outrider.master.core.checkpoints import save_signal as checkpoints_save_signal
+from outrider.master.core.k8s.elasticjob import checkpoint_memory as memory
 from outrider.master.shell.cgroups import Limits
 
 MOST_MEMBERS = 512
@@ -65,7 +65,7 @@ def checkpoint_path(_context: click.Context, _param: click.Parameter, value: str
 def save_signal(_context: click.Context, _param: click.Parameter, value: str | None) -> str:
     """The callback of --save-signal."""
     try:
-        return save_signals.parsed(value) if value is not None else ""
+        return checkpoints_save_signal.parsed(value) if value is not None else ""
     except ValueError as wrong:
         raise click.BadParameter(str(wrong)) from wrong
 

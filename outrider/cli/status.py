@@ -16,7 +16,7 @@ from outrider.cli.documents import status_of
 from outrider.cli.errors import UserError
 from outrider.cli.tables import columns, console
 from outrider.cli.wording import STYLES, local_time, percent, plural, seconds
-from outrider.master.core import metric_values
+from outrider.master.core.scaling import log_metric_values
 
 FAULTS_SHOWN, DATA_SHOWN = 10, 5
 
@@ -175,7 +175,7 @@ def _seats(seats: list[dict[str, Any]]) -> Table:
 
 def _metrics(metrics: dict[str, Any]) -> Text:
     """What the newest lines of the log say."""
-    numbers = metric_values.shown(metrics)
+    numbers = log_metric_values.shown(metrics)
     line = Text(f"log: {numbers} ({local_time(metrics['time'])})" if numbers else "log: no numbers yet", style="dim")
     return line.append(f" {metrics['problem']}", style="yellow") if metrics["problem"] else line
 

@@ -13,7 +13,7 @@ from kubernetes.client import ApiException
 from outrider.cli.chaos_pods import refused
 from outrider.cli.errors import UserError
 from outrider.cli.pod_api import asked
-from outrider.master.core.cluster.names import CHAOS, INJECTED
+from outrider.master.core.k8s.values.names import CHAOS, INJECTED
 
 BEGINNINGS = (
     ["kill-process"],

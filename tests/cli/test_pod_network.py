@@ -14,7 +14,7 @@ import pytest
 
 from outrider.cli.errors import UserError
 from outrider.cli.pod_network import Network, holder_of
-from outrider.master.core.cluster.chaos import Fault
+from outrider.master.core.k8s.values.chaos import Fault
 
 
 def pod(native: bool = False, **spec: Any) -> dict[str, Any]:

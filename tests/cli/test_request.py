@@ -17,7 +17,7 @@ from outrider.cli.request import Request
 from outrider.cli.run import _request, run
 from outrider.cli.sizes import Members
 from outrider.cli.torchrun_flags import not_needed
-from outrider.master.core.cluster.chaos import Fault
+from outrider.master.core.k8s.values.chaos import Fault
 
 
 @pytest.fixture

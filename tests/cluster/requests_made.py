@@ -17,7 +17,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from outrider.master.core.cluster.requests import Request
+from outrider.master.core.k8s.values.requests import Request
 from tests.cluster.cluster import SYSTEM, kubectl
 from tests.cluster.reading import listed
 from tests.cluster.turns import locked

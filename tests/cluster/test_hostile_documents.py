@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.parts import mapping
+from outrider.master.core.k8s.values.fields import mapping
+from outrider.master.core.k8s.values.names import Document
 from tests.cluster.cluster import DEADLINE, kubectl, until
 from tests.cluster.conftest import Make
 from tests.cluster.masters import counts, restarted

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes.api import ApiError
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes.api import Api
 from tests.kubernetes.unwell_server import api_at
 

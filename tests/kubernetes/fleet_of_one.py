@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from outrider.master.core.cluster import tickets
-from outrider.master.core.cluster.injection import Policy
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.values import session_ticket
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes.api import Api
 from outrider.master.shell.kubernetes.door import ClusterDoor
 from outrider.master.shell.kubernetes.fleet import Fleet
@@ -73,7 +73,7 @@ class Member:
             JobName("n/train"), self.id, self.uid, Role("worker"), RankIndex(self.number), "", running=running,
             highest=running, group_rank=self.number, address="10.0.0.1",
         )  # fmt: skip
-        ticket = tickets.issue(KEY, said, time.time())
+        ticket = session_ticket.issue(KEY, said, time.time())
         self.say(Hello(**{**{name: getattr(said, name) for name in Hello.__slots__}, "ticket": ticket}))
 
     def say(self, message: Any) -> None:

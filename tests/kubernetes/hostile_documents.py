@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values.names import Document
 from tests.core.cluster.documents import job, template, worker
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

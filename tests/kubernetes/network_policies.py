@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values.names import Document
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from outrider.master.core.cluster.injection import Policy
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes.api import Api
 from outrider.master.shell.kubernetes.door import ClusterDoor
 from outrider.master.shell.kubernetes.fleet import BEGIN_AGAIN, Fleet

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from outrider.cli import pod_yaml
-from outrider.master.core.cluster.injection import Policy
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes.admission import injected
 from tests.kubernetes.unwell_server import Answer, hang, refuses, says, unwell
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values.names import Document
 from outrider.wire.codec import encode
 from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages import Exited, Finish, Hello, Ready, Refused, Start, Started, Welcome, WorkerExit

@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDict
 
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.requests import Request
+from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.k8s.values.requests import Request
 from outrider.master.shell.kubernetes.api import Api, ApiError
 from outrider.master.shell.kubernetes.fleet import ASK_AT_ONCE
 from outrider.master.shell.kubernetes.waiting import until_it_answers

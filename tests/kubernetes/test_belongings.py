@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from outrider.master.core.actions import FollowOwner, ResizeOwner
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.owners_resizing import CannotResize
 from outrider.master.core.events import Event, OwnerEnded, OwnerSized
+from outrider.master.core.k8s.owners.resize import CannotResize
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes.adoption import adopt
 from outrider.master.shell.kubernetes.api import Api, ApiError
 from outrider.master.shell.kubernetes.belongings import Belongings

@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 
 from outrider.master.core.actions import CreatePod, DeletePod
-from outrider.master.core.cluster.injection import Policy
 from outrider.master.core.events import Event
+from outrider.master.core.k8s.injection.webhook import Policy
 from outrider.master.shell.kubernetes import api as api_module
 from outrider.master.shell.kubernetes.api import Api, ApiError
 from outrider.master.shell.kubernetes.platform import KubernetesPlatform

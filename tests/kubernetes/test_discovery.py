@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from outrider.master.core.cluster import disruption
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.pods import disruption
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes.policy import NATIVE_SIDECARS_SINCE, version_of
 from tests.cluster.reading import GROUPS, preferred
 

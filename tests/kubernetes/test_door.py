@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.master.core.cluster import tickets
-from outrider.master.core.cluster.names import Document
 from outrider.master.core.events import Event
+from outrider.master.core.k8s.values import session_ticket
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes.door import ClusterDoor, why_refused
 from outrider.master.shell.sidecars import Admitted, Connection, Denied, ForGood, Verdict
 from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
@@ -79,7 +79,7 @@ async def test_a_good_token_is_asked_about_once_and_its_ticket_not_at_all() -> N
     assert isinstance(admitted, Admitted)
     assert times == 1
     again = replace(HELLO, token="", ticket=admitted.ticket())
-    assert tickets.is_good(KEY, again, time.time())
+    assert session_ticket.is_good(KEY, again, time.time())
     admitted, times = await asked(again)
     assert isinstance(admitted, Admitted)
     assert times == 0

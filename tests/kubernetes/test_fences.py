@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values.names import Document
 from tests.core.cluster.documents import recorded
 from tests.kubernetes.api_server import JOBS, ApiServer, Asked, api_server
 from tests.kubernetes.hostile_documents import corpus

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes import handing_over
 from tests.kubernetes.document_server import having
 

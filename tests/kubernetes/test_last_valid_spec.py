@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values.names import Document
 from tests.core.cluster.documents import worker
 from tests.kubernetes.api_server import ApiServer, api_server
 from tests.kubernetes.served_fleet import GOOD, healthy, member, served

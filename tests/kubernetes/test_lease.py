@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from outrider.master.core.cluster.leases import DURATION, HELD
+from outrider.master.core.k8s.values.leases import DURATION, HELD
 from outrider.master.shell.kubernetes import lease as lease_of
 from outrider.master.shell.kubernetes.api import Api, ApiError
 from outrider.master.shell.kubernetes.lease import Lease

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from outrider.master.core.cluster import durations, names
-from outrider.master.core.cluster.limits import MOST_MEMBERS
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values import durations, names
+from outrider.master.core.k8s.values.limits import MOST_MEMBERS
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.spec import JobSpec
 from outrider.master.shell.kubernetes import certificates, handing_over, readers, secret_keys, webhook_service
 from outrider.master.shell.webhook import DECIDE_SECONDS, Webhook

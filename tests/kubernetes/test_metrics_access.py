@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes import readers
 from outrider.master.shell.kubernetes.health import Health
 from outrider.master.shell.kubernetes.readers import ACCESS_REVIEWS, TOKEN_REVIEWS, Readers

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from outrider.master.core.cluster.names import CONTROL_PLANE, Document
-from outrider.master.core.cluster.requests import Request
+from outrider.master.core.k8s.values.names import CONTROL_PLANE, Document
+from outrider.master.core.k8s.values.requests import Request
 from outrider.master.shell.kubernetes import scope, settings
 from outrider.master.shell.kubernetes.api import Api
 from outrider.master.shell.kubernetes.scope import ScopedWatch

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values.names import Document
 from tests.kubernetes.network_policies import Outside, Pod, allows
 from tests.kubernetes.test_manifests import BASE, NAMESPACE, PODS, PORTS, the
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from outrider.master.core.actions import CreatePod
-from outrider.master.core.cluster import nodes as node_documents
-from outrider.master.core.cluster.injection import Policy
-from outrider.master.core.cluster.names import MAX_RESTARTS, Document
 from outrider.master.core.events import CreateRefused, Event, NodeSeen
+from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.pods import nodes as node_documents
+from outrider.master.core.k8s.values.names import MAX_RESTARTS, Document
 from outrider.master.shell.kubernetes.api import ApiError
 from outrider.master.shell.kubernetes.nodes import Nodes
 from outrider.master.shell.kubernetes.platform import KubernetesPlatform

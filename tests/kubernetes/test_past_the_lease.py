@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.master.core.cluster.leases import HELD
+from outrider.master.core.k8s.values.leases import HELD
 from outrider.master.shell.kubernetes import lease, predecessors
 from outrider.master.shell.kubernetes.api import ApiError
 from outrider.master.shell.kubernetes.fleet import SUPERSEDED

@@ -10,10 +10,11 @@ from types import FrameType
 
 import pytest
 
-from outrider.master.core.cluster import elasticjob, validation
-from outrider.master.core.cluster.limits import MEMBERS, Limits
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.patterns import LONGEST, MOST, judge, of_job
+from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
+from outrider.master.core.k8s.elasticjob import validation
+from outrider.master.core.k8s.values.limits import MEMBERS, Limits
+from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.k8s.values.patterns import LONGEST, MOST, judge, of_job
 from outrider.master.shell.patterns import NotJudged, Patterns
 from tests.core.cluster.documents import job
 from tests.kubernetes.api_server import api_server
@@ -121,7 +122,7 @@ async def test_the_webhook_answers_others_while_a_pattern_is_compiled() -> None:
         await patterns.learn(document)
         return problems(patterns, document)
 
-    async with serving(lambda pod, *_: (None, []), elasticjob.with_defaults, validate, seconds=60.0) as asked:
+    async with serving(lambda pod, *_: (None, []), elasticjob_spec.with_defaults, validate, seconds=60.0) as asked:
 
         async def review_of(document: Document) -> Document:
             response: Document = await asked.decide("/validate-elasticjobs", review(document))

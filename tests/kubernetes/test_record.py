@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from aiohttp import web
 
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes.record import JobRecord
 from tests.kubernetes.unwell_server import refuses, says, unwell
 from tests.waiting import until

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from outrider.master.core.cluster.requests import Request
+from outrider.master.core.k8s.values.requests import Request
 from tests.cluster.requests_made import METRIC, recorded, requests_in
 
 RIGHTS = Path(__file__).resolve().parents[2] / "manifests" / "base" / "rbac.yaml"

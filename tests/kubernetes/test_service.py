@@ -11,8 +11,8 @@ from typing import cast
 
 import pytest
 
-from outrider.master.core.cluster.injection import Policy
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes import certificates, secret_keys, service
 from outrider.master.shell.kubernetes.api import Api, ApiError
 from outrider.master.shell.kubernetes.health import Health

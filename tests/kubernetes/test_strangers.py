@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.cluster import tickets
-from outrider.master.core.cluster.names import Document
 from outrider.master.core.events import Event, SidecarSaid
+from outrider.master.core.k8s.values import session_ticket
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes import door, reviews
 from outrider.master.shell.kubernetes.door import REVIEWS, ClusterDoor
 from outrider.master.shell.kubernetes.reviews import Question, Reviews
@@ -139,7 +139,7 @@ async def test_who_has_a_ticket_waits_behind_no_review() -> None:
             for stranger in strangers:
                 stranger.say(encode(WRONG))
             await ours.until(ours.reviews)
-            member.say(encode(replace(HELLO, token="", ticket=tickets.issue(KEY, HELLO, time.time()))))
+            member.say(encode(replace(HELLO, token="", ticket=session_ticket.issue(KEY, HELLO, time.time()))))
             await ours.until(ours.said)
 
 

@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from outrider.cli import pod_yaml
-from outrider.master.core.cluster.names import MASTER_KEY, Document
-from outrider.master.core.cluster.requests import Request
+from outrider.master.core.k8s.values.names import MASTER_KEY, Document
+from outrider.master.core.k8s.values.requests import Request
 from outrider.master.shell.kubernetes import certificates, secret_keys, webhook_service
 from outrider.master.shell.kubernetes.health import Health
 from outrider.master.shell.kubernetes.settings import WEBHOOK, Settings

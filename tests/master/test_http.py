@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from outrider.master.core import reducer
+from outrider.master.core import step as core_step
 from outrider.master.core.events import (
     Asked,
     Began,
@@ -24,7 +24,7 @@ from outrider.master.core.events import (
     StopAsked,
 )
 from outrider.master.core.spec import JobSpec
-from outrider.master.core.state import State
+from outrider.master.core.state.job import State
 from outrider.master.shell.http import Api
 from outrider.master.shell.records import Records
 from outrider.runtime.http import HttpServer
@@ -49,8 +49,8 @@ class Served:
 @asynccontextmanager
 async def served(folder: Path) -> AsyncIterator[Served]:
     state = State()
-    reducer.step(state, Began(1, JobSpec(JobName("digits"), 2, 4, 3), None, 1.7e9), 0.0)
-    reducer.step(state, PodsListed(()), 0.0)
+    core_step.step(state, Began(1, JobSpec(JobName("digits"), 2, 4, 3), None, 1.7e9), 0.0)
+    core_step.step(state, PodsListed(()), 0.0)
     records, askers = Records(folder), dict[str, Any]()
     socket = folder / "master.sock"
     async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(socket))) as client:

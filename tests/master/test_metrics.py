@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from outrider.master.core.cluster.requests import Request
+from outrider.master.core.k8s.values.requests import Request
 from outrider.master.core.spec import JobSpec
-from outrider.master.core.state import State
+from outrider.master.core.state.job import State
 from outrider.master.shell import metrics
 from outrider.wire.ids import JobName
 from tests.core.master.play import Play, job, running

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.master.core.schedules import Entry
+from outrider.master.core.scaling.schedule import Entry
 from outrider.master.core.spec import JobSpec, Rule
 from outrider.master.shell import settings
 from outrider.runtime.settings import Environment, WrongSetting

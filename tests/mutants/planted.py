@@ -12,10 +12,13 @@ from functools import partial
 from typing import Any
 
 from outrider.master.core import events as told
-from outrider.master.core import generations, giving_up, links, pace
 from outrider.master.core.actions import Action, Send
-from outrider.master.core.ps.passing import let
-from outrider.master.core.reducer import next_deadline
+from outrider.master.core.generation import lifecycle
+from outrider.master.core.hangs import limits as hangs_limits
+from outrider.master.core.membership import pod_deletion
+from outrider.master.core.network import link_health
+from outrider.master.core.ps.task_adapter import let
+from outrider.master.core.step import next_deadline
 from outrider.sidecar.core import events as heard
 from outrider.wire.messages import Fetch, Fetched, Hello, Kept, LineMatched, Remembered, Start, Stop, Welcome
 from tests.mutants.seams import Swap, hears, is_followed_by, real, row, swap, wants
@@ -151,7 +154,7 @@ def _members(state: Any) -> list[Any]:
 
 def _delete(state: Any, member: Any, reason: str) -> None:
     if member.uid is not None and not member.deleting:
-        giving_up.delete(state, member, reason)
+        pod_deletion.delete(state, member, reason)
 
 
 def ignore_stalled() -> list[Swap]:
@@ -242,7 +245,7 @@ def take_a_save_for_a_hang() -> list[Swap]:
     """Whatever a rank does has the time of a step."""
 
     def ruling(_watch: Any, known: Any, spec: Any, now: float) -> tuple[str, float]:
-        return pace.STEP, pace.limit(known, spec, pace.STEP, now)
+        return hangs_limits.STEP, hangs_limits.limit(known, spec, hangs_limits.STEP, now)
 
     return [swap("what has how much time", ruling)]
 
@@ -277,7 +280,9 @@ def believe_one_of_two() -> list[Swap]:
 
     def cuts(known: Any, heard: Any, _size: int, now: float) -> Any:
         missing = [(a, b, known.rows[a][b].missing_since) for a, b in sorted(known.missing) if a in heard]
-        return [links.Cut(*links.pair_of(a, b), since, True) for a, b, since in missing if now - since > 0.5]
+        return [
+            link_health.Cut(*link_health.pair_of(a, b), since, True) for a, b, since in missing if now - since > 0.5
+        ]
 
     return [swap("cut links", cuts)]
 
@@ -384,7 +389,7 @@ def stop_who_trains_for_a_lost_worker() -> list[Swap]:
         pod_gone(job, event)
         for seat in list(job.of("worker")):
             if event.member.startswith("worker") and seat.runs is not None:
-                let(job, seat, partial(generations.stop, seat.state, f"{event.member} is lost."))
+                let(job, seat, partial(lifecycle.stop, seat.state, f"{event.member} is lost."))
 
     return [row("ps events", told.PodGone, gone)]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.stragglers import Comparison, Named, take
+from outrider.master.core.stragglers.detector import Comparison, Named, take
 from outrider.sidecar.shell.windows import BEGINS, WindowReader
 from outrider.wire.codec import decode_from_sidecar, encode
 from outrider.wire.ids import Generation, MemberId

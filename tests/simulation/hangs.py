@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from outrider.master.core.hangs import KIND
-from outrider.master.core.watching import LOOK
+from outrider.master.core.hangs.detector import KIND
+from outrider.master.core.hangs.progress_watch import LOOK
 from tests.core.master.ranks import Answers, body, elsewhere, holds_the_gil, is_stopped, trains_on, waits
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from outrider.master.core import gangs, pace
-from outrider.master.core.member import ALIVE
+from outrider.master.core.hangs import limits as hangs_limits
+from outrider.master.core.placement import admission as placement_admission
 from outrider.master.core.ps.state import PsState, Seat
-from outrider.master.core.state import ENDED, GATHERING, State
-from outrider.master.core.world import Place
+from outrider.master.core.state.generation import Place
+from outrider.master.core.state.job import ENDED, GATHERING, State
+from outrider.master.core.state.member import ALIVE
 from outrider.wire.ids import Generation, PodUid, RankIndex
 
 
@@ -120,7 +121,9 @@ class MasterInside:
 
     def step_limits(self) -> list[float]:
         """Seconds without a step that are too long, in each phase: more where it was slow before."""
-        return [pace.limit(self.state.pace, self.state.spec, phase, self.state.now) for phase in pace.PHASES]
+        return [
+            hangs_limits.limit(self.state.pace, self.state.spec, phase, self.state.now) for phase in hangs_limits.PHASES
+        ]
 
     def may_replace(self, member: str) -> bool:
         """For a link that is cut."""
@@ -134,7 +137,7 @@ class MasterInside:
         return str(getattr(self.state, "waits_behind", ""))
 
     def lacks_room(self) -> bool:
-        return gangs.lacks_room(self.state)
+        return placement_admission.lacks_room(self.state)
 
     # -- a PS job
     def seats(self) -> Iterator[SeatKnown]:

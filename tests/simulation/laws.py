@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from outrider.master.core.pods import KILLED
+from outrider.master.core.placement.pod_status import KILLED
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId
 from outrider.wire.messages import Finish, Start, Stop, TrainerLost, Welcome
 

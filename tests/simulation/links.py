@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from outrider.master.core.hangs import KIND as HUNG
+from outrider.master.core.hangs.detector import KIND as HUNG
 
 if TYPE_CHECKING:
     from outrider.master.core.actions import Announce

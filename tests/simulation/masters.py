@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from outrider.master.core import actions as do
 from outrider.master.core import events as told
-from outrider.master.core import invariants, kinds, lapsing
-from outrider.master.core.cluster.leases import DURATION, HELD
+from outrider.master.core import job_kinds
+from outrider.master.core.generation import past_lease
+from outrider.master.core.k8s.values.leases import DURATION, HELD
 from outrider.master.core.ps.state import PsState
-from outrider.master.core.state import State
+from outrider.master.core.state.job import State
+from outrider.master.core.status import invariants
 from outrider.wire.messages import Hello, Refused
 from tests.simulation.inside import MasterInside
 from tests.simulation.network import Link
@@ -30,14 +32,16 @@ WRONG = (0.0, 0.0, -3600.0, 3600.0)
 
 def _check(state: State | PsState, actions: list[do.Action]) -> None:
     if isinstance(state, PsState):
-        kinds.check(state)
+        job_kinds.check(state)
         return
     invariants.check(state)
     if actions:
         invariants.check_actions(state, actions)
 
 
-CORE = SimpleNamespace(step=lambda *a: kinds.step(*a), next_deadline=lambda s: kinds.next_deadline(s), check=_check)
+CORE = SimpleNamespace(
+    step=lambda *a: job_kinds.step(*a), next_deadline=lambda s: job_kinds.next_deadline(s), check=_check
+)
 
 
 class Master(MasterInside, Process):
@@ -99,7 +103,7 @@ class Master(MasterInside, Process):
             self.world.platform.shown.update(pod.member for pod in event.pods)
 
     def perform(self, action: do.Action) -> None:
-        if self.is_lapsed and not lapsing.may_be_done(action):
+        if self.is_lapsed and not past_lease.may_be_done(action):
             self.post(told.ActionFailed(action, "the Lease has run out"))
             return
         match action:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import pkgutil
 import random
 import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,13 +47,23 @@ def importable(folder: Path) -> Iterator[None]:
             del sys.modules[name]
 
 
+@cache
+def _classes(package: str) -> dict[str, Any]:
+    """By name, each that a module of the package defines."""
+    found: dict[str, Any] = {}
+    for each in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+        for name, value in vars(importlib.import_module(each.name)).items():
+            if isinstance(value, type) and value.__module__ == each.name:
+                found.setdefault(name, value)
+    return found
+
+
 def _counterpart(kind: type, here: tuple[str, str], there: tuple[str, str]) -> Any:
-    """The class of that name in the other release; None where it has none."""
+    """The class of that name in the other release, wherever it lies; None where it has none."""
     for each in kind.__mro__:
         for ours, theirs in zip(here, there, strict=True):
             if each.__module__.startswith(ours):
-                module = importlib.import_module(theirs + each.__module__.removeprefix(ours))
-                return getattr(module, each.__name__, None)
+                return _classes(theirs).get(each.__name__)
     return kind
 
 

@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from typing import Any
 
-from outrider.master.core import kinds
+from outrider.master.core import job_kinds
 from outrider.master.core.events import StopAsked
 from outrider.runtime.journal import line
 from outrider.sidecar.core.state import State as SidecarState
@@ -83,7 +83,7 @@ class World:
 
     def master_core(self, _term: int) -> tuple[Any, Any]:
         """The core of the master of this term, and its state."""
-        return MASTER, kinds.new(self.scenario.spec)
+        return MASTER, job_kinds.new(self.scenario.spec)
 
     def sidecar_core(self, _pod: Pod) -> tuple[Any, Any]:
         return SIDECAR, SidecarState()

@@ -12,7 +12,7 @@ What is left: such a close also takes down the input pipeline, under a lock that
 The pipeline waits for the thread that tunes it, which sleeps up to a minute at a time. It is woken a moment before it
 can see that it is cancelled, and seems to sleep on where it looks in that moment. Nothing in this process helps then.
 So where the close still waits though all servers listen again, the page says so, and the process is started again
-(`master/core/ps/lost_ps.py`).
+(`master/core/ps/ps_failover.py`).
 """
 
 import functools

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from outrider.master.core.actions import Action, Announce
-from outrider.master.core.crowd import Crowd
-from outrider.master.core.deadlines import Deadlines
-from outrider.master.core.member import Member
 from outrider.master.core.spec import WORKER, JobSpec
-from outrider.master.core.state import ENDED, GATHERING, Budget, Collection, State
+from outrider.master.core.state.crowd import Crowd
+from outrider.master.core.state.job import ENDED, GATHERING, Budget, Collection, State
+from outrider.master.core.state.member import Member
+from outrider.master.core.state.timers import Deadlines
 from outrider.wire.ids import Generation, JobName, MemberId, RankIndex, Role
 
 PS, CHIEF, EVALUATOR = Role("ps"), Role("chief"), Role("evaluator")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from outrider.master.core import status
-from outrider.master.core.member import in_order
-from outrider.master.core.ps import first_steps
-from outrider.master.core.ps.cluster import address
+from outrider.master.core.ps import stalled_workers
 from outrider.master.core.ps.state import CHIEF, PsState, Seat
+from outrider.master.core.ps.tf_config import address
 from outrider.master.core.spec import WORKER
-from outrider.master.core.state import State
+from outrider.master.core.state.job import State
+from outrider.master.core.state.member import in_order
+from outrider.master.core.status import document as status_document
 
 MOST_FAULTS = 100
 
@@ -18,7 +18,7 @@ MOST_FAULTS = 100
 def document(job: PsState, now: float) -> dict[str, Any]:
     """The status as users read it."""
     states = [seat.state for seat in job.seats.values()]
-    documents = [status.document(state, now) for state in states]
+    documents = [status_document.document(state, now) for state in states]
     faults = sorted((fault for each in documents for fault in each["faults"]), key=lambda fault: str(fault["time"]))
     rungs: dict[str, int] = {}
     for each in documents:
@@ -38,7 +38,7 @@ def document(job: PsState, now: float) -> dict[str, Any]:
         "exit_code": job.exit_code,
         "rungs": dict(sorted(rungs.items())),
         "faults": faults[-MOST_FAULTS:],
-        "would": [*job.would.values()][-status.WOULD_SHOWN :] if job.spec.observed else None,
+        "would": [*job.would.values()][-status_document.WOULD_SHOWN :] if job.spec.observed else None,
         "avoided_nodes": sorted({node for state in states for node in state.avoiding}),
         "memory": {f"{s.name}": needed for s in job.seats.values() for needed in s.state.memory.values()},
         "seats": [_row(job, seat) for seat in job.seats.values()],
@@ -47,7 +47,7 @@ def document(job: PsState, now: float) -> dict[str, Any]:
 
 
 def _members(job: PsState) -> list[list[dict[str, Any]]]:
-    return [sorted(status.document(seat.state, job.now)["members"], key=lambda row: _number(row["id"]))
+    return [sorted(status_document.document(seat.state, job.now)["members"], key=lambda row: _number(row["id"]))
             for seat in job.seats.values()]  # fmt: skip
 
 
@@ -79,7 +79,7 @@ def step(job: PsState) -> int:
 def _goodput(job: PsState, now: float) -> float | None:
     """Of the one who counts for the job: the chief, else worker 0."""
     found = next(iter([*job.of(CHIEF), *job.of(WORKER)]), None)
-    return status.goodput(found.state, now) if found is not None else None
+    return status_document.goodput(found.state, now) if found is not None else None
 
 
 def phase(job: PsState) -> str:
@@ -101,7 +101,7 @@ def message(job: PsState) -> str:
     absent = [_newest(seat) for seat in wanted if seat.runs is None]
     if absent:
         return f"{', '.join(absent)} {'does' if len(absent) == 1 else 'do'} not run"
-    late = first_steps.late(job, job.now)
+    late = stalled_workers.late(job, job.now)
     if late:
         return f"all members run, but {', '.join(late)} {'has' if len(late) == 1 else 'have'} made no step yet"
     return "all members run"

@@ -1,4 +1,4 @@
-"""The webhook of one replica: what `outrider.master.core.cluster` decides, behind certificates that the cluster
+"""The webhook of one replica: what `outrider.master.core.k8s` decides, behind certificates that the cluster
 trusts."""
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from outrider.master.core.cluster import elasticjob, injection, modes, owners, validation
-from outrider.master.core.cluster.injection import Place, Policy
-from outrider.master.core.cluster.limits import Limits
-from outrider.master.core.cluster.modes import OBSERVE, SUPERVISE
-from outrider.master.core.cluster.names import INJECT, Document
-from outrider.master.core.cluster.parts import mapping
+from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
+from outrider.master.core.k8s.elasticjob import validation
+from outrider.master.core.k8s.injection import webhook as injection_webhook
+from outrider.master.core.k8s.injection.webhook import Place, Policy
+from outrider.master.core.k8s.owners import owner as owners_owner
+from outrider.master.core.k8s.values import modes
+from outrider.master.core.k8s.values.fields import mapping
+from outrider.master.core.k8s.values.limits import Limits
+from outrider.master.core.k8s.values.modes import OBSERVE, SUPERVISE
+from outrider.master.core.k8s.values.names import INJECT, Document
 from outrider.master.shell.kubernetes.api import Api, ApiError
 from outrider.master.shell.kubernetes.certificates import Certificates
 from outrider.master.shell.kubernetes.ownership import owners_of
@@ -60,7 +64,7 @@ async def serving(
     def remark(job: Document) -> list[str]:
         return unwatched(mapping(job.get("metadata")).get("namespace"), settings.namespaces)
 
-    application = Webhook(mutate, elasticjob.with_defaults, validate, remark).application()
+    application = Webhook(mutate, elasticjob_spec.with_defaults, validate, remark).application()
     server = HttpsServer(application, settings.webhook_client_cas)
     certified = asyncio.Event()
 
@@ -85,21 +89,21 @@ async def injected(
 ) -> Mutation:
     """The pod with a sidecar, or why it has none. `patience`: seconds for what the API server is asked; `mode`: the
     master's, of all jobs."""
-    if not owners.is_asked_for(mapping(mapping(pod.get("metadata")).get("labels")), SELECTED):
+    if not owners_owner.is_asked_for(mapping(mapping(pod.get("metadata")).get("labels")), SELECTED):
         return None, []
     try:
         known = await _owners(api, pod, namespace, patience)
-        place = owners.place_of(pod, namespace, SELECTED, known)
+        place = owners_owner.place_of(pod, namespace, SELECTED, known)
     except ValueError as error:
         return None, [f"outrider: {error}"]
     if place is None:
         return None, []
-    if uncounted := owners.uncounted(pod):
+    if uncounted := owners_owner.uncounted(pod):
         return None, [f"outrider: {uncounted}"]
     meant = modes.of_pod(mode, pod)
     if meant.word == SUPERVISE:
         place = await _with_its_past(api, pod, namespace, place, known, min(patience, BEGUN_SECONDS))
-    found = injection.inject(pod, place, policy)
+    found = injection_webhook.inject(pod, place, policy)
     if found.refused:
         return None, [f"outrider: {found.refused}"]
     if (
@@ -135,12 +139,12 @@ async def _with_its_past(
         async with asyncio.timeout(patience):
             if await _was_trained(api, namespace, place.job):
                 return place
-            reference = owners.controller_of(mapping(pod.get("metadata")))
+            reference = owners_owner.controller_of(mapping(pod.get("metadata")))
             if reference is None:
                 above: list[Document] = [{"kind": "Pod", **pod}]
             else:
                 above = known or [owner async for owner in owners_of(api, pod, namespace)]
-        size = owners.size_of(above[-1], pod) if above else None
+        size = owners_owner.size_of(above[-1], pod) if above else None
     except (ApiError, TimeoutError, ValueError) as error:
         log.info("a pod of the job %s in %s waits for a master: %s", place.job, namespace, str(error) or "no answer")
         return place
@@ -163,7 +167,7 @@ async def _was_trained(api: Api, namespace: str, job: str) -> bool:
 async def _owners(api: Api, pod: Document, namespace: str, patience: float) -> list[Document]:
     """Where they say what the pod does not, and as far as they come in time: the master places it without them too."""
     found: list[Document] = []
-    if owners.needs_owners(pod):
+    if owners_owner.needs_owners(pod):
         try:
             async with asyncio.timeout(patience):
                 async for owner in owners_of(api, pod, namespace):

@@ -1,16 +1,17 @@
 """Other controllers' pods: the ElasticJob that stands for their job is made when the first of its pods is seen.
 
 Two replicas, or two pods seen at once, make it once: its name is taken then. What an owner is asked for, and what its
-pods' annotations add, is read in `outrider.master.core.cluster`.
+pods' annotations add, is read in `outrider.master.core.k8s`.
 """
 
 from __future__ import annotations
 
 import logging
 
-from outrider.master.core.cluster import adopted_jobs, owners
-from outrider.master.core.cluster.limits import USUAL, Limits
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.elasticjob import adopted as elasticjob_adopted
+from outrider.master.core.k8s.owners import owner as owners_owner
+from outrider.master.core.k8s.values.limits import USUAL, Limits
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes.api import Api, ApiError
 from outrider.master.shell.kubernetes.ownership import owners_of
 from outrider.master.shell.kubernetes.record import path_of
@@ -32,13 +33,13 @@ async def adopt(api: Api, pod: Document, limits: Limits = USUAL) -> None:
 
 def job_for(owner: Document, pod: Document, limits: Limits = USUAL) -> Document:
     """The ElasticJob that stands for the owner. Raises ValueError where annotations and owner cannot both be meant."""
-    size = owners.size_of(owner, pod)
+    size = owners_owner.size_of(owner, pod)
     if size.max > limits.members:
         raise ValueError(
             f"{owner['kind']} {owner['metadata']['name']} may have {size.max} pods, and a job may have "
             f"{limits.members} members here"
         )
-    return adopted_jobs.adopting(owner, size.replicas, pod, size.min, size.max)
+    return elasticjob_adopted.adopting(owner, size.replicas, pod, size.min, size.max)
 
 
 async def top_owner(api: Api, pod: Document) -> Document:

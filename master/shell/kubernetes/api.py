@@ -25,9 +25,9 @@ from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config
 from kubernetes.aio.client.rest import RESTClientObject
 
-from outrider.master.core.cluster import nesting
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.requests import Request, request_of
+from outrider.master.core.k8s.values import nesting
+from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.k8s.values.requests import Request, request_of
 
 SECONDS = 10.0
 CONNECT_SECONDS = 5.0
@@ -48,7 +48,7 @@ CREATIONS = 64
 """Pods of all jobs that are created at one time: the pool has 100 connections."""
 MERGE_PATCH = "application/merge-patch+json"
 _PATH = re.compile(r"(/(?!\.{1,2}(/|$))([A-Za-z0-9._~:-]|%(?!2F|25)[0-9A-F]{2})+)+")
-"""What `outrider.master.core.cluster.paths` makes: no text of a user's that was not looked at there is ever sent."""
+"""What `outrider.master.core.k8s.values.paths` makes: no text of a user's that was not looked at there is ever sent."""
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 """https://kubernetes.io/blog/2020/09/03/warnings/. Several may stand in one header: what is between may join them."""
 IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")

@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from outrider.master.core.cluster import addresses, disruption, paths
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.pods import addresses, disruption
+from outrider.master.core.k8s.values import paths
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes.api import Api, ApiError
 from outrider.master.shell.kubernetes.budgets import Budgets
 from outrider.master.shell.kubernetes.record import JobRecord

@@ -10,8 +10,8 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.parts import entries, mapping
+from outrider.master.core.k8s.values.fields import entries, mapping
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes.api import Api
 from outrider.master.shell.kubernetes.watching import pages
 

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes.api import ApiError
 from outrider.master.shell.kubernetes.waiting import Outage
 

@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from outrider.master.core.cluster import tickets
-from outrider.master.core.cluster.names import AUDIENCE, Document
-from outrider.master.core.cluster.parts import mapping
 from outrider.master.core.events import Event
+from outrider.master.core.k8s.values import session_ticket
+from outrider.master.core.k8s.values.fields import mapping
+from outrider.master.core.k8s.values.names import AUDIENCE, Document
 from outrider.master.shell.kubernetes.api import Api, ApiError
 from outrider.master.shell.kubernetes.predecessors import OF_MASTERS
 from outrider.master.shell.kubernetes.reviews import Question, Reviews
@@ -48,12 +48,12 @@ class ClusterDoor:
         self._reviews = Reviews()
 
     def admit(self, hello: Hello, decide: Decide, of: Connection) -> None:
-        if hello.job == OF_MASTERS and tickets.is_good(self._key, hello, time.time()):
+        if hello.job == OF_MASTERS and session_ticket.is_good(self._key, hello, time.time()):
             decide(Denied(f"{hello.member[:80]!r} is a master of term {hello.term}", "master"))
             self._superseded(hello.term)
             return
         now = asyncio.get_running_loop().time()
-        has_ticket = bool(hello.ticket) and tickets.is_good(self._key, hello, time.time())
+        has_ticket = bool(hello.ticket) and session_ticket.is_good(self._key, hello, time.time())
         if has_ticket or (of.proved == (hello.job, hello.uid, hello.token) and now < of.proved_until):
             decide(self._where(hello))
         elif (wait := of.asks_at - now) > 0:
@@ -97,7 +97,7 @@ class ClusterDoor:
             return Denied(f"this master has no job {hello.job[:120]!r} (yet)", "job")
         if isinstance(put, ForGood | HandsOff | Denied):
             return put
-        return Admitted(put, lambda: tickets.issue(self._key, hello, time.time()))
+        return Admitted(put, lambda: session_ticket.issue(self._key, hello, time.time()))
 
 
 def _slowed(denied: Denied, of: Connection) -> Denied:

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from outrider.master.core.cluster import shapes
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.shapes import Shape, WrongDocument
+from outrider.master.core.k8s.values import shapes
+from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.k8s.values.shapes import Shape, WrongDocument
 
 Found = TypeVar("Found")
 

@@ -22,30 +22,22 @@ from functools import partial
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from outrider.master.core.cluster import (
-    accepted_specs,
-    beginning_anew,
-    conditions,
-    deletion,
-    elasticjob,
-    modes,
-    phases,
-    revisions,
-    run_policy,
-    shapes,
-    validation,
-    vanished,
-)
-from outrider.master.core.cluster import nodes as node_documents
-from outrider.master.core.cluster import pods as pod_documents
-from outrider.master.core.cluster.injection import Policy
-from outrider.master.core.cluster.limits import USUAL, Limits
-from outrider.master.core.cluster.modes import OFF, SUPERVISE, Mode
-from outrider.master.core.cluster.names import GROUP_VERSION, JOB, MEMBER, PLURAL, Document
-from outrider.master.core.cluster.parts import mapping
-from outrider.master.core.cluster.queueing import Candidate, Queue
-from outrider.master.core.cluster.shapes import WrongDocument
 from outrider.master.core.events import Event, LeaseLapsed, LeaseRegained, NodeSeen, TurnTold
+from outrider.master.core.k8s.elasticjob import accepted_spec, conditions, deletion, run_policy, validation
+from outrider.master.core.k8s.elasticjob import begin_anew as elasticjob_begin_anew
+from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
+from outrider.master.core.k8s.elasticjob.admission import Candidate, Queue
+from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.owners import revisions
+from outrider.master.core.k8s.pods import build as pod_documents
+from outrider.master.core.k8s.pods import disappeared
+from outrider.master.core.k8s.pods import nodes as node_documents
+from outrider.master.core.k8s.values import modes, phases, shapes
+from outrider.master.core.k8s.values.fields import mapping
+from outrider.master.core.k8s.values.limits import USUAL, Limits
+from outrider.master.core.k8s.values.modes import OFF, SUPERVISE, Mode
+from outrider.master.core.k8s.values.names import GROUP_VERSION, JOB, MEMBER, PLURAL, Document
+from outrider.master.core.k8s.values.shapes import WrongDocument
 from outrider.master.shell.kubernetes import adoption
 from outrider.master.shell.kubernetes.api import Api, ApiError
 from outrider.master.shell.kubernetes.budgets import Budgets
@@ -119,7 +111,7 @@ class Fleet:
         """Those whose patterns are being compiled, as they were shown last."""
         self.sidecars: Sidecars | None = None
         self.running: dict[JobName, RunningJob] = {}
-        self._over: dict[JobName, beginning_anew.Ended] = {}
+        self._over: dict[JobName, elasticjob_begin_anew.Ended] = {}
         self._told_to_wait: dict[JobName, str] = {}
         """Those among them, by uid, whose Events say that further pods wait."""
         self._made: dict[JobName, dict[str, revisions.Made]] = {}
@@ -161,18 +153,18 @@ class Fleet:
         if found is None and hello.job in self._over:
             return self._after_the_end(hello)
         if found is not None and found.is_of_before(hello.uid):
-            return Denied(FROM_BEFORE.format(hello.job), "job", retry_after=beginning_anew.LOOK_AGAIN)
+            return Denied(FROM_BEFORE.format(hello.job), "job", retry_after=elasticjob_begin_anew.LOOK_AGAIN)
         return found.put if found is not None and found.has_begun and found.serves(hello.uid) else None
 
     def _after_the_end(self, hello: Hello) -> ForGood | Denied:
         key, over = hello.job, self._over[hello.job]
         pod = next((pod for pod in self._pods.get(key, {}).values() if pod["metadata"].get("uid") == hello.uid), None)
-        found = beginning_anew.judged(key, over, hello.uid, pod, self._made.get(key, {}).get(hello.uid))
+        found = elasticjob_begin_anew.judged(key, over, hello.uid, pod, self._made.get(key, {}).get(hello.uid))
         if pod is not None:
             self._look_for_another_beginning(key, pod)
-        if not isinstance(found, beginning_anew.Retry):
+        if not isinstance(found, elasticjob_begin_anew.Retry):
             return ForGood(found.reason)
-        if found.seconds == beginning_anew.LOOK_AGAIN and self._told_to_wait.get(key) != over.uid:
+        if found.seconds == elasticjob_begin_anew.LOOK_AGAIN and self._told_to_wait.get(key) != over.uid:
             self._told_to_wait[key] = over.uid
             record = JobRecord(self._api, over.job, self._term, list)
             record.add("PodsWait", found.reason, "warning", None, "", {})
@@ -185,16 +177,16 @@ class Fleet:
         if over is None or key in self.running or key in self._looking or self._setting == OFF:
             return
         pods = [pod] if pod is not None else list(self._pods.get(key, {}).values())
-        pods = [each for each in pods if beginning_anew.may_begin(over, each)]
+        pods = [each for each in pods if elasticjob_begin_anew.may_begin(over, each)]
         if pods and self._mode(key, over.job).word != OFF:
             self._looking.add(key)
             self._spawn(self._begin_if_anew(key, over, max(pods, key=_made_at)))
 
-    async def _begin_if_anew(self, key: JobName, over: beginning_anew.Ended, pod: Document) -> None:
+    async def _begin_if_anew(self, key: JobName, over: elasticjob_begin_anew.Ended, pod: Document) -> None:
         try:
             owner = await adoption.top_owner(self._api, pod)
             made = self._note_made(key, pod, revisions.made(pod, owner))
-            if why := beginning_anew.why_anew(over, pod, made):
+            if why := elasticjob_begin_anew.why_anew(over, pod, made):
                 await self._begin_anew(key, over, pod, owner, why)
         except Superseded as error:
             if not await self._is_superseded(error):
@@ -214,10 +206,10 @@ class Fleet:
         return made
 
     async def _begin_anew(
-        self, key: JobName, over: beginning_anew.Ended, pod: Document, owner: Document, why: str
+        self, key: JobName, over: elasticjob_begin_anew.Ended, pod: Document, owner: Document, why: str
     ) -> None:
         record = JobRecord(self._api, over.job, self._term, list)
-        since = beginning_anew.since(over, pod, self._pods.get(key, {}).values())
+        since = elasticjob_begin_anew.since(over, pod, self._pods.get(key, {}).values())
         begun = await record.begin_anew(adoption.job_for(owner, pod, self._limits), since)
         if begun is None:
             return
@@ -349,7 +341,7 @@ class Fleet:
     # -- jobs -------------------------------------------------------------------------------------------------------
     def _jobs_listed(self, jobs: list[Document]) -> None:
         jobs = readable("ElasticJob", jobs, {})
-        self._jobs = there = {elasticjob.key_of(job) for job in jobs}
+        self._jobs = there = {elasticjob_spec.key_of(job) for job in jobs}
         for key in [key for key in self._waiting if key not in there]:
             del self._waiting[key]
         for left in (self._off, self._judged_first):
@@ -380,16 +372,18 @@ class Fleet:
             self._job_changed("MODIFIED", job)
 
     def _job_changed(self, kind: str, job: Document) -> None:
-        with fenced(name_of("ElasticJob", job), lambda why: self._refuse(elasticjob.key_of(job), job, [why])):
+        with fenced(name_of("ElasticJob", job), lambda why: self._refuse(elasticjob_spec.key_of(job), job, [why])):
             if not shapes.identity_of(job).uid:
                 raise WrongDocument("metadata.uid", None, "text")
             self._take_job(kind, job)
 
     def _take_job(self, kind: str, job: Document) -> None:
-        key, uid = elasticjob.key_of(job), job["metadata"]["uid"]
+        key, uid = elasticjob_spec.key_of(job), job["metadata"]["uid"]
         (self._jobs.discard if kind == "DELETED" else self._jobs.add)(key)
         found = self.running.get(key)
-        is_going = elasticjob.is_deleted(job) and bool(mapping(job.get("spec")).get("adopts"))  # its pods go before it
+        is_going = elasticjob_spec.is_deleted(job) and bool(
+            mapping(job.get("spec")).get("adopts")
+        )  # its pods go before it
         if kind == "DELETED" or (is_going and found is not None and found.uid == uid):
             was_over = found is None and key in self._over
             self._gone(key, uid)
@@ -406,7 +400,9 @@ class Fleet:
             self._follow_mode(key, found, job)
         elif _phase(job) in phases.OVER:
             self._is_over(key, job)
-        elif key not in self._over or self._over[key].uid != uid or beginning_anew.is_begun(job, self._over[key]):
+        elif (
+            key not in self._over or self._over[key].uid != uid or elasticjob_begin_anew.is_begun(job, self._over[key])
+        ):
             self._forget_end(key)
             self._begin(key, job)
             if is_going and key in self.running:
@@ -414,7 +410,7 @@ class Fleet:
 
     def _must_be_judged(self, key: JobName, job: Document) -> bool:
         """Its patterns are compiled elsewhere first; then it is looked at again, as it is by then."""
-        is_judged = elasticjob.is_deleted(job) or _phase(job) in phases.OVER or not self._patterns.unknown(job)
+        is_judged = elasticjob_spec.is_deleted(job) or _phase(job) in phases.OVER or not self._patterns.unknown(job)
         if is_judged:
             self._judged_first.pop(key, None)
             return False
@@ -434,9 +430,9 @@ class Fleet:
             self._job_changed("MODIFIED", newest)
 
     def _is_over(self, key: JobName, job: Document) -> None:
-        self._over[key] = beginning_anew.ended(job)
+        self._over[key] = elasticjob_begin_anew.ended(job)
         self._kept.pop(key, None)
-        if run_policy.expires_at(job) is not None and not elasticjob.is_deleted(job):
+        if run_policy.expires_at(job) is not None and not elasticjob_spec.is_deleted(job):
             self._kept[key] = job
         self._look_for_another_beginning(key)
 
@@ -486,7 +482,7 @@ class Fleet:
             return
         self._off.pop(key, None)
         wrong = validation.problems(job, limits=self._limits)
-        accepted = (before or accepted_specs.kept_by(job)) if wrong else None
+        accepted = (before or accepted_spec.kept_by(job)) if wrong else None
         if wrong and (accepted is None or validation.problems(accepted, limits=self._limits)):
             self._refuse(key, job, wrong)
         else:
@@ -539,7 +535,7 @@ class Fleet:
         try:
             await self._api.patch(f"{path_of(identity.namespace, identity.name)}/status", patch)
         except ApiError as error:
-            self._refused.pop(elasticjob.key_of(job), None)  # the next list refuses it again
+            self._refused.pop(elasticjob_spec.key_of(job), None)  # the next list refuses it again
             if not (error.is_absent or error.is_conflict):
                 log.warning("what is wrong with ElasticJob %s could not be written: %s", identity, error)
 
@@ -696,8 +692,8 @@ class Fleet:
     def _list_pods(self, pods: list[Document]) -> None:
         self._pods = {}
         for pod in readable("Pod", pods, shapes.POD):
-            key = vanished.made_for(pod)
-            if key is not None and not vanished.is_taken_out(pod):
+            key = disappeared.made_for(pod)
+            if key is not None and not disappeared.is_taken_out(pod):
                 self._pods.setdefault(key, {})[pod["metadata"]["name"]] = pod
         self._pods_listed = True
         for key, running in self.running.items():
@@ -715,10 +711,10 @@ class Fleet:
             self._take_pod(kind, pod)
 
     def _take_pod(self, kind: str, pod: Document) -> None:
-        key, name = vanished.made_for(pod), pod["metadata"]["name"]
+        key, name = disappeared.made_for(pod), pod["metadata"]["name"]
         if key is None:
             return
-        if vanished.is_taken_out(pod):
+        if disappeared.is_taken_out(pod):
             if name not in self._pods.get(key, ()):
                 return
             kind = "DELETED"

@@ -13,8 +13,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from outrider.master.core.cluster.names import PART, Document
-from outrider.master.core.cluster.parts import entries, mapping
+from outrider.master.core.k8s.values.fields import entries, mapping
+from outrider.master.core.k8s.values.names import PART, Document
 from outrider.master.shell.kubernetes.api import Api, ApiError
 from outrider.master.shell.kubernetes.certificates import SERVICE
 

@@ -10,31 +10,32 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from outrider.master.core import kinds, lapsing
+from outrider.master.core import job_kinds
 from outrider.master.core.actions import Action
-from outrider.master.core.cluster import (
-    beginning_anew,
-    deletion,
-    elastic_policy,
-    elasticjob,
-    owners_resizing,
-    ps_jobs,
-    ps_resources,
-    queueing,
-    run_policy,
-    shapes,
-    validation,
-    vanished,
-)
-from outrider.master.core.cluster import pods as pod_documents
-from outrider.master.core.cluster.injection import Policy
-from outrider.master.core.cluster.limits import USUAL, Limits
-from outrider.master.core.cluster.modes import OBSERVE, SUPERVISE, Mode
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.parts import mapping
-from outrider.master.core.cluster.queueing import Candidate
 from outrider.master.core.events import Began, Event, NodeSeen, PodSeen, SpecChanged, StopAsked
-from outrider.master.core.kinds import Job
+from outrider.master.core.generation import past_lease
+from outrider.master.core.job_kinds import Job
+from outrider.master.core.k8s.elasticjob import admission as elasticjob_admission
+from outrider.master.core.k8s.elasticjob import (
+    begin_anew,
+    deletion,
+    ps_resources,
+    pytorch_fields,
+    run_policy,
+    validation,
+)
+from outrider.master.core.k8s.elasticjob import ps as elasticjob_ps
+from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
+from outrider.master.core.k8s.elasticjob.admission import Candidate
+from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.owners import resize as owners_resize
+from outrider.master.core.k8s.pods import build as pod_documents
+from outrider.master.core.k8s.pods import disappeared
+from outrider.master.core.k8s.values import shapes
+from outrider.master.core.k8s.values.fields import mapping
+from outrider.master.core.k8s.values.limits import USUAL, Limits
+from outrider.master.core.k8s.values.modes import OBSERVE, SUPERVISE, Mode
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.spec import JobSpec
 from outrider.master.shell.core import CORE
 from outrider.master.shell.effects import MasterEffects
@@ -89,7 +90,7 @@ class RunningJob:
         what is run instead of `job`, which has `problems`. `budgets` and `turns`, in which jobs begin, are of all
         jobs."""
         self.attempt = attempt
-        self.key = elasticjob.key_of(job)
+        self.key = elasticjob_spec.key_of(job)
         self.uid = job["metadata"]["uid"]
         self._term, self._is_master, self._limits = term, is_master, limits
         self.mode, self._begun = mode, begun
@@ -104,11 +105,13 @@ class RunningJob:
         self._has_node_rules = False
         self._record = JobRecord(api, job, term, lambda: list(self._pods.values()), accepted)
         self._record.problems = list(problems)
-        self._begun_anew = beginning_anew.begun_anew(job)
+        self._begun_anew = begin_anew.begun_anew(job)
         self._of_before: set[str] = set()
         """Pods (by uid) from before it began anew."""
         self._journal = journal = Journal(journals / f"{self.key.replace('/', '.')}.txt", JOURNALS)
-        core = kinds.new(ps_jobs.spec_of(self._record.accepted), next_order=max(first_order, 1 + attempt * ORDERS))
+        core = job_kinds.new(
+            elasticjob_ps.spec_of(self._record.accepted), next_order=max(first_order, 1 + attempt * ORDERS)
+        )
         self._pump: Pump[Job, Event, Action] = Pump(CORE, core, journal)
         self._platform = KubernetesPlatform(api, self._record, policy, self._pump.put, self._lacks_pods, limits)
         self.effects = MasterEffects(self._pump.put, self._pump.stop, sidecars, self._platform, self._record, self.key)
@@ -150,15 +153,15 @@ class RunningJob:
     @property
     def next_order(self) -> int:
         """The first number that no order has."""
-        return max(part.next_order for part in (self.state, *kinds.parts(self.state)))
+        return max(part.next_order for part in (self.state, *job_kinds.parts(self.state)))
 
     def candidate(self) -> Candidate:
         """For the order in which jobs wait for room."""
         created = str(self.document["metadata"].get("creationTimestamp") or "")
-        is_ours = not queueing.is_queued_elsewhere(self.document)
-        lacks_room = is_ours and kinds.lacks_room(self.state)
+        is_ours = not elasticjob_admission.is_queued_elsewhere(self.document)
+        lacks_room = is_ours and job_kinds.lacks_room(self.state)
         placed = sum(1 for pod in self._pods.values() if mapping(pod.get("spec")).get("nodeName"))
-        return Candidate(self.key, created, lacks_room, kinds.waits_behind(self.state), placed)
+        return Candidate(self.key, created, lacks_room, job_kinds.waits_behind(self.state), placed)
 
     def put(self, event: Event) -> None:
         self._pump.put(event)
@@ -253,7 +256,7 @@ class RunningJob:
                 self._record.problems = problems
             else:
                 self._record.accept()
-        job = self._record.accepted = elasticjob.with_defaults(self._record.accepted)
+        job = self._record.accepted = elasticjob_spec.with_defaults(self._record.accepted)
         spec = self._meant(job)
         self._pump.put(Began(self._term, spec, first, time.time(), self._is_left))
         self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend"))))
@@ -266,13 +269,13 @@ class RunningJob:
 
     def _meant(self, job: Document) -> JobSpec:
         """One that is only observed is not measured before it trains."""
-        spec = ps_jobs.spec_of(job)
+        spec = elasticjob_ps.spec_of(job)
         return replace(spec, observed=True, node_check=False) if self.mode.word == OBSERVE else spec
 
     # -- what the watches show --------------------------------------------------------------------------------------
     def changed(self, job: Document) -> None:
         """A status write changes the version, an edit the generation as well."""
-        if beginning_anew.is_late(job, self._begun_anew):
+        if begin_anew.is_late(job, self._begun_anew):
             return
         self._record.update(job)
         if self.is_left_alone:
@@ -288,7 +291,7 @@ class RunningJob:
         self._record.accept(before)
         job = self._record.accepted
         spec = self._meant(job)
-        is_new = elasticjob.pod_templates(before) != elasticjob.pod_templates(job)
+        is_new = elasticjob_spec.pod_templates(before) != elasticjob_spec.pod_templates(job)
         self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend")), is_new))
         self._follow_rules(spec)
         self._belongings.stir()
@@ -297,12 +300,12 @@ class RunningJob:
         """Also of an edit that met no webhook."""
         if malformed := shapes.malformed(job):
             return malformed
-        given = elasticjob.with_defaults(job, before)
-        problems, meant = validation.problems(given, limits=self._limits), elastic_policy.in_our_words(given)
+        given = elasticjob_spec.with_defaults(job, before)
+        problems, meant = validation.problems(given, limits=self._limits), pytorch_fields.in_our_words(given)
         if problems:
             return problems
-        wrong = owners_resizing.refusal(meant, self._platform.owner.document, self.state.target)
-        return list(dict.fromkeys([*ps_jobs.changes(meant, before), *([wrong] if wrong else [])]))
+        wrong = owners_resize.refusal(meant, self._platform.owner.document, self.state.target)
+        return list(dict.fromkeys([*elasticjob_ps.changes(meant, before), *([wrong] if wrong else [])]))
 
     def refuse(self, problems: list[str]) -> None:
         """The last spec that could be run is followed on."""
@@ -324,7 +327,7 @@ class RunningJob:
         if self.is_deleted and self.has_begun and not self._is_ending:
             self._is_ending = True
             self._look_at(self._end())
-        elif elasticjob.is_deleted(self.document) and self.has_begun and not self._is_ending:
+        elif elasticjob_spec.is_deleted(self.document) and self.has_begun and not self._is_ending:
             self._is_ending = True
             pods, is_foreground = list(self._pods.values()), deletion.is_foreground(self.document)
             left = deletion.seconds_left(pods, time.time()) if is_foreground else None
@@ -336,7 +339,7 @@ class RunningJob:
         before, self._pods = self._pods, {pod["metadata"]["name"]: pod for pod in pods if self.has(pod)}
         self._listed = True
         if self.has_begun:
-            missing = vanished.missing(before.values(), pods)
+            missing = disappeared.missing(before.values(), pods)
             self._look_at(self._list_after(missing)) if missing else self._put_list()
 
     async def _list_after(self, missing: list[Document]) -> None:
@@ -363,7 +366,7 @@ class RunningJob:
             self._platform.owner.stir()
         if seen is None or not self.has_begun:
             return
-        if kind == "DELETED" and vanished.may_run(pod):
+        if kind == "DELETED" and disappeared.may_run(pod):
             self._told.pop(seen.member, None)
             self._look_at(self._look_after(pod, seen))
         elif kind == "DELETED" or pod_documents.is_gone(pod):
@@ -387,7 +390,7 @@ class RunningJob:
         except ApiError as error:
             log.info("%s: pod %s: %s", self.key, pod["metadata"]["name"], error)
             now = {}
-        if (event := vanished.read_again(pod, seen, now)) is not None:
+        if (event := disappeared.read_again(pod, seen, now)) is not None:
             self._pump.put(event)
 
     def _lacks_pods(self) -> bool:
@@ -430,7 +433,7 @@ class RunningJob:
         return uid in self._of_before
 
     def _is_of_before(self, pod: Document) -> bool:
-        return self._is_adopted and beginning_anew.is_of_before(pod, self._begun_anew)
+        return self._is_adopted and begin_anew.is_of_before(pod, self._begun_anew)
 
     def serves(self, uid: str) -> bool:
         """The pod whose sidecar says Hello may be of the next job of its name."""
@@ -492,13 +495,13 @@ class PastLease(Exception):
 
 
 class _Fenced:
-    """Past its Lease a master only begins a saved world again (`lapsing`). One that was frozen finds out here, before
-    it acts."""
+    """Past its Lease a master only begins a saved world again (`generation.past_lease`). One that was frozen finds out
+    here, before it acts."""
 
     def __init__(self, effects: MasterEffects, is_master: Callable[[], bool]) -> None:
         self._effects, self._is_master = effects, is_master
 
     def perform(self, action: Action) -> Coroutine[object, object, None] | None:
-        if not self._is_master() and not lapsing.may_be_done(action):
+        if not self._is_master() and not past_lease.may_be_done(action):
             raise PastLease("the Lease has run out, and another replica may be the master")
         return self._effects.perform(action)

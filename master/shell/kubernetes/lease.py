@@ -1,5 +1,5 @@
 """Holds the Lease by which one replica is the master; what is to be written is decided in
-`outrider.master.core.cluster.leases`.
+`outrider.master.core.k8s.values.leases`.
 
 A holder counts its time from before the write was sent, so that it stops before anyone else may begin; a process that
 was frozen finds its time over at its first look, before it does anything (`is_held`). Its clock goes on while the
@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from outrider.master.core.cluster.leases import HELD, decide
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values.leases import HELD, decide
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes.api import Api, ApiError
 from outrider.master.shell.kubernetes.waiting import Outage
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from outrider.master.core.cluster import nodes, shapes
-from outrider.master.core.cluster.names import Document
 from outrider.master.core.events import NodeSeen
+from outrider.master.core.k8s.pods import nodes
+from outrider.master.core.k8s.values import shapes
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes.fencing import fenced, name_of, readable
 
 LOST_KEPT = 1000

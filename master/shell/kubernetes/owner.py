@@ -14,11 +14,12 @@ import logging
 from collections.abc import Callable
 
 from outrider.master.core.actions import FollowOwner, ResizeOwner
-from outrider.master.core.cluster import owners_ends, owners_resizing
-from outrider.master.core.cluster.limits import USUAL, Limits
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.parts import mapping
 from outrider.master.core.events import Event, OwnerSized
+from outrider.master.core.k8s.owners import completion as owners_completion
+from outrider.master.core.k8s.owners import resize as owners_resize
+from outrider.master.core.k8s.values.fields import mapping
+from outrider.master.core.k8s.values.limits import USUAL, Limits
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes import ownership
 from outrider.master.shell.kubernetes.api import Api, ApiError
 from outrider.master.shell.kubernetes.record import JobRecord, path_of
@@ -88,18 +89,18 @@ class Owner:
     async def resize(self, action: ResizeOwner) -> None:
         if self._path is None:
             adopts = self._record.job["spec"]["adopts"]
-            raise owners_resizing.CannotResize(f"{adopts['kind']} {adopts['name']} has no size that we can read")
+            raise owners_resize.CannotResize(f"{adopts['kind']} {adopts['name']} has no size that we can read")
         async with self._asking:
             owner = await self._read(self._path)
-            uid = owners_resizing.owning_uid(self._record.job, owner)
-            if owners_resizing.replicas_of(owner) != action.replicas:
-                patch = {"metadata": {"uid": uid}, **owners_resizing.patch_of(owner, action.replicas)}
+            uid = owners_resize.owning_uid(self._record.job, owner)
+            if owners_resize.replicas_of(owner) != action.replicas:
+                patch = {"metadata": {"uid": uid}, **owners_resize.patch_of(owner, action.replicas)}
                 owner = {"kind": owner["kind"], **await self._api.patch(self._path, patch)}
             self._seen(owner)
 
     async def follow(self, action: FollowOwner) -> None:
-        owners_resizing.check(self._record.job, action.replicas, self._limits)
-        patch = owners_resizing.following(self._record.job, action.replicas)
+        owners_resize.check(self._record.job, action.replicas, self._limits)
+        patch = owners_resize.following(self._record.job, action.replicas)
         await self._api.patch(path_of(self._record.namespace, self._record.name), patch)
 
     async def _read(self, path: str) -> Document:
@@ -108,9 +109,9 @@ class Owner:
 
     def _seen(self, owner: Document) -> None:
         """Not another one of its name."""
-        if owners_resizing.owns(owner, self._record.job):
+        if owners_resize.owns(owner, self._record.job):
             self.document = owner
-            self._put(OwnerSized(owners_resizing.replicas_of(owner), owners_ends.is_suspended(owner)))
-            end = owners_ends.end_of(owner)
+            self._put(OwnerSized(owners_resize.replicas_of(owner), owners_completion.is_suspended(owner)))
+            end = owners_completion.end_of(owner)
             if end is not None:
                 self._put(end)

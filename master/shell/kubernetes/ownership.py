@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from outrider.master.core.cluster import owners, paths
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.owners import owner as owners_owner
+from outrider.master.core.k8s.values import paths
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes.api import Api
 
 PLURALS = {
@@ -30,7 +31,7 @@ async def owners_of(api: Api, pod: Document, namespace: str) -> AsyncIterator[Do
     """From the inside out. Raises ApiError where the server does not help; those before it were given already."""
     found = pod
     for _ in PLURALS:  # no chain of controllers is longer
-        reference = owners.controller_of(found["metadata"])
+        reference = owners_owner.controller_of(found["metadata"])
         if reference is None:
             return
         path = path_of(reference, namespace)

@@ -18,13 +18,17 @@ from outrider.master.core.actions import (
     ResizeOwner,
     WriteReplicas,
 )
-from outrider.master.core.cluster import elasticjob, injection, owners, paths, refusals, unknown_fields
-from outrider.master.core.cluster import pods as pod_documents
-from outrider.master.core.cluster.containers import brief
-from outrider.master.core.cluster.injection import Policy
-from outrider.master.core.cluster.limits import USUAL, Limits
-from outrider.master.core.cluster.names import RANK_INDEX, RELAUNCHES, SERVES, Document
 from outrider.master.core.events import CreateRefused, Event, PodGone
+from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
+from outrider.master.core.k8s.injection import webhook as injection_webhook
+from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.owners import owner as owners_owner
+from outrider.master.core.k8s.pods import build as pod_documents
+from outrider.master.core.k8s.pods import create_errors, unknown_fields
+from outrider.master.core.k8s.pods.containers import brief
+from outrider.master.core.k8s.values import paths
+from outrider.master.core.k8s.values.limits import USUAL, Limits
+from outrider.master.core.k8s.values.names import RANK_INDEX, RELAUNCHES, SERVES, Document
 from outrider.master.shell.kubernetes.api import Api, ApiError
 from outrider.master.shell.kubernetes.owner import Owner
 from outrider.master.shell.kubernetes.record import JobRecord, path_of
@@ -65,10 +69,10 @@ class KubernetesPlatform:
         except CannotInject as error:
             self._put(CreateRefused(pod, brief(error)))
         except ApiError as error:
-            if not refusals.is_refusal(error.status):
+            if not create_errors.is_refusal(error.status):
                 raise
-            is_final = refusals.is_final(error.status, error.message)
-            self._put(CreateRefused(pod, refusals.sentence(error.message), is_final))
+            is_final = create_errors.is_final(error.status, error.message)
+            self._put(CreateRefused(pod, create_errors.sentence(error.message), is_final))
 
     async def _create(self, pod: CreatePod) -> None:
         document = self._injected(pod_documents.pod_of(self._record.accepted, pod))
@@ -126,7 +130,7 @@ class KubernetesPlatform:
         await self.owner.follow(action)
 
     async def write_replicas(self, action: WriteReplicas) -> None:
-        patch = elasticjob.resized(self._record.job, action.replicas)
+        patch = elasticjob_spec.resized(self._record.job, action.replicas)
         await self._api.patch(path_of(self._record.namespace, self._record.name), patch)
 
     def ended(self, exit_code: int) -> None:
@@ -141,12 +145,12 @@ class KubernetesPlatform:
 
     def _injected(self, pod: Document) -> Document:
         try:
-            place = owners.place_of(pod, self._record.namespace, {})
+            place = owners_owner.place_of(pod, self._record.namespace, {})
         except ValueError as error:  # an annotation that was written before there was a webhook to look at it
             raise CannotInject(str(error)) from error
         if place is None:
             return pod
-        injected = injection.inject(pod, place, self._policy)
+        injected = injection_webhook.inject(pod, place, self._policy)
         if injected.refused:
             raise CannotInject(injected.refused)
         return injected.pod

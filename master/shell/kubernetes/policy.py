@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.master.core.cluster.injection import Policy
+from outrider.master.core.k8s.injection.webhook import Policy
 from outrider.master.shell.kubernetes.api import Api
 from outrider.master.shell.kubernetes.settings import Settings
 

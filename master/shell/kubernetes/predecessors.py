@@ -1,5 +1,5 @@
 """Tells earlier leaders that there is a newer one: who is cut off from the API server alone cannot read it in the
-Lease, and keeps its members on their links (`outrider.master.core.lapsing`).
+Lease, and keeps its members on their links (`outrider.master.core.generation.past_lease`).
 
 It comes as a Hello of no job, with a ticket: the key of the tickets is known to masters alone. It is said again with
 each new link for as long as this one leads. A replica that does not lead hears nothing at that port, and need not.
@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 import zmq
 
-from outrider.master.core.cluster import tickets
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values import session_ticket
+from outrider.master.core.k8s.values.names import Document
 from outrider.runtime.sockets import Dealer, Unreachable
 from outrider.wire.codec import encode
 from outrider.wire.ids import JobName, MemberId, PodUid, Role
@@ -30,7 +30,7 @@ log = logging.getLogger("predecessors")
 def greeting(key: bytes, me: str, term: int, now: float) -> Hello:
     """What a master says to an earlier one."""
     who = (OF_MASTERS, MemberId(me), PodUid(me), Role("master"), None, "")
-    return Hello(*who, term=term, ticket=tickets.issue(key, Hello(*who), now))
+    return Hello(*who, term=term, ticket=session_ticket.issue(key, Hello(*who), now))
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 
 from aiohttp import web
 
-from outrider.master.core.cluster.parts import mapping
+from outrider.master.core.k8s.values.fields import mapping
 from outrider.master.shell.kubernetes.api import Api, ApiError
 from outrider.runtime.http import failure
 

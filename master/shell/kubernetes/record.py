@@ -14,23 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from outrider.master.core.cluster import (
-    accepted_specs,
-    beginning_anew,
-    conditions,
-    elastic_policy,
-    elasticjob,
-    paths,
-    refusals,
-    revisions,
-    shapes,
-    unknown_fields,
-)
-from outrider.master.core.cluster.names import GROUP_VERSION, PLURAL, Document
-from outrider.master.core.cluster.pacing import Allowance
-from outrider.master.core.cluster.parts import mapping
-from outrider.master.core.cluster.phases import OVER
-from outrider.master.core.cluster.shapes import WrongDocument
+from outrider.master.core.k8s.elasticjob import accepted_spec, conditions, pytorch_fields
+from outrider.master.core.k8s.elasticjob import begin_anew as elasticjob_begin_anew
+from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
+from outrider.master.core.k8s.owners import revisions
+from outrider.master.core.k8s.pods import create_errors, unknown_fields
+from outrider.master.core.k8s.pods.event_rate import Allowance
+from outrider.master.core.k8s.values import paths, shapes
+from outrider.master.core.k8s.values.fields import mapping
+from outrider.master.core.k8s.values.names import GROUP_VERSION, PLURAL, Document
+from outrider.master.core.k8s.values.phases import OVER
+from outrider.master.core.k8s.values.shapes import WrongDocument
 from outrider.master.shell.kubernetes.api import MERGE_PATCH, Api, ApiError
 
 CLAIMS = 8
@@ -72,7 +66,7 @@ class JobRecord:
     ) -> None:
         """`accepted`: where `job` cannot be run, one that could be."""
         self.newest = job
-        self.job = self.accepted = elastic_policy.in_our_words(accepted or job)
+        self.job = self.accepted = pytorch_fields.in_our_words(accepted or job)
         self._api, self._term, self._pods = api, term, pods
         metadata = job["metadata"]
         self.namespace, self.name, self.uid = metadata["namespace"], metadata["name"], metadata["uid"]
@@ -105,9 +99,9 @@ class JobRecord:
         """The newest can be run, and is followed from now on. `before`: the one that was."""
         self.problems = []
         self.unknown_fields = unknown_fields.still_there(self.newest, self.unknown_fields)
-        self.job = {**self.job, "spec": elastic_policy.in_our_words(self.newest)["spec"]}
-        given = elasticjob.with_defaults(self.newest, before)
-        self.accepted = elasticjob.with_defaults(elastic_policy.in_our_words(given))
+        self.job = {**self.job, "spec": pytorch_fields.in_our_words(self.newest)["spec"]}
+        given = elasticjob_spec.with_defaults(self.newest, before)
+        self.accepted = elasticjob_spec.with_defaults(pytorch_fields.in_our_words(given))
 
     # -- status -----------------------------------------------------------------------------------------------------
     async def claim(self) -> dict[str, object] | None:
@@ -164,7 +158,7 @@ class JobRecord:
         both: the owner and revision of the end are in the status until then."""
         for _ in range(CLAIMS):
             job = await self._read()
-            if mapping(job.get("status")).get("phase") not in OVER or elasticjob.is_deleted(job):
+            if mapping(job.get("status")).get("phase") not in OVER or elasticjob_spec.is_deleted(job):
                 return None
             identity = {"uid": self.uid, "resourceVersion": self._version}
             owners = {"ownerReferences": meant["metadata"]["ownerReferences"]}
@@ -172,7 +166,7 @@ class JobRecord:
                 patch = {"metadata": {**identity, **owners}, "spec": meant["spec"]}
                 job = await self._api.patch(self.path, patch, MERGE_PATCH)
                 return await self._api.replace(
-                    f"{self.path}/status", {**job, "status": beginning_anew.begun(job, since)}
+                    f"{self.path}/status", {**job, "status": elasticjob_begin_anew.begun(job, since)}
                 )
             except ApiError as error:
                 if not error.is_conflict:
@@ -194,7 +188,7 @@ class JobRecord:
             document = conditions.status_of(self.job, status, self._pods(), now(), self.problems, self.unknown_fields)
             document = revisions.kept(document, self.job, self._pods(), self.owner())
             if self.problems:
-                document = accepted_specs.kept(document, self.accepted)
+                document = accepted_spec.kept(document, self.accepted)
             body = {**self.job, "metadata": {**self.job["metadata"], "resourceVersion": self._version}}
             try:
                 written = await self._api.replace(f"{self.path}/status", {**body, "status": document})
@@ -270,7 +264,7 @@ class JobRecord:
         except ApiError as error:
             if error.is_conflict:
                 return
-            self._takes_no_more = refusals.is_final(error.status, error.message)
+            self._takes_no_more = create_errors.is_final(error.status, error.message)
             why = f"{error.status} {error.reason}"  # each message names its own Event
             if why != self._not_taken:
                 then = "none is tried any more" if self._takes_no_more else "the next are tried without a word"

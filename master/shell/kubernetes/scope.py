@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from outrider.master.core.cluster import bounds
-from outrider.master.core.cluster.names import CONTROL_PLANE, Document
-from outrider.master.core.cluster.parts import mapping
+from outrider.master.core.k8s.values import bounds
+from outrider.master.core.k8s.values.fields import mapping
+from outrider.master.core.k8s.values.names import CONTROL_PLANE, Document
 from outrider.master.shell.kubernetes.api import Api, ApiError
 from outrider.master.shell.kubernetes.watching import Watch
 

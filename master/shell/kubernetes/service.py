@@ -17,9 +17,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 
 import uvloop
 
-from outrider.master.core.cluster.injection import Policy
-from outrider.master.core.cluster.limits import Limits
-from outrider.master.core.cluster.names import LEADER
+from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.values.limits import Limits
+from outrider.master.core.k8s.values.names import LEADER
 from outrider.master.shell.exit_codes import WRONG_SETTING
 from outrider.master.shell.kubernetes import (
     admission,

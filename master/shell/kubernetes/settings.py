@@ -8,9 +8,9 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from outrider.master.core.cluster.limits import MEMBERS, MOST_MEMBERS
-from outrider.master.core.cluster.modes import MODES, SETTING, SUPERVISE
-from outrider.master.core.cluster.names import CONTROL_PLANE
+from outrider.master.core.k8s.values.limits import MEMBERS, MOST_MEMBERS
+from outrider.master.core.k8s.values.modes import MODES, SETTING, SUPERVISE
+from outrider.master.core.k8s.values.names import CONTROL_PLANE
 from outrider.runtime.settings import Environment, WrongSetting
 
 ALONE_AFTER = 600.0

@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.parts import mapping
+from outrider.master.core.k8s.values.fields import mapping
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.kubernetes.api import SILENT, Api, ApiError
 from outrider.master.shell.kubernetes.fencing import fenced, name_of
 

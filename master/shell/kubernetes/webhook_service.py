@@ -13,7 +13,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
-from outrider.master.core.cluster.injection import Policy
+from outrider.master.core.k8s.injection.webhook import Policy
 from outrider.master.shell.kubernetes import admission, certificates, secret_keys
 from outrider.master.shell.kubernetes.api import Api, ApiError
 from outrider.master.shell.kubernetes.health import Health

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values.names import Document
 
 SEEN = Path(__file__).parent / "seen"
 """Pods as Kubernetes 1.20 showed them, with a `main` and an `outrider-sidecar` that is a plain container."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from outrider.master.core.cluster import owners
-from outrider.master.core.cluster.injection import Place, Policy, inject
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.injection.webhook import Place, Policy, inject
+from outrider.master.core.k8s.owners import owner as owners_owner
+from outrider.master.core.k8s.values.names import Document
 
 POLICY = Policy("outrider/sidecar:1", "IfNotPresent", "tcp://outrider-master.outrider-system.svc:7070", "k" * 40)
 NATIVE = replace(POLICY, native_sidecar=True)
@@ -17,7 +17,7 @@ OURS = {"outrider-hooks", "outrider-sidecar"}
 
 
 def place_of(pod: Document) -> Place:
-    place = owners.place_of(pod, "research", {})
+    place = owners_owner.place_of(pod, "research", {})
     assert place is not None
     return place
 

@@ -22,11 +22,14 @@ from typing import Any
 
 from outrider.master.core import actions as orders
 from outrider.master.core import events as seen
-from outrider.master.core import kinds
-from outrider.master.core.cluster import elasticjob, owners_ends, owners_resizing, pods
-from outrider.master.core.cluster.names import RANK_INDEX, SIDECAR_CONTAINER, Document
-from outrider.master.core.reducer import check, next_deadline, step
-from outrider.master.core.state import State
+from outrider.master.core import job_kinds
+from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
+from outrider.master.core.k8s.owners import completion as owners_completion
+from outrider.master.core.k8s.owners import resize as owners_resize
+from outrider.master.core.k8s.pods import build as pods_build
+from outrider.master.core.k8s.values.names import RANK_INDEX, SIDECAR_CONTAINER, Document
+from outrider.master.core.state.job import State
+from outrider.master.core.step import check, next_deadline, step
 from outrider.sidecar.core import actions as wanted
 from outrider.sidecar.core import events as told
 from outrider.sidecar.core import reducer as sidecar_core
@@ -128,7 +131,7 @@ class Recording:
             if pod:
                 self.members.setdefault(pod, Member(pod, [])).lines.append(line)
         self.state = State()
-        self.spec = elasticjob.spec_of(elasticjob.with_defaults(self.job))
+        self.spec = elasticjob_spec.spec_of(elasticjob_spec.with_defaults(self.job))
         self._tell(seen.Began(1, self.spec, None, 1_700_000_000.0))
         self._tell(seen.PodsListed(()))
         for member in self.members.values() if self.is_adopted else ():
@@ -150,7 +153,7 @@ class Recording:
 
     def status(self) -> dict[str, Any]:
         """The status document."""
-        return kinds.document(self.state, self.now)
+        return job_kinds.document(self.state, self.now)
 
     def restarts_used(self) -> int:
         return self.state.restarts.used
@@ -197,7 +200,7 @@ class Recording:
             case orders.SaveStatus(version=version):
                 self._after(BRIEF, lambda: self._tell(seen.StatusSaved(version)))
             case orders.CreatePod(member=made, rank_index=rank_index):
-                name = pods.name_of(self.job, made)
+                name = pods_build.name_of(self.job, made)
                 self.made.append(made)
                 self.made_at[made] = self.now
                 if name in self.members:
@@ -215,8 +218,8 @@ class Recording:
             self._after(line["at"] + late - self.now, lambda line=line: self._happens(member, line, rank_index))  # type: ignore[misc]
 
     def _owner_read(self, owner: Document) -> None:
-        self._tell(seen.OwnerSized(owners_resizing.replicas_of(owner), owners_ends.is_suspended(owner)))
-        if (end := owners_ends.end_of(owner)) is not None:
+        self._tell(seen.OwnerSized(owners_resize.replicas_of(owner), owners_completion.is_suspended(owner)))
+        if (end := owners_completion.end_of(owner)) is not None:
             self._tell(end)
 
     # -- what was recorded --------------------------------------------------------------------------------------------
@@ -240,7 +243,7 @@ class Recording:
                 if kind == "DELETED":
                     return
             pod["metadata"]["labels"][RANK_INDEX] = "" if rank_index is None else str(rank_index)
-        if (found := pods.seen(pod)) is None:
+        if (found := pods_build.seen(pod)) is None:
             return
         member.uid, member.member, member.role, member.rank_index = (
             found.uid,
@@ -249,8 +252,8 @@ class Recording:
             found.rank_index,
         )
         member.grace = float(pod["spec"].get("terminationGracePeriodSeconds") or 30)
-        is_gone = kind == "DELETED" or pods.is_gone(pod)
-        self._tell(pods.gone(pod, found, is_deleted=kind == "DELETED") if is_gone else found)
+        is_gone = kind == "DELETED" or pods_build.is_gone(pod)
+        self._tell(pods_build.gone(pod, found, is_deleted=kind == "DELETED") if is_gone else found)
 
     def _logged(self, member: Member, kind: str, message: str) -> None:
         """The sidecar's own words stand for what reached it from outside."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from outrider.master.core.cluster import addresses
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.pods import addresses
+from outrider.master.core.k8s.values.names import Document
 
 
 def job(adopts: bool = False, **replicas: int) -> Document:

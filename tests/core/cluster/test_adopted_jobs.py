@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.master.core.cluster.adopted_jobs import adopting
-from outrider.master.core.cluster.elasticjob import spec_of
-from outrider.master.core.cluster.job_objections import validate
+from outrider.master.core.k8s.elasticjob.adopted import adopting
+from outrider.master.core.k8s.elasticjob.cross_field import validate
+from outrider.master.core.k8s.elasticjob.spec import spec_of
 from outrider.master.core.spec import JobSpec
 from outrider.wire.ids import JobName
 

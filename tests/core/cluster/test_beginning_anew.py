@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.cluster.beginning_anew import (
+from outrider.master.core.k8s.elasticjob.begin_anew import (
     LOOK_AGAIN,
     NOT_SHOWN,
     Judged,
@@ -22,8 +22,8 @@ from outrider.master.core.cluster.beginning_anew import (
     since,
     why_anew,
 )
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.revisions import UNREADABLE, Made, kept, made, owner_of
+from outrider.master.core.k8s.owners.revisions import UNREADABLE, Made, kept, made, owner_of
+from outrider.master.core.k8s.values.names import Document
 
 END = "2026-03-01T00:00:00Z"
 

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.cluster import bounds, injection, injection_trainer, pods, validation
-from outrider.master.core.cluster.bounds import MOST_BYTES, MOST_VALUES
+from outrider.master.core.k8s.elasticjob import validation
+from outrider.master.core.k8s.injection import trainer as injection_trainer
+from outrider.master.core.k8s.injection import webhook as injection_webhook
+from outrider.master.core.k8s.pods import build as pods_build
+from outrider.master.core.k8s.values import bounds
+from outrider.master.core.k8s.values.bounds import MOST_BYTES, MOST_VALUES
 from tests.core.cluster.documents import job
 
 
@@ -76,15 +80,15 @@ def test_of_one_that_is_too_large_a_watch_keeps_who_it_is_and_why_it_is_not_read
     assert kept["metadata"]["annotations"] == {"outrider.dev/supervise": "off"}
     assert kept["spec"] == {"adopts": document["spec"]["adopts"]}
     assert validation.problems(kept) == [said]
-    assert pods.kept({"metadata": {"name": "p"}, "spec": {"x": [[]] * 50_000}}) is None
+    assert pods_build.kept({"metadata": {"name": "p"}, "spec": {"x": [[]] * 50_000}}) is None
 
 
 def test_commands_of_the_largest_size_are_searched_in_one_go() -> None:
     """An expression over all of them began anew at each word: minutes for these."""
     for text in ("kill " * 50_000, "python " * 36_000, "\n" * 250_000, "accelerate " * 23_000, "py " * 80_000):
         trainer = {"name": "t", "image": "i", "command": ["sh", "-c", text]}
-        assert not injection._names_pid_1(text)
-        assert injection_trainer.rung_of(trainer, injection.Place("j", "n", "worker")).startswith("T1")
+        assert not injection_webhook._names_pid_1(text)
+        assert injection_trainer.rung_of(trainer, injection_webhook.Place("j", "n", "worker")).startswith("T1")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +99,7 @@ def test_commands_of_the_largest_size_are_searched_in_one_go() -> None:
     ],
 )  # fmt: skip
 def test_a_command_that_names_pid_1_is_found_as_by_one_expression(text: str, names: bool) -> None:
-    assert injection._names_pid_1(text) is names
+    assert injection_webhook._names_pid_1(text) is names
     assert bool(re.search(r"\bkill\b[^;&|]*[ \"]1\b|/proc/1/", text)) is names
 
 

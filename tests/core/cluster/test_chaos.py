@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from outrider.master.core.actions import CreatePod
-from outrider.master.core.cluster import chaos, pods
-from outrider.master.core.cluster.names import CHAOS, Document
-from outrider.master.core.cluster.validation import problems
+from outrider.master.core.k8s.elasticjob.validation import problems
+from outrider.master.core.k8s.pods import build as pods_build
+from outrider.master.core.k8s.values import chaos
+from outrider.master.core.k8s.values.names import CHAOS, Document
 from outrider.wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 from tests.core.cluster.documents import job
 
@@ -22,7 +23,7 @@ def with_note(text: str, **spec: Any) -> Document:
 
 def pod(document: Document, number: int, rank_index: int) -> Document:
     member = MemberId(f"worker-{number}")
-    return pods.pod_of(document, CreatePod(member, Role("worker"), RankIndex(rank_index), NO_GENERATION, ""))
+    return pods_build.pod_of(document, CreatePod(member, Role("worker"), RankIndex(rank_index), NO_GENERATION, ""))
 
 
 def armed_in(pod: Document) -> list[str]:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.cluster import validation
-from outrider.master.core.cluster.injection import Injection, inject
-from outrider.master.core.cluster.injection_containers import Policy
-from outrider.master.core.cluster.names import CHECKPOINT_MEMORY, CHECKPOINT_PATH, INJECT
-from outrider.master.core.cluster.owners import place_of
-from outrider.master.core.cluster.pods import handed_on
+from outrider.master.core.k8s.elasticjob import validation
+from outrider.master.core.k8s.injection.sidecar import Policy
+from outrider.master.core.k8s.injection.webhook import Injection, inject
+from outrider.master.core.k8s.owners.owner import place_of
+from outrider.master.core.k8s.pods.build import handed_on
+from outrider.master.core.k8s.values.names import CHECKPOINT_MEMORY, CHECKPOINT_PATH, INJECT
 
 POLICY = Policy("outrider/sidecar:test", "IfNotPresent", "tcp://master:7070", "key")
 

@@ -6,11 +6,11 @@ import copy
 
 import pytest
 
-from outrider.master.core.cluster.conversion import APPLIED, INSTEAD, converted, launchers, unpacked
-from outrider.master.core.cluster.elastic_policy import in_our_words
-from outrider.master.core.cluster.elasticjob import spec_of
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.validation import problems
+from outrider.cli.conversion import APPLIED, INSTEAD, converted, launchers, unpacked
+from outrider.master.core.k8s.elasticjob.pytorch_fields import in_our_words
+from outrider.master.core.k8s.elasticjob.spec import spec_of
+from outrider.master.core.k8s.elasticjob.validation import problems
+from outrider.master.core.k8s.values.names import Document
 
 CONTAINER = {"name": "pytorch", "image": "imagenet:1", "args": ["main.py", "--epochs=20"]}
 POLICY = {"rdzvBackend": "etcd", "rdzvEndpoint": "etcd:2379", "minReplicas": 1, "maxReplicas": 3, "nProcPerNode": 1}

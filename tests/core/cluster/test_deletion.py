@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.cluster import deletion, elasticjob
-from outrider.master.core.cluster.names import SAVE_SIGNAL, Document
+from outrider.master.core.k8s.elasticjob import deletion
+from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
+from outrider.master.core.k8s.values.names import SAVE_SIGNAL, Document
 from outrider.wire.ids import JobName
 from tests.core.cluster.documents import job
 
@@ -87,12 +88,12 @@ def test_pods_whose_elasticjob_is_gone_tell_the_next_master_what_it_has_to_know(
         "research",
         "gone",
     )
-    spec = elasticjob.spec_of(left)
+    spec = elasticjob_spec.spec_of(left)
     assert (spec.replicas, spec.save_signal, spec.silent_after, spec.is_adopted) == (2, "SIGUSR1", 30.0, False)
     assert all(deletion.is_its(each, left) for each in pods)
     unasked = deletion.left_by(JobName("research/digits"), [pod("gone")], job(), NOW)
     assert unasked is not None
-    assert elasticjob.spec_of(unasked).save_signal == ""
+    assert elasticjob_spec.spec_of(unasked).save_signal == ""
 
 
 def test_pods_whose_elasticjob_is_there_or_that_have_ended_are_left_by_nobody() -> None:
@@ -108,7 +109,7 @@ def test_pods_of_another_controller_are_left_where_all_of_them_go_and_no_elastic
     left = deletion.left_by(key, pods, None, NOW)
     assert left is not None
     assert left["spec"]["adopts"] == {"apiVersion": "batch/v1", "kind": "Job", "name": "mnist"}
-    assert elasticjob.spec_of(left).is_adopted
+    assert elasticjob_spec.spec_of(left).is_adopted
     assert deletion.why_it_ends(left, {}) == "Job mnist was deleted"
     assert deletion.left_by(key, [*pods, _of_a_job()], None, NOW) is None, "one is evicted, the others stay"
     assert deletion.left_by(key, pods, ADOPTED, NOW) is None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.master.core.cluster import disruption
-from outrider.master.core.cluster.disruption import SETTLED, Patience
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.pods import disruption
+from outrider.master.core.k8s.pods.disruption import SETTLED, Patience
+from outrider.master.core.k8s.values.names import Document
 
 LABELS = {"outrider.dev/job": "train", "outrider.dev/role": "worker"}
 

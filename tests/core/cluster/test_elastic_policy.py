@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from outrider.master.core.actions import CreatePod
-from outrider.master.core.cluster import disruption, pods
-from outrider.master.core.cluster.addresses import services_of
-from outrider.master.core.cluster.conditions import status_of
-from outrider.master.core.cluster.elastic_policy import in_our_words, remarks
-from outrider.master.core.cluster.elasticjob import resized, spec_of, with_defaults
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.validation import problems
+from outrider.master.core.k8s.elasticjob.conditions import status_of
+from outrider.master.core.k8s.elasticjob.pytorch_fields import in_our_words, remarks
+from outrider.master.core.k8s.elasticjob.spec import resized, spec_of, with_defaults
+from outrider.master.core.k8s.elasticjob.validation import problems
+from outrider.master.core.k8s.pods import build as pods_build
+from outrider.master.core.k8s.pods import disruption
+from outrider.master.core.k8s.pods.addresses import services_of
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.spec import MASTER
 from outrider.wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 from tests.core.cluster.documents import job, template, worker
@@ -153,7 +154,7 @@ def test_what_a_master_may_cost_is_its_own() -> None:
 def test_its_pod_is_made_from_its_own_template_and_is_found_by_name() -> None:
     asked = with_master()
     action = CreatePod(MemberId("master-0"), MASTER, RankIndex(0), NO_GENERATION, "", wanted=4)
-    pod = pods.pod_of(asked, action)
+    pod = pods_build.pod_of(asked, action)
     assert pod["metadata"]["name"] == "mnist-master-0"
     assert pod["spec"]["priorityClassName"] == "high"
     (service,) = services_of(asked)
@@ -178,7 +179,7 @@ def test_pods_beside_a_master_have_what_a_pytorchjob_tells_its_own() -> None:
     def told(asked: Document, role: str, index: int | None) -> dict[str, str]:
         rank_index = None if index is None else RankIndex(index)
         action = CreatePod(MemberId(f"{role}-0"), Role(role), rank_index, NO_GENERATION, "", wanted=4)
-        env = pods.pod_of(asked, action)["spec"]["containers"][0]["env"]
+        env = pods_build.pod_of(asked, action)["spec"]["containers"][0]["env"]
         names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
         return {entry["name"]: entry["value"] for entry in env if entry["name"] in names}
 
@@ -218,7 +219,7 @@ def test_armed_faults_meet_the_first_pod_of_a_rank_index() -> None:
 
     def has_it(member: str, role: str, index: int) -> bool:
         action = CreatePod(MemberId(member), Role(role), RankIndex(index), NO_GENERATION, "", wanted=4)
-        env = pods.pod_of(asked, action)["spec"]["containers"][0]["env"]
+        env = pods_build.pod_of(asked, action)["spec"]["containers"][0]["env"]
         return any(each["name"] == "OUTRIDER_CHAOS" for each in env)
 
     assert has_it("worker-0", "worker", 1)

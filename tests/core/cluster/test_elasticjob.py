@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.cluster.elasticjob import key_of, pod_templates, spec_of, with_defaults
-from outrider.master.core.cluster.job_objections import validate
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.elasticjob.cross_field import validate
+from outrider.master.core.k8s.elasticjob.spec import key_of, pod_templates, spec_of, with_defaults
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.spec import JobSpec, Rule
 from outrider.wire.ids import JobName
 from tests.core.cluster.documents import job, template, with_memory, worker

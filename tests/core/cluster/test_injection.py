@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from outrider.cli import pod_yaml
-from outrider.master.core.cluster.containers import trainer_name
-from outrider.master.core.cluster.injection import Injection, Place, Policy, inject
-from outrider.master.core.cluster.injection_containers import quality_of
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.injection.sidecar import quality_of
+from outrider.master.core.k8s.injection.webhook import Injection, Place, Policy, inject
+from outrider.master.core.k8s.pods.containers import trainer_name
+from outrider.master.core.k8s.values.names import Document
 from tests.core.cluster.injecting import (
     LAUNCH,
     NATIVE,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.cluster.injection import inject
-from outrider.master.core.cluster.injection_alone import why_it_may
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.injection.alone import why_it_may
+from outrider.master.core.k8s.injection.webhook import inject
+from outrider.master.core.k8s.values.names import Document
 from tests.core.cluster.injecting import PLACE, POLICY, injected, main, pod_of, sidecar, trainer, values
 
 MAY = replace(PLACE, is_untrained=True, members=4)

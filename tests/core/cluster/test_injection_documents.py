@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.cluster.injection_documents import inject_all
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.injection.offline import inject_all
+from outrider.master.core.k8s.values.names import Document
 from tests.core.cluster.documents import job
 from tests.core.cluster.injecting import POLICY, main, pod_of
 

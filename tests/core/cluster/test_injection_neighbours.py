@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.cluster.injection import inject
-from outrider.master.core.cluster.names import SHARES, SIDECAR_USER, Document
+from outrider.master.core.k8s.injection.webhook import inject
+from outrider.master.core.k8s.values.names import SHARES, SIDECAR_USER, Document
 from outrider.master.shell.webhook import WARNING_LENGTH
 from tests.core.cluster.injecting import PLACE, POLICY
 

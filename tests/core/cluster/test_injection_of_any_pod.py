@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.master.core.cluster import owners
-from outrider.master.core.cluster.containers import trainer_name
-from outrider.master.core.cluster.injection import Place, Policy, inject
-from outrider.master.core.cluster.injection_containers import quality_of
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.injection.sidecar import quality_of
+from outrider.master.core.k8s.injection.webhook import Place, Policy, inject
+from outrider.master.core.k8s.owners import owner as owners_owner
+from outrider.master.core.k8s.pods.containers import trainer_name
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.shell.webhook import differences
 from tests.kubernetes.cluster_double import patched
 
@@ -188,7 +188,7 @@ def spoilt(draw: st.DrawFn) -> Document:
 def test_what_is_no_pod_is_injected_or_passed_through_with_a_sentence(pod: Document) -> None:
     before = json.dumps(pod)
     try:
-        place = owners.place_of(pod, "research", {"outrider.dev/inject": "enabled"}, [pod]) or PLACE
+        place = owners_owner.place_of(pod, "research", {"outrider.dev/inject": "enabled"}, [pod]) or PLACE
     except ValueError:
         place = PLACE
     found = inject(pod, place, POLICY)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.master.core.cluster.containers import trainer_name
-from outrider.master.core.cluster.injection import Injection, inject
-from outrider.master.core.cluster.injection_trainer import rung_of
-from outrider.master.core.cluster.names import SHARES, Document
+from outrider.master.core.k8s.injection.trainer import rung_of
+from outrider.master.core.k8s.injection.webhook import Injection, inject
+from outrider.master.core.k8s.pods.containers import trainer_name
+from outrider.master.core.k8s.values.names import SHARES, Document
 from tests.core.cluster.injecting import PLACE, POLICY, injected, main, pod_of, trainer
 from training_hooks.launcher.command_plan import plan
 

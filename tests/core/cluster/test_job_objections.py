@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.master.core.cluster.elasticjob import spec_of, with_defaults
-from outrider.master.core.cluster.job_metrics import IMAGENET
-from outrider.master.core.cluster.job_objections import validate
-from outrider.master.core.cluster.limits import Limits
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.validation import problems
+from outrider.master.core.k8s.elasticjob.cross_field import validate
+from outrider.master.core.k8s.elasticjob.metrics import IMAGENET
+from outrider.master.core.k8s.elasticjob.spec import spec_of, with_defaults
+from outrider.master.core.k8s.elasticjob.validation import problems
+from outrider.master.core.k8s.values.limits import Limits
+from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.spec import Entry
 from tests.core.cluster.documents import job, template, with_memory, worker
 

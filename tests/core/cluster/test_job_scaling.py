@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from outrider.master.core.cluster import job_scaling
+from outrider.master.core.k8s.elasticjob import scaling as elasticjob_scaling
 from tests.core.master.test_autoscaling import scaled, told, until
 
 
 def test_the_status_has_the_fields_and_conditions_that_kubedl_has() -> None:
     play = scaled(1, 4, 1)
     until(play, 2)
-    shown = job_scaling.status(told(play))
+    shown = elasticjob_scaling.status(told(play))
     assert shown is not None
     worker = shown["worker"]
     assert (worker["elasticCondition"], worker["continue"]) == ("Continue", True)
@@ -23,12 +23,12 @@ def test_the_status_has_the_fields_and_conditions_that_kubedl_has() -> None:
 
 
 def test_a_job_without_a_policy_shows_nothing() -> None:
-    assert job_scaling.status({}) is None
+    assert elasticjob_scaling.status({}) is None
 
 
 def test_what_the_status_shows_can_be_read_back() -> None:
     play = scaled(1, 4, 1)
     until(play, 4)
     found = told(play)
-    assert job_scaling.told(job_scaling.status(found) or {}) == found
-    assert job_scaling.told({}) is None
+    assert elasticjob_scaling.told(elasticjob_scaling.status(found) or {}) == found
+    assert elasticjob_scaling.told({}) is None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from outrider.master.core.cluster.leases import DURATION, HELD, Claim, decide
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.values.leases import DURATION, HELD, Claim, decide
+from outrider.master.core.k8s.values.names import Document
 
 NOW = "2026-01-01T00:00:00.000000Z"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.cluster import migration
+from outrider.master.core.k8s.elasticjob import migration
 
 CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
 

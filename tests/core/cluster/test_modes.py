@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.master.core.cluster import modes, validation
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.elasticjob import validation
+from outrider.master.core.k8s.values import modes
+from outrider.master.core.k8s.values.names import Document
 from tests.core.cluster.documents import job
 
 OFF, OBSERVE = {"outrider.dev/supervise": "off"}, {"outrider.dev/mode": "observe"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.master.core.cluster import nodes, refusals
-from outrider.master.core.cluster.names import Document
 from outrider.master.core.events import NodeSeen
+from outrider.master.core.k8s.pods import create_errors, nodes
+from outrider.master.core.k8s.values.names import Document
 
 
 def node(**ready: str) -> Document:
@@ -80,6 +80,6 @@ DENIED = 'admission webhook "policy.example" denied the request: no GPUs on Sund
 def test_a_refusal_that_stands_is_told_from_a_request_that_failed(
     status: int, message: str, is_refusal: bool, is_final: bool
 ) -> None:
-    assert refusals.is_refusal(status) is is_refusal
-    assert refusals.is_final(status, PODS + message) is is_final
-    assert refusals.sentence(PODS + message) == message
+    assert create_errors.is_refusal(status) is is_refusal
+    assert create_errors.is_final(status, PODS + message) is is_final
+    assert create_errors.sentence(PODS + message) == message

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from outrider.cli import pod_yaml
-from outrider.master.core.cluster.adopted_jobs import adopting
-from outrider.master.core.cluster.elasticjob import spec_of
-from outrider.master.core.cluster.injection import Place
-from outrider.master.core.cluster.job_objections import validate
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.owners import Size, place_of, size_of, uncounted
+from outrider.master.core.k8s.elasticjob.adopted import adopting
+from outrider.master.core.k8s.elasticjob.cross_field import validate
+from outrider.master.core.k8s.elasticjob.spec import spec_of
+from outrider.master.core.k8s.injection.webhook import Place
+from outrider.master.core.k8s.owners.owner import Size, place_of, size_of, uncounted
+from outrider.master.core.k8s.values.names import Document
 
 PODS = Path(__file__).parent / "pods"
 INJECT = {"outrider.dev/inject": "true"}

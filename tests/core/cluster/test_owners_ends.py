@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.owners_ends import end_of, is_suspended
 from outrider.master.core.events import OwnerEnded
+from outrider.master.core.k8s.owners.completion import end_of, is_suspended
+from outrider.master.core.k8s.values.names import Document
 
 
 def owner(*conditions: object, kind: str = "Job") -> Document:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.cli import pod_yaml
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.owners import needs_owners, place_of, size_of
+from outrider.master.core.k8s.owners.owner import needs_owners, place_of, size_of
+from outrider.master.core.k8s.values.names import Document
 
 FOLDER = Path(__file__).parent
 INJECT = {"outrider.dev/inject": "true"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.master.core.cluster.pacing import BURST, Allowance
+from outrider.master.core.k8s.pods.event_rate import BURST, Allowance
 
 
 def written(allowance: Allowance, count: int, now: float) -> list[float]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.master.core.cluster.paths import NotAPath, folder, named
+from outrider.master.core.k8s.values.paths import NotAPath, folder, named
 
 
 def test_a_path_is_that_of_the_api() -> None:

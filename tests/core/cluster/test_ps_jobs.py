@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from outrider.master.core.actions import CreatePod
-from outrider.master.core.cluster import pods, ps_jobs
-from outrider.master.core.cluster.conditions import status_of
-from outrider.master.core.cluster.names import PS_RESOURCES, Document
-from outrider.master.core.cluster.validation import problems
-from outrider.master.core.ps.cluster import seat_spec
+from outrider.master.core.k8s.elasticjob import ps as elasticjob_ps
+from outrider.master.core.k8s.elasticjob.conditions import status_of
+from outrider.master.core.k8s.elasticjob.validation import problems
+from outrider.master.core.k8s.pods import build as pods_build
+from outrider.master.core.k8s.values.names import PS_RESOURCES, Document
+from outrider.master.core.ps.tf_config import seat_spec
 from outrider.master.core.spec import RoleLimits
 from outrider.wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 from tests.core.cluster.documents import job, template, worker
@@ -25,22 +26,22 @@ def ps_job(workers: Document | None = None, ps: int = 2, others: tuple[str, ...]
 
 
 def test_addresses_follow_from_the_document_alone() -> None:
-    spec = ps_jobs.spec_of(ps_job(others=("chief", "evaluator")))
+    spec = elasticjob_ps.spec_of(ps_job(others=("chief", "evaluator")))
     assert spec.ps == ("mnist-ps-0:2222", "mnist-ps-1:2222")
     assert spec.workers == ("mnist-worker-0:3333", "mnist-worker-1:3333", "mnist-worker-2:3333")
     assert (spec.chief, spec.has_evaluator, spec.replicas) == ("mnist-chief-0:3333", True, 2)
-    assert ps_jobs.spec_of(ps_job(others=())).chief == ""
+    assert elasticjob_ps.spec_of(ps_job(others=())).chief == ""
 
 
 def test_a_job_without_ps_is_an_all_reduce_job() -> None:
-    assert not ps_jobs.spec_of(job()).is_ps
+    assert not elasticjob_ps.spec_of(job()).is_ps
 
 
 def test_each_role_has_limits_of_its_own() -> None:
     document = ps_job()
     document["spec"]["replicaSpecs"]["ps"] |= {"restartLimit": 1, "maxMemory": "4Gi"}
     document["spec"]["replicaSpecs"]["chief"]["template"] = {"spec": LIMITED}
-    spec = ps_jobs.spec_of(document)
+    spec = elasticjob_ps.spec_of(document)
     assert spec.limits[:2] == (RoleLimits(Role("ps"), 1, 4 << 30), RoleLimits(Role("chief"), 5, 32 << 30))
     seat = seat_spec(spec, (Role("ps"), RankIndex(1)))
     assert (seat.relaunch_limit, seat.max_memory, seat.role) == (1, 4 << 30, "ps")
@@ -51,7 +52,9 @@ def test_a_tf_config_of_the_users_is_told_with_its_place() -> None:
     own["template"] = template(
         containers=[{"name": "main", "image": "i", "env": [{"name": "TF_CONFIG", "value": "{}"}]}]
     )
-    assert ps_jobs.spec_of(ps_job(own)).tf_config_from == "spec.replicaSpecs.worker.template.spec.containers[0].env"
+    assert (
+        elasticjob_ps.spec_of(ps_job(own)).tf_config_from == "spec.replicaSpecs.worker.template.spec.containers[0].env"
+    )
 
 
 def test_a_job_that_is_well_has_no_problems() -> None:
@@ -134,24 +137,24 @@ def sized(note: str = "", **resources: Any) -> Document:
 
 
 def created(document: Document, member: str, place: int, rank_index: int | None = None) -> Document:
-    words = ps_jobs.spec_of(document).ps_resources[place]
+    words = elasticjob_ps.spec_of(document).ps_resources[place]
     index = None if rank_index is None else RankIndex(rank_index)
     asked = CreatePod(MemberId(member), Role("ps"), index, NO_GENERATION, "", place=RankIndex(place), resources=words)
-    return pods.pod_of(document, asked)
+    return pods_build.pod_of(document, asked)
 
 
 def test_one_parameter_server_may_have_more_than_its_template_says() -> None:
     document = sized("memory=8Gi@rank-index=1, cpu=2@rank-index=1", requests={"cpu": "500m"}, limits={"memory": "4Gi"})
-    assert ps_jobs.spec_of(document).ps_resources == (
+    assert elasticjob_ps.spec_of(document).ps_resources == (
         "cpu 500m and at most memory 4Gi", "cpu 2, memory 8Gi and at most memory 8Gi"
     )  # fmt: skip
-    spec = seat_spec(ps_jobs.spec_of(document), (Role("ps"), RankIndex(1)))
+    spec = seat_spec(elasticjob_ps.spec_of(document), (Role("ps"), RankIndex(1)))
     assert spec.resources == "cpu 2, memory 8Gi and at most memory 8Gi"
     pod = created(document, "ps-2", 1)
     assert pod["spec"]["containers"][0]["resources"] == {
         "requests": {"cpu": "2", "memory": "8Gi"}, "limits": {"memory": "8Gi"}
     }  # fmt: skip
-    seen = pods.seen(pod)
+    seen = pods_build.seen(pod)
     assert seen is not None
     assert seen.resources == spec.resources
     other = created(document, "ps-0", 0, 0)["spec"]["containers"][0]["resources"]
@@ -159,7 +162,7 @@ def test_one_parameter_server_may_have_more_than_its_template_says() -> None:
 
 
 def test_who_asks_for_nothing_says_so_and_no_other_role_is_watched() -> None:
-    spec = ps_jobs.spec_of(sized())
+    spec = elasticjob_ps.spec_of(sized())
     assert spec.ps_resources == ("no resources of its own",) * 2
     assert seat_spec(spec, (Role("worker"), RankIndex(0))).resources == ""
 

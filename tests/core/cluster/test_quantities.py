@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.master.core.cluster import durations, quantities
+from outrider.master.core.k8s.values import durations, quantities
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.queueing import AGAIN, IN_VAIN, PATIENCE, Candidate, Queue, is_queued_elsewhere
+from outrider.master.core.k8s.elasticjob.admission import (
+    AGAIN,
+    IN_VAIN,
+    PATIENCE,
+    Candidate,
+    Queue,
+    is_queued_elsewhere,
+)
+from outrider.master.core.k8s.values.names import Document
 from outrider.wire.ids import JobName
 from tests.core.cluster.documents import job, template
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.master.core.cluster.requests import Request, request_of
+from outrider.master.core.k8s.values.requests import Request, request_of
 
 NAMESPACED = "/apis/outrider.dev/v1alpha1/namespaces/default/elasticjobs"
 

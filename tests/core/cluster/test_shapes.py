@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.cluster import accepted_specs, bounds, nesting, shapes
-from outrider.master.core.cluster.names import Document
+from outrider.master.core.k8s.elasticjob import accepted_spec
+from outrider.master.core.k8s.values import bounds, nesting, shapes
+from outrider.master.core.k8s.values.names import Document
 from tests.core.cluster.documents import job
 
 POD: Document = {"metadata": {"name": "gpt-0", "namespace": "research", "uid": "u"}, "spec": {}, "status": {}}
@@ -75,9 +76,9 @@ def test_json_that_the_parser_gives_up_at_is_read_without_what_is_too_deep() -> 
 def test_the_spec_that_a_status_keeps_is_followed_with_its_annotations() -> None:
     before, now = job(spares=1), job(spares="many")
     before["metadata"]["annotations"], now["metadata"]["annotations"] = {"a": "before"}, {"a": "now"}
-    kept = accepted_specs.kept({"phase": "Running", "saved": {"term": 2}}, before)
+    kept = accepted_spec.kept({"phase": "Running", "saved": {"term": 2}}, before)
     assert (kept["phase"], kept["saved"]["term"]) == ("Running", 2)
-    found = accepted_specs.kept_by({**now, "status": kept})
+    found = accepted_spec.kept_by({**now, "status": kept})
     assert found is not None
     assert found["spec"] == before["spec"]
     assert (found["metadata"]["annotations"], found["metadata"]["uid"]) == ({"a": "before"}, "job-uid")
@@ -85,7 +86,7 @@ def test_the_spec_that_a_status_keeps_is_followed_with_its_annotations() -> None
 
 @pytest.mark.parametrize("spec", [None, "", "{", "[]", '{"spec": 7}', 7])
 def test_a_status_that_keeps_no_spec_is_followed_nowhere(spec: object) -> None:
-    assert accepted_specs.kept_by({**job(), "status": {"saved": {"spec": spec}}}) is None
+    assert accepted_spec.kept_by({**job(), "status": {"saved": {"spec": spec}}}) is None
 
 
 def test_what_is_no_object_is_not_too_large() -> None:

@@ -7,11 +7,13 @@ from copy import deepcopy
 import pytest
 
 from outrider.master.core.actions import CreatePod
-from outrider.master.core.cluster import injection, owners, unknown_fields
-from outrider.master.core.cluster.conditions import status_of
-from outrider.master.core.cluster.injection import Policy
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.pods import pod_of
+from outrider.master.core.k8s.elasticjob.conditions import status_of
+from outrider.master.core.k8s.injection import webhook as injection_webhook
+from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.owners import owner as owners_owner
+from outrider.master.core.k8s.pods import unknown_fields
+from outrider.master.core.k8s.pods.build import pod_of
+from outrider.master.core.k8s.values.names import Document
 from outrider.wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 from tests.core.cluster.documents import job
 
@@ -39,9 +41,9 @@ def sent(asked: Document, native: bool) -> Document:
     action = CreatePod(MemberId("worker-0"), WORKER, RankIndex(0), NO_GENERATION, "")
     pod = pod_of(asked, action)
     pod["metadata"]["annotations"]["outrider.dev/container"] = "main"
-    place = owners.place_of(pod, "research", {})
+    place = owners_owner.place_of(pod, "research", {})
     assert place is not None
-    injected = injection.inject(pod, place, Policy("outrider:1", "Always", "tcp://m:1", "k" * 40, native))
+    injected = injection_webhook.inject(pod, place, Policy("outrider:1", "Always", "tcp://m:1", "k" * 40, native))
     assert injected.changed, injected
     return injected.pod
 

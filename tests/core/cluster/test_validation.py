@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.cluster.names import Document
-from outrider.master.core.cluster.validation import problems
+from outrider.master.core.k8s.elasticjob.validation import problems
+from outrider.master.core.k8s.values.names import Document
 from tests.core.cluster.documents import job, template, worker
 
 TEMPLATE = "spec.replicaSpecs.worker.template"

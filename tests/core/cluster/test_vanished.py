@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from outrider.master.core.cluster import pods, vanished
-from outrider.master.core.cluster.names import JOB, SIDECAR_CONTAINER, Document
 from outrider.master.core.events import PodGone
+from outrider.master.core.k8s.pods import build as pods_build
+from outrider.master.core.k8s.pods import disappeared
+from outrider.master.core.k8s.values.names import JOB, SIDECAR_CONTAINER, Document
 from tests.core.cluster.documents import recorded
 
 PODS = Path(__file__).with_name("pods")
@@ -18,15 +19,15 @@ PODS = Path(__file__).with_name("pods")
 
 def read(now: Document | None) -> PodGone | None:
     pod = running()
-    seen = pods.seen(pod)
+    seen = pods_build.seen(pod)
     assert seen is not None
-    return vanished.read_again(pod, seen, now or {})
+    return disappeared.read_again(pod, seen, now or {})
 
 
 def running() -> Document:
     """The recording has no variables."""
     pod = recorded("running")
-    spoken_for = {"name": "OUTRIDER_JOB", "value": str(pods.job_of(pod))}
+    spoken_for = {"name": "OUTRIDER_JOB", "value": str(pods_build.job_of(pod))}
     sidecar = next(each for each in pod["spec"]["containers"] if each["name"] == SIDECAR_CONTAINER)
     sidecar["env"] = [{"name": "OUTRIDER_LOG", "value": "json"}, spoken_for]
     return pod
@@ -59,10 +60,10 @@ def test_one_that_has_the_label_of_another_job_may_run_on_too() -> None:
 
 
 def test_a_pod_belongs_to_the_job_that_it_was_made_for_as_long_as_its_label_says_so() -> None:
-    job = pods.job_of(running())
+    job = pods_build.job_of(running())
     for pod, is_out in ((running(), False), (labelled("another"), True), (unlabelled(), True)):
-        assert vanished.made_for(pod) == job
-        assert vanished.is_taken_out(pod) is is_out
+        assert disappeared.made_for(pod) == job
+        assert disappeared.is_taken_out(pod) is is_out
 
 
 @pytest.mark.parametrize("path", sorted(PODS.glob("*.injected.yaml")), ids=lambda path: path.stem)
@@ -70,15 +71,15 @@ def test_what_the_webhook_makes_has_the_label_of_the_job_that_it_was_made_for(pa
     document = yaml.safe_load(path.read_text())
     pod = document if document["kind"] == "Pod" else document["spec"]["template"]
     pod["metadata"]["namespace"] = "research"
-    assert vanished.made_for(pod) == pods.job_of(pod) is not None
-    assert not vanished.is_taken_out(pod)
+    assert disappeared.made_for(pod) == pods_build.job_of(pod) is not None
+    assert not disappeared.is_taken_out(pod)
 
 
 def test_a_pod_without_a_sidecar_is_in_the_job_that_its_label_says() -> None:
     pod = labelled("another")
     pod["spec"]["containers"] = [each for each in pod["spec"]["containers"] if each["name"] != SIDECAR_CONTAINER]
-    assert vanished.made_for(pod) == pods.job_of(pod)
-    assert not vanished.is_taken_out(pod)
+    assert disappeared.made_for(pod) == pods_build.job_of(pod)
+    assert not disappeared.is_taken_out(pod)
 
 
 def test_what_a_new_list_has_not_and_may_run_is_read_again() -> None:
@@ -86,7 +87,7 @@ def test_what_a_new_list_has_not_and_may_run_is_read_again() -> None:
     for number, pod in enumerate((there, missing, leaving)):
         pod["metadata"]["uid"] = str(number)
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert vanished.missing((there, missing, leaving), [there]) == [missing]
+    assert disappeared.missing((there, missing, leaving), [there]) == [missing]
 
 
 def test_one_that_is_not_there_is_gone() -> None:
@@ -113,7 +114,7 @@ def test_nothing_is_told_of_one_whose_label_is_back() -> None:
 
 
 def test_only_one_that_ran_and_that_nobody_was_deleting_is_read_again() -> None:
-    assert vanished.may_run(running())
+    assert disappeared.may_run(running())
     deleted = running()
     deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert not vanished.may_run(deleted)
+    assert not disappeared.may_run(deleted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from outrider.master.core import kinds
+from outrider.master.core import job_kinds
 from outrider.master.core.actions import Action, CreatePod, Send
 from outrider.master.core.events import Event
 from outrider.master.core.ps.state import CHIEF, PsState
@@ -35,12 +35,12 @@ class PsPlay(Play):
     blind: frozenset[str] = frozenset()
     """Roles whose steps the hooks do not see."""
 
-    def made(self, spec: JobSpec) -> kinds.Job:
+    def made(self, spec: JobSpec) -> job_kinds.Job:
         return PsState()
 
     def core(self, event: Event) -> list[Action]:
-        actions = kinds.step(self.state, event, self.now)
-        kinds.check(self.state)
+        actions = job_kinds.step(self.state, event, self.now)
+        job_kinds.check(self.state)
         return actions
 
     def report(self, actor: Actor) -> None:

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.master.core import bad_nodes
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.events import PodGone, PodSeen
-from outrider.master.core.member import Member
-from outrider.master.core.state import State
-from outrider.master.core.world import Fault
+from outrider.master.core.faults import node_exclusion
+from outrider.master.core.state.generation import Fault
+from outrider.master.core.state.job import State
+from outrider.master.core.state.member import Member
 from outrider.wire.ids import NO_GENERATION, MemberId, PodUid, Role
 from outrider.wire.messages import WorkerExit
 from tests.core.master.play import Play, job
@@ -28,7 +28,7 @@ def seen_on(*nodes: str, faults: list[tuple[str, float]], now: float = 10 * HOUR
         state.members[member] = Member(member, Role("worker"), None, 0.0, node=node)
     for node, at in sorted(faults, key=lambda fault: fault[1]):
         state.faults.append(Fault(at, "MemberFailed", None, "", NO_GENERATION, node=node))
-    return bad_nodes.avoided(state)
+    return node_exclusion.avoided(state)
 
 
 def test_two_incidents_on_one_node_speak_against_it_and_one_does_not() -> None:
@@ -82,7 +82,7 @@ def test_at_most_half_of_the_nodes_are_ever_avoided(incidents: list[int]) -> Non
 )
 def test_a_rank_speaks_against_its_node_where_a_machine_can_have_ended_it(end: WorkerExit, speaks: bool) -> None:
     member = Member(MemberId("worker-0"), Role("worker"), None, 0.0, node="a")
-    assert bad_nodes.blamed("WorkerExited", member, end) == ("a" if speaks else "")
+    assert node_exclusion.blamed("WorkerExited", member, end) == ("a" if speaks else "")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_member_speaks_against_its_node_where_a_machine_can_have_failed_it(
 ) -> None:
     member = Member(MemberId("worker-0"), Role("worker"), None, 0.0, node="a")
     member.exit_code, member.pod_reason, member.out_of_memory = code, reason, out_of_memory
-    assert bad_nodes.blamed(kind, member) == ("a" if speaks else "")
+    assert node_exclusion.blamed(kind, member) == ("a" if speaks else "")
 
 
 def on_two_nodes() -> Play:

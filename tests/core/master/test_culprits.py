@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.answers import Rows, rows, short
-from outrider.master.core.culprits import Finding, find
-from outrider.master.core.testimony import place, read
-from outrider.master.core.world import Place
+from outrider.master.core.hangs.culprit import Finding, find
+from outrider.master.core.hangs.evidence import place, read
+from outrider.master.core.hangs.evidence_reader import Rows, rows, short
+from outrider.master.core.state.generation import Place
 from outrider.wire.ids import MemberId, RankIndex, Role
 from tests.core.master.ranks import (
     Answers,

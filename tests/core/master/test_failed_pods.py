@@ -9,7 +9,7 @@ import pytest
 from outrider.master.core.actions import CreatePod, DeletePod, PlacePod
 from outrider.master.core.events import ActionFailed, PodGone, PodSeen, PodsListed, SpecChanged
 from outrider.master.core.spec import Rule
-from outrider.master.core.status import LIVING_STATES
+from outrider.master.core.status.document import LIVING_STATES
 from outrider.wire.ids import NO_GENERATION, RankIndex, Role
 from tests.core.master.play import Play, running
 from tests.core.master.test_masters import successor

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from outrider.master.core import orders
 from outrider.master.core.events import SidecarDisconnected, Stalled
+from outrider.master.core.generation import orders
 from outrider.wire.messages import Stop
 from tests.core.master.play import Play, job, running
 

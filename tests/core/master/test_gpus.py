@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.master.core import gpus
+from outrider.master.core.placement import gpus
 
 EIGHT = tuple("01234567")
 MIG = tuple(f"MIG-{n}0ae6b2c-9cc1-5b4e-8c5b-2c5d" for n in range(3))

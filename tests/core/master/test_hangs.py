@@ -7,10 +7,10 @@ import math
 
 import pytest
 
-from outrider.master.core import hangs
 from outrider.master.core.actions import CreatePod, Deliver, Send
 from outrider.master.core.events import Asked, SidecarSaid, SpecChanged, Stalled
-from outrider.master.core.pace import EVAL, INIT, LEAST, STEP
+from outrider.master.core.hangs import detector as hangs_detector
+from outrider.master.core.hangs.limits import EVAL, INIT, LEAST, STEP
 from outrider.wire.messages import Ask, Exited, RankProgress, Report, Stepped, WorkerExit
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import Answers, elsewhere, holds_the_gil, is_stopped, mute, stack, trains_on, waits
@@ -25,7 +25,7 @@ def hang(play: Play) -> None:
 
 
 def has_hung(play: Play) -> bool:
-    return bool(play.announced(hangs.KIND))
+    return bool(play.announced(hangs_detector.KIND))
 
 
 def asked_for(play: Play) -> list[str]:
@@ -38,7 +38,7 @@ def test_a_hang_is_seen_after_a_minute_and_begins_again_in_place_with_its_culpri
     hang(play)
     took = play.until(lambda: has_hung(play), 100)
     assert LEAST[STEP] <= took <= LEAST[STEP] + ANSWERS_WITHIN
-    fault = play.announced(hangs.KIND)[0]
+    fault = play.announced(hangs_detector.KIND)[0]
     assert (fault.member, fault.severity) == ("worker-1", "warning")
     assert "rank 1 on worker-1 has not come to gloo:all_reduce number 14 (train.py:33 main)" in fault.reason
     assert fault.reason.startswith("No rank of generation 1.1 has made a step for 6")
@@ -76,7 +76,7 @@ def test_a_member_that_does_not_answer_is_to_blame() -> None:
     hang(play)
     play["worker-1"].answers = None
     play.until(lambda: has_hung(play), 100)
-    assert play.announced(hangs.KIND)[0].member == "worker-1"
+    assert play.announced(hangs_detector.KIND)[0].member == "worker-1"
 
 
 @pytest.mark.parametrize("answers", [is_stopped(), holds_the_gil()])
@@ -84,7 +84,7 @@ def test_a_rank_that_is_stopped_or_holds_the_gil_is_to_blame(answers: Answers) -
     play = running(3)
     play.hang("worker-2", answers)
     play.until(lambda: has_hung(play), 100)
-    assert play.announced(hangs.KIND)[0].member == "worker-2"
+    assert play.announced(hangs_detector.KIND)[0].member == "worker-2"
 
 
 def test_a_repeat_on_the_same_member_replaces_it() -> None:
@@ -141,7 +141,7 @@ def test_of_an_adopted_job_the_pod_is_left_to_its_controller() -> None:
     play.run(5)
     for count in range(1, 3):
         hang(play)
-        play.until(lambda count=count: len(play.announced(hangs.KIND)) == count, 200)  # type: ignore[misc]
+        play.until(lambda count=count: len(play.announced(hangs_detector.KIND)) == count, 200)  # type: ignore[misc]
         play.run(8)
     assert play.deleted() == ["worker-1"]
 
@@ -188,7 +188,7 @@ def test_a_phase_has_its_own_limit(phase: str) -> None:
     play["worker-0"].phase = phase
     took = play.until(lambda: has_hung(play), 2000)
     assert LEAST[EVAL] <= took <= LEAST[EVAL] + ANSWERS_WITHIN + 2
-    assert f"(in its {phase}, which may take 600 s)" in play.announced(hangs.KIND)[0].reason
+    assert f"(in its {phase}, which may take 600 s)" in play.announced(hangs_detector.KIND)[0].reason
 
 
 def test_a_long_evaluation_makes_the_next_one_patient() -> None:
@@ -398,14 +398,14 @@ def test_a_stopped_process_ends_such_a_job_even_where_there_are_no_pages() -> No
         actor.has_pages = False
     play["worker-1"].answers = is_stopped()
     assert play.until(lambda: has_hung(play), 2000) <= LEAST[INIT] + ANSWERS_WITHIN + 2
-    assert play.announced(hangs.KIND)[0].member == "worker-1"
+    assert play.announced(hangs_detector.KIND)[0].member == "worker-1"
 
 
 def test_a_collective_that_is_waited_in_ends_such_a_job_all_the_same() -> None:
     play = uncounted(waits(3, age=700.0))
     play["worker-1"].answers = elsewhere(2)
     assert play.until(lambda: has_hung(play), 2000) <= LEAST[INIT] + ANSWERS_WITHIN + 2
-    assert play.announced(hangs.KIND)[0].member == "worker-1"
+    assert play.announced(hangs_detector.KIND)[0].member == "worker-1"
 
 
 def test_an_init_limit_of_the_users_own_counts_for_it() -> None:
@@ -452,7 +452,7 @@ def test_a_new_master_knows_since_when_nothing_goes_on() -> None:
     play.run(50)
     later = followed(play, 5)
     assert later.until(lambda: has_hung(later), 100) <= 20
-    assert later.announced(hangs.KIND)[0].member == "worker-1"
+    assert later.announced(hangs_detector.KIND)[0].member == "worker-1"
 
 
 @pytest.mark.parametrize("ahead", [-3600.0, 3600.0])

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from outrider.master.core.actions import DeletePod, Send
-from outrider.master.core.deadlines import Deadlines
 from outrider.master.core.events import RestartAsked, ScaleAsked
-from outrider.master.core.invariants import Broken, check, check_actions
+from outrider.master.core.state.timers import Deadlines
+from outrider.master.core.status.invariants import Broken, check, check_actions
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, RankIndex
 from outrider.wire.messages import Leaving, Start
 from tests.core.master.play import Play, job, running

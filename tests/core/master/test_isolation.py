@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from outrider.master.core import neighbours
 from outrider.master.core.events import SidecarSaid, SpecChanged
-from outrider.master.core.member import Member
-from outrider.master.core.state import State
-from outrider.master.core.world import Place, World
+from outrider.master.core.network import probe_ring
+from outrider.master.core.state.generation import Place, World
+from outrider.master.core.state.job import State
+from outrider.master.core.state.member import Member
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
 from outrider.wire.messages import Ping, Pong, Start, Stop, Welcome
 from tests.core.master.play import Play, job, running
@@ -49,7 +49,7 @@ def world(nodes: list[str]) -> tuple[State, World]:
 
 def test_in_a_large_world_three_are_looked_at_spread_over_it() -> None:
     state, large = world([""] * 100)
-    assert [each.member for each in neighbours.of(state, large, MemberId("worker-10"))] == [
+    assert [each.member for each in probe_ring.of(state, large, MemberId("worker-10"))] == [
         "worker-35", "worker-60", "worker-85",
     ]  # fmt: skip
 
@@ -57,19 +57,19 @@ def test_in_a_large_world_three_are_looked_at_spread_over_it() -> None:
 def test_neighbours_are_on_other_nodes_where_they_can_be() -> None:
     state, large = world([f"node-{number // 4}" for number in range(16)])
     for number in range(16):
-        found = neighbours.of(state, large, MemberId(f"worker-{number}"))
+        found = probe_ring.of(state, large, MemberId(f"worker-{number}"))
         nodes = {state.members[each.member].node for each in found}
         assert len(found) == len(nodes) == 3
         assert f"node-{number // 4}" not in nodes
     state, pair = world(["one"] * 5)
-    assert len(neighbours.of(state, pair, MemberId("worker-0"))) == 3
+    assert len(probe_ring.of(state, pair, MemberId("worker-0"))) == 3
 
 
 def test_who_cannot_be_asked_is_nobodys_neighbour() -> None:
     state, small = world([""] * 3)
     state.members[MemberId("worker-1")].probe_port = 0
     del state.members[MemberId("worker-2")]
-    assert neighbours.of(state, small, MemberId("worker-0")) == ()
+    assert probe_ring.of(state, small, MemberId("worker-0")) == ()
 
 
 def test_a_member_that_stopped_by_itself_while_the_master_believed_in_it_costs_no_restart() -> None:

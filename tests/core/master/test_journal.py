@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from outrider.master.core import kinds
+from outrider.master.core import job_kinds
 from outrider.master.core.actions import Action
 from outrider.master.core.events import Event
 from outrider.runtime.journal import Journal, Shelf, text
@@ -20,7 +20,7 @@ class Kept(Play):
 
     def core(self, event: Event) -> list[Action]:
         self.journal.event(self.now, event)
-        actions = kinds.step(self.state, event, self.now)
+        actions = job_kinds.step(self.state, event, self.now)
         for action in actions:
             self.journal.action(self.now, action)
         return actions
@@ -55,7 +55,7 @@ def test_a_journal_that_has_begun_anew_leads_to_the_same_state(made: Callable[[]
     play = made()
     hurt(play)
     state, events = play.journal.begins_with(), play.journal.events()
-    actions = [action for now, event in events for action in kinds.step(state, event, now)]
+    actions = [action for now, event in events for action in job_kinds.step(state, event, now)]
     assert shown(state) == shown(play.state)
     assert [text(action) for action in actions] == [text(action) for action in play.actions[-len(actions) :]]
     assert len(actions) < len(play.actions), "what is older was dropped"

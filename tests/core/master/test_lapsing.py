@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.master.core import lapsing
 from outrider.master.core.actions import CreatePod, DeletePod, EndJob, PlacePod, ResizeOwner, SaveStatus, Send
 from outrider.master.core.events import LeaseLapsed, LeaseRegained, ScaleAsked, SidecarSaid
-from outrider.master.core.reservations import RESERVED
+from outrider.master.core.generation import past_lease
+from outrider.master.core.generation.reservations import RESERVED
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId
 from outrider.wire.messages import Finish, SaveState, Start, Stop, Welcome
 from tests.core.master.play import Play, job, running
@@ -177,8 +177,8 @@ def test_ranks_that_all_end_well_are_no_end_of_the_job_before_the_lease_is_held(
 )
 def test_what_is_said_past_the_lease_belongs_to_that(message: object, may: bool) -> None:
     said = Send("s", MemberId("worker-0"), message, NO_GENERATION, "why")  # type: ignore[arg-type]
-    assert lapsing.may_be_done(said) == may
-    assert not lapsing.may_be_done(DeletePod(MemberId("worker-0"), "u", 0.0, NO_GENERATION, "why"))  # type: ignore[arg-type]
+    assert past_lease.may_be_done(said) == may
+    assert not past_lease.may_be_done(DeletePod(MemberId("worker-0"), "u", 0.0, NO_GENERATION, "why"))  # type: ignore[arg-type]
 
 
 def test_a_job_that_waits_has_nothing_to_lose_and_says_nothing() -> None:

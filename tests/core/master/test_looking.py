@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.master.core.hangs import KIND
-from outrider.master.core.pace import EVAL, LEAST, STEP
+from outrider.master.core.hangs.detector import KIND
+from outrider.master.core.hangs.limits import EVAL, LEAST, STEP
 from outrider.wire.messages import Ask, Exited, WorkerExit
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import Answers, call, elsewhere, holds_the_gil, is_stopped, stack, waits

@@ -8,7 +8,7 @@ import pytest
 
 from outrider.master.core.actions import CloseSession, CreatePod, Send
 from outrider.master.core.events import ActionFailed, PodSeen, PodsListed, ScaleAsked, SidecarSaid
-from outrider.master.core.membership import TICKET_EVERY
+from outrider.master.core.membership.connections import TICKET_EVERY
 from outrider.wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
 from outrider.wire.messages import (
     PROTOCOL_VERSION,

@@ -8,8 +8,8 @@ from itertools import count
 
 import pytest
 
-from outrider.master.core.cluster.job_metrics import IMAGENET
 from outrider.master.core.events import SpecChanged
+from outrider.master.core.k8s.elasticjob.metrics import IMAGENET
 from outrider.wire.messages import Group, LineMatched, PatternDropped, Start
 from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor

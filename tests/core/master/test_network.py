@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.master.core import links
 from outrider.master.core.actions import DeletePod
 from outrider.master.core.events import ActionFailed
+from outrider.master.core.network import link_health
 from outrider.wire.messages import LinkSeen, Probe
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import elsewhere, is_stopped, waits
@@ -298,13 +298,13 @@ def test_a_new_master_knows_whose_place_was_taken_anew() -> None:
 
 def test_who_was_cut_off_and_is_back_is_not_told_as_cut_from_those_that_missed_it_meanwhile() -> None:
     """A reports once more what it saw during the cut, when B is heard again and finds it."""
-    seen = links.Links()
-    links.note(seen, A, [LinkSeen(B, 0.001, 0, 20)], 0.0)
-    links.note(seen, A, [LinkSeen(B, 0.001, 20, 20, 12.0)], 14.0)
-    links.heard_again(seen, B, 15.0)
-    links.note(seen, B, [LinkSeen(A, 0.001, 0, 20)], 15.5)
-    links.note(seen, A, [LinkSeen(B, 0.001, 20, 20, 14.0)], 16.0)
-    assert links.cuts(seen, {A, B}, 3, 19.0) == []
-    links.note(seen, B, [LinkSeen(A, 0.001, 0, 20)], 25.0)
-    (cut,) = links.cuts(seen, {A, B}, 3, 26.0)
+    seen = link_health.Links()
+    link_health.note(seen, A, [LinkSeen(B, 0.001, 0, 20)], 0.0)
+    link_health.note(seen, A, [LinkSeen(B, 0.001, 20, 20, 12.0)], 14.0)
+    link_health.heard_again(seen, B, 15.0)
+    link_health.note(seen, B, [LinkSeen(A, 0.001, 0, 20)], 15.5)
+    link_health.note(seen, A, [LinkSeen(B, 0.001, 20, 20, 14.0)], 16.0)
+    assert link_health.cuts(seen, {A, B}, 3, 19.0) == []
+    link_health.note(seen, B, [LinkSeen(A, 0.001, 0, 20)], 25.0)
+    (cut,) = link_health.cuts(seen, {A, B}, 3, 26.0)
     assert (cut.first, cut.is_both) == (A, False), "it still does not find it"

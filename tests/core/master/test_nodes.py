@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.master.core import giving_up, held
 from outrider.master.core.actions import CreatePod, DeletePod
 from outrider.master.core.events import ActionFailed, CreateRefused, NodeSeen, PodGone, PodSeen
+from outrider.master.core.membership import pod_deletion
+from outrider.master.core.placement import pod_blocked
 from outrider.wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages import Finish, Leaving
 from tests.core.master.play import Play, job, running
@@ -287,7 +288,7 @@ def test_a_forced_deletion_that_is_refused_is_tried_again() -> None:
     play.until(lambda: bool(play.announced("PodForced")), 20)
     del play.actors["worker-1"]
     play.tell(ActionFailed(deletions(play, "worker-1")[-1], "the API server is not reached"))
-    play.run(giving_up.STUCK_AGAIN + 1)
+    play.run(pod_deletion.STUCK_AGAIN + 1)
     assert len([d for d in deletions(play, "worker-1") if d.grace == 0]) == 2
 
 
@@ -299,9 +300,9 @@ def test_one_that_was_given_up_and_stays_goes_by_force_too() -> None:
     play.until(lambda: bool(play.announced("MemberGivenUp")), 60)
     said = play.announced("MemberGivenUp")[0].reason
     assert " Last heard from 127.0.0.1 on node node-2: it was running generation 1.1 at step " in said
-    told_to_go(play, "worker-1", giving_up.DELETE_GRACE)
+    told_to_go(play, "worker-1", pod_deletion.DELETE_GRACE)
     play.run(20)
-    assert [d.grace for d in deletions(play, "worker-1")] == [giving_up.DELETE_GRACE, 0]
+    assert [d.grace for d in deletions(play, "worker-1")] == [pod_deletion.DELETE_GRACE, 0]
     assert not play.announced("MemberLeaving"), "it was our own word"
 
 
@@ -401,7 +402,7 @@ def test_a_job_of_which_no_pod_can_start_says_so_and_does_not_fail() -> None:
     play = begun(2, 2)
     waits(play, 0)
     waits(play, 1)
-    play.run(held.PATIENCE * play.spec.start_patience + 1)
+    play.run(pod_blocked.PATIENCE * play.spec.start_patience + 1)
     (told,) = play.announced("JobCannotBegin")
     assert "2 members cannot start and 2 are needed" in told.reason
     assert f"worker-0: {PULL}: not found" in play.message

@@ -20,9 +20,9 @@ from outrider.master.core.actions import (
     WriteReplicas,
 )
 from outrider.master.core.events import NodeSeen, RestartAsked, ScaleAsked, SpecChanged, StopAsked
-from outrider.master.core.observing import filtered
+from outrider.master.core.generation.observe_only import filtered
 from outrider.master.core.spec import Rule
-from outrider.master.core.state import State
+from outrider.master.core.state.job import State
 from outrider.wire.ids import Generation, MemberId, OrderId, PodUid
 from outrider.wire.messages import Finish, Leaving, Refused, SaveState, Start, Stop, Welcome
 from tests.core.master.play import Play, job, names, running

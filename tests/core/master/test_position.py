@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from outrider.master.core import kinds
+from outrider.master.core import job_kinds
 from tests.core.master.play import job, running
 from tests.core.master.ps_play import ps_job, training
 
 
 def test_a_job_that_has_not_begun_has_no_step_and_no_members() -> None:
     for spec, generation in ((job(), "0.0"), (ps_job(), "-")):
-        assert kinds.position(kinds.new(spec)) == kinds.Position(generation, 0, 0, None, 0.0)
+        assert job_kinds.position(job_kinds.new(spec)) == job_kinds.Position(generation, 0, 0, None, 0.0)
 
 
 def test_the_newest_step_is_told_with_its_moment() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from outrider.master.core.events import SpecChanged
-from outrider.master.core.resuming import PATIENCE
+from outrider.master.core.generation.resume import PATIENCE
 from outrider.wire.messages import RankProgress, Report, Saved, Stepped
 from tests.core.master.play import Play, running
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.master.core import rules
 from outrider.master.core.actions import CreatePod
-from outrider.master.core.member import Member
+from outrider.master.core.faults import failure_policy
 from outrider.master.core.spec import Rule
-from outrider.master.core.state import State
+from outrider.master.core.state.job import State
+from outrider.master.core.state.member import Member
 from outrider.wire.ids import Generation, MemberId, RankIndex, Role
 from outrider.wire.messages import Exited, Finish, WorkerExit
 from tests.core.master.play import Play, job, running
@@ -126,7 +126,7 @@ def test_what_is_worth_another_try_is_never_a_crash_loop_and_costs_a_restart(pol
 def verdict(end: WorkerExit, **policy: object) -> str:
     state = State(spec=job(2, **policy))
     member = Member(MemberId("worker-0"), Role("worker"), RankIndex(0), 0.0)
-    return rules.of_exit(state, Generation(1, 1), member, 0, end)[0]
+    return failure_policy.of_exit(state, Generation(1, 1), member, 0, end)[0]
 
 
 def test_the_first_rule_that_names_the_code_decides() -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from outrider.master.core import save_signals
+from outrider.master.core.checkpoints import save_signal as checkpoints_save_signal
 from outrider.master.core.events import ScaleAsked, StopAsked
 from outrider.wire.ids import OrderId
 from outrider.wire.messages import Saved, SaveState
@@ -28,7 +28,7 @@ def reasons(play: Play, kind: str) -> list[str]:
 
 @pytest.mark.parametrize(("text", "name"), [("SIGUSR1", "SIGUSR1"), (" usr2 ", "SIGUSR2"), ("SigHup", "SIGHUP")])
 def test_a_signal_may_be_written_as_kill_takes_it(text: str, name: str) -> None:
-    assert save_signals.parsed(text) == name
+    assert checkpoints_save_signal.parsed(text) == name
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_signal_may_be_written_as_kill_takes_it(text: str, name: str) -> None:
 )
 def test_one_that_cannot_be_handled_or_is_ours_is_refused_with_the_reason(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
-        save_signals.parsed(text)
+        checkpoints_save_signal.parsed(text)
 
 
 def test_before_its_end_every_rank_is_asked_and_the_next_save_is_what_was_wanted() -> None:

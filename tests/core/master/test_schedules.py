@@ -7,9 +7,9 @@ from datetime import datetime
 
 import pytest
 
-from outrider.master.core import schedules
 from outrider.master.core.events import ScaleAsked, ScalingAsked, SpecChanged
-from outrider.master.core.schedules import Entry
+from outrider.master.core.scaling import schedule as scaling_schedule
+from outrider.master.core.scaling.schedule import Entry
 from tests.core.master.play import Play, job
 from tests.core.master.test_masters import successor
 
@@ -31,19 +31,19 @@ def at(text: str) -> float:
     ],
 )
 def test_the_entry_that_was_due_last_says_the_size(now: str, members: int, next_at: str, following: int) -> None:
-    due = schedules.due(OFFICE, "UTC", at(now))
+    due = scaling_schedule.due(OFFICE, "UTC", at(now))
     assert (due.members, due.next_at, due.next_members) == (members, at(next_at), following)
 
 
 def test_hours_are_those_of_its_zone_in_summer_and_in_winter() -> None:
-    summer = schedules.due(OFFICE, "Europe/Berlin", at("2026-07-01T06:00:00Z"))
-    winter = schedules.due(OFFICE, "Europe/Berlin", at("2026-12-01T06:00:00Z"))
+    summer = scaling_schedule.due(OFFICE, "Europe/Berlin", at("2026-07-01T06:00:00Z"))
+    winter = scaling_schedule.due(OFFICE, "Europe/Berlin", at("2026-12-01T06:00:00Z"))
     assert (summer.members, winter.members) == (2, 4)
     assert winter.next_at == at("2026-12-01T07:00:00Z")
 
 
 def test_of_entries_that_are_due_together_the_last_one_counts() -> None:
-    due = schedules.due((Entry("0 8 * * *", 2), Entry("0 8 * * *", 3)), "UTC", at("2026-11-23T07:00:00Z"))
+    due = scaling_schedule.due((Entry("0 8 * * *", 2), Entry("0 8 * * *", 3)), "UTC", at("2026-11-23T07:00:00Z"))
     assert (due.members, due.next_members) == (3, 3)
 
 
@@ -52,9 +52,9 @@ NEVER = Entry("0 0 */30 2 1#2", 1)
 
 
 def test_a_moment_that_never_comes_is_no_size() -> None:
-    due = schedules.due((NEVER,), "UTC", at("2026-11-23T07:00:00Z"))
+    due = scaling_schedule.due((NEVER,), "UTC", at("2026-11-23T07:00:00Z"))
     assert (due.members, due.next_at) == (None, None)
-    both = schedules.due((NEVER, *OFFICE), "UTC", at("2026-11-23T08:00:00Z"))
+    both = scaling_schedule.due((NEVER, *OFFICE), "UTC", at("2026-11-23T08:00:00Z"))
     assert (both.members, both.next_at) == (2, at("2026-11-23T20:00:00Z"))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from outrider.master.core.actions import CloseSession, ProbeMember, Send
 from outrider.master.core.events import PodSeen, SidecarDisconnected, SidecarSaid, Stalled, StopAsked
-from outrider.master.core.membership import TICKET_EVERY
+from outrider.master.core.membership.connections import TICKET_EVERY
 from outrider.wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages import PROTOCOL_VERSION, Hello, Probe, Refused, Stop, Welcome
 from tests.core.master.play import Actor, Play, job, running

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from outrider.master.core import sizing
-from outrider.master.core.sizing import Decision, Limits, Policy, Rate, Search
+from outrider.master.core.scaling import size_policy
+from outrider.master.core.scaling.size_policy import Decision, Limits, Policy, Rate, Search
 
 NOISE = 0.1
 MOST_SAMPLES = Policy(min_gain=0.0, cooldown=0.0)
@@ -36,10 +36,10 @@ class Played:
 
     def window(self, steps: int = 5) -> Decision:
         self.now += steps * self.size / self.curve(self.size)
-        rate = Rate(self.curve(self.size), sizing.error_of(NOISE, steps), steps, self.now)
-        sizing.measured(self.search, self.size, rate)
+        rate = Rate(self.curve(self.size), size_policy.error_of(NOISE, steps), steps, self.now)
+        size_policy.measured(self.search, self.size, rate)
         self.steps[-1] += steps
-        self.decision = sizing.decide(self.search, self.size, self.limits, self.policy, self.now)
+        self.decision = size_policy.decide(self.search, self.size, self.limits, self.policy, self.now)
         if self.decision.size != self.size:
             self.size = self.decision.size
             self.sizes.append(self.size)
@@ -55,14 +55,14 @@ class Played:
 def test_a_linear_job_grows_to_the_most_by_doubling() -> None:
     played = Played(linear, Limits(1, 10), 1).settle()
     assert played.sizes == [1, 2, 4, 8, 10]
-    assert played.decision.condition == sizing.MAX_REPLICAS
+    assert played.decision.condition == size_policy.MAX_REPLICAS
 
 
 def test_one_that_gains_nothing_from_more_members_goes_back() -> None:
     played = Played(flat_from_four, Limits(1, 16), 1, Policy(cooldown=0.0)).settle()
     assert played.sizes[:4] == [1, 2, 4, 8]
     assert played.size == 4
-    assert played.decision.condition == sizing.MAX_METRIC
+    assert played.decision.condition == size_policy.MAX_METRIC
 
 
 def test_a_peak_between_the_doublings_is_found() -> None:
@@ -76,7 +76,7 @@ def test_a_job_that_begins_too_large_shrinks() -> None:
 @pytest.mark.parametrize("curve", [linear, flat_from_four, peaked_at_six])
 def test_no_decision_takes_more_than_two_windows(curve: Curve) -> None:
     played = Played(curve, Limits(1, 16), 1).settle()
-    assert max(played.steps) <= 2 * sizing.WINDOW
+    assert max(played.steps) <= 2 * size_policy.WINDOW
 
 
 def test_sizes_are_whole_units_within_the_limits() -> None:
@@ -117,7 +117,7 @@ def test_one_odd_window_is_no_change_and_two_are() -> None:
 
 def test_a_search_that_is_over_is_made_again_later_and_then_less_often() -> None:
     played = Played(flat_from_four, Limits(1, 16), 1, Policy(cooldown=0.0)).settle()
-    first = sizing.next_evaluation(played.search, played.policy)
+    first = size_policy.next_evaluation(played.search, played.policy)
     played.now = first
     played.window()
     assert played.size != 4, "a size beside it is tried again"
@@ -125,13 +125,13 @@ def test_a_search_that_is_over_is_made_again_later_and_then_less_often() -> None
     assert played.size == 4
     ended = played.search.settled
     assert ended is not None
-    assert sizing.next_evaluation(played.search, played.policy) - ended == 2 * played.policy.evaluation
+    assert size_policy.next_evaluation(played.search, played.policy) - ended == 2 * played.policy.evaluation
 
 
 def test_what_changed_beside_the_best_size_begins_the_search_anew() -> None:
     played = Played(flat_from_four, Limits(1, 16), 1, Policy(cooldown=0.0)).settle()
     played.curve = lambda size: 100.0 * (size if size > 4 else min(size, 4))
-    played.now = sizing.next_evaluation(played.search, played.policy)
+    played.now = size_policy.next_evaluation(played.search, played.policy)
     played.window()
     assert played.settle().size == 16
 
@@ -140,7 +140,7 @@ def test_the_reason_says_what_was_measured() -> None:
     played = Played(linear, Limits(1, 4), 1)
     while played.size == 1:
         played.window()
-    assert played.decision == Decision(2, sizing.CONTINUE, "1 member makes 100 samples/s: 2 members are tried.")
+    assert played.decision == Decision(2, size_policy.CONTINUE, "1 member makes 100 samples/s: 2 members are tried.")
     played.settle()
     text = "4 members make 400 samples/s and 2 200, so that each further one adds 1.00 of what one made: it stays so."
     assert played.decision.reason == text

@@ -9,13 +9,14 @@ from types import FrameType
 
 import pytest
 
-from outrider.master.core import giving_up, pods, silence
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.events import Began, Event, NodeSeen, PodSeen, PodsListed, SidecarSaid, Woke
-from outrider.master.core.member import SILENT, Doubt
-from outrider.master.core.reducer import next_deadline, step
+from outrider.master.core.membership import failure_detector, pod_deletion
+from outrider.master.core.placement import pod_status
 from outrider.master.core.spec import MASTER
-from outrider.master.core.state import State
+from outrider.master.core.state.job import State
+from outrider.master.core.state.member import SILENT, Doubt
+from outrider.master.core.step import next_deadline, step
 from outrider.wire.ids import NO_GENERATION, PodUid
 from outrider.wire.messages import Hello, Report
 from tests.core.master.play import Play, job
@@ -146,9 +147,9 @@ def test_many_members_that_stay_silent_are_given_up_in_linear_time() -> None:
         nodes_go(state, shown)
         woken(state, 5.2)
         for pod in shown[: members - members // 3]:
-            silence.heard(state, state.members[pod.member])
+            failure_detector.heard(state, state.members[pod.member])
         state.deadlines.set(("rebuild", ""), 60.0)
-        return lambda: [giving_up.consider(state, each) for each in list(state.members) for _twice in range(2)]
+        return lambda: [pod_deletion.consider(state, each) for each in list(state.members) for _twice in range(2)]
 
     assert_linear(given_up)
 
@@ -157,7 +158,7 @@ def test_deadlines_of_many_members_that_never_came_cost_each_its_own() -> None:
     def late(members: int) -> Callable[[], object]:
         state = begun(members)
         listed(state)
-        return lambda: [pods.patience_over(state, each) for each in list(state.members)]
+        return lambda: [pod_status.patience_over(state, each) for each in list(state.members)]
 
     assert_linear(late)
 

@@ -8,9 +8,9 @@ from typing import ClassVar
 from uuid import uuid4
 
 from outrider.master.core.actions import Action, SaveStatus
-from outrider.master.core.cluster.conditions import status_of
-from outrider.master.core.cluster.limits import MEMBERS
 from outrider.master.core.events import Event, PodSeen, SidecarSaid
+from outrider.master.core.k8s.elasticjob.conditions import status_of
+from outrider.master.core.k8s.values.limits import MEMBERS
 from outrider.wire.ids import PodUid
 from outrider.wire.messages import Hello
 from tests.core.master.play import Play, job

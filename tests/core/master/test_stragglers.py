@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.master.core import causes
-from outrider.master.core.stragglers import Comparison, Lag, Named, compare, median_without, take
+from outrider.master.core.stragglers import cause as stragglers_cause
+from outrider.master.core.stragglers.detector import Comparison, Lag, Named, compare, median_without, take
 from outrider.wire.ids import MemberId
 from outrider.wire.messages import OwnTime
 
@@ -150,7 +150,7 @@ def test_busier_is_slower_too_where_the_first_collective_comes_at_once() -> None
             told = window(number, 0.0002, busy=busy, throttled=busy - 0.03)
             found += take(comparison, MemberId(f"worker-{member}"), (told,), 3)
     assert who(found) == ["+worker-1"]
-    assert causes.of(found[0].pace).kind == "throttled"
+    assert stragglers_cause.of(found[0].pace).kind == "throttled"
 
 
 def test_members_with_different_numbers_of_ranks_are_compared_rank_by_rank() -> None:
@@ -307,7 +307,7 @@ def test_the_part_that_makes_up_half_of_the_excess_is_the_cause(parts: dict[str,
         busy = 0.01 + sum(parts.get(part, 0.0) for part in ("waited", "delayed", "cpu", "stolen"))
         slow = MemberId(f"worker-{others}")
         ranks[slow, 0] = window(1, 0.08, busy=busy, **parts)
-        cause = causes.of(compare(ranks)[slow, 0])
+        cause = stragglers_cause.of(compare(ranks)[slow, 0])
         assert cause.kind == kind
         assert kind == "unknown" or " ms" in cause.sentence
 
@@ -316,8 +316,8 @@ def test_what_all_members_do_is_no_cause() -> None:
     all_wait = {"waited": 0.06, "source": "recorder"}
     ranks = {(MemberId(f"worker-{n}"), 0): replace(window(1, 0.06), **all_wait) for n in range(3)}  # type: ignore[arg-type]
     ranks[MemberId("worker-3"), 0] = replace(window(1, 0.09), **all_wait)  # type: ignore[arg-type]
-    assert causes.of(compare(ranks)[MemberId("worker-3"), 0]).kind == "unknown"
+    assert stragglers_cause.of(compare(ranks)[MemberId("worker-3"), 0]).kind == "unknown"
 
 
 def test_a_pace_without_parts_has_no_known_cause() -> None:
-    assert causes.of(Lag(0.03, 0.01, 0.1, 0)).kind == "unknown"
+    assert stragglers_cause.of(Lag(0.03, 0.01, 0.1, 0)).kind == "unknown"

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from outrider.master.core import invariants
 from outrider.master.core.actions import Action
 from outrider.master.core.events import Event, SpecChanged, Woke
-from outrider.master.core.kinds import check, next_deadline, step
+from outrider.master.core.job_kinds import check, next_deadline, step
 from outrider.master.core.spec import JobSpec
-from outrider.master.core.state import State
+from outrider.master.core.state.job import State
+from outrider.master.core.status import invariants
 from outrider.runtime.journal import line
 
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from outrider.master.core import kinds
+from outrider.master.core import job_kinds
 from outrider.master.core.actions import Announce, DeletePod, EndJob, Send
-from outrider.master.core.status import LIVING_STATES
-from outrider.master.core.world import Place
+from outrider.master.core.state.generation import Place
+from outrider.master.core.status.document import LIVING_STATES
 from outrider.wire.ids import Generation
 from tests.core.master.stage.driving import Stage
 
@@ -89,12 +89,12 @@ class Queries(Inside):
     @property
     def generation(self) -> Generation:
         """The newest that was agreed."""
-        term, number = kinds.describe(self.state).split()[1].split(".")
+        term, number = job_kinds.describe(self.state).split()[1].split(".")
         return Generation(int(term), int(number))
 
     @property
     def phase(self) -> str:
-        return kinds.phase_of(self.state)
+        return job_kinds.phase_of(self.state)
 
     @property
     def is_over(self) -> bool:
@@ -105,13 +105,13 @@ class Queries(Inside):
     def is_ended(self) -> bool:
         return self.stage == "ended"
 
-    def position(self) -> kinds.Position:
+    def position(self) -> job_kinds.Position:
         """As the record of the training's progress has it."""
-        return kinds.position(self.state)
+        return job_kinds.position(self.state)
 
     def lacks_room(self) -> bool:
         """For the least members that it needs."""
-        return kinds.lacks_room(self.state)
+        return job_kinds.lacks_room(self.state)
 
     # -- the status document
     def handed_over(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class Queries(Inside):
         return self.saved["saved"]
 
     def status(self) -> dict[str, Any]:
-        return kinds.document(self.state, self.now)
+        return job_kinds.document(self.state, self.now)
 
     @property
     def message(self) -> str:

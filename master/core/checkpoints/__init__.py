@@ -1,0 +1,1 @@
+"""Checkpoints in members' memories, planned saves, and what users are told of either."""

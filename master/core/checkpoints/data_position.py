@@ -1,0 +1,52 @@
+"""What ranks have told of their data: each thing once a generation, as an event, and the newest in the status.
+
+Samples that are trained on again are counted from the checkpoint: what lies between it and the fault is repeated too,
+but the model went back with it, so nothing has been learnt twice.
+"""
+
+from __future__ import annotations
+
+from outrider.master.core.state.job import DataNote, State
+from outrider.master.core.state.member import Member
+from outrider.master.core.status import document as status_document
+from outrider.wire.ids import Generation
+from outrider.wire.messages import DATA_KINDS, DataSaid
+
+SHOWN = 32
+ROOM = ("not atomic", "atomic")
+"""Words about saves that find no room beside the old file, and that find it again."""
+
+
+def said(state: State, member: Member, message: DataSaid) -> None:
+    kind = DATA_KINDS.get(message.word)
+    note = DataNote(str(message.generation), kind or "", message.sentence, message.samples)
+    is_of_now = state.world is not None and state.world.generation == message.generation
+    if kind is None or not is_of_now:
+        return
+    if message.word in ROOM:
+        member.in_place = (message.generation, message.sentence) if message.word == ROOM[0] else None
+        status_document.mark(state)
+    if note in state.data_notes:
+        return
+    if message.word == "repeated":
+        state.samples_repeated += message.samples
+    _add(state, note)
+    sentence = message.sentence[:1].upper() + message.sentence[1:]
+    state.announce(kind, f"{sentence}.", member.id, warning=message.warning)
+
+
+def saved(state: State, member: Member, generation: Generation) -> None:
+    """A rank says that it saves in place before it does: who has not said so in this generation saves whole again."""
+    if member.in_place is not None and member.in_place[0] != generation:
+        member.in_place = None
+        status_document.mark(state)
+
+
+def add(state: State, kind: str, sentence: str) -> None:
+    """What the master itself knows of them."""
+    _add(state, DataNote(str(state.generation), kind, sentence, 0))
+
+
+def _add(state: State, note: DataNote) -> None:
+    state.data_notes = [*state.data_notes, note][-SHOWN:]
+    status_document.mark(state)

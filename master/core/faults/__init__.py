@@ -1,0 +1,1 @@
+"""What a fault is, what it costs, and what follows from it."""

@@ -1,0 +1,153 @@
+"""What the user says about faults, before any remedy of ours: `recovery.rules` and `recovery.exitCodes`.
+
+The first rule decides that names what was seen: the exit code of a rank, then the permanent codes, then the
+restartPolicy of its role; a condition or
+taint of a node (`node_rules`); a pattern that a line of a rank's output fits (`log_rules`). A rank that a signal ended
+has the code that a shell would show, 128 + the signal. An error that another rank's end brings about is nobody's rule.
+
+fail: the job ends with it, unless the loss of its member explains it. restart: its ranks begin again in place, whatever
+we would have done. replace: its member fails, and another pod takes its place. replaceNode: that, and new pods keep off
+its node for a day. Codes that are retryable, or that a rule restarts, say nothing about the script: they are never a
+crash loop, and cost a restart like any other.
+
+A rule with `times` and `within` is passed over until it was met so often in so many seconds; then it is followed, and
+counts anew. fail and restart count what the whole job shows; replace and replaceNode each member, or node, by itself.
+One that is a dry run is told and passed over. So each thing that is seen must be asked about once: of the end of a rank
+the answer is kept for as long as its generation is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from outrider.master.core.events import NodeSeen
+from outrider.master.core.faults import error_signature, restart_policy
+from outrider.master.core.spec import FAIL, RESTART, Rule
+from outrider.master.core.state.job import State
+from outrider.master.core.state.member import Member
+from outrider.master.core.status import document as status_document
+from outrider.master.core.text import quoted, seconds
+from outrider.wire.ids import Generation, MemberId
+from outrider.wire.messages import LineMatched, WorkerExit
+
+Verdict = tuple[str, str]
+"""What is to be done, and which words of the user's say so; empty where none do."""
+NONE: Verdict = ("", "")
+TRIED_AGAIN = 60.0
+"""Seconds in which a rule that is a dry run is told once: a line may come each second, and from each rank."""
+
+
+def of_exit(state: State, generation: Generation, member: Member, rank: int, end: WorkerExit) -> Verdict:
+    """A rank of this generation has ended so."""
+    if end.code == 0 or error_signature.is_effect(end):
+        return NONE
+    if state.judged_of != generation:
+        state.judged_of, state.judged = generation, {}
+    key = (member.id, end.local_rank)
+    if key not in state.judged:
+        state.judged[key] = _of_code(state, member, rank, end)
+    return state.judged[key]
+
+
+def _of_code(state: State, member: Member, rank: int, end: WorkerExit) -> Verdict:
+    code = error_signature.exit_code(end)
+    seen = f"Rank {rank} on {member.id} {error_signature.describe(end)}"
+    found = _first(state, lambda rule: f"exit code {code}" if code in rule.exit_codes else "", seen, member.id)
+    if not found[0] and code in state.spec.permanent_codes:
+        return FAIL, f"exit code {code} is permanent (recovery.exitCodes)"
+    why = "" if found[0] else restart_policy.why_final(state.spec, member.role, code)
+    return (FAIL, why) if why else found
+
+
+def of_line(state: State, member: Member, said: LineMatched) -> Verdict:
+    """A rank's output has a line that fits a pattern."""
+    name = f"logPattern {quoted(said.pattern)}"
+    return _first(state, lambda rule: name if rule.log_pattern == said.pattern else "", line(member, said),
+                  member.id, said.count)  # fmt: skip
+
+
+def of_node(state: State, node: NodeSeen) -> Verdict:
+    """What the first rule says that holds for this node; it is met when it begins to hold."""
+    found = NONE
+    for number, rule in enumerate(state.spec.rules, 1):
+        key, named = (node.node, rule), _named_by(rule, node)
+        if not named:
+            state.holding.pop(key, None)
+        elif not found[0]:
+            why = _why(number, rule, named)
+            if key not in state.holding:
+                state.holding[key] = _is_due(state, rule, node.node)
+                if state.holding[key] and rule.dry_run:
+                    _tell_dry_run(state, rule, f"Node {node.node}", why, None)
+            found = (rule.action, why) if state.holding[key] and not rule.dry_run else NONE
+    return found
+
+
+def line(member: Member, said: LineMatched) -> str:
+    more = f" ({said.count} such lines)" if said.count > 1 else ""
+    return f"Rank {said.rank} on {member.id} wrote {quoted(said.line, len(said.line))}{more}"
+
+
+def patterns(state: State) -> tuple[str, ...]:
+    """What the ranks' output is to be searched for."""
+    wanted = dict.fromkeys(rule.log_pattern for rule in state.spec.rules if rule.log_pattern)
+    return tuple(pattern for pattern in wanted if pattern not in state.dropped_patterns)
+
+
+def signature(state: State, member: Member, end: WorkerExit, verdict: Verdict) -> str:
+    """Equal for equal errors that may be a crash loop."""
+    is_forgiven = verdict[0] == RESTART or restart_policy.forgives(state.spec, member.role, end.code)
+    return "" if is_forgiven else error_signature.signature(end)
+
+
+def edited(state: State) -> None:
+    """What was counted for rules that are no more is forgotten."""
+    left = set(state.spec.rules)
+    state.tried = {rule: at for rule, at in state.tried.items() if rule in left}
+    state.hits = {key: hits for key, hits in state.hits.items() if key[0] in left}
+    state.holding = {key: is_met for key, is_met in state.holding.items() if key[1] in left}
+
+
+# -- the first rule that fits and is due --------------------------------------------------------------------------
+def _first(state: State, fits: Callable[[Rule], str], seen: str, member: MemberId, count: int = 1) -> Verdict:
+    for number, rule in enumerate(state.spec.rules, 1):
+        named = fits(rule)
+        if named and _is_due(state, rule, member, count):
+            why = _why(number, rule, named)
+            if not rule.dry_run:
+                return rule.action, why
+            _tell_dry_run(state, rule, seen, why, member)
+    return NONE
+
+
+def _named_by(rule: Rule, node: NodeSeen) -> str:
+    if rule.taint and rule.taint in node.taints:
+        return f"taint {rule.taint}"
+    return "=".join(rule.condition) if rule.condition in node.conditions else ""
+
+
+def _is_due(state: State, rule: Rule, subject: str, count: int = 1) -> bool:
+    """Counts it."""
+    if rule.times <= 1:
+        return True
+    key = (rule, "" if rule.action in (FAIL, RESTART) else subject)
+    recent = [at for at in state.hits.get(key, ()) if at > state.now - rule.within]
+    recent += [state.now] * min(count, rule.times)
+    is_due = len(recent) >= rule.times
+    state.hits.pop(key, None)
+    if not is_due:
+        state.hits[key] = recent
+    status_document.mark(state)
+    return is_due
+
+
+def _why(number: int, rule: Rule, named: str) -> str:
+    often = f", {rule.times} times within {seconds(rule.within)}" if rule.times > 1 else ""
+    return f"rule {number} of recovery.rules says {rule.action} for {named}{often}"
+
+
+def _tell_dry_run(state: State, rule: Rule, seen: str, why: str, member: MemberId | None) -> None:
+    if state.now < state.tried.get(rule, float("-inf")) + TRIED_AGAIN:
+        return
+    state.tried[rule] = state.now
+    state.announce("RuleDryRun", f"{seen}: {why}. It is a dry run: nothing is done.", member, warning=True)

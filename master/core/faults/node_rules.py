@@ -1,0 +1,116 @@
+"""What the user says about nodes: `recovery.rules` by a condition (of node-problem-detector, say) or a taint.
+
+A rule acts when it begins to hold: on the members that are there, and on those that were on their way. fail ends the
+job. restart begins again in place. replace lets the members there leave as ones that were told to go, so that training
+goes on until their replacements are ready, and new pods keep off the node for as long as the rule holds; replaceNode
+keeps them off for a day. A pod that comes there later all the same is left alone: there was no room without that node,
+or more than half of the nodes would be kept off, and whoever made it anew would make it anew for ever.
+"""
+
+from __future__ import annotations
+
+from outrider.master.core.events import NodeSeen
+from outrider.master.core.faults import failure_policy, node_exclusion
+from outrider.master.core.generation import job_end as generation_job_end
+from outrider.master.core.generation import lifecycle
+from outrider.master.core.membership import pod_deletion
+from outrider.master.core.scaling import resize as scaling_resize
+from outrider.master.core.spec import FAIL, REPLACE, RESTART
+from outrider.master.core.state.job import RUNNING, Flag, State
+from outrider.master.core.state.member import ALIVE, Member
+from outrider.master.core.status import document as status_document
+
+LEAVE_GRACE = 300.0
+"""Seconds that a replacement has to become ready, as Kubernetes gives the pods of a node that is not heard."""
+OWNERS_GRACE = 30.0
+"""The same for a pod whose controller makes another one only when it is deleted."""
+
+
+def seen(state: State, node: NodeSeen) -> None:
+    """A node as it is now. O(members) where a rule begins to hold."""
+    state.marked.pop(node.node, None)
+    if node.conditions or node.taints:
+        state.marked[node.node] = node
+    action, why = failure_policy.of_node(state, node)
+    flag = state.flags.get(node.node)
+    if flag is not None and flag.why != why:
+        _end(state, node.node, flag)
+    if not action or state.is_over:
+        return
+    if flag is None or flag.why != why:
+        _begin(state, node.node, action, why)
+    else:  # an earlier master may not have come to the end of it
+        _replace_all(state, node.node, flag)
+
+
+def edited(state: State) -> None:
+    """The rules may be others than before."""
+    failure_policy.edited(state)
+    for _name, node in sorted(state.marked.items()):
+        seen(state, node)
+
+
+def arrived(state: State, member: Member) -> None:
+    """Its pod is shown on a node. O(1)."""
+    flag = state.flags.get(member.node)
+    if flag is None or state.is_over or member.uid is None:
+        return
+    if member.uid not in flag.to_go and member.created_at >= flag.since:
+        return
+    flag.is_told = flag.is_told or flag.action != RESTART
+    if flag.action == FAIL:
+        _fail(state, member.node, flag)
+    elif flag.action != RESTART:
+        flag.to_go.add(member.uid)
+        _replace(state, member, flag)
+
+
+def _begin(state: State, node: str, action: str, why: str) -> None:
+    there = [m for _id, m in sorted(state.members.items()) if m.node == node]
+    flag = state.flags[node] = Flag(action, why, state.now, is_told=bool(there))
+    status_document.mark(state)
+    if not there:
+        return
+    state.announce("NodeRuleMet", f"Node {node}: {why}. There: {', '.join(m.id for m in there)}.", warning=True)
+    if action == FAIL:
+        _fail(state, node, flag)
+    elif action == RESTART:
+        world = state.world
+        if world is not None and state.stage == RUNNING and any(m.id in world.places for m in there):
+            lifecycle.stop(state, f"Node {node}: {why}.")
+    else:
+        node_exclusion.condemn(state, node, why)
+        flag.to_go.update(m.uid for m in there if m.uid is not None)
+        _replace_all(state, node, flag)
+
+
+def _end(state: State, node: str, flag: Flag) -> None:
+    del state.flags[node]
+    if flag.is_told:
+        state.announce("NodeRuleOver", f"Node {node}: what {flag.why.partition(' says ')[0]} names holds no longer.")
+    if flag.action == REPLACE and state.condemned.pop(node, None) is not None:
+        node_exclusion.look(state)
+    status_document.mark(state)
+
+
+def _fail(state: State, node: str, flag: Flag) -> None:
+    generation_job_end.fail(state, 1, f"Node {node}: {flag.why}.")
+
+
+def _replace_all(state: State, node: str, flag: Flag) -> None:
+    for _id, member in sorted(state.members.items()):
+        if member.node == node and member.uid in flag.to_go:
+            _replace(state, member, flag)
+
+
+def _replace(state: State, member: Member, flag: Flag) -> None:
+    if member.life != ALIVE or member.leaving or member.deleting:
+        return
+    why = f"node {member.node}: {flag.why}"
+    if not member.has_controller:
+        pod_deletion.keep(state, member, f"{member.id} is to be replaced ({why})")
+        return
+    is_owners = state.spec.is_adopted
+    scaling_resize.must_leave(state, member, why, OWNERS_GRACE if is_owners else LEAVE_GRACE)
+    if is_owners or not member.greeted:
+        pod_deletion.dismiss(state, member, f"{member.id} is to be replaced: {why}.", OWNERS_GRACE)

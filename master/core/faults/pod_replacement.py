@@ -1,0 +1,57 @@
+"""Ends of ranks that call for another pod, though theirs is well: the kernel killed one for its container's memory, or
+a rule of the user's says so.
+
+The template or launcher goes on, so nobody but its hooks can tell that a container was too small, and the same one
+would only run out again. Its member fails by our word: its container ends with 137, its pod stays to be read, and its
+replacement gets more memory (`faults.oom`). Where the pod is another controller's, or has no limit of its own, the
+ranks begin again in place.
+"""
+
+from __future__ import annotations
+
+from outrider.master.core.faults import error_signature, failure_policy, node_exclusion, oom
+from outrider.master.core.membership import pod_deletion
+from outrider.master.core.placement import pod_status
+from outrider.master.core.spec import REPLACE, REPLACE_NODE
+from outrider.master.core.state.job import State
+from outrider.master.core.state.member import Member
+from outrider.wire.messages import Exited
+
+
+def exited(state: State, member: Member, message: Exited) -> None:
+    """After `recovery` has made a fault of it."""
+    world = state.world
+    if state.is_over or world is None or world.generation != message.generation or member.id not in world.places:
+        return
+    for end in message.exits:
+        if member.id not in state.members or member.deleting:
+            return
+        rank = world.places[member.id].first_rank + end.local_rank
+        action, why = failure_policy.of_exit(state, world.generation, member, rank, end)
+        sentence = f"Rank {rank} on {member.id} {error_signature.describe(end)}"
+        if action in (REPLACE, REPLACE_NODE):
+            follow(state, member, action, f"{sentence}: {why}", error_signature.exit_code(end))
+        elif not action and end.out_of_memory:
+            _ran_out(state, member, sentence)
+
+
+# -- a rule of the user's -----------------------------------------------------------------------------------------
+def follow(state: State, member: Member, action: str, reason: str, code: int) -> None:
+    """Another pod in its place; its own ends with this code."""
+    if action == REPLACE_NODE:
+        node_exclusion.condemn(state, member.node, reason)
+    if state.spec.is_adopted and not member.has_controller:
+        pod_deletion.keep(state, member, reason)
+    elif state.spec.is_adopted:
+        pod_deletion.dismiss(state, member, f"{reason}; its controller makes another.")
+    else:
+        pod_status.fail(state, member, f"{reason}.", code)
+
+
+# -- memory -------------------------------------------------------------------------------------------------------
+def _ran_out(state: State, member: Member, what: str) -> None:
+    if oom.may_have_more(state, member):
+        member.out_of_memory = True
+        pod_status.fail(state, member, f"{what}; {oom.raised(state, member)}.", pod_status.KILLED)
+    else:
+        oom.explain(state, member)

@@ -1,0 +1,1 @@
+"""The generation: which members form it, when it starts and stops, and how the job ends."""

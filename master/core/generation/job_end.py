@@ -1,0 +1,194 @@
+"""The end of a job: everyone is told to finish, what cannot be told is deleted, and EndJob is said when all know it.
+
+Exit codes: 0 where every rank ended with 0 or the user stopped the job; otherwise that of the first rank to fail, 128 +
+the number for a signal.
+"""
+
+from __future__ import annotations
+
+from outrider.master.core.actions import DeletePod, EndJob
+from outrider.master.core.checkpoints import planned_save
+from outrider.master.core.generation import lifecycle, observe_only, orders, progress, readiness, unsupervised
+from outrider.master.core.state.job import ENDED, FINISHING, REBUILDING, STOPPING, State
+from outrider.master.core.state.member import ENDED_WELL, SILENT, Member
+from outrider.master.core.status import document as status_document
+from outrider.master.core.text import counted
+from outrider.wire.messages import Finish, Stop
+
+FINISH_PATIENCE = 5.0
+"""Seconds that members have for acknowledging Finish once nothing runs any more."""
+DELETE_GRACE = 5.0
+
+
+def succeed(state: State, how: str = "") -> None:
+    """Every rank of every member ended with 0."""
+    how = how or f"All ranks ended with code 0 after {counted(state.high_step, 'step')}."
+    state.announce("JobSucceeded", how)
+    _finish(state, 0, "succeeded", "The job has succeeded.")
+
+
+def fail(state: State, code: int, reason: str, traceback: str = "") -> None:
+    """The job cannot go on."""
+    if state.is_over or (state.members and observe_only.would(state, "end the job as failed", reason)):
+        return
+    detail = (("exit_code", str(code)), *((("traceback", traceback),) if traceback else ()))
+    state.announce("JobFailed", reason, warning=True, detail=detail)
+    _finish(state, code or 1, "failed", reason)
+
+
+def stop(state: State, reason: str, hard: bool, within: float | None = None) -> None:
+    """The user ends the job; hard: without any grace. Else the script saves its state first, where it can."""
+    reason = reason.rstrip(".")
+    if within is not None:
+        state.stop_by = state.now + within
+    if observe_only.would(state, "end the job", f"{reason}."):
+        return
+    if state.is_over:
+        if hard:
+            _hurry(state, reason)
+    elif hard or not _waits(state, reason):
+        stop_now(state, reason, hard=hard)
+    else:
+        state.stop_wanted = reason
+
+
+def _waits(state: State, reason: str) -> bool:
+    """For the world, which a new master does not know yet (whom it has not heard it could only delete), and for the
+    script's state."""
+    patience = (
+        None if state.stop_by is None else planned_save.before_end(state, state.stop_by - planned_save.LEAVE_EARLY)
+    )
+    return state.stage == REBUILDING or planned_save.holds(state, f"the job is stopped: {reason}", patience)
+
+
+def after_save(state: State) -> None:
+    """A job that waits for its end: the script's state is saved, or cannot be."""
+    if state.stop_wanted and not _waits(state, state.stop_wanted):
+        stop_now(state, state.stop_wanted)
+
+
+def stop_now(state: State, reason: str, *, hard: bool = False) -> None:
+    state.stop_wanted = ""
+    state.announce("JobStopped", f"The job is stopped: {reason}" + (", without grace." if hard else "."))
+    _stop_world(state, reason, hard)
+    _finish(state, 0, "stopped", f"The job was stopped: {reason}.")
+    if hard:
+        _hurry(state, reason)
+
+
+def _stop_world(state: State, reason: str, hard: bool) -> None:
+    """With the script's graces: Finish alone would end everything at once."""
+    world = state.world
+    if world is None:
+        return
+    for member_id in world.places:
+        member = state.members.get(member_id)
+        if member is not None and member.stopped < world.generation:
+            lifecycle.stop_member(state, member, world.generation, reason, hard=hard)
+
+
+def _finish(state: State, code: int, phase: str, reason: str) -> None:
+    if state.world is not None:
+        progress.settle(state, state.world)
+    state.exit_code, state.phase, state.message = code, phase, reason
+    was_stopping = state.stage == STOPPING
+    state.stage = FINISHING
+    for member in state.members.values():
+        if phase == "stopped" and any(isinstance(o.message, Stop) for o in member.orders.values()):
+            state.ending[member.id] = False
+        else:
+            tell(state, member)
+    spec = state.spec
+    grace = spec.handler_grace + spec.save_grace if phase == "stopped" or was_stopping else 0.0
+    state.deadlines.set(("finish", ""), state.now + grace + FINISH_PATIENCE)
+    state.stirred = True
+    status_document.save_now(state, reason)
+
+
+def tell(state: State, member: Member) -> None:
+    """Finish to one member; a pod that was never heard is deleted instead, one that is being made when it is seen."""
+    code, reason = state.exit_code or 0, state.message
+    if member.uid is None:
+        return
+    state.ending[member.id] = True
+    if member.pod_phase == ENDED_WELL:
+        return
+    if not member.greeted:
+        grace = unsupervised.GRACE if member.is_stranger else 0.0
+        if member.has_controller and not (member.is_stranger and member.finished):
+            state.act(DeletePod(member.id, member.uid, grace, state.generation, reason))
+        return
+    orders.drop_starts(state, member, state.generation)
+    orders.give(state, member, lambda order: Finish(order, code, reason), reason)
+
+
+def appeared(state: State, member: Member) -> None:
+    """Seen or heard for the first time when the job is over already."""
+    if state.stage == FINISHING and member.id in state.members and member.id not in state.ending:
+        tell(state, member)
+    state.stirred = True
+
+
+def advance(state: State) -> None:
+    """Members that have stopped are told to finish; when all have acknowledged it, the job is over."""
+    if state.stage != FINISHING or state.lapsed:
+        return
+    for member_id in [i for i, told in state.ending.items() if not told]:
+        member = state.members.get(member_id)
+        if member is None:
+            del state.ending[member_id]
+        elif member.life == SILENT or not any(isinstance(o.message, Stop) for o in member.orders.values()):
+            tell(state, member)
+    waits = _makes_pods(state) or any(not told for told in state.ending.values())
+    if not waits and not any(orders.is_told_to_finish(m) and m.life == "alive" for m in state.members.values()):
+        _end(state)
+
+
+def _makes_pods(state: State) -> bool:
+    """A pod was asked for and has not been shown: only when it is can it be deleted."""
+    asked = [m for m in state.members.values() if m.uid is None]
+    return any(not m.create_failures or state.deadlines.at(("create", m.id)) is None for m in asked)
+
+
+def unheard(state: State, member: Member) -> None:
+    """A member that was still to end something, and is silent: nobody waits for it, it is deleted at the end."""
+    if state.stage == FINISHING and member.orders:
+        reason = f"{member.id} is not heard any more, so nobody waits for it at the end of the job."
+        state.announce("MemberUnheard", reason, member.id, warning=True)
+        member.life = SILENT
+        readiness.refresh(state, member)
+
+
+def overdue(state: State) -> None:
+    """Some have not acknowledged: their pods are deleted."""
+    if state.stage == FINISHING:
+        _hurry(state, "it did not acknowledge the end of the job in time")
+    if state.stage == FINISHING:
+        _end(state)
+
+
+def _hurry(state: State, reason: str) -> None:
+    """Everything that is there is deleted, and what is being made as soon as it is there."""
+    if state.stage != FINISHING:
+        return
+    for member in state.members.values():
+        is_awaited = member.orders or not state.ending.get(member.id, True)
+        if member.uid is not None and member.has_controller and is_awaited:
+            why = f"{member.id} is deleted: {reason}."
+            state.act(DeletePod(member.id, member.uid, 0.0, state.generation, why))
+        if member.uid is not None:
+            state.ending[member.id] = True
+        orders.drop_all(state, member)
+    state.deadlines.set(("finish", ""), state.now + FINISH_PATIENCE)
+    advance(state)
+
+
+def _end(state: State) -> None:
+    state.stage = ENDED
+    for member in state.members.values():
+        if member.life == SILENT and member.uid is not None and member.has_controller:
+            why = f"{member.id} is deleted: it is silent, so it cannot be told that the job is over."
+            state.act(DeletePod(member.id, member.uid, 0.0, state.generation, why))
+    for key in (("finish", ""), ("status", "")):
+        state.deadlines.cancel(key)
+    state.act(EndJob(state.exit_code or 0, state.generation, state.message))

@@ -1,0 +1,301 @@
+"""Forming, starting and stopping a generation.
+
+Laws: the world's status is saved before anyone is told of it, so that no master that follows can form another one of
+the same number; a world is stopped everywhere in the very step that learns of a fault; and the next one forms in the
+very step in which the last survivor has stopped and is ready again: no timer stands between a crash and the restart.
+"""
+
+from __future__ import annotations
+
+from outrider.master.core.checkpoints import restore_plan
+from outrider.master.core.faults import failure_policy
+from outrider.master.core.generation import layout, observe_only, orders, readiness, unsupervised
+from outrider.master.core.generation import resume as generation_resume
+from outrider.master.core.hangs import progress_watch
+from outrider.master.core.network import probe_ring
+from outrider.master.core.scaling import log_metrics
+from outrider.master.core.state.generation import Place, World
+from outrider.master.core.state.job import COMMITTING, GATHERING, RUNNING, STOPPING, State
+from outrider.master.core.state.member import Member
+from outrider.master.core.status import document as status_document
+from outrider.master.core.text import counted
+from outrider.wire.ids import NO_GENERATION, Generation, OrderId
+from outrider.wire.messages import Start, Stop
+
+SAVES_TOLD, PRINTS_TOLD = 16, 32
+START_OVERDUE = 60.0
+"""Seconds after which a Start without an answer is a fault of that member."""
+WRITE_DELAY = 0.5
+
+
+def try_form(state: State) -> None:
+    """Forms the next generation if enough members are ready and nobody is worth waiting for."""
+    if state.stage != GATHERING or state.suspended or not state.listed or len(state.ready) < state.spec.min_members:
+        return
+    if state.waits_behind:
+        return
+    if state.patient and state.coming and _lacks(state):
+        return
+    if unsupervised.in_the_way(state) or observe_only.is_busy(state):
+        return
+    if state.check is not None and state.check.helpers and not state.check.training:
+        return  # some of the ready help to measure a new one: moments
+    chosen = _chosen(state)
+    if chosen:
+        _form(state, chosen)
+
+
+def _lacks(state: State) -> bool:
+    """Members with a rank index that are ready are fewer than wanted; spares do not count."""
+    ready = (state.members[i] for i in state.ready)
+    return len(state.ready) < state.target or sum(m.rank_index is not None for m in ready) < state.target
+
+
+def can_form(state: State) -> bool:
+    """The ready alone make a world, whoever else may come."""
+    return len(state.ready) >= state.spec.min_members and bool(_chosen(state))
+
+
+def _chosen(state: State) -> list[Member]:
+    """Nobody where they are too few, or one of them is in doubt."""
+    chosen = layout.choose((state.members[i] for i in state.ready), state.indexes, state.spec.node_unit)
+    is_wrong = len(chosen) < state.spec.min_members or any(m.id in state.doubted for m in chosen)
+    return [] if is_wrong else chosen
+
+
+def _form(state: State, chosen: list[Member]) -> None:
+    world = decide(state, chosen)
+    status_document.save_now(
+        state,
+        f"Generation {world.generation} is decided: {counted(len(chosen), 'member')}, "
+        f"{counted(world.world_size, 'rank')}; it must be saved before it is started.",
+    )
+
+
+def decide(state: State, chosen: list[Member]) -> World:
+    first = chosen[0].ready
+    assert first is not None
+    state.number += 1
+    places = layout.places(chosen)
+    world = World(
+        generation=Generation(state.term, state.number),
+        places=places,
+        address=chosen[0].address,
+        port=first.port,
+        version=state.version + 1,
+        world_size=sum(p.nproc for p in places.values()),
+        reason=state.message,
+        formed_at=state.now,
+        lost_from=state.high_step_at if any(f.seconds_lost is None for f in state.faults) else None,
+    )
+    state.first_world = state.first_world or world.world_size
+    state.met[chosen[0].id] = (world.generation, world.port)
+    state.world, state.left, state.stage, state.patient = world, None, COMMITTING, False
+    state.resize, state.restart_wanted = "", ""
+    state.deadlines.cancel(("resize", ""))
+    state.message = f"generation {world.generation} forms with {counted(len(chosen), 'member')}"
+    return world
+
+
+def start(state: State) -> None:
+    """The world is saved: tell everyone."""
+    world = state.world
+    assert world is not None
+    state.stage = RUNNING
+    state.message = f"generation {world.generation} starts"
+    allowed = max_restarts(state)
+    saves = tuple(list(state.saves.items())[-SAVES_TOLD:])
+    prints = tuple([each for each in state.prints.items() if each[1]][-PRINTS_TOLD:])
+    generation_resume.begin(state, world)
+    there = {i: m.ready.copies for i in world.places if (m := state.members[i]).ready is not None}
+    begun = restore_plan.begun_from(world.places.values(), there)
+    world.begins_from = (begun.step, begun.generation) if begun is not None else world.begins_from
+    for place in world.places.values():
+        member = state.members[place.member]
+        member.told, member.ready, member.finished = world.generation, None, False
+        state.deadlines.cancel(("confirm", member.id))  # it was about an older generation
+        readiness.refresh(state, member)
+        _start(state, world, member, place, allowed, saves, prints)
+    state.deadlines.set(("start", str(world.generation.number)), state.now + START_OVERDUE)
+    progress_watch.begin(state, world)
+    log_metrics.begin(state)
+    readiness.note_resize(state)
+
+
+def _start(
+    state: State,
+    world: World,
+    member: Member,
+    place: Place,
+    allowed: int,
+    saves: tuple[tuple[str, int], ...],
+    prints: tuple[tuple[str, int], ...],
+) -> None:
+    reason = _how_it_starts(state, world, member, place)
+
+    def make(order: OrderId) -> Start:
+        return Start(
+            order=order,
+            generation=world.generation,
+            restart_count=world.generation.number - 1,
+            master_addr=world.address,
+            master_port=world.port,
+            group_rank=place.group_rank,
+            group_world_size=len(world.places),
+            first_rank=place.first_rank,
+            nproc=place.nproc,
+            world_size=world.world_size,
+            role=place.role,
+            role_first_rank=place.role_first_rank,
+            role_world_size=place.role_world_size,
+            rank_index=place.rank_index,
+            max_restarts=allowed,
+            job=state.spec.name,
+            high_step=state.high_step,
+            saves=saves,
+            prints=prints,
+            reason=reason,
+            neighbours=probe_ring.of(state, world, member.id),
+            patterns=tuple(dict.fromkeys(failure_policy.patterns(state) + log_metrics.patterns(state, place))),
+            elastic_data=state.spec.elastic_data,
+            keep_batch_of=state.first_world if state.spec.keep_global_batch else 0,
+            require_resume=state.spec.require_resume,
+            begins_from=world.begins_from[0],
+            begins_in=world.begins_from[1],
+        )
+
+    orders.give(state, member, make, reason)
+    detail = () if state.spec.is_ps else _rendezvous_line(world, place)
+    state.announce("GenerationStarted", reason, member.id, detail=detail)
+
+
+def _how_it_starts(state: State, world: World, member: Member, place: Place) -> str:
+    if state.spec.is_ps:
+        return f"Generation {world.generation} of {member.id} starts: it is {place.role} {place.rank_index}."
+    last_rank = place.first_rank + place.nproc - 1
+    ranks = f"rank {last_rank}" if place.nproc == 1 else f"ranks {place.first_rank} to {last_rank}"
+    return (
+        f"Generation {world.generation} starts on {member.id} with {ranks} of "
+        f"{world.world_size}, rendezvous at {world.address}:{world.port}."
+    )
+
+
+def _rendezvous_line(world: World, place: Place) -> tuple[tuple[str, str], ...]:
+    ranks = range(place.first_rank, place.first_rank + place.nproc)
+    return (
+        ("restart_count", str(world.generation.number - 1)),
+        ("master_addr", world.address),
+        ("master_port", str(world.port)),
+        ("group_rank", str(place.group_rank)),
+        ("group_world_size", str(len(world.places))),
+        ("local_ranks", str(list(range(place.nproc)))),
+        ("global_ranks", str(list(ranks))),
+        ("world_size", str(world.world_size)),
+    )
+
+
+def max_restarts(state: State) -> int:
+    """The user's own number, else an inner launcher's, else ours."""
+    if not state.spec.max_restarts_asked:
+        asked = [m.max_restarts for m in state.members.values() if m.max_restarts is not None]
+        if asked:
+            return max(asked)
+    return state.spec.max_restarts
+
+
+def stop(state: State, reason: str) -> None:
+    """Stops the world everywhere at once. A world that nobody has been told of is only forgotten, and that of a job
+    that is over ends with it."""
+    world = state.world
+    if world is None or state.stage == STOPPING or state.is_over:
+        return
+    if state.stage != COMMITTING and observe_only.would(state, _what(state, world), reason):
+        return
+    drop_fetches(state, world)
+    if state.stage == COMMITTING:
+        state.world, state.stage, state.message = None, GATHERING, reason
+        readiness.stir(state)
+        return
+    state.stage, state.phase, state.message, world.stop_reason = STOPPING, "restarting", reason, reason
+    state.deadlines.cancel(("start", str(world.generation.number)))
+    for member_id in world.places:
+        member = state.members.get(member_id)
+        if member is not None:
+            _stop(state, world, member, reason)
+    state.write_not_before = state.now + WRITE_DELAY
+    state.deadlines.set(("stop", str(world.generation.number)), state.now + orders.longest_stop(state.spec))
+    readiness.stir(state)
+
+
+def _what(state: State, world: World) -> str:
+    """Seats of a PS job count their generations each for itself."""
+    return f"stop generation {world.generation}" + (f" of {', '.join(world.places)}" if state.spec.is_ps else "")
+
+
+def leave(state: State) -> None:
+    """Nothing of the old generation runs any more, as far as anybody can tell."""
+    world = state.world
+    assert world is not None
+    state.deadlines.cancel(("stop", str(world.generation.number)))
+    generation_resume.end(state, world)
+    state.world, state.left, state.stage = None, world, GATHERING
+
+
+def _stop(state: State, world: World, member: Member, reason: str) -> None:
+    stop_member(state, member, world.generation, reason)
+    if readiness.is_worth_waiting_for(member):
+        world.waiting.add(member.id)
+
+
+def drop_fetches(state: State, world: World) -> None:
+    """No copy of a checkpoint is waited for any more."""
+    for kind in ("fetch", "copied"):
+        state.deadlines.cancel((kind, str(world.generation.number)))
+    for member_id in world.places:
+        member = state.members.get(member_id)
+        if member is not None:
+            orders.drop_fetches(state, member)
+    world.keeping.orders.clear()
+    if world.restoring is not None:
+        world.restoring.orders.clear()
+
+
+def stop_member(state: State, member: Member, generation: Generation, reason: str, *, hard: bool = False) -> None:
+    """Orders one member to end everything of this generation and of lower ones."""
+    orders.drop_starts(state, member, generation)
+    if orders.is_told_to_stop(member, generation):
+        return
+    spec = state.spec
+    graces = (0.0, 0.0, 0.0) if hard else (spec.stop_grace, spec.handler_grace, spec.save_grace)
+    member.ready = None
+    member.told = max(member.told, generation)
+    readiness.refresh(state, member)
+    orders.give(state, member, lambda order: Stop(order, generation, *graces, reason), reason, generation)
+
+
+def refuse_used_port(state: State, member: Member) -> None:
+    """It offers the port of an earlier generation, of which it has not heard: the Start was lost, and the master that
+    gave it is no more. The others of that generation may still try to meet there, so another port is asked for."""
+    generation, port = state.met.get(member.id, (NO_GENERATION, 0))
+    is_current = state.world is not None and state.world.generation == generation
+    if is_current or member.ready is None or member.ready.port != port or member.ready.after >= generation:
+        return
+    reason = f"Generation {generation} never began on {member.id}: its port is not offered again."
+    stop_member(state, member, generation, reason)
+
+
+def give_up_waiting(state: State, number: str) -> None:
+    """Every grace has run out and some have still not stopped."""
+    world = state.world
+    if world is None or state.stage != STOPPING or str(world.generation.number) != number:
+        return
+    for member_id in sorted(world.waiting):
+        state.announce(
+            "StopOverdue",
+            f"{member_id} has not ended the processes of generation {world.generation} in the time that all graces "
+            f"together allow; the next generation forms without it.",
+            member_id,
+            warning=True,
+        )
+    world.waiting.clear()
+    readiness.stir(state)

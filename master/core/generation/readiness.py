@@ -1,0 +1,98 @@
+"""Where a member stands: ready for a generation, coming soon, or neither; kept in sets that every change of a member
+refreshes in O(1), so that a message never costs a walk over all members."""
+
+from __future__ import annotations
+
+from outrider.master.core.state.job import RUNNING, STOPPING, State
+from outrider.master.core.state.member import ALIVE, ENDED_WELL, Member
+from outrider.wire.ids import MemberId
+
+
+def refresh(state: State, member: Member) -> None:
+    """Puts the member into the sets where it belongs now, and notes that something may have become possible."""
+    state.crowd.note(member)
+    is_prepared = can_be_told(member)
+    is_ready = is_prepared and not member.check_wanted
+    is_held = member.unschedulable or member.cannot_start or member.overdue or member.is_stranger
+    is_coming = member.is_usable and not is_ready and not is_held
+    _put(state.ready, member, is_ready)
+    _put(state.coming, member, is_coming)
+    _put(state.unchecked, member, is_prepared and not is_ready)
+    if (
+        state.check is not None
+        and member.id in state.check.orders
+        and not (member.is_usable and not member.trainer_lost)
+    ):
+        state.check.lost.add(member.id)
+    world = state.world
+    if world is not None and state.stage == STOPPING and member.id in world.waiting:
+        has_stopped = member.stopped >= world.generation
+        if is_prepared or (has_stopped and not member.is_usable):
+            world.waiting.discard(member.id)
+    if world is not None and state.stage == RUNNING and is_ready and member.id not in world.places:
+        note_resize(state)
+    if is_ready and member.rank_index is None:
+        state.unstaffed = True
+    stir(state)
+
+
+def can_start(member: Member) -> bool:
+    """It can be given a Start now."""
+    return can_be_told(member) and not member.check_wanted
+
+
+def can_be_told(member: Member) -> bool:
+    """It is connected, has nothing of an older generation alive, and its port is fresh. One that only its peers still
+    reach cannot be told anything."""
+    cut_off = member.doubt is not None and member.doubt.is_of_the_master_only
+    return member.is_usable and member.session is not None and member.ready is not None and not cut_off
+
+
+def is_worth_waiting_for(member: Member) -> bool:
+    """Its Stopped and Ready will come within moments: it lives, and so does its template or launcher. One whose pod we
+    delete says Stopped at the least while it is heard: its ranks run on until they are told, or its grace is over."""
+    cut_off = member.doubt is not None and member.doubt.is_of_the_master_only
+    is_there = not member.deleting or (member.session is not None and member.doubt is None)
+    return (
+        member.life == ALIVE and is_there and not member.trainer_lost and not cut_off and member.pod_phase != ENDED_WELL
+    )
+
+
+def wait_again(state: State, member: Member) -> None:
+    """It was not heard while the world began to stop, and is now: it stops like the others, and can go on with them."""
+    world = state.world
+    if world is None or state.stage != STOPPING or member.id not in world.places:
+        return
+    if member.stopped < world.generation and is_worth_waiting_for(member):
+        world.waiting.add(member.id)
+
+
+def stop_waiting_for(state: State, member: Member) -> None:
+    """The next generation does not need its Stopped."""
+    if state.world is not None:
+        state.world.waiting.discard(member.id)
+    stir(state)
+
+
+def stir(state: State) -> None:
+    """Something may have become possible: the step ends by looking."""
+    state.stirred = True
+
+
+def note_resize(state: State) -> None:
+    """Another world than the running one may have become possible."""
+    state.unsized = True
+    stir(state)
+
+
+def note_staffing(state: State) -> None:
+    """A member came, went, or is in doubt."""
+    state.unstaffed = True
+    stir(state)
+
+
+def _put(members: set[MemberId], member: Member, belongs: bool) -> None:
+    if belongs:
+        members.add(member.id)
+    else:
+        members.discard(member.id)

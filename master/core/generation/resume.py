@@ -1,0 +1,132 @@
+"""What a generation goes on from: a checkpoint that it has loaded, or nothing although there is one.
+
+A script that begins at step 0 again after each fault trains on, and its user learns it a day later from the loss curve.
+The ranks' pages say from which step of a known checkpoint they go on, and whether one of those files was opened in a
+way that the hooks do not know. Of a job of which no save was seen (pickle, numpy, another program) they say whether a
+file was read that was written while it trained. It is decided once every member has made a step: often only rank 0
+loads, and the others have its state by then.
+
+Where it stays unknown, the steps are counted on from the highest one: `step` is then how many optimizer steps were
+made, repeated ones among them, and not the script's own count. The lost time ends with the first step of all, since
+nobody could say which one is beyond where training was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from outrider.master.core.generation import readiness
+from outrider.master.core.state.generation import LOADED, NOTHING_SAVED, OVER, UNKNOWN, Resume, World
+from outrider.master.core.state.job import State
+from outrider.master.core.state.member import Member
+from outrider.master.core.status import document as status_document
+from outrider.master.core.text import counted, exactly
+from outrider.wire.messages import RankProgress
+
+FLAGS = "The script may want a flag for it, such as --resume or --init_from=resume"
+PATIENCE = 10.0
+"""Seconds from the first step of any member to those of all: one may make none that is seen."""
+
+
+def begin(state: State, world: World) -> None:
+    """Ranks are about to start. What earlier ones have made twice is counted."""
+    resume = world.resume
+    resume.high = state.high_step
+    if state.high_step and not state.spec.is_ps:
+        resume.path, resume.saved = max(state.saves.items(), key=lambda save: save[1], default=("", 0))
+        resume.verdict = ""
+
+
+def end(state: State, world: World) -> None:
+    """Its ranks make no further step."""
+    state.steps_repeated += world.resume.repeated
+    world.resume.reached = 0
+
+
+def lost_from(state: State, world: World) -> float | None:
+    """Since when time is being lost; None: no fault's cost is open."""
+    first = next((fault.at for fault in state.faults if fault.seconds_lost is None), None)
+    return first if first is None or world.lost_from is None else world.lost_from
+
+
+def look(state: State, member: Member, ranks: Iterable[RankProgress]) -> None:
+    """O(the member's own ranks): what its pages say."""
+    world = state.world
+    assert world is not None
+    resume = world.resume
+    for rank in ranks:
+        if rank.base < 0:
+            resume.verdict = resume.verdict or NOTHING_SAVED  # a sidecar of an older release does not say it
+        if rank.step > rank.base and rank.phase != "init":
+            if member.id not in resume.stepping:
+                age = rank.step_age if 0 <= rank.step_age <= state.now - world.formed_at else 0.0
+                resume.stepped_at = max(resume.stepped_at, state.now - age)
+            resume.stepping.add(member.id)
+            resume.since = state.now if resume.since is None else resume.since
+            resume.reached = max(resume.reached, rank.step)
+        resume.base = max(resume.base, rank.base)
+        resume.was_opened |= rank.opened
+    decide(state, world)
+
+
+def decide(state: State, world: World) -> None:
+    resume = world.resume
+    if resume.verdict:
+        return
+    if resume.base:
+        resume.verdict = LOADED
+    elif len(resume.stepping) == len(world.places):
+        _decided(state, world, UNKNOWN if resume.was_opened else OVER if resume.path else NOTHING_SAVED)
+    elif resume.since is not None and state.now - resume.since >= PATIENCE:
+        _decided(state, world, UNKNOWN if resume.path or resume.was_opened else NOTHING_SAVED)
+
+
+def _decided(state: State, world: World, verdict: str) -> None:
+    resume = world.resume
+    resume.verdict = verdict
+    if verdict == UNKNOWN:
+        resume.counts_from, resume.passed = resume.high, (resume.stepped_at, resume.high + 1)
+        state.step_estimated = True
+        readiness.note_resize(state)  # it may wait for a save, and none is seen
+        _tell_unknown(state, world)
+    elif verdict == OVER:
+        _tell_over(state, resume)
+    status_document.mark(state)
+
+
+def what_was_done(resume: Resume) -> str:
+    """By a script that has started over, as the beginning of a sentence."""
+    file = resume.path.rsplit("/", 1)[-1]
+    return f"The script began at step 0 again, though it saved {file} at step {resume.saved} and did not load it"
+
+
+def _tell_unknown(state: State, world: World) -> None:
+    resume, begin = world.resume, lost_from(state, world)
+    lost = None if begin is None else max(0.0, resume.stepped_at - begin)
+    file = resume.path.rsplit("/", 1)[-1]
+    seen = (
+        f"No load of {file}, saved at step {resume.saved}, was seen, but the script may have read it in a way that the "
+        "hooks do not see"
+        if resume.path
+        else "No save was seen, but the script has read a file that was written while it trained, which may be a "
+        "checkpoint"
+    )
+    cost = "" if lost is None else f" Until its first step {exactly(lost)} were lost, and the time of repeated steps."
+    state.announce(
+        "ResumeUnknown",
+        f"{seen}. Where generation {world.generation} goes on, and how many steps it repeats, is not known: its "
+        f"steps are counted on from {resume.high}.{cost}",
+        detail=(
+            ("counted_from", str(resume.high)),
+            *(() if lost is None else (("seconds_lost", f"{lost:.3f}"),)),
+        ),
+    )
+
+
+def _tell_over(state: State, resume: Resume) -> None:
+    state.announce(
+        "StartedOver",
+        f"{what_was_done(resume)}: {counted(resume.high, 'step')} are repeated, and so at each fault. {FLAGS}.",
+        warning=True,
+        detail=(("path", resume.path), ("saved", str(resume.saved)), ("repeated", str(resume.high))),
+    )

@@ -1,0 +1,1 @@
+"""When training goes on no more: the limits, the looks, the evidence, the culprit."""

@@ -1,0 +1,85 @@
+"""Questions to every member (stacks, collectives): asked at once, answered within six seconds or counted as missing.
+
+A rehearsal is a question to one member alone: the members of a job have the same script, and it takes as long as the
+script's imports.
+"""
+
+from __future__ import annotations
+
+from outrider.master.core.actions import Deliver
+from outrider.master.core.generation import orders, readiness
+from outrider.master.core.hangs import evidence_reader
+from outrider.master.core.state.job import Collection, State
+from outrider.master.core.state.member import ALIVE, Member
+from outrider.wire.ids import MemberId, OrderId
+from outrider.wire.messages import REHEARSAL, Answer, Ask
+
+ANSWER_WITHIN = 6.0
+REHEARSED_WITHIN = 140.0
+"""The sidecar answers after 130 s at the latest (`outrider.sidecar.shell.hooks_link`)."""
+
+
+def ask(state: State, request: str, what: str, *, is_ours: bool = False) -> None:
+    """Asks every member of the world, or every member where there is none. Where we ask, the answers stay here."""
+    collection = Collection(request, what, is_ours=is_ours)
+    state.collections[request] = collection
+    world = state.world
+    ids = list(world.places) if world is not None else sorted(state.members)
+    if what == REHEARSAL:
+        ids = [member_id for member_id in ids if _can_answer(state, member_id)][:1]
+    for member_id in ids:
+        member = state.members.get(member_id)
+        if member is None or not _can_answer(state, member_id):
+            collection.missing.add(member_id)
+            continue
+        reason = f"{member.id} is asked for its {what}."
+        number = orders.give(state, member, lambda order: Ask(order, what), reason)
+        collection.orders[number] = member.id
+    seconds = REHEARSED_WITHIN if what == REHEARSAL else ANSWER_WITHIN
+    state.deadlines.set(("collect", request), state.now + seconds)
+    _deliver_if_complete(state, collection)
+
+
+def _can_answer(state: State, member_id: MemberId) -> bool:
+    member = state.members.get(member_id)
+    return member is not None and member.session is not None and member.life == ALIVE
+
+
+def answered(state: State, member: Member, message: Answer) -> None:
+    orders.acknowledge(state, member, message.order)
+    for collection in list(state.collections.values()):
+        if collection.orders.pop(OrderId(message.order), None) is not None:
+            if collection.is_ours:
+                collection.said[member.id] = evidence_reader.rows(message.body, collection.known)
+            else:
+                collection.bodies[member.id] = message.body
+            _deliver_if_complete(state, collection)
+
+
+def overdue(state: State, request: str) -> None:
+    """Who has not answered is missing: in a hang that is what one wants to know."""
+    collection = state.collections.get(request)
+    if collection is None:
+        return
+    for number, member_id in collection.orders.items():
+        collection.missing.add(member_id)
+        member = state.members.get(member_id)
+        if member is not None:
+            orders.acknowledge(state, member, number)
+    collection.orders.clear()
+    _deliver_if_complete(state, collection)
+
+
+def _deliver_if_complete(state: State, collection: Collection) -> None:
+    if collection.orders:
+        return
+    del state.collections[collection.request]
+    state.deadlines.cancel(("collect", collection.request))
+    if collection.is_ours:
+        state.answered.append(collection)
+        readiness.stir(state)
+        return
+    bodies = tuple(sorted(collection.bodies.items()))
+    total = len(bodies) + len(collection.missing)
+    reason = f"{len(bodies)} of {total} members gave their {collection.what}."
+    state.act(Deliver(collection.request, bodies, tuple(sorted(collection.missing)), state.generation, reason))

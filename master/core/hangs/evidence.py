@@ -1,0 +1,102 @@
+"""What is known of each rank of a world whose ranks were asked where they are, from the members' answers
+(`hangs.evidence_reader`).
+
+A rank is known by its member's place in the world and its local rank, whatever number it gives itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from outrider.master.core.hangs.evidence_reader import Call, Row, Rows, Used, short
+from outrider.master.core.state.generation import Place
+from outrider.wire.ids import MemberId
+
+ENDED, STOPPED, TRACED, STUCK = "ended", "stopped", "traced", "uninterruptible"
+NOTHING = Row("", "", None, ())
+
+
+class Told(NamedTuple):
+    """What is known of one rank."""
+
+    rank: int
+    member: MemberId
+    process: str = ""
+    """ended, stopped (by a signal), traced (stopped by a debugger), uninterruptible; empty: nothing of that kind."""
+    phase: str = ""
+    has_recorder: bool = False
+    """Its process itself has answered which collectives it called."""
+    calls: tuple[Call, ...] = ()
+    stack: tuple[str, ...] = ()
+    """`file:line function` of its main thread, the deepest first; empty where it gave none."""
+
+    used: Used | None = None
+    frames: int | None = None
+    has_left: bool = False
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.process in (STOPPED, TRACED)
+
+    @property
+    def is_mute(self) -> bool:
+        return not self.has_recorder and not self.stack and self.process != ENDED
+
+
+def read(
+    places: Iterable[Place], done: set[MemberId], collectives: Mapping[MemberId, Rows], stacks: Mapping[MemberId, Rows]
+) -> list[Told]:
+    """By rank. One that its member does not name, though it answers, has ended."""
+    found = []
+    for place in places:
+        one, other = collectives.get(place.member) or {}, stacks.get(place.member) or {}
+        named = {*one, *other}
+        for local_rank in range(place.nproc):
+            has_ended = place.member in done or (bool(named) and local_rank not in named)
+            rows = (one.get(local_rank, NOTHING), other.get(local_rank, NOTHING))
+            found.append(_told(place, local_rank, *rows, has_ended=has_ended))
+    return sorted(found, key=lambda told: told.rank)
+
+
+def _told(place: Place, local_rank: int, one: Row, other: Row, *, has_ended: bool) -> Told:
+    """`one` is of its collectives, `other` has its stack."""
+    rank = place.first_rank + local_rank
+    if has_ended:
+        return Told(rank, place.member, ENDED)
+    process = one.process or other.process
+    return Told(
+        rank,
+        place.member,
+        process if process in (STOPPED, TRACED, STUCK) else "",
+        other.phase or one.phase,
+        one.calls is not None,
+        one.calls or (),
+        other.stack,
+        one.used,
+        one.frames,
+        one.has_left,
+    )
+
+
+NOT_THE_SCRIPTS = ("/site-packages/", "/dist-packages/", "<frozen", "/training_hooks/", "<string>")
+LIBRARY = re.compile(r"/lib(64)?/python\d[.\d]*/")
+
+
+def place(stack: tuple[str, ...]) -> str:
+    """The deepest line that the user wrote; empty where there is none."""
+    for frame in stack:
+        if not any(part in frame for part in NOT_THE_SCRIPTS) and not LIBRARY.search(frame):
+            return short(frame)
+    return ""
+
+
+def waits_for_others(stack: tuple[str, ...]) -> bool:
+    """It is inside a call of torch.distributed, or in a backward pass, in which DDP waits for the others' gradients."""
+    return any("/torch/distributed/" in frame or frame.endswith(" _engine_run_backward") for frame in stack)
+
+
+def is_meeting(stack: tuple[str, ...]) -> bool:
+    """It waits for the others before there is a process group."""
+    return any(frame.endswith((" init_process_group", " _env_rendezvous_handler")) for frame in stack)

@@ -1,0 +1,119 @@
+"""Keeps an eye on the running generation's progress: when to look, and what is noted meanwhile. What follows from it is
+decided in `hangs.detector`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from outrider.master.core.hangs import limits as hangs_limits
+from outrider.master.core.hangs.limits import Watch
+from outrider.master.core.state.generation import World
+from outrider.master.core.state.job import RUNNING, State
+from outrider.master.core.state.member import Member
+from outrider.wire.messages import Report
+
+FIRST_REPORTS = 3.0
+"""Seconds until a new master knows what its members' ranks do, and so how long they may."""
+LOOK = 7.0
+"""Seconds without progress after which ranks are looked at."""
+
+
+def begin(state: State, world: World) -> None:
+    """The world is told to start."""
+    state.watch = hangs_limits.begin(world.generation, state.now)
+    look_in(state, state.watch)
+    look_at_ranks_in(state, state.watch, LOOK)
+
+
+def take_over(state: State, world: World, kept: Mapping[str, Any]) -> None:
+    """An earlier master's world runs on."""
+    state.watch = hangs_limits.taken_over(kept, world.generation, state.now, state.unix_offset)
+    look_in(state, state.watch, FIRST_REPORTS)
+    look_at_ranks_in(state, state.watch, LOOK)
+
+
+def edited(state: State) -> None:
+    """The limits may be others now."""
+    if state.watch is not None:
+        look_in(state, state.watch)
+
+
+def look_in(state: State, watch: Watch, after: float | None = None) -> None:
+    """Sets the moment at which it is looked at next; without one the first at which it could hang."""
+    at = hangs_limits.look_again(watch, state.pace, state.spec, state.now) if after is None else state.now + after
+    state.deadlines.set(("hang", str(watch.generation.number)), max(at, state.now))
+
+
+def look_at_ranks_in(state: State, watch: Watch, seconds: float) -> None:
+    state.deadlines.set(("look", str(watch.generation.number)), state.now + seconds)
+
+
+def watched(state: State, number: str = "") -> tuple[Watch, World] | None:
+    """The generation that runs, where hangs are looked for; `number`: only that one."""
+    watch, world = state.watch, state.world
+    if watch is None or world is None or state.stage != RUNNING or world.generation != watch.generation:
+        return None
+    is_meant = not number or str(watch.generation.number) == number
+    return (watch, world) if state.spec.hang_detection and is_meant else None
+
+
+def own_limit(state: State, watch: Watch) -> float | None:
+    """Of the phase that counts, as the user has given it."""
+    return hangs_limits.asked(state.spec, hangs_limits.ruling(watch, state.pace, state.spec, state.now)[0])
+
+
+def note_started(state: State) -> None:
+    """The processes of one more member exist: those of the others could do nothing without them."""
+    if state.watch is not None:
+        state.watch.since = state.now
+
+
+def note_report(state: State, member: Member, report: Report) -> None:
+    """O(the member's own ranks)."""
+    watch, world = state.watch, state.world
+    if watch is None or world is None or report.generation != watch.generation or member.id not in world.places:
+        return
+    rows = [row for row in report.ranks if 0 <= row.local_rank < world.places[member.id].nproc]
+    if hangs_limits.note(watch, state.pace, member.id, rows, state.now) and watch.suspicion is not None:
+        drop(state, watch, "its ranks go on")
+
+
+def note_stepped(state: State, step: int) -> None:
+    """A step that was never made before is told at once, before a report shows it."""
+    watch = state.watch
+    if watch is None or watch.generation != state.generation or step <= watch.step:
+        return
+    watch.step, watch.since, watch.stepped_at, watch.lenient = step, state.now, state.now, False
+    if watch.suspicion is not None:
+        drop(state, watch, "its ranks go on")
+
+
+def drop(state: State, watch: Watch, why: str) -> None:
+    """It was suspected, and does not hang."""
+    suspicion, watch.suspicion = watch.suspicion, None
+    look_in(state, watch)
+    if suspicion is not None and suspicion.is_told:
+        state.announce("HangUnconfirmed", f"Generation {watch.generation} does not hang: {why}.")
+
+
+def is_counted(state: State) -> bool:
+    """Some rank of the job has shown a step, in whichever generation."""
+    return state.first_step is not None
+
+
+def note_stall(state: State, lost: float) -> None:
+    if state.watch is not None:
+        hangs_limits.note_stall(state.watch, lost, state.now)
+
+
+def note_no_turn(state: State) -> None:
+    """Nobody could make a step until now, and everybody knows why."""
+    if state.watch is not None:
+        state.watch.since = state.watch.stepped_at = state.now
+
+
+def note_end(state: State) -> None:
+    """A rank of the running world has ended with 0."""
+    if state.watch is not None:
+        state.watch.ending = True

@@ -1,0 +1,96 @@
+"""The two kinds of jobs behind one interface: all-reduce jobs, with one world, and PS jobs, made of seats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from outrider.master.core import step as core_step
+from outrider.master.core.actions import Action
+from outrider.master.core.events import Event, LeaseLapsed, LeaseRegained
+from outrider.master.core.placement import admission as placement_admission
+from outrider.master.core.ps import status as ps_status
+from outrider.master.core.ps import step as ps_reducer
+from outrider.master.core.ps.state import PsState
+from outrider.master.core.spec import JobSpec
+from outrider.master.core.state.job import RUNNING, State
+from outrider.master.core.status import document as status_document
+
+Job = State | PsState
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a job has come, and with how many members."""
+
+    generation: str
+    """Of a PS job, whose members have generations of their own: `-`."""
+    members: int
+    """Whose ranks run."""
+    step: int
+    """The highest that was ever made."""
+    stepped_at: float | None
+    """When, by the core's clock."""
+    unix_offset: float
+    """What makes that the wall clock's."""
+
+
+def new(spec: JobSpec, next_order: int = 1) -> Job:
+    """The state before Began."""
+    return PsState(next_order=next_order) if spec.is_ps else State(next_order=next_order)
+
+
+def step(job: Job, event: Event, now: float) -> list[Action]:
+    if isinstance(job, PsState):  # past the Lease nothing begins in it: what a seat starts is saved first
+        return [] if isinstance(event, LeaseLapsed | LeaseRegained) else ps_reducer.step(job, event, now)
+    return core_step.step(job, event, now)
+
+
+def next_deadline(job: Job) -> float | None:
+    return ps_reducer.next_deadline(job) if isinstance(job, PsState) else core_step.next_deadline(job)
+
+
+def describe(job: Job) -> str:
+    return ps_reducer.describe(job) if isinstance(job, PsState) else core_step.describe(job)
+
+
+def check(job: Job) -> None:
+    if isinstance(job, PsState):
+        ps_reducer.check(job)
+    else:
+        core_step.check(job)
+
+
+def document(job: Job, now: float) -> dict[str, Any]:
+    """The status as users read it."""
+    return ps_status.document(job, now) if isinstance(job, PsState) else status_document.document(job, now)
+
+
+def parts(job: Job) -> Sequence[State]:
+    """All that is one world: the job, or its seats."""
+    return [seat.state for seat in job.seats.values()] if isinstance(job, PsState) else [job]
+
+
+def lacks_room(job: Job) -> bool:
+    """For the least members that it needs. Members of a PS job train as they come."""
+    return not isinstance(job, PsState) and placement_admission.lacks_room(job)
+
+
+def waits_behind(job: Job) -> str:
+    return "" if isinstance(job, PsState) else job.waits_behind
+
+
+def phase_of(job: Job) -> str:
+    return ps_status.phase(job) if isinstance(job, PsState) else job.phase
+
+
+def position(job: Job) -> Position:
+    """What a record of the training's progress is made of."""
+    if isinstance(job, PsState):
+        furthest = max(parts(job), key=lambda state: state.high_step, default=None)
+        step, at = (furthest.high_step, furthest.high_step_at) if furthest else (0, None)
+        running = sum(seat.runs is not None for seat in job.seats.values())
+        return Position("-", running, step, at, job.unix_offset)
+    members = len(job.world.places) if job.world is not None and job.stage == RUNNING else 0
+    return Position(str(job.generation), members, job.high_step, job.high_step_at, job.unix_offset)

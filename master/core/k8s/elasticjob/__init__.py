@@ -1,0 +1,1 @@
+"""The ElasticJob: what it means, what is wrong with it, and its status."""

@@ -1,0 +1,105 @@
+"""Whose turn it is where several jobs lack room for the least members that they need: the oldest job's.
+
+Only a job that lacks room itself ever waits, so that what fits is placed whatever else is waiting. And it waits only
+behind one that has got a part of what it needs, or that has not tried for long: who has got nothing for a while holds
+no room that another could have, and may fit no node, whatever becomes free. It tries again when the one that it waits
+behind lacks nothing any more, one job of each namespace at a time in their order, and now and then anyhow, since what
+is too much for the older job may be enough for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from outrider.master.core.k8s.elasticjob.spec import pod_templates
+from outrider.master.core.k8s.values.fields import mapping
+from outrider.master.core.k8s.values.names import Document
+from outrider.wire.ids import JobName
+
+PATIENCE = 15.0
+"""Seconds without room, after which it is a lack: more than a scheduler takes to place what there is room for."""
+AGAIN, SLOWEST = 60.0, 900.0
+"""Seconds after which a job that waits tries again, twice as long each time."""
+
+
+ELSEWHERE = (
+    "kueue.x-k8s.io/queue-name",
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io",
+    "scheduling.k8s.io/group-name",
+    "volcano.sh/queue-name",
+)
+"""Labels and annotations of pods that somebody else places together, or in order."""
+
+
+IN_VAIN = 45.0
+"""Seconds without room after which a job of whose pods none has a node keeps nobody waiting."""
+
+
+def is_queued_elsewhere(job: Document) -> bool:
+    """Its pods wait in an order that is not ours to change: theirs is another scheduler, a queue or a pod group."""
+    for template in pod_templates(job).values():
+        metadata, spec = mapping(template.get("metadata")), mapping(template.get("spec"))
+        marks = {*mapping(metadata.get("labels")), *mapping(metadata.get("annotations"))}
+        is_others = spec.get("schedulerName") not in (None, "", "default-scheduler") or bool(
+            spec.get("schedulingGates") or spec.get("schedulingGroup")
+        )
+        if is_others or marks & {*ELSEWHERE}:
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    name: JobName
+    created: str
+    """RFC 3339, by which they are in order."""
+    lacks_room: bool
+    behind: str
+    """Whom it waits behind."""
+    placed: int = 1
+    """Its pods that have a node."""
+
+
+def _is_after(job: Candidate, first: Candidate) -> bool:
+    return (job.created, job.name) > (first.created, first.name)
+
+
+@dataclass(slots=True)
+class Queue:
+    _since: dict[JobName, float] = field(default_factory=dict)
+    _again: dict[JobName, float] = field(default_factory=dict)
+    _tries: dict[JobName, int] = field(default_factory=dict)
+
+    def look(self, candidates: Iterable[Candidate], now: float) -> list[tuple[JobName, str]]:
+        """Who is to wait behind whom from now on; behind nobody where its turn has come."""
+        jobs = sorted(candidates, key=lambda job: (job.created, job.name))
+        self._note(jobs, now)
+        lacking = [job for job in jobs if now - self._since.get(job.name, now) >= PATIENCE]
+        ahead = {job.name for job in jobs if job.lacks_room and not self._is_in_vain(job, now)}
+        first = next((job for job in lacking if job.name in ahead), None)
+        turns = [
+            self._wait(job.name, first.name, now) for job in lacking if first is not None and _is_after(job, first)
+        ]
+        free: dict[str, Candidate] = {}
+        for job in jobs:
+            if job.behind and (job.behind not in ahead or now >= self._again.get(job.name, now)):
+                free.setdefault(job.name.partition("/")[0], job)
+        return turns + [(job.name, "") for job in free.values()]
+
+    def _is_in_vain(self, job: Candidate, now: float) -> bool:
+        """It has had its time, and got nothing."""
+        return not job.placed and now - self._since.get(job.name, now) >= IN_VAIN
+
+    def _note(self, jobs: list[Candidate], now: float) -> None:
+        names = {job.name for job in jobs}
+        self._since = {job.name: self._since.get(job.name, now) for job in jobs if job.lacks_room}
+        self._again = {name: at for name, at in self._again.items() if name in names}
+        self._tries = {name: tries for name, tries in self._tries.items() if name in names}
+
+    def _wait(self, name: JobName, behind: JobName, now: float) -> tuple[JobName, str]:
+        tries = self._tries.get(name, 0)
+        self._tries[name] = tries + 1
+        self._again[name] = now + min(AGAIN * 2**tries, SLOWEST)
+        return name, behind

@@ -1,0 +1,98 @@
+"""All that is wrong with an ElasticJob, its pods' templates included: what is refused when it is applied, and what
+keeps a stored one from being run.
+
+`k8s.elasticjob.cross_field` knows the job's own fields. A template that could not be supervised is found here, by the
+rules that the injection of its pods follows, because their refusal would come too late to be read: after the job was
+accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from outrider.master.core.k8s.elasticjob import cross_field, pytorch_fields, run_policy
+from outrider.master.core.k8s.elasticjob import ps as elasticjob_ps
+from outrider.master.core.k8s.elasticjob.spec import members
+from outrider.master.core.k8s.injection.rejections import objections
+from outrider.master.core.k8s.owners import owner as owners_owner
+from outrider.master.core.k8s.pods.build import handed_on
+from outrider.master.core.k8s.values import chaos, modes, shapes
+from outrider.master.core.k8s.values.fields import entries, mapping
+from outrider.master.core.k8s.values.limits import USUAL, Limits
+from outrider.master.core.k8s.values.names import CHAOS, INJECT, JOB, MEMBER, NPROC, ROLE, Document
+
+_NO_RIGHT = (
+    "the trainer's container has no right to break its network (root, the capability NET_ADMIN and no hostNetwork); "
+    "while the job runs, outrider chaos {} --pod NAME does, for who may make privileged pods"
+)
+
+
+def problems(job: Document, old: Document | None = None, limits: Limits = USUAL) -> list[str]:
+    """Sentences that begin with the path of a field, each once; none where it can be run."""
+    if malformed := shapes.malformed(job):
+        return malformed
+    said = [*pytorch_fields.objections(job), *run_policy.objections(job), *modes.problems(job)]
+    meant = pytorch_fields.in_our_words(job)
+    before = None if old is None else pytorch_fields.in_our_words(old)
+    found = [*cross_field.validate(meant, before, limits), *elasticjob_ps.objections(meant)]
+    found += [*_templates(meant), *_chaos(meant)]
+    if before is not None:
+        found += elasticjob_ps.changes(meant, before)
+    said += (pytorch_fields.in_their_words(each, job) for each in found)
+    return list(dict.fromkeys(said))
+
+
+def _chaos(job: Document) -> Iterator[str]:
+    """Faults that are armed must be met by somebody."""
+    path, spec = f"metadata.annotations[{CHAOS}]", mapping(job.get("spec"))
+    text = str(mapping(mapping(job.get("metadata")).get("annotations")).get(CHAOS) or "")
+    try:
+        armed = chaos.asked(text)
+    except ValueError as error:
+        yield f"{path}: {error}"
+        return
+    if armed and spec.get("adopts") is not None:
+        yield f"{path}: the pods of another owner are all made from one template, so that nothing is armed for one"
+        return
+    _least, most, _wanted = members(job)
+    impossible = _impossible(spec)
+    for each in armed:
+        if wrong := chaos.wrong_for(each, most, impossible):
+            yield f"{path}: {each}: {wrong}"
+
+
+def _impossible(spec: Document) -> dict[str, str]:
+    """Faults that cannot be armed in such a job, and why."""
+    found = {}
+    if mapping(spec.get("nodeCheck")).get("enabled") is not True:
+        found[chaos.BAD_NODE] = "only the node check meets it; set spec.nodeCheck.enabled"
+    roles = mapping(spec.get("replicaSpecs")).values()
+    if not all(chaos.may_break_its_network(mapping(mapping(role).get("template"))) for role in roles):
+        found |= {
+            name: _NO_RIGHT.format(" ".join([name, *filter(None, [chaos.KINDS[name].unit])])) for name in chaos.NETWORK
+        }
+    return found
+
+
+def _templates(job: Document) -> Iterator[str]:
+    spec, inherited = mapping(job.get("spec")), handed_on(job)
+    inherited.pop(NPROC, None)  # which is a field of the job, and has been looked at
+    for role, value in mapping(spec.get("replicaSpecs")).items():
+        template = mapping(mapping(value).get("template"))
+        pod_spec, metadata = mapping(template.get("spec")), mapping(template.get("metadata"))
+        if spec.get("adopts") is not None or not entries(pod_spec.get("containers")):
+            continue  # it makes no pods, or that has been said
+        labels = {JOB: "job", ROLE: str(role).lower(), MEMBER: f"{role}-0", INJECT: "true"}
+        notes = {**inherited, **mapping(metadata.get("annotations"))}
+        path = f"spec.replicaSpecs.{role}.template"
+        yield from _of_pod({"metadata": {"labels": labels, "annotations": notes}, "spec": pod_spec}, path)
+
+
+def _of_pod(pod: Document, path: str) -> Iterator[str]:
+    try:
+        place = owners_owner.place_of(pod, "default", {})
+    except ValueError as error:
+        yield f"{path}.metadata: {error}"
+        return
+    assert place is not None, "its label asks for it"
+    yield from (f"{path}.{objection}" for objection in objections(pod, place))

@@ -1,0 +1,308 @@
+"""The trainer's container of an injected pod: which one it is, what is changed in it, which rung is aimed at.
+
+As little as can be: variables, a mount and, where the command is known, the launcher in front of it. Where it is the
+image's own, only PYTHONPATH brings the hooks in, and the pod must name what the image or the user has put there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from outrider.master.core.k8s.elasticjob import atomic_save as elasticjob_atomic_save
+from outrider.master.core.k8s.elasticjob import checkpoint_memory, migration
+from outrider.master.core.k8s.injection.sidecar import HOOKS, Place, field, mount, variable
+from outrider.master.core.k8s.values.fields import entries
+from outrider.master.core.k8s.values.names import CONTAINER, MOUNT, PROXIES, PYTHONPATH, Document
+
+LAUNCH = f"{HOOKS}/outrider-launch"
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+USERS_PYTHONPATH = "OUTRIDER_USERS_PYTHONPATH"
+"""Where a PYTHONPATH that is known only when the container starts is kept: $(…) refers to it."""
+TERMINATION_LOG = "/dev/termination-log"
+RESERVED = ("OUTRIDER_DIR", "OUTRIDER_HOOKS", "OUTRIDER_POD_UID", "OUTRIDER_JOB", USERS_PYTHONPATH)
+
+OPERATORS_CONTAINERS = ("pytorch", "tensorflow", "xgboost", "paddle", "mpi", "jax")
+"""Of its PyTorchJob, TFJob …: the one that the operator itself takes for the job's."""
+SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh", "busybox")
+WRAPPERS = (
+    "env", "nice", "ionice", "numactl", "taskset", "tini", "dumb-init", "time", "stdbuf", "setpriv", "gosu", "su-exec",
+    "nohup", "uv", "poetry", "pipenv", "conda", "micromamba", "pdm", "hatch",
+)  # fmt: skip
+TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic.launch")
+ACCELERATE_MODULES = ("accelerate.commands.launch", "accelerate.commands.accelerate_cli")
+LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
+FIRST = "it is the first container"
+_PYTHON = re.compile(r"(python|pypy)[0-9.tdm]*")
+_TORCHRUN = re.compile(r"\btorchrun\b|\btorch\.distributed\.(run|launch)\b")
+_ACCELERATE, _PY = re.compile(r"\baccelerate\s+launch\b"), re.compile(r"\bpy(thon|py)[\d.]*[\"']?\s")
+_SCRIPT = re.compile(r"\.py\b|-m\s")
+_OTHER_LAUNCHER = re.compile(r"\b(deepspeed|horovodrun|mpirun|mpiexec|srun)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which container is the trainer. `refused`: why none can be said to be."""
+
+    index: int
+    reason: str
+    refused: str = ""
+
+
+def chosen(containers: Sequence[Document], place: Place, annotations: Document) -> Chosen:
+    """What was said to us, else what kubectl was told, else the operator's, else the first that is no mesh's proxy."""
+    names = [container.get("name") for container in containers]
+    if place.container:
+        if place.container not in names:
+            there = ", ".join(map(str, names))
+            return Chosen(
+                0, "", f"annotation {CONTAINER} names {place.container}, and the pod's containers are {there}"
+            )
+        return Chosen(names.index(place.container), f"annotation {CONTAINER} names it")
+    default = annotations.get(DEFAULT_CONTAINER)
+    if default in names:
+        return Chosen(names.index(default), f"annotation {DEFAULT_CONTAINER} names it")
+    named = next((name for name in names if name in OPERATORS_CONTAINERS), None) if place.of_operator else None
+    if named is not None:
+        return Chosen(names.index(named), "the training operator runs a job in the container of this name")
+    first = next((index for index, name in enumerate(names) if name not in PROXIES), 0)
+    if first:
+        return Chosen(first, f"it is the first container that is no service mesh's, as {names[0]} is")
+    return Chosen(0, FIRST if len(names) > 1 else "it is the only container")
+
+
+def doubts(containers: Sequence[Document], chosen: Chosen, place: Place) -> Iterator[str]:
+    """Where nobody has said which container is the trainer, and another one looks more like it."""
+    trainer = containers[chosen.index]
+    if chosen.reason != FIRST or not _trains_not(trainer):
+        return
+    others = [str(each.get("name")) for each in containers if each.get("name") not in PROXIES and _trains(each)]
+    if len(others) == 1:
+        yield (
+            f"the container {trainer.get('name')} is taken for the trainer, because it is the first, and its command "
+            f"runs no Python; if {others[0]} is the trainer, put it first or set the annotation "
+            f"{CONTAINER}: {others[0]}"
+        )
+
+
+def _trains(container: Document) -> bool:
+    """Its command is Python's or a launcher's, or a shell's or a wrapper's that names one."""
+    return any(_names_python(word) for word in _words(container))
+
+
+def _trains_not(container: Document) -> bool:
+    """Its command is known, and none of that; a script given to a shell may be anything."""
+    words = _words(container)
+    is_script = bool(words) and _basename(words[0]) in SHELLS and not any(word.startswith("-") for word in words[1:])
+    return bool(words) and not _trains(container) and not is_script
+
+
+def _words(container: Document) -> list[str]:
+    return [str(word) for word in (*container["command"], *entries(container.get("args")))] if (
+        has_command(container)) else []  # fmt: skip
+
+
+def _names_python(word: str) -> bool:
+    name = _basename(word)
+    is_program = bool(_PYTHON.fullmatch(name)) or name in LAUNCHERS or name.endswith(".py")
+    return is_program or bool(_TORCHRUN.search(word) or _OTHER_LAUNCHER.search(word)) or _runs_python(word)
+
+
+def _runs_python(text: str) -> bool:
+    """One look at each command: an expression for all of it would begin anew at every `python`."""
+    for command in re.split(r"[;&|\n]", text):
+        found = _PY.search(command)
+        if found is not None and _SCRIPT.search(command, found.end() - 1):
+            return True
+    return _ACCELERATE.search(text) is not None
+
+
+# -- what is changed ----------------------------------------------------------------------------------------------
+def launched(container: Document, place: Place) -> Document:
+    """A copy with the hooks. What it has keeps its order; what is new comes behind it."""
+    env = list(entries(container.get("env")))
+    changes: Document = {}
+    if has_command(container):
+        changes["command"] = [LAUNCH, *container["command"]]
+    else:
+        env = _with_pythonpath(env, place.pythonpath, has_sources=bool(container.get("envFrom")))
+    own = {entry.get("name") for entry in env}
+    ours = [*_variables(place), *_termination_message(container)]
+    changes["env"] = [*env, *(entry for entry in ours if entry["name"] not in own)]
+    changes["volumeMounts"] = [*entries(container.get("volumeMounts")), mount()]
+    return {**container, **changes}
+
+
+def has_command(container: Document) -> bool:
+    return bool(container.get("command"))
+
+
+def _variables(place: Place) -> Iterator[Document]:
+    yield variable("OUTRIDER_DIR", MOUNT)
+    yield variable("OUTRIDER_HOOKS", HOOKS)
+    yield field("OUTRIDER_POD_UID", "metadata.uid")
+    yield variable("OUTRIDER_JOB", place.key)
+    yield variable("OUTRIDER_PATIENCE", "inf" if place.alone_after is None else f"{place.alone_after:g}")
+    if place.nproc is not None:
+        yield variable("OUTRIDER_NPROC", place.nproc)
+    if place.script:
+        yield variable("OUTRIDER_SCRIPT", place.script)
+    if place.per_rank:
+        yield variable("OUTRIDER_PER_RANK", 1)
+    if place.migration_dir:
+        yield variable(migration.VARIABLE, migration.of_job(place.migration_dir, place.job))
+    if place.checkpoint_memory:
+        yield variable(checkpoint_memory.VARIABLE, place.checkpoint_memory)
+    if place.checkpoint_path:
+        yield variable(checkpoint_memory.PATH_VARIABLE, place.checkpoint_path)
+    if place.atomic_save:
+        yield variable(elasticjob_atomic_save.VARIABLE, place.atomic_save)
+
+
+def _termination_message(container: Document) -> Iterator[Document]:
+    """Where the hooks say why it ends by our word, where the container has its own place for that."""
+    path = container.get("terminationMessagePath")
+    if isinstance(path, str) and path and path != TERMINATION_LOG:
+        yield variable("OUTRIDER_TERMINATION_LOG", path)
+
+
+def _with_pythonpath(env: list[Document], of_image: str, has_sources: bool) -> list[Document]:
+    """The hooks, and behind them what the trainer would have had without us: its variable, else what an envFrom may
+    set, else the image's own. The kubelet leaves a $(PYTHONPATH) that nothing sets as it is: a folder that is not
+    there, which does no harm."""
+    places = [index for index, entry in enumerate(env) if entry.get("name") == "PYTHONPATH"]
+    if not places:
+        users = of_image or ("$(PYTHONPATH)" if has_sources else "")
+        return [*env, variable("PYTHONPATH", _prepended(users))]
+    last = places[-1]  # of two with one name the kubelet takes the last
+    entry = env[last]
+    if entry.get("valueFrom") is None:
+        return [*env[:last], {**entry, "value": _prepended(entry.get("value") or "")}, *env[last + 1 :]]
+    kept = {**entry, "name": USERS_PYTHONPATH}
+    return [*env[:last], kept, variable("PYTHONPATH", _prepended(f"$({USERS_PYTHONPATH})")), *env[last + 1 :]]
+
+
+def _prepended(users: str) -> str:
+    return f"{HOOKS}:{users}" if users else HOOKS
+
+
+def about_pythonpath(container: Document, place: Place) -> str:
+    """Of a container without a command: where there is one the launcher sees to it."""
+    own = [entry for entry in entries(container.get("env")) if entry.get("name") == "PYTHONPATH"]
+    unused = f"; annotation {PYTHONPATH} is not used, as the variable hides the image's" if place.pythonpath else ""
+    if own and own[-1].get("valueFrom") is not None:
+        return f"PYTHONPATH is the hooks and then what its valueFrom gives, by $({USERS_PYTHONPATH}){unused}"
+    if own:
+        return f"PYTHONPATH is the hooks and then its own value{unused}"
+    if place.pythonpath:
+        return f"PYTHONPATH is the hooks and then what annotation {PYTHONPATH} says"
+    source = "and then what envFrom sets" if container.get("envFrom") else "alone"
+    return f"PYTHONPATH is the hooks {source}: if the image sets one, name it by annotation {PYTHONPATH}"
+
+
+# -- which rung ---------------------------------------------------------------------------------------------------
+def rung_of(container: Document, place: Place) -> str:
+    """One sentence, as `training_hooks/launcher/command_plan.py` will decide it with the files in sight; the pod's
+    status says which rung it became."""
+    if not has_command(container):
+        return (
+            "T0 where the image's entrypoint is a Python trainer, which cannot be seen from here; else none: it runs "
+            "as without us, as no launcher can be put in front of it"
+        )
+    argv = [str(word) for word in (*container["command"], *entries(container.get("args")))]
+    return _aimed(argv, place.script)
+
+
+def _aimed(argv: Sequence[str], script: str) -> str:
+    name = _basename(argv[0])
+    if name in ("torchrun", "torchrun.py"):
+        return "T0: torchrun is taken over, and its script becomes the template"
+    if name == "accelerate":
+        return _accelerate(argv[1:])
+    if name == "deepspeed" or _OTHER_LAUNCHER.fullmatch(name):
+        return f"T1: {name} starts its ranks itself, so it is run anew in each generation"
+    if _PYTHON.fullmatch(name):
+        return _python(argv)
+    if name in SHELLS:
+        return _shell(argv, script)
+    if name in WRAPPERS:
+        return _wrapped(argv, script)
+    return f"T0 if {argv[0]} proves to be a Python script by its first line; else T1, run anew in each generation"
+
+
+def _accelerate(arguments: Sequence[str]) -> str:
+    if arguments[:1] == ["launch"]:
+        return "T0: accelerate launch runs its script by torchrun's means or as it is, and either becomes the template"
+    return f"T1: accelerate {' '.join(arguments[:1])} is no training, so it is run anew in each generation"
+
+
+def _python(argv: Sequence[str]) -> str:
+    """`python [options] (script | -m module | -c code | -)`."""
+    index = 1
+    while index < len(argv) and argv[index].startswith("-") and argv[index] != "-":
+        word = argv[index]
+        letters = "" if word.startswith("--") else re.sub("[WXQ].*", "", word[1:])
+        for place, letter in enumerate(letters):
+            if letter in "IES":
+                return f"T1: Python is called with -{letter}, so no hook can enter it"
+            if letter == "c":
+                return "T1: Python is given its program as text, not as a script"
+            if letter == "m":
+                rest = letters[place + 1 :]
+                return _module(rest or "".join(argv[index + 1 : index + 2]), argv[index + (1 if rest else 2) :])
+        index += 2 if re.fullmatch("-[a-zA-Z]*[WXQ]|--check-hash-based-pycs", word) else 1
+    target = argv[index] if index < len(argv) else "-"
+    if target == "-":
+        return "T1: Python is given its program as text, not as a script"
+    if _basename(target) in ("torchrun", "torchrun.py"):
+        return "T0: torchrun is taken over, and its script becomes the template"
+    if _basename(target) == "accelerate":
+        return _accelerate(argv[index + 1 :])
+    if _basename(target) == "deepspeed":
+        return "T1: deepspeed starts its ranks itself, so it is run anew in each generation"
+    return f"T0: the container's command is the script {target}, which becomes the template"
+
+
+def _module(module: str, arguments: Sequence[str]) -> str:
+    if module in TORCHRUN_MODULES:
+        return "T0: torchrun is taken over, and its script becomes the template"
+    if module in ACCELERATE_MODULES:
+        return _accelerate(["launch"] if module == ACCELERATE_MODULES[0] else arguments)
+    if module.startswith("deepspeed.launcher"):
+        return "T1: deepspeed starts its ranks itself, so it is run anew in each generation"
+    return f"T0: the container's command is the module {module}, which becomes the template"
+
+
+def _shell(argv: Sequence[str], script: str) -> str:
+    name = _basename(argv[0])
+    options = [index for index, word in enumerate(argv) if re.fullmatch("-[a-zA-Z]*c[a-zA-Z]*", word)]
+    if not options:
+        return f"T0 if the script that {name} runs starts a Python trainer; else T1, run anew in each generation"
+    text = re.sub(r"(?m)^[^\S\n]*#.*$", "", "".join(argv[options[0] + 1 : options[0] + 2])).replace("\\\n", " ")
+    if found := _OTHER_LAUNCHER.search(text):
+        return (
+            f"T1: {name} -c uses {found.group()}, which starts its ranks itself, so it is run anew in each generation"
+        )
+    if _TORCHRUN.search(text):
+        return f"T0: torchrun inside {name} -c is taken over, and its script becomes the template"
+    if _runs_python(text):
+        if script:
+            return f"T0: inside {name} -c, the script that matches {script} becomes the template"
+        return (
+            f"T0 if a Python script inside {name} -c uses a library for several processes (torch.distributed, "
+            f"lightning, accelerate …); else T1, run anew in each generation"
+        )
+    return f"T1: {name} -c names no Python trainer, so it is run anew in each generation"
+
+
+def _wrapped(argv: Sequence[str], script: str) -> str:
+    for index in range(1, len(argv)):
+        name = _basename(argv[index])
+        if _PYTHON.fullmatch(name) or name in (*SHELLS, "torchrun", "accelerate", "deepspeed"):
+            return f"{_aimed(argv[index:], script)} (inside {_basename(argv[0])})"
+    return f"T1: {_basename(argv[0])} runs no Python that can be seen, so it is run anew in each generation"
+
+
+def _basename(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,1 @@
+"""Whose pod it is: controllers of others, their ranks, sizes and ends."""

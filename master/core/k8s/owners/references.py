@@ -1,0 +1,30 @@
+"""From a pod to its controller, and on to that one's own: owner references, and the documents that they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from outrider.master.core.k8s.values.fields import entries, mapping
+from outrider.master.core.k8s.values.names import Document
+
+
+def controller_of(metadata: Document) -> Document | None:
+    """The owner reference of the one controller that makes and deletes it."""
+    references = (mapping(reference) for reference in entries(metadata.get("ownerReferences")))
+    return next((reference for reference in references if reference.get("controller")), None)
+
+
+def meant_by(reference: Document | None, owners: Sequence[Document]) -> Document | None:
+    """The owner that a reference names: one of its name that was made anew (another uid) is not it."""
+    wanted = mapping(reference)
+    for owner in owners if wanted else ():
+        metadata = mapping(owner.get("metadata"))
+        is_it = (owner.get("kind"), metadata.get("name")) == (wanted.get("kind"), wanted.get("name"))
+        if is_it and wanted.get("uid") in (None, metadata.get("uid")):
+            return owner
+    return None
+
+
+def above(owner: Document | None, owners: Sequence[Document]) -> Document | None:
+    """The owner of an owner."""
+    return meant_by(controller_of(mapping(mapping(owner).get("metadata"))), owners)

@@ -1,0 +1,1 @@
+"""Pods: made from a template, and read back."""

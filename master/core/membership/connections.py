@@ -1,0 +1,350 @@
+"""Who is there: connections and Hellos, pods that come and go, and what members say about themselves.
+
+A connection is only bound to a member by a Hello that names the job, the member and the uid which the platform gave to
+that pod; a newer connection of the same pod replaces the older one. What a sidecar says that it runs is compared with
+what it ought to run, so that an exit which was lost with a connection, or a member that thaws after the world went on
+without it, comes out at once.
+"""
+
+from __future__ import annotations
+
+from outrider.master.core.actions import CloseSession, Send
+from outrider.master.core.checkpoints import memory_tier
+from outrider.master.core.faults import recovery
+from outrider.master.core.generation import job_end as generation_job_end
+from outrider.master.core.generation import lifecycle, orders, past_lease, readiness
+from outrider.master.core.hangs import progress_watch
+from outrider.master.core.membership import failure_detector, unreached
+from outrider.master.core.network import probe_ring
+from outrider.master.core.state.generation import World
+from outrider.master.core.state.job import REBUILDING, RUNNING, STOPPING, State
+from outrider.master.core.state.member import GONE, Member
+from outrider.master.core.status import document as status_document
+from outrider.master.core.text import counted
+from outrider.wire.ids import NO_GENERATION, MemberId
+from outrider.wire.messages import (
+    PROTOCOL_VERSION,
+    Hello,
+    Neighbour,
+    Ready,
+    Refused,
+    Report,
+    Started,
+    StartFailed,
+    Stopped,
+    Welcome,
+)
+
+REPORT_EVERY = 1.0
+CONFIRM_WITHIN = 5.0
+"""Seconds in which a restarted sidecar finds the worker processes again: template and launcher reconnect within 2 s."""
+TICKET_EVERY = 1800.0
+"""Seconds after which a member is welcomed once more: with each Welcome it has a ticket that is good for twice as long
+(`k8s.values.session_ticket`), so that the next master knows it without a question to the API server."""
+NEWER_AGAIN = 5.0
+"""Seconds after which a sidecar of a newer version asks again: this master is about to be replaced, or was put back."""
+READY_OVERDUE = 15.0
+"""Seconds after Stopped for which the others wait for a member's Ready."""
+
+
+# -- connections --------------------------------------------------------------------------------------------------
+def greet(state: State, session: str, hello: Hello) -> None:
+    """A Hello: binds the connection to its member, or refuses it with the reason."""
+    refusal = _why_refused(state, hello)
+    if refusal is not None:
+        sentence, retry_after = refusal
+        state.act(Send(session, hello.member, Refused(sentence, retry_after), state.generation, sentence))
+        state.act(CloseSession(session, sentence, state.generation))
+        if hello.member not in state.past and (retry_after < 0 or retry_after >= 2):  # who has gone may speak once more
+            _tell_refusal(state, hello.member, sentence)
+        return
+    member = state.members[hello.member]
+    past_lease.note_term(state, hello)
+    if hello.unsupervised:
+        unreached.runs_alone(state, session, member)
+        return
+    unreached.greeted(state, member, hello)
+    _bind(state, session, member, hello)
+    if state.is_over:
+        orders.resend(state, member)
+        generation_job_end.appeared(state, member)
+        return
+    _compare(state, member, hello)
+    member.isolated = hello.isolated
+    orders.resend(state, member)
+    readiness.refresh(state, member)
+
+
+def _tell_refusal(state: State, member_id: MemberId, sentence: str) -> None:
+    """Once, however often it asks."""
+    member = state.members.get(member_id)
+    if member is None or member.refusal != sentence:
+        state.announce("HelloRefused", sentence, member_id, warning=True)
+    if member is not None:
+        member.refusal = sentence
+
+
+def _why_refused(state: State, hello: Hello) -> tuple[str, float] | None:
+    name = state.spec.name
+    if hello.job != name:
+        return (f"{hello.member} belongs to job {hello.job!r}, and this is the master of job {name!r}.", -1.0)
+    if hello.member in state.past:
+        return (f"{hello.member} is no longer a member of job {name!r}: {_why_past(state.past[hello.member])}.", -1.0)
+    member = state.members.get(hello.member)
+    if member is None and _is_shown_no_more(state, hello):
+        why = f"the platform shows its pod (uid {hello.uid}) no more as one of the job's"
+        return (f"{hello.member} is no longer a member of job {name!r}: {why}.", -1.0)
+    if member is None or member.uid is None:
+        return (f"the platform has not shown a pod {hello.member} of job {name!r} yet; it is asked again.", 0.2)
+    if hello.uid != member.uid:
+        return (
+            f"{hello.member} is already the pod with uid {member.uid}, and this connection says its uid is "
+            f"{hello.uid}; only one of them can be {hello.member}.",
+            -1.0,
+        )
+    if hello.version > PROTOCOL_VERSION:
+        return (
+            f"{hello.member} speaks version {hello.version} of the protocol and this master only versions up to "
+            f"{PROTOCOL_VERSION}: it goes on as it is, and is asked again; use the same version of outrider for both.",
+            NEWER_AGAIN,
+        )
+    return None
+
+
+def _is_shown_no_more(state: State, hello: Hello) -> bool:
+    """An earlier master knew this very pod, and what there is now has been listed: its label was taken away meanwhile,
+    or it was deleted by force and runs on."""
+    known = state.placed.get(hello.member)
+    return known is not None and known.uid == hello.uid and state.listed and state.stage != REBUILDING
+
+
+def _why_past(member: Member) -> str:
+    if member.taken_out:
+        return member.taken_out
+    return "its pod failed" if member.life != GONE else "its pod is gone"
+
+
+def _bind(state: State, session: str, member: Member, hello: Hello) -> None:
+    if member.session is not None and member.session != session:
+        state.sessions.pop(member.session, None)
+        state.act(CloseSession(member.session, f"{member.id} has a newer connection.", state.generation))
+    first = not member.greeted
+    member.session, member.greeted, member.ready, member.refusal = session, True, None, ""
+    state.sessions[session] = member.id
+    member.address, member.probe_port, member.machine = hello.address, hello.probe_port, hello.machine
+    member.memory_port, member.memory_key = hello.memory_port, hello.memory_key
+    member.running, member.finished, member.highest = hello.running, hello.finished, hello.highest
+    member.offers = hello.offers
+    member.told = max(member.told, hello.running, hello.highest if hello.finished else NO_GENERATION)
+    if hello.trainer_pid:
+        member.rung, member.rung_reason, member.trainer_pid = hello.rung, hello.rung_reason, hello.trainer_pid
+    state.crowd.note(member)
+    failure_detector.heard(state, member)
+    if first:
+        failure_detector.watch(state, member)
+    welcome(state, member, f"{member.id} is connected.")
+
+
+def welcome(state: State, member: Member, reason: str) -> None:
+    """What a sidecar must know of the job's policy, and again when that was edited."""
+    if member.session is None:
+        return
+    spec = state.spec
+    message = Welcome(
+        state.term,
+        report_every=REPORT_EVERY,
+        silent_after=spec.silent_after,
+        neighbours=_neighbours(state, member),
+        stop_grace=spec.stop_grace,
+        handler_grace=spec.handler_grace,
+        save_grace=spec.save_grace,
+        hands_off=spec.observed,
+    )
+    state.act(Send(member.session, member.id, message, state.generation, reason))
+    state.deadlines.set(("ticket", member.id), state.now + TICKET_EVERY)
+    memory_tier.again(state, member)
+
+
+def renew_ticket(state: State, member_id: str) -> None:
+    """While its link lives; a new one brings a new ticket."""
+    member = state.members.get(MemberId(member_id))
+    if member is not None and not state.is_over:
+        welcome(state, member, f"{member.id} is given a new ticket.")
+
+
+def _neighbours(state: State, member: Member) -> tuple[Neighbour, ...]:
+    """For a sidecar that was restarted; the world's port and members are those that its Start named."""
+    world = _running_world(state, member)
+    return probe_ring.of(state, world, member.id) if world is not None else ()
+
+
+def _compare(state: State, member: Member, hello: Hello) -> None:
+    """Does the member run what it ought to?"""
+    world = state.world
+    own = world if world is not None and member.id in world.places and state.stage == RUNNING else None
+    if hello.isolated and state.stage != REBUILDING:
+        _was_isolated(state, member, hello, own)
+    elif own is not None and hello.running == own.generation:
+        own.started.add(member.id)
+        state.deadlines.cancel(("confirm", member.id))
+        orders.drop_starts(state, member, own.generation)
+    elif own is not None and hello.finished and hello.highest == own.generation:
+        recovery.member_done(state, member)
+    elif own is not None and member.id in own.started and hello.highest < own.generation:
+        state.deadlines.set(("confirm", member.id), state.now + CONFIRM_WITHIN)
+    elif own is not None and member.id in own.started:
+        reason = f"{member.id} says that none of its worker processes of generation {own.generation} is left."
+        recovery.begin(state, "WorkersGone", reason, member, free=own.generation.term < state.term)
+    elif hello.running != NO_GENERATION:
+        stop_leftover(state, member)
+    elif own is None and hello.finished and state.stage != REBUILDING:
+        reason = f"{member.id} had finished generation {hello.highest}, which is over."
+        lifecycle.stop_member(state, member, hello.highest, reason)
+    elif own is None and hello.highest >= member.told:
+        member.stopped = max(member.stopped, member.told)
+
+
+def _was_isolated(state: State, member: Member, hello: Hello, own: World | None) -> None:
+    """It had to take itself for lost; it says so on each connection until it starts something newer."""
+    generation = max(hello.running, hello.highest)
+    if hello.isolated != member.isolated or (own is not None and own.generation == generation):
+        recovery.member_isolated(state, member, f"{member.id} says: {hello.isolated}.", generation)
+    if hello.running != NO_GENERATION:
+        stop_leftover(state, member)
+    elif own is None and hello.highest >= member.told:
+        member.stopped = max(member.stopped, member.told)
+
+
+def unconfirmed(state: State, member_id: str) -> None:
+    """A restarted sidecar had a while to find the worker processes that ran before it."""
+    member = state.members.get(MemberId(member_id))
+    world = None if member is None else _running_world(state, member)
+    if member is None or world is None or member.session is None or member.id in world.done:
+        return
+    if member.report is None or member.report.generation != world.generation:
+        is_inherited = world.generation.term < state.term
+        what = "has nothing of" if is_inherited else "was restarted and finds no worker processes of"
+        reason = f"{member.id}'s sidecar {what} generation {world.generation}."
+        # free where an earlier master gave the Start, which may never have come there: no rank is known to have ended
+        recovery.begin(state, "WorkersGone", reason, member, free=is_inherited)
+
+
+def stop_leftover(state: State, member: Member) -> None:
+    """It runs something that is not the running generation: that must end before it can be ready, and before a world
+    forms that it could be in, however long this master has waited already."""
+    if state.stage == REBUILDING or orders.is_told_to_stop(member, member.running):
+        return
+    member.overdue = False
+    state.deadlines.set(("patience", member.id), state.now + orders.longest_stop(state.spec))
+    reason = f"{member.id} still runs generation {member.running}, which is over."
+    lifecycle.stop_member(state, member, member.running, reason)
+
+
+def disconnected(state: State, session: str) -> None:
+    """The connection broke: nothing can be sent, and only silence will tell whether that means anything."""
+    member_id = state.sessions.pop(session, None)
+    member = state.members.get(member_id) if member_id is not None else None
+    if member is not None and member.session == session:
+        member.session = None
+        readiness.refresh(state, member)
+
+
+# -- what members say ---------------------------------------------------------------------------------------------
+def ready(state: State, member: Member, message: Ready) -> None:
+    """Nothing old is alive there, and the port is fresh."""
+    if message.after > member.stopped:
+        member.stopped = message.after
+        orders.drop_stops(state, member, message.after)
+    member.nproc, member.rung, member.rung_reason = message.nproc, message.rung, message.rung_reason
+    member.trainer_pid, member.max_restarts = message.trainer_pid, message.max_restarts
+    if member.stopped < member.told:
+        return
+    world = _running_world(state, member)
+    if world is not None and message.after >= world.generation and member.id not in world.done:
+        reason = f"{member.id} has stopped generation {world.generation}, as an earlier master told it to."
+        recovery.begin(state, "WorkersGone", reason, member, free=True)
+    first = not member.rung_told
+    member.ready, member.trainer_lost, member.overdue, member.rung_told = message, False, False, True
+    state.deadlines.cancel(("unready", member.id))
+    state.deadlines.cancel(("patience", member.id))
+    if first:
+        processes = f"{message.nproc} worker process{'' if message.nproc == 1 else 'es'}"
+        text = f"{member.id} is ready for {processes} by {message.rung}: {message.rung_reason}"
+        state.announce("MemberReady", text.rstrip(".") + ".", member.id)
+    if state.stage != REBUILDING:
+        lifecycle.refuse_used_port(state, member)
+    readiness.refresh(state, member)
+
+
+def started(state: State, member: Member, message: Started) -> None:
+    orders.drop_starts(state, member, message.generation)
+    world = _running_world(state, member)
+    if world is None or message.generation != world.generation:
+        return
+    is_new = member.id not in world.started
+    if is_new:
+        progress_watch.note_started(state)
+    world.started.add(member.id)
+    if len(world.started) == len(world.places):
+        state.deadlines.cancel(("start", str(world.generation.number)))
+        readiness.stir(state)
+        memory_tier.begin(state, world)
+        _runs(state, world, is_new)
+
+
+def _runs(state: State, world: World, is_new: bool) -> None:
+    members = counted(len(world.places), "member")
+    state.phase, state.message = "running", f"generation {world.generation} runs with {members}"
+    status_document.mark(state)
+    if is_new:
+        behind = f"; the highest step before it is {state.high_step}" if state.high_step else ""
+        who = next(iter(world.places)) if state.spec.is_ps else f"{members}, {counted(world.world_size, 'rank')}"
+        state.announce("WorldRuns", f"Generation {world.generation} runs with {who}{behind}.")
+
+
+def start_failed(state: State, member: Member, message: StartFailed) -> None:
+    orders.acknowledge(state, member, message.order)
+    world = _running_world(state, member)
+    if world is not None and message.generation == world.generation:
+        reason = f"{member.id} could not start generation {message.generation}: {message.error.rstrip('.')}."
+        recovery.start_failed(state, member, reason, message.error)
+
+
+def stopped(state: State, member: Member, message: Stopped) -> None:
+    """Every process of the generation has been reaped there."""
+    orders.drop_stops(state, member, message.generation)
+    member.stopped = max(member.stopped, message.generation)
+    if member.stopped >= member.told:
+        member.running = NO_GENERATION
+    if member.ready is not None and member.ready.after < message.generation:
+        member.ready = None
+    recovery.note_stop(state, member, message)
+    if state.stage == STOPPING and member.ready is None:
+        state.deadlines.set(("unready", member.id), state.now + READY_OVERDUE)
+    readiness.refresh(state, member)
+
+
+def unready(state: State, member_id: str) -> None:
+    """A member stopped long ago and is still not ready: the others go on."""
+    member = state.members.get(MemberId(member_id))
+    if member is not None and state.world is not None and member.id in state.world.waiting:
+        reason = f"{member.id} stopped {READY_OVERDUE:.0f} s ago and is not ready again; the others go on without it."
+        state.announce("ReadyOverdue", reason, member.id, warning=True)
+        readiness.stop_waiting_for(state, member)
+
+
+def check_report(state: State, member: Member, report: Report) -> None:
+    """What a report says to be running is compared as a Hello's is, at no cost where all is well."""
+    world = state.world
+    if state.stage == REBUILDING or report.generation == NO_GENERATION or report.state not in ("starting", "running"):
+        return
+    if world is not None and report.generation == world.generation and member.id in world.places:
+        return
+    if report.generation > member.stopped:
+        member.running = report.generation
+        stop_leftover(state, member)
+
+
+def _running_world(state: State, member: Member) -> World | None:
+    world = state.world
+    return world if world is not None and state.stage == RUNNING and member.id in world.places else None

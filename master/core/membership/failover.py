@@ -1,0 +1,268 @@
+"""A master that follows another one: it takes over what runs, and disturbs nothing that is well.
+
+It knows from the saved status which generation there was, and from the platform which pods there are. The rest comes
+from the members' Hellos, for which it waits until all known pods have spoken, at most `silent_after`. If everyone who
+spoke runs the saved generation, that generation is adopted as it is: who has not spoken is judged by silence like
+anybody else, and who runs nothing of it has had a fault while nobody watched. If they do not agree, everything is
+stopped and a new generation formed. Its number goes on from the saved one, and its term is higher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from outrider.master.core.faults import log_rules, pod_replacement, recovery
+from outrider.master.core.generation import lifecycle, readiness
+from outrider.master.core.hangs import progress_watch
+from outrider.master.core.membership import failure_detector
+from outrider.master.core.state.generation import UNKNOWN, Place, Resume, World
+from outrider.master.core.state.job import GATHERING, REBUILDING, RUNNING, State
+from outrider.master.core.state.member import ENDED_WELL, Member, in_order
+from outrider.master.core.status import document as status_document
+from outrider.master.core.text import counted
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
+from outrider.wire.messages import LineMatched
+
+
+def begin(state: State) -> None:
+    """Waits for the Hellos."""
+    state.stage, state.phase = REBUILDING, "restarting"
+    state.message = "a new master waits for the members"
+    state.announce("MasterStarted", f"A new master (term {state.term}) waits for the members that an earlier one "
+                                    f"started.")  # fmt: skip
+    state.deadlines.set(("rebuild", ""), state.now + state.spec.silent_after)
+
+
+def advance(state: State) -> None:
+    """Everybody has spoken: no need to wait longer."""
+    if state.stage == REBUILDING and state.listed and all(map(_needs_no_waiting, state.members.values())):
+        decide(state)
+
+
+def _needs_no_waiting(member: Member) -> bool:
+    has_spoken = member.greeted or member.pod_phase == ENDED_WELL
+    return has_spoken or bool(member.sidecar_ended) or member.is_stranger
+
+
+def overdue(state: State) -> None:
+    """Who has not spoken by now is judged by silence. Without the platform's list nothing is decided."""
+    if state.stage != REBUILDING:
+        return
+    if not state.listed:
+        state.deadlines.set(("rebuild", ""), state.now + state.spec.silent_after)
+        return
+    decide(state)
+
+
+def decide(state: State) -> None:
+    """Adopts the running generation, or clears the ground for a new one."""
+    state.deadlines.cancel(("rebuild", ""))
+    running = {m.running for m in state.members.values() if m.running != NO_GENERATION}
+    progress = cast("Mapping[str, object]", (state.saved_world or {}).get("progress") or {})
+    world = _world_before(state, running)
+    if state.is_left and len(running) == 1:
+        world = _told_world(state, *running)
+    highest = max((m.told for m in state.members.values()), default=NO_GENERATION)
+    state.number = max(state.number, highest.number)
+    if world is not None and state.strangers.intersection(world.places):
+        world = None  # it may run, and nothing in it is to be told anything
+    if world is not None and (running == {world.generation} or (not running and _was_started(state, world))):
+        _adopt(state, world)
+        progress_watch.take_over(state, world, progress)
+    else:
+        _clear(state, running)
+    for member in [m for _id, m in sorted(state.members.items())]:
+        if not member.greeted and member.address and member.pod_phase != ENDED_WELL:
+            _judge_by_silence(state, member)
+        lifecycle.refuse_used_port(state, member)
+    readiness.note_staffing(state)
+    status_document.mark(state)
+
+
+def _world_before(state: State, running: set[Generation]) -> World | None:
+    """The saved one. An earlier master may have started it again past its Lease (`generation.past_lease`), under a
+    number that was reserved for it; also one that the status has as stopped."""
+    saved, left = _saved_world(state.saved_world, state), _saved_world(state.saved_left, state)
+    state.saved_world = state.saved_left = None
+    world = saved or left
+    if world is None:
+        return None
+    there = [state.members[i] for i in world.places if i in state.members]
+    term, up_to = state.saved_numbers
+    told = running or {max((m.highest for m in there if m.greeted), default=NO_GENERATION)}
+    strays = [m for m in state.members.values() if m.running in running and m.id not in world.places]
+    newest = max(told)
+    if len(told) == 1 and not strays and newest.term == term and world.generation.number < newest.number <= up_to:
+        world.generation, state.number = newest, max(state.number, newest.number)
+        return world
+    return saved
+
+
+def _was_started(state: State, world: World) -> bool:
+    """Nothing of it runs any more: did it ever? All of it may have ended, well or badly, while no master watched."""
+    members = [state.members.get(i) for i in world.places]
+    if not any(m is not None and m.greeted for m in members):
+        return True  # none of its members has spoken, so nothing is known, and what runs is disturbed least
+    return any(m is not None and (m.highest == world.generation or m.pod_phase == ENDED_WELL) for m in members)
+
+
+def _adopt(state: State, world: World) -> None:
+    state.world, state.stage, state.phase, state.patient = world, RUNNING, "running", False
+    text = (
+        f"The new master takes over generation {world.generation} of {counted(len(world.places), 'member')} as it runs."
+    )
+    state.message = text
+    state.announce("GenerationAdopted", text)
+    world.saver = next((i for i in world.places if i in state.members and state.members[i].offers), None)
+    _replay(state)
+    readiness.note_resize(state)  # who is ready may have been so before the world was known
+    missing = [i for i in world.places if i not in state.members]
+    members = [state.members[i] for i in world.places if i in state.members]
+    gone = [member for member in members if not _adopt_member(state, world, member)]
+    if missing and state.stage == RUNNING:
+        _go_on_without(state, missing)
+    elif gone and not recovery.evidence(state, world.generation):
+        names = ", ".join(member.id for member in gone)
+        cut_off = next((member for member in gone if member.isolated), None)
+        if cut_off is not None:
+            reason = f"{cut_off.id} says: {cut_off.isolated}."
+            recovery.begin(state, "MemberIsolated", reason, cut_off, free=True)
+            return
+        reason = f"No rank of generation {world.generation} is left on {names}: they ended while no master watched."
+        # free until a rank is told to have failed: the earlier master may have stopped them for a fault that was free
+        recovery.begin(state, "WorkersGone", reason, gone[0], free=True)
+
+
+def _go_on_without(state: State, missing: list[MemberId]) -> None:
+    """Members of the world that are no more: nobody saw them go, or this master has, while it waited for the others."""
+    past = state.past
+    unseen = [i for i in missing if i not in past]
+    left = [past[i] for i in missing if i in past and not past[i].lost_by_fault]
+    if unseen:
+        verb = "was" if len(unseen) == 1 else "were"
+        reason = f"{' and '.join(unseen)} {verb} lost while no master watched."
+        recovery.begin(state, "MemberLost", reason, None, free=True)
+    elif left:
+        names = " and ".join(member.id for member in left)
+        reason = f"{names} {'has' if len(left) == 1 else 'have'} left: {left[0].leaving or 'deleted'}."
+        recovery.begin(state, "MemberLeft", reason, left[0], free=True)
+    else:  # whose loss has been told as the fault that it was
+        lifecycle.stop(state, f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} lost.")
+
+
+def _replay(state: State) -> None:
+    """Ends of ranks that were told before the world was known."""
+    told, state.deferred = state.deferred, []
+    for member_id, message in told:
+        member = state.members.get(member_id)
+        if member is None:
+            continue
+        if isinstance(message, LineMatched):
+            log_rules.follow(state, member, message)
+        elif not member.finished:
+            recovery.exited(state, member, message)
+            pod_replacement.exited(state, member, message)
+
+
+def _adopt_member(state: State, world: World, member: Member) -> bool:
+    """False where it has nothing left of that generation, and did not finish it. How its ranks ended is told soon, and
+    then names the cause."""
+    member.told = max(member.told, world.generation)
+    is_known = True
+    if not member.greeted and not member.finished:
+        _judge_by_silence(state, member)
+        world.started.add(member.id)
+    elif member.running == world.generation and not member.isolated:
+        world.started.add(member.id)
+    elif member.finished:
+        world.started.add(member.id)
+        recovery.member_done(state, member)
+    else:
+        is_known = False
+    readiness.refresh(state, member)
+    return is_known
+
+
+def _judge_by_silence(state: State, member: Member) -> None:
+    """It spoke to an earlier master, and not to this one yet: like anybody else who is not heard."""
+    member.heard_at, member.greeted = state.began_now, True
+    state.crowd.note(member)
+    failure_detector.watch(state, member)
+
+
+def _clear(state: State, running: set[Generation]) -> None:
+    """Nothing runs, or not everywhere the same."""
+    state.stage, state.patient, state.deferred = GATHERING, True, []
+    names = ", ".join(map(str, sorted(running)))
+    if running:
+        text = f"The members run generations {names}, not one that was agreed: all are stopped and a new one forms."
+        state.announce("GenerationsDiffer", text, warning=True)
+    state.message = "waiting for members"
+    if not state.number:  # no generation has ever begun
+        state.phase = "pending"
+    for member_id in sorted(state.members):
+        member = state.members[member_id]
+        if member.running != NO_GENERATION:
+            lifecycle.stop_member(state, member, member.running, f"Generation {member.running} is not agreed.")
+        elif member.finished and not member.is_stranger and member.pod_phase != ENDED_WELL:
+            lifecycle.stop_member(state, member, member.told, f"Generation {member.told} has ended here alone.")
+        elif member.greeted:
+            member.stopped = max(member.stopped, member.told)
+        readiness.refresh(state, member)
+
+
+def _saved_world(saved: dict[str, object] | None, state: State) -> World | None:
+    if not saved:
+        return None
+    places = cast("list[Mapping[str, object]]", saved["places"])
+    generation = Generation(*cast("tuple[int, int]", tuple(cast("list[int]", saved["generation"]))))
+    counts_from = cast(int, saved.get("counts_from", 0))
+    return World(
+        generation=generation,
+        places={MemberId(str(p["member"])): _place(p) for p in places},
+        address=str(saved["address"]),
+        port=cast(int, saved["port"]),
+        version=0,
+        world_size=cast(int, saved["world_size"]),
+        reason="it ran when this master began",
+        formed_at=state.now,
+        made_step=bool(saved["made_step"]),
+        recovered=bool(saved["recovered"]),
+        lost_from=state.high_step_at,
+        resume=Resume(verdict=UNKNOWN, counts_from=counts_from) if counts_from else Resume(),
+    )
+
+
+def _told_world(state: State, generation: Generation) -> World:
+    """Those that say they run it, with one rank each: enough to have its state saved and to end it."""
+    members = sorted((m for m in state.members.values() if m.running == generation), key=in_order)
+    places = {
+        m.id: Place(m.id, m.role, RankIndex(n if m.rank_index is None else m.rank_index), n, n, 1, n, len(members))
+        for n, m in enumerate(members)
+    }
+    return World(
+        generation=generation,
+        places=places,
+        address=members[0].address,
+        port=0,
+        version=0,
+        world_size=len(places),
+        reason="its members run it",
+        formed_at=state.now,
+        made_step=True,
+    )
+
+
+def _place(saved: Mapping[str, object]) -> Place:
+    number = {k: cast(int, v) for k, v in saved.items() if k not in ("member", "role")}
+    return Place(
+        MemberId(str(saved["member"])),
+        Role(str(saved["role"])),
+        RankIndex(number["rank_index"]),
+        number["group_rank"],
+        number["first_rank"],
+        number["nproc"],
+        number["role_first_rank"],
+        number["role_world_size"],
+    )

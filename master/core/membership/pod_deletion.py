@@ -1,0 +1,197 @@
+"""A member that stays silent, or that cannot end what runs in it, is given up: its pod is deleted.
+
+The verdict that left it out is `replace_after` old by then, and leaving out is reversible where deleting is not. So its
+peers are asked once more, or the master itself tries where there is nobody to ask, and only what nobody reaches is
+deleted. A deletion that the platform refused has not happened: the member may still speak and come back.
+
+A pod that is being deleted may stay: its kubelet is frozen, a finalizer holds it, a process is stuck in the kernel. Its
+place is another's long before that. When its grace has run out it is removed from the platform by force, but only where
+its node is not Ready or gone, or where its kubelet itself says that all of it has ended: elsewhere the kubelet still
+works on it. A pod that no controller would make again is never deleted.
+"""
+
+from __future__ import annotations
+
+from outrider.master.core.actions import DeletePod
+from outrider.master.core.generation import observe_only, orders, readiness
+from outrider.master.core.membership import failure_detector
+from outrider.master.core.state.job import State
+from outrider.master.core.state.member import SILENT, Doubt, Member
+from outrider.master.core.text import seconds
+from outrider.wire.ids import MemberId
+
+DELETE_GRACE = 5.0
+LEAST_GRACE = 1.0
+"""With none the platform forgets a pod before its kubelet has ended it."""
+STUCK_AFTER = 10.0
+"""Seconds beyond a pod's grace: a kubelet that is well needs some to tell that all of it has ended."""
+STUCK_AGAIN = 30.0
+EMPTY = "its kubelet says that all of its containers have ended"
+
+
+def consider(state: State, member_id: str) -> None:
+    """It has been silent for `replace_after`."""
+    member = state.members.get(MemberId(member_id))
+    if member is None or member.life != SILENT or member.uid is None or member.deleting or state.is_over:
+        return
+    if failure_detector.is_on_a_lost_node(state, member) or member.sidecar_ended:
+        if member.doubt is not None:
+            failure_detector.end_doubt(state, member)
+        _give_up(state, member)
+    elif member.doubt is None:
+        member.doubt = Doubt()
+        state.doubted.add(member.id)
+        state.crowd.note(member)
+        failure_detector.ask(state, member, f"{member.id} is about to be given up.")
+        _look_in(state, member, failure_detector.LOOK_AGAIN)
+    elif _is_reached(member) or _is_our_own_silence(state, member):
+        failure_detector.end_doubt(state, member)
+        _look_in(state, member, state.spec.silent_after)
+    elif failure_detector.witness(state, member) or failure_detector.has_enough_witnesses(state, member):
+        failure_detector.end_doubt(state, member)
+        _give_up(state, member)
+    else:
+        failure_detector.ask(state, member, f"{member.id} is about to be given up.")
+        _look_in(state, member, failure_detector.LOOK_AGAIN)
+
+
+def _look_in(state: State, member: Member, delay: float) -> None:
+    state.deadlines.set(("replace", member.id), state.now + delay)
+
+
+def _is_reached(member: Member) -> bool:
+    """It lives, and cannot speak to the master: it is kept until it can, its place is taken meanwhile."""
+    return member.doubt is not None and (bool(member.doubt.reached_by) or member.doubt.own is True)
+
+
+def _is_our_own_silence(state: State, member: Member) -> bool:
+    """Half of the others are not heard either: the master may be the one that is cut off. Where its node tells against
+    this one, only those count whose nodes do not."""
+    others, silent = state.crowd.beside(member, bool(failure_detector.witness(state, member)))
+    patience = failure_detector.CUT_OFF_PATIENCE * state.spec.replace_after
+    return others > 0 and 2 * silent >= others and state.now - member.heard_at < patience
+
+
+def _give_up(state: State, member: Member) -> None:
+    witness = failure_detector.witness(state, member)
+    silent = f"{member.id} has been silent for {seconds(state.now - member.heard_at)}"
+    if member.sidecar_ended:
+        silent = f"The sidecar of {member.id} {member.sidecar_ended} and is not started again"
+    if not member.has_controller:
+        keep(state, member, silent)
+        return
+    silent += f", and {witness}" if witness else ""
+    is_forced = failure_detector.is_on_a_lost_node(state, member)
+    reason = f"{silent}; its pod is deleted{' by force' if is_forced else ''}."
+    state.announce("MemberGivenUp", f"{reason} {_last_seen(member)}".rstrip(), member.id, warning=True)
+    grace = LEAST_GRACE if member.sidecar_ended else DELETE_GRACE
+    delete(state, member, reason, 0.0 if is_forced else grace)
+
+
+def _last_seen(member: Member) -> str:
+    """What is still known of it when its pod is gone, and its log with it."""
+    node = f" on node {member.node}" if member.node else ""
+    where = f"{member.address}{node}" if member.address else node.removeprefix(" ")
+    report = member.report
+    if report is None:
+        return f"It was {where}." if where else ""
+    did = f"it was {report.state}" + (f" generation {report.generation} at step {report.step}" if report.step else "")
+    return f"Last heard{f' from {where}' if where else ''}: {did}."
+
+
+def keep(state: State, member: Member, why: str) -> None:
+    if not member.is_stuck:
+        member.is_stuck = True
+        text = f"{why}; its pod is not deleted, because no controller would make another one: delete it yourself."
+        state.announce("PodKept", text, member.id, warning=True)
+
+
+def will_not_start(state: State, member: Member, why: str) -> None:
+    """It waits for a kubelet that is not heard: another one may start elsewhere."""
+    if member.uid is None or member.deleting or not member.has_controller:
+        return
+    reason = f"{member.id} has not started, and {why}; its pod is deleted."
+    state.announce("MemberGivenUp", reason, member.id, warning=True)
+    delete(state, member, reason)
+
+
+def unended(state: State, member_id: str) -> None:
+    """A stop is long overdue, and the sidecar could not end its trainer either: in a cluster that is another user's
+    process, and a template that is frozen, or stuck in the kernel, ends with its pod alone. One that may not have heard
+    of the stop is not judged: its time begins anew with its next connection, or its next word (`await_stopped`)."""
+    member = state.members.get(MemberId(member_id))
+    if member is None or member.life == SILENT or member.uid is None or member.deleting or state.is_over:
+        return
+    if member.session is None or not orders.is_told_to_stop(member, member.told):
+        return
+    if member.doubt is not None:
+        state.deadlines.set(("unended", member.id), state.now + orders.UNENDED)
+        return
+    if not member.has_controller:
+        keep(state, member, f"{member.id} cannot end the processes of generation {member.told}")
+        return
+    reason = f"{member.id} cannot end the processes of generation {member.told}; its pod is deleted."
+    state.announce("MemberGivenUp", reason, member.id, warning=True)
+    delete(state, member, reason)
+
+
+def dismiss(state: State, member: Member, reason: str, grace: float = DELETE_GRACE) -> None:
+    """It may be well heard, and has to go all the same: for what it did, or where it is."""
+    if not state.spec.observed:
+        member.dismissed = reason
+    delete(state, member, reason, grace)
+
+
+def delete(state: State, member: Member, reason: str, grace: float = DELETE_GRACE) -> None:
+    assert member.uid is not None
+    if observe_only.would(state, f"delete the pod of {member.id}", reason, member.id):
+        return
+    member.deleting = True
+    state.act(DeletePod(member.id, member.uid, grace, state.generation, reason))
+    readiness.refresh(state, member)
+    readiness.note_staffing(state)
+
+
+# -- pods that stay -----------------------------------------------------------------------------------------------
+def is_to_go(state: State, member: Member, ends: float) -> None:
+    """Its pod is being deleted and has to be gone by then, in the core's time."""
+    if member.grace_ends is None or ends < member.grace_ends:
+        member.grace_ends = ends
+        state.deadlines.set(("stuck", member.id), max(ends + STUCK_AFTER, state.now))
+
+
+def stuck(state: State, member_id: str) -> None:
+    """Its grace ran out a while ago, and the platform still shows it."""
+    member = state.members.get(MemberId(member_id))
+    if member is None or member.uid is None or member.grace_ends is None or state.is_over:
+        return
+    readiness.stop_waiting_for(state, member)
+    over = f"its grace ran out {seconds(max(state.now - member.grace_ends, 0.0))} ago"
+    witness = EMPTY if member.has_ended else failure_detector.witness(state, member)
+    state.deadlines.set(("stuck", member.id), state.now + STUCK_AGAIN)
+    if witness and member.has_controller:
+        reason = f"The pod of {member.id} is deleted by force: {over}, and {witness}."
+        state.announce("PodForced", reason, member.id, warning=True)
+        delete(state, member, reason, 0.0)
+    elif not member.is_stuck:
+        member.is_stuck = True
+        held = "" if witness else ": a finalizer holds it, its kubelet is not well, or a process of it cannot be ended"
+        text = f"The pod of {member.id} is still there, though {over}{held}. Nothing waits for it."
+        state.announce("PodStuck", text, member.id, warning=True)
+
+
+def deletion_failed(state: State, action: DeletePod, error: str, again_in: float) -> None:
+    """One that was given up may come back until it is tried again; one that was dismissed may not."""
+    member = state.members.get(action.member)
+    text = f"{action.member} could not be deleted: {error}."
+    state.announce("DeleteFailed", text, action.member, warning=True)
+    if member is None or not member.deleting or member.grace_ends is not None:  # `stuck` looks at it again
+        return
+    if member.leaving or member.dismissed:
+        state.deadlines.set(("delete", member.id), state.now + again_in)
+        return
+    member.deleting = False
+    kind = "replace" if member.life == SILENT else "unended" if member.greeted else "absent"
+    state.deadlines.set((kind, member.id), state.now + again_in)
+    readiness.refresh(state, member)
+    readiness.note_staffing(state)

@@ -1,0 +1,1 @@
+"""Links between members: who probes whom, what is cut, and what follows."""

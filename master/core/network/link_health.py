@@ -1,0 +1,284 @@
+"""How members reach each other, and which two do not: a pure judgement over what they say of their neighbours.
+
+A member that does not answer another may be gone, stopped, or cut off from everybody: that is
+`membership.failure_detector`'s business. Two members cannot see each other where neither has found the other for some
+seconds, though others still find each of them. With nobody else to ask, in a world of two, both must have found each
+other before: datagrams between pods may be forbidden altogether. One that does not find another, which finds it, is
+told as that and nothing more.
+
+A link is slow or loses compared with the job's others; one whose round trip is long because a machine is busy reads the
+same, so it is told and nothing is done. What was said long ago counts for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from statistics import median
+
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import LinkSeen
+
+CUT_AFTER = 3.0
+"""Seconds for which neither has found the other. Each looks two or three times in it."""
+ONE_WAY_AFTER = 10.0
+CONFIRMED_AFTER = 2.0
+"""Seconds since the master heard of it first: reports that were held up tell in one moment what is over."""
+ANSWERED_WITHIN = 1.0
+UNDECIDED = 6.0
+"""Seconds after which one that was missed is found again, or known to be cut off from whoever missed it."""
+FRESH = 25.0
+"""Seconds for which a report of a link counts: two of them may be lost."""
+SLOW_TIMES, SLOW_BY = 5.0, 0.02
+"""A slow link takes so many times the usual round trip, and so many seconds more."""
+LOSSY, LEAST_LOST = 0.1, 3
+"""A lossy one loses this share of its datagrams, and at least so many of the last."""
+AGAIN = 2
+"""Looks running at which a link was slow before it is told."""
+
+Pair = tuple[MemberId, MemberId]
+
+
+@dataclass(slots=True)
+class Row:
+    """How one member finds another, as it said last."""
+
+    at: float
+    round_trip: float = 0.0
+    lost: int = 0
+    sent: int = 0
+    missing_since: float | None = None
+    noted_at: float = 0.0
+    """When the master heard first that it is missing."""
+    was_found: bool = False
+    """It has answered this member before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Two members that do not find each other, by name; where it is one way only, `first` does not find `second`."""
+
+    first: MemberId
+    second: MemberId
+    since: float
+    is_both: bool
+
+    @property
+    def pair(self) -> Pair:
+        return pair_of(self.first, self.second)
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """A link, or all links of a member, that are much slower than the others', or lose much."""
+
+    members: tuple[MemberId, ...]
+    """One where all of its links are so."""
+    round_trip: float
+    usual: float
+    loss: float
+
+
+@dataclass(slots=True)
+class Links:
+    rows: dict[MemberId, dict[MemberId, Row]] = field(default_factory=dict)
+    """By who looks, then by whom it looks at."""
+    missing: set[Pair] = field(default_factory=set)
+    """Those that do not find one: who looks, and at whom."""
+    told: dict[Pair, Cut] = field(default_factory=dict)
+    slow: dict[tuple[MemberId, ...], Slow] = field(default_factory=dict)
+    """As told."""
+    doubts: dict[tuple[MemberId, ...], int] = field(default_factory=dict)
+    """How many looks running a link was slow."""
+    usual: float = 0.0
+    """Seconds of the round trip over the link that a quarter of the others are faster than."""
+    slow_at: float = 0.0
+    """When slow links are looked for again."""
+    asked_at: float = float("-inf")
+    """When many were asked at once."""
+    asked: dict[int, Pair] = field(default_factory=dict)
+    """Questions on their way (order numbers)."""
+
+
+def pair_of(one: MemberId, other: MemberId) -> Pair:
+    return (one, other) if one <= other else (other, one)
+
+
+# -- what members say ---------------------------------------------------------------------------------------------
+def note(links: Links, observer: MemberId, said: Iterable[LinkSeen], now: float) -> bool:
+    """True where it does not find somebody whom it found before. O(what it says)."""
+    is_news = False
+    rows = links.rows.setdefault(observer, {})
+    for each in said:
+        row = rows.setdefault(each.member, Row(now))
+        row.at, row.round_trip = now, max(each.round_trip, 0.0)
+        row.lost, row.sent = max(each.lost, 0), max(each.sent, each.lost, 0)
+        row.was_found = row.was_found or row.round_trip > 0
+        since = now - each.missing if each.missing > 0 else None
+        is_news = _missing(links, observer, each.member, row, since, now) or is_news
+    return is_news
+
+
+def probed(links: Links, observer: MemberId, target: MemberId, reachable: bool, asked_for: float, now: float) -> bool:
+    """The answer to a question of ours, which took so many seconds. As `note`."""
+    row = links.rows.setdefault(observer, {}).setdefault(target, Row(now))
+    row.at, row.was_found = now, row.was_found or reachable
+    return _missing(links, observer, target, row, None if reachable else now - asked_for, now)
+
+
+def _missing(links: Links, observer: MemberId, target: MemberId, row: Row, since: float | None, now: float) -> bool:
+    is_new = since is not None and row.missing_since is None
+    if since is None:
+        row.missing_since = None
+        links.missing.discard((observer, target))
+    elif is_new:
+        row.missing_since, row.noted_at = since, now
+        links.missing.add((observer, target))
+    return is_new
+
+
+def heard_again(links: Links, member: MemberId, now: float) -> None:
+    """It was cut off from everybody and is back: whether others miss it is to be seen from now on."""
+    for observer, target in [pair for pair in links.missing if member in pair]:
+        row = links.rows[observer][target]
+        row.missing_since = row.noted_at = now
+
+
+def forget(links: Links, members: Collection[MemberId]) -> None:
+    """Keeps what is said by and of these."""
+    for observer in [m for m in links.rows if m not in members]:
+        del links.rows[observer]
+    for rows in links.rows.values():
+        for target in [m for m in rows if m not in members]:
+            del rows[target]
+    links.missing = {pair for pair in links.missing if pair[0] in members and pair[1] in members}
+    links.asked = {number: pair for number, pair in links.asked.items() if pair[0] in members and pair[1] in members}
+
+
+def is_fresh(links: Links, observer: MemberId, target: MemberId, now: float) -> bool:
+    """It has looked at it lately."""
+    row = links.rows.get(observer, {}).get(target)
+    return row is not None and now - row.at < FRESH
+
+
+# -- who cannot see whom ------------------------------------------------------------------------------------------
+def cuts(links: Links, heard: Collection[MemberId], size: int, now: float) -> list[Cut]:
+    """Of those that are heard, in a world of so many: who cannot see each other. O(those that miss somebody)."""
+    found: dict[Pair, Cut] = {}
+    for one, other in sorted(links.missing):
+        if one in heard and other in heard and pair_of(one, other) not in found:
+            cut = _cut(links, one, other, size, now)
+            if cut is not None:
+                found[cut.pair] = cut
+    return list(found.values())
+
+
+def _cut(links: Links, one: MemberId, other: MemberId, size: int, now: float) -> Cut | None:
+    there, back = _row(links, one, other, now), _row(links, other, one, now)
+    if there is None or there.missing_since is None or not _is_confirmed(there, now):
+        return None
+    if back is not None and back.missing_since is not None:
+        since = max(there.missing_since, back.missing_since)
+        if now - since < CUT_AFTER or not _is_confirmed(back, now):
+            return None
+        is_known = _are_found(links, one, other, now) if size > 2 else there.was_found and back.was_found
+        return Cut(*pair_of(one, other), since, True) if is_known else None
+    is_one_way = back is not None and back.at > there.missing_since + CUT_AFTER and there.was_found
+    if is_one_way and now - there.missing_since >= ONE_WAY_AFTER:
+        return Cut(one, other, there.missing_since, False)
+    return None
+
+
+def _row(links: Links, observer: MemberId, target: MemberId, now: float) -> Row | None:
+    row = links.rows.get(observer, {}).get(target)
+    return row if row is not None and now - row.at < FRESH else None
+
+
+def _is_confirmed(row: Row, now: float) -> bool:
+    return now - row.noted_at >= CONFIRMED_AFTER - 1e-6
+
+
+def _are_found(links: Links, one: MemberId, other: MemberId, now: float) -> bool:
+    """Each of the two and somebody else find each other: a round trip says so of both ends."""
+    return all(
+        any(target != but and row.missing_since is None and now - row.at < FRESH
+            for target, row in links.rows.get(member, {}).items())
+        for member, but in ((one, other), (other, one))
+    )  # fmt: skip
+
+
+def is_undecided(links: Links, now: float) -> bool:
+    """Somebody is missing, or may be, and it is not known yet whether the two cannot see each other."""
+    if links.asked and now - links.asked_at < ANSWERED_WITHIN:
+        return True
+    rows = ((pair, links.rows.get(pair[0], {}).get(pair[1])) for pair in links.missing)
+    return any(row is not None and now - row.noted_at < UNDECIDED and pair_of(*pair) not in links.told
+               for pair, row in rows)  # fmt: skip
+
+
+def to_part(cuts: Iterable[Cut], age: dict[MemberId, float], spared: Collection[MemberId], most: int) -> list[MemberId]:
+    """Who goes so that those that stay see each other: whoever has the most cut links, of equals the younger; not one
+    of `spared` where the other may go. Nobody where it would take more than `most`, or nobody of a pair may go."""
+    left = {cut.pair for cut in cuts if cut.is_both}
+    gone: list[MemberId] = []
+    while left:
+        count = {m: sum(m in pair for pair in left) for pair in left for m in pair}
+        candidates = [m for m in count if m not in spared]
+        if not candidates or len(gone) >= most:
+            return []
+        worst = max(candidates, key=lambda m: (count[m], -age.get(m, 0.0), m))
+        gone.append(worst)
+        left = {pair for pair in left if worst not in pair}
+    return gone
+
+
+# -- slow links ---------------------------------------------------------------------------------------------------
+def look_for_slow(links: Links, now: float) -> list[Slow]:
+    """Links that are slow, or lose, for the second time running. O(links)."""
+    trips, losses = _measured(links, now)
+    if len(trips) < 3:
+        links.doubts.clear()
+        return []
+    links.usual = sorted(trips.values())[len(trips) // 4]  # of three members one that is slow has two links of three
+    bad = {pair for pair in trips.keys() | losses.keys()
+           if _is_slow(trips.get(pair, 0.0), links.usual) or losses.get(pair, 0.0) >= LOSSY}  # fmt: skip
+    named = [_slow(links, members, trips, losses) for members in _whose(bad, trips.keys() | losses.keys())]
+    links.doubts = {slow.members: links.doubts.get(slow.members, 0) + 1 for slow in named}
+    return [slow for slow in named if links.doubts[slow.members] >= AGAIN]
+
+
+def _measured(links: Links, now: float) -> tuple[dict[Pair, float], dict[Pair, float]]:
+    """Round trip and loss by link. Where both ends have measured it the better one counts: the other was busy."""
+    trips: dict[Pair, float] = {}
+    losses: dict[Pair, float] = {}
+    for observer, rows in links.rows.items():
+        for target, row in rows.items():
+            if now - row.at >= FRESH or row.missing_since is not None or not row.sent:
+                continue
+            pair = pair_of(observer, target)
+            loss = row.lost / row.sent if row.lost >= LEAST_LOST else 0.0
+            trips[pair] = min(row.round_trip, trips.get(pair, row.round_trip))
+            losses[pair] = min(loss, losses.get(pair, loss))
+    return trips, losses
+
+
+def _is_slow(trip: float, usual: float) -> bool:
+    return trip >= SLOW_TIMES * usual and trip - usual >= SLOW_BY
+
+
+def _whose(bad: set[Pair], links: Collection[Pair]) -> list[tuple[MemberId, ...]]:
+    """A member where two or more links, and all of its own, are bad; else the link's two."""
+    of: dict[MemberId, list[Pair]] = {}
+    for pair in links:
+        for member in pair:
+            of.setdefault(member, []).append(pair)
+    wholly = {m for m, own in of.items() if len(own) > 1 and bad.issuperset(own)}
+    if wholly and 2 * len(wholly) >= len(of):
+        return []  # most are so: it is what is usual here, and not yet known to be
+    found: list[tuple[MemberId, ...]] = [(member,) for member in sorted(wholly)]
+    return found + [pair for pair in sorted(bad) if not wholly & set(pair)]
+
+
+def _slow(links: Links, members: tuple[MemberId, ...], trips: dict[Pair, float], losses: dict[Pair, float]) -> Slow:
+    own = [pair for pair in trips if (members[0] in pair if len(members) == 1 else pair == members)]
+    return Slow(members, median(trips[p] for p in own), links.usual, median(losses[p] for p in own))

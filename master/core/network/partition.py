@@ -1,0 +1,264 @@
+"""What is told, and done, about links between members: who cannot see whom, and whose round trips are long.
+
+A pair that cannot see each other hangs the collectives between them, or breaks them. Nothing is done for that alone: a
+ring of ranks may not use that link, and a short outage costs nothing. When training stands still since then (no step
+for ten seconds, or ten of the slowest recent steps; a hang; or ranks that end with errors of torch.distributed and
+nothing else), beginning again in place would fail again and again, so one of the two is replaced: the one with the more
+cut links, of equals the younger. It costs no restart. A rank index is replaced so once an hour, then the other one of
+the pair goes, and then nobody: a link that probes do not pass may not be what stops the script. Where so many would
+have to go that it is the network itself, nobody is replaced either.
+
+Members look at three neighbours only. When ranks end so, or hang, more pairs are looked at: all of a small world, in a
+large one each member and the next, and one that is farther off with each generation; and of the member that failed
+first, those to 64 others. O(members).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from outrider.master.core.faults import recovery
+from outrider.master.core.faults.node_exclusion import PARTED
+from outrider.master.core.generation import orders
+from outrider.master.core.hangs import limits as hangs_limits
+from outrider.master.core.hangs.limits import STEP, Watch
+from outrider.master.core.membership import pod_deletion
+from outrider.master.core.network import link_health
+from outrider.master.core.network.link_health import Cut, Pair, Slow
+from outrider.master.core.network.report import cut_sentence, slow_sentence, where
+from outrider.master.core.placement import replicas
+from outrider.master.core.state.generation import World
+from outrider.master.core.state.job import REBUILDING, RUNNING, State
+from outrider.master.core.state.member import ALIVE, Member
+from outrider.master.core.status import document as status_document
+from outrider.master.core.text import seconds
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import Probe, Probed, Report
+
+LOOK_EVERY, LOOK_FOR_SLOW = 1.0, 10.0
+HEARD, REPORTED = 2.5, 1.5
+"""Seconds within which both of a pair must have spoken; before they are asked, who may be about to be in doubt."""
+PATIENCE = 10.0
+"""Seconds without a step: a shorter outage costs less than a replacement."""
+SLACK = 5.0
+"""Seconds, beside two steps, within which the last step is made after a link is cut: it is in the kernel's hands, and
+neither a look nor a report is there at once."""
+AGAIN = 3600.0
+ALL_PAIRS = 16
+"""Members up to which all pairs are looked at."""
+OTHERS = 64
+PROBE_SECONDS = 0.4
+ASK_AGAIN = 1.5
+
+
+# -- what members say ---------------------------------------------------------------------------------------------
+def note_report(state: State, member: Member, report: Report) -> None:
+    """O(the links that it tells of)."""
+    world = state.world
+    if not report.links or world is None or member.id not in world.places:
+        return
+    said = [each for each in report.links if each.member in world.places and each.member != member.id]
+    if link_health.note(state.links, member.id, said, state.now):
+        state.deadlines.set(("links", ""), state.now + LOOK_EVERY)
+    elif state.deadlines.at(("links", "")) is None:
+        state.deadlines.set(("links", ""), state.now + LOOK_FOR_SLOW)
+
+
+def probed(state: State, member: Member, answer: Probed) -> None:
+    """A question of ours."""
+    pair = state.links.asked.pop(answer.order, None)
+    if pair is None or pair[0] != member.id or pair[1] not in state.members:
+        return
+    if link_health.probed(state.links, *pair, answer.reachable, PROBE_SECONDS, state.now):
+        state.deadlines.set(("links", ""), state.now + LOOK_EVERY)
+
+
+# -- questions ----------------------------------------------------------------------------------------------------
+def ask(state: State, suspects: Iterable[MemberId], *, is_sudden: bool) -> None:
+    """Looks at links that nobody looks at otherwise; at all of them where it has happened a moment ago."""
+    world = state.world
+    if world is None or len(world.order) < 2:
+        return
+    state.links.asked_at = state.now
+    for one, other in _questions(world, list(suspects)):
+        if is_sudden or not link_health.is_fresh(state.links, one, other, state.now):
+            _ask(state, one, other)
+
+
+def _questions(world: World, suspects: list[MemberId]) -> list[Pair]:
+    order = world.order
+    if len(order) <= ALL_PAIRS:
+        return [(one, other) for index, one in enumerate(order) for other in order[index + 1 :]]
+    size, stride = len(order), 2 + world.generation.number % (len(order) - 3)
+    ring = [(one, order[(index + step) % size]) for index, one in enumerate(order) for step in (1, stride)]
+    return ring + [(one, other) for one in suspects for other in order[:OTHERS] if other != one]
+
+
+def _ask(state: State, one: MemberId, other: MemberId) -> None:
+    asker, target = state.members.get(one), state.members.get(other)
+    if asker is None or target is None or not target.probe_port:
+        return
+    if not _is_heard(state, asker, REPORTED) or not _is_heard(state, target, REPORTED):
+        return
+    if (one, other) in state.links.asked.values():
+        return
+    address, port = target.address, target.probe_port
+    reason = f"{one} is asked whether it reaches {other}: their link may be cut."
+    number = orders.give(state, asker, lambda order: Probe(order, other, address, port, PROBE_SECONDS), reason)
+    state.links.asked[number] = (one, other)
+
+
+def _ask_about_the_missing(state: State) -> None:
+    """Of each pair both, often until it is known whether they see each other, and then now and then: not all that are
+    missing look at each other by themselves."""
+    for one, other in sorted(state.links.missing)[:OTHERS]:
+        noted_at = state.links.rows[one][other].noted_at
+        pause = ASK_AGAIN if state.now - noted_at < link_health.UNDECIDED else link_health.FRESH / 2
+        for pair in ((one, other), (other, one)):
+            row = state.links.rows.get(pair[0], {}).get(pair[1])
+            if row is None or state.now - row.at >= pause:
+                _ask(state, *pair)
+
+
+def is_undecided(state: State) -> bool:
+    """It will be known within seconds whether two members cannot see each other."""
+    return link_health.is_undecided(state.links, state.now)
+
+
+def ended(state: State, member: Member) -> None:
+    """Ranks of it have ended by themselves. Where nothing but errors of torch.distributed is known, who sees whom?"""
+    episode = state.episode
+    if episode is not None and recovery.is_torn(state) and episode.failures[0].member == member.id:
+        ask(state, [member.id], is_sudden=True)
+
+
+# -- looking ------------------------------------------------------------------------------------------------------
+def look(state: State) -> None:
+    """Once a second while somebody is missing, else every ten seconds while reports of links come."""
+    known = state.links
+    if state.is_over or state.world is None:
+        return
+    if known.rows.keys() - state.members.keys():
+        link_health.forget(known, state.members)
+    _ask_about_the_missing(state)
+    if state.stage != REBUILDING:
+        found = _cuts(state)
+        _tell(state, found)
+        _act(state, [cut for cut in found if cut.is_both])
+    if state.now >= known.slow_at:
+        known.slow_at = state.now + LOOK_FOR_SLOW
+        _tell_slow(state, link_health.look_for_slow(known, state.now))
+    if known.rows:
+        wait = LOOK_EVERY if known.missing else LOOK_FOR_SLOW
+        state.deadlines.set(("links", ""), state.now + wait)
+
+
+def _cuts(state: State) -> list[Cut]:
+    concerned = {m for pair in state.links.missing for m in pair}
+    heard = {m for m in concerned if (member := state.members.get(m)) is not None and _is_heard(state, member)}
+    size = len(state.world.places) if state.world is not None else len(state.members)
+    return link_health.cuts(state.links, heard, size, state.now)
+
+
+def _is_heard(state: State, member: Member, within: float = HEARD) -> bool:
+    is_well = member.life == ALIVE and member.session is not None and member.doubt is None and not member.deleting
+    return is_well and state.now - member.heard_at < within
+
+
+# -- telling ------------------------------------------------------------------------------------------------------
+def _tell(state: State, found: list[Cut]) -> None:
+    told = state.links.told
+    for cut in found:
+        if cut.pair not in told or cut.is_both != told[cut.pair].is_both:
+            state.announce("LinkCut", f"{cut_sentence(state, cut)}.", cut.first, warning=True,
+                           detail=(("first", cut.first), ("second", cut.second)))  # fmt: skip
+            status_document.mark(state)
+        told[cut.pair] = cut
+    for pair in told.keys() - {cut.pair for cut in found}:
+        if not any(each in state.links.missing for each in (pair, pair[::-1])):
+            del told[pair]
+            status_document.mark(state)
+            if all(member in state.members for member in pair):
+                text = f"{where(state, pair[0])} and {where(state, pair[1])} see each other again."
+                state.announce("LinkBack", text, pair[0])
+
+
+def _tell_slow(state: State, found: list[Slow]) -> None:
+    told = state.links.slow
+    for slow in found:
+        if slow.members not in told:
+            state.announce("LinkSlow", f"{slow_sentence(state, slow)}.", slow.members[0], warning=True)
+            status_document.mark(state)
+    for members in told.keys() - {slow.members for slow in found}:
+        status_document.mark(state)
+        if all(member in state.members for member in members):
+            who = " and ".join(members)
+            state.announce("LinkWell", f"The links of {who} are as fast as the others again.", members[0])
+    state.links.slow = {slow.members: slow for slow in found}
+
+
+# -- doing --------------------------------------------------------------------------------------------------------
+def _act(state: State, found: list[Cut]) -> None:
+    world, watch = state.world, state.watch
+    if not found or world is None:
+        return
+    if recovery.is_torn(state):
+        part(state, _at_fault(state, found), "Ranks ended with errors of torch.distributed alone")
+    elif state.stage == RUNNING and watch is not None and watch.generation == world.generation:
+        if watch.suspicion is not None:  # its ranks are asked where they are, which may say more
+            return
+        quiet = state.now - watch.since
+        patience = max(PATIENCE, hangs_limits.TIMES[STEP] * _slowest_step(watch, state))
+        if quiet >= patience and hangs_limits.ruling(watch, state.pace, state.spec, state.now)[0] == STEP:
+            part(state, _at_fault(state, found), f"No rank has made a step for {seconds(quiet)}")
+
+
+def _slowest_step(watch: Watch, state: State) -> float:
+    recent = state.pace.slow_steps
+    return recent[0][1] if recent else 0.0
+
+
+def of_a_hang(state: State) -> list[Cut]:
+    """Pairs that cannot see each other, and may be why no step is made."""
+    return _at_fault(state, [cut for cut in _cuts(state) if cut.is_both])
+
+
+def _at_fault(state: State, found: list[Cut]) -> list[Cut]:
+    """Of this world's members, and cut no longer than steps have been missing: a job that trained on needs them not."""
+    world, watch = state.world, state.watch
+    if world is None or watch is None:
+        return []
+    slack = SLACK + 2 * _slowest_step(watch, state)
+    is_late = watch.generation == world.generation and watch.step > 0
+    return [cut for cut in found if cut.first in world.places and cut.second in world.places
+            and not (is_late and watch.stepped_at > cut.since + slack)]  # fmt: skip
+
+
+def part(state: State, found: list[Cut], what: str) -> bool:
+    """Replaces as few members as are needed for those that stay to see each other. False where nobody may go."""
+    world = state.world
+    if world is None or not found:
+        return False
+    concerned = {m for cut in found for m in cut.pair}
+    age = {m: state.members[m].created_at for m in concerned}
+    spared = {m for m in concerned if not _may_go(state, state.members[m])}
+    gone = link_health.to_part(found, age, spared, max(1, len(world.places) // 4))
+    for member_id in gone:
+        member = state.members[member_id]
+        cut = next(cut for cut in found if member_id in cut.pair)
+        reason = f"{what}, and {cut_sentence(state, cut)}; {member_id} is replaced."
+        if member.rank_index is not None:
+            state.parted[member.rank_index] = state.now
+        recovery.parted(state, PARTED, reason, member)
+        pod_deletion.dismiss(state, member, reason)
+    return bool(gone)
+
+
+def _may_go(state: State, member: Member) -> bool:
+    world, index = state.world, member.rank_index
+    if member.uid is None or not member.has_controller or index is None:
+        return False
+    if state.now - state.parted.get(index, float("-inf")) < AGAIN:
+        return False
+    is_enough = world is not None and len(world.places) > state.spec.min_members
+    return state.spec.is_adopted or is_enough or replicas.may_replace(state, member)

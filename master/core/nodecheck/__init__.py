@@ -1,0 +1,1 @@
+"""The node check: who measures with whom, and who may train."""

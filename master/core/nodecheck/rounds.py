@@ -1,0 +1,393 @@
+"""The node check: members are measured in pairs before they may train (`pairing` says who with whom, and judges).
+
+A first world is checked in two rounds. A newcomer is measured with members that are known to be well, idle ones where
+there are some, else members that train, which then take part in the all-gather alone; where its first round shows
+nothing, that was all. A round is over when everybody has answered, or cannot any more, or its time has run out.
+Whatever goes wrong is a result, and at most four rounds are made, so no check blocks a job. It waits for nobody but
+those that it measures, and costs each member one order and one answer a round.
+
+Who fails is left out and replaced, at no cost, on another node where the platform has nodes. Not left out, but warned
+of, are: more than half of those who took part (then the check itself is in doubt), a place whose members failed it
+three times running, and a pod that nobody would make again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from zlib import crc32
+
+from outrider.master.core.faults import node_exclusion
+from outrider.master.core.generation import lifecycle, orders, readiness
+from outrider.master.core.membership import pod_deletion
+from outrider.master.core.nodecheck import gate as nodecheck_gate
+from outrider.master.core.nodecheck import pairing
+from outrider.master.core.nodecheck import report as nodecheck_report
+from outrider.master.core.nodecheck.pairing import OK, Answer, Finding, Round
+from outrider.master.core.placement import pod_status
+from outrider.master.core.state.generation import World
+from outrider.master.core.state.job import GATHERING, RUNNING, Check, State
+from outrider.master.core.state.member import ALIVE, SILENT, Member
+from outrider.master.core.status import document as status_document
+from outrider.master.core.text import counted
+from outrider.wire.ids import MemberId, OrderId, RankIndex
+from outrider.wire.messages import Check as CheckOrder
+from outrider.wire.messages import Checked, CheckPeer
+
+PROBE_SECONDS = 30.0
+ROUND_SECONDS = 45.0
+"""A probe ends after the first, its sidecar answers some seconds later whatever became of it, and this is the end."""
+READY_SECONDS = 15.0
+"""Between two rounds, for a member's next port."""
+ROUNDS, MOST_ROUNDS = 2, 4
+FEW = 3
+"""Up to so many are also measured alone: they cannot tell which of them is bad."""
+EXCLUSIONS = 3
+"""Members of one place that fail running; then the check is wrong about it, or replacing them does not help."""
+NO_PLACE = RankIndex(-1)
+"""Of spares, which are counted together."""
+EXIT_CODE = 3
+
+
+# -- begin --------------------------------------------------------------------------------------------------------
+def advance(state: State) -> None:
+    """At the end of a step: begins a check where one is due, or goes on with the one there is."""
+    check = state.check
+    if check is None:
+        if state.unchecked and state.listed and not state.suspended and _is_time(state):
+            _begin(state)
+        return
+    for member_id in sorted(check.lost):
+        check.lost.discard(member_id)
+        _take(state, check, member_id, Answer("gone", "it is gone"))
+    if state.check is not check:
+        return
+    if check.training and state.stage != RUNNING:
+        _abandon(state, check, "the world that helped with it is over")
+    elif not check.orders:
+        _next_round(state, check)
+
+
+def _is_time(state: State) -> bool:
+    """Beside a world as soon as all of it runs, for who helps is one of it; else when one could form but for that."""
+    if state.stage == RUNNING and state.world is not None:
+        return len(state.world.started) == len(state.world.places)
+    if state.stage != GATHERING:
+        return False
+    together = len(state.ready) + len(state.unchecked)
+    if state.patient:
+        return len(state.coming) <= len(state.unchecked) or together >= state.target
+    return together >= state.spec.min_members and not lifecycle.can_form(state)
+
+
+def _begin(state: State) -> None:
+    if state.stage == GATHERING:
+        for member_id in sorted(m for m in state.ready if not _is_known(state, m)):
+            member = state.members[member_id]
+            member.check_wanted = "it was never measured with another"
+            readiness.refresh(state, member)
+    subjects = set(state.unchecked)
+    helpers, training = _helpers(state, len(subjects))
+    state.check = Check(subjects, helpers, training)
+    _next_round(state, state.check)
+
+
+def _is_known(state: State, member_id: MemberId) -> bool:
+    """It reached another one when it was measured: so what fails with it is not its fault. One that passed alone, or of
+    two that failed together, is not known to be well."""
+    member = state.members.get(member_id)
+    return member is not None and member.finding is not None and member.finding.network > 0
+
+
+def _known(state: State, check: Check) -> list[MemberId]:
+    return [helper for helper in check.helpers if _is_known(state, helper)]
+
+
+def _helpers(state: State, wanted: int, asked: Collection[MemberId] = ()) -> tuple[list[MemberId], frozenset[MemberId]]:
+    """One each where there are so many: idle ones first, then members that train; without those asked before."""
+    world = state.world if state.stage == RUNNING else None
+    places = world.places if world is not None else {}
+    idle = sorted(member for member in state.ready if member not in places and member not in asked)[:wanted]
+    free = [m for m in places if world is not None and m not in asked and _may_help(state, world, m)]
+    training = sorted(free, key=_by_chance(state))[: wanted - len(idle)]
+    return [*idle, *training], frozenset(training)
+
+
+def _help_more(state: State, check: Check, wanted: int) -> None:
+    """Who failed with a helper, or lost it, meets another one: it may be their way to each other alone that is cut."""
+    helpers, training = _helpers(state, wanted, {*check.helpers, *check.subjects})
+    check.helpers += helpers
+    check.training |= training
+
+
+def _may_help(state: State, world: World, member_id: MemberId) -> bool:
+    member = state.members.get(member_id)
+    if member is None or not member.is_usable or member.session is None or member.doubt is not None:
+        return False
+    return member_id in world.started and member_id not in world.done
+
+
+def _by_chance(state: State) -> Callable[[MemberId], int]:
+    return lambda member: crc32(f"{state.round_number}/{member}".encode())
+
+
+# -- a round ------------------------------------------------------------------------------------------------------
+def _next_round(state: State, check: Check) -> None:
+    """When everybody who is to be measured has a port."""
+    subjects = check.subjects = {member for member in check.subjects if not _has_no_trainer(state, member)}
+    everyone = [*sorted(subjects - check.mute), *(m for m in check.helpers if m not in check.training)]
+    if not subjects:
+        _end(state)
+        return
+    if not all(_is_prepared(state, member) for member in everyone):
+        if state.deadlines.at(("check", "")) is None:
+            state.deadlines.set(("check", ""), state.now + READY_SECONDS)
+        return
+    if check.rounds:
+        found = pairing.findings(check.rounds, _known(state, check))
+        _help_more(state, check, sum(found[m].verdict != OK for m in subjects - check.mute if m in found))
+        check.groups = pairing.again(pairing.suspicion(subjects - check.mute, found), check.helpers, check.rounds)
+    else:
+        check.groups = pairing.first(subjects, check.helpers, f"{state.spec.name}/{state.round_number}")
+    check.number, check.began_at, check.answers, check.ports = state.round_number, state.now, {}, {}
+    state.round_number += 1
+    state.deadlines.set(("check", ""), state.now + ROUND_SECONDS)
+    for group in check.groups:
+        _measure(state, check, sorted(group, key=lambda member: member in check.training))
+    count = sum(map(len, check.groups))
+    state.message = f"check round {check.number}: {counted(count, 'member')} measured"
+    status_document.mark(state)
+    check.answers |= {m: Answer("no answer", "it was not ready again") for m in check.mute}
+    check.groups += tuple((m,) for m in sorted(check.mute))
+    if not count:
+        _round_over(state, check)
+
+
+def _has_no_trainer(state: State, member_id: MemberId) -> bool:
+    """It is measured when it has one again."""
+    member = state.members.get(member_id)
+    return member is None or member.trainer_lost or not member.is_usable
+
+
+def _is_prepared(state: State, member_id: MemberId) -> bool:
+    member = state.members.get(member_id)
+    return member is not None and readiness.can_be_told(member)
+
+
+def _measure(state: State, check: Check, group: list[MemberId]) -> None:
+    """Each listens for those after it. Who trains comes last, and has no port."""
+    members = [state.members[member] for member in group]
+    places: list[CheckPeer] = []
+    is_alone = sum(map(len, check.groups)) <= FEW
+    for index, member in enumerate(members):
+        port = 0 if member.id in check.training or member.ready is None else member.ready.port
+        awaited = tuple(each.id for each in members[index + 1 :])
+        _order(state, check, member, port, tuple(places), awaited, is_alone)
+        places.append(CheckPeer(member.id, member.address, port))
+    for member in members:
+        if member.id not in check.training:
+            member.ready = None
+            readiness.refresh(state, member)
+
+
+def _order(
+    state: State, check: Check, member: Member, port: int, peers: tuple[CheckPeer, ...], awaited: tuple[MemberId, ...],
+    is_alone: bool,
+) -> None:  # fmt: skip
+    trains = member.id in check.training
+    others = ", ".join([*(peer.member for peer in peers), *awaited]) or "nobody"
+    reason = f"{member.id} is measured in check round {check.number}, with {others}."
+
+    def make(order: OrderId) -> CheckOrder:
+        return CheckOrder(
+            order=order,
+            round=check.number,
+            port=port,
+            peers=peers,
+            awaited=awaited,
+            compute=not trains,
+            alone=is_alone and not trains,
+            address=member.address,
+            seconds=PROBE_SECONDS,
+        )
+
+    check.ports[member.id] = port
+    check.orders[member.id] = orders.give(state, member, make, reason)
+
+
+def answered(state: State, member: Member, message: Checked) -> None:
+    """What a member's probe found."""
+    orders.acknowledge(state, member, message.order)
+    check = state.check
+    if check is None or check.orders.get(member.id) != message.order:
+        return
+    if member.ready is not None and member.ready.port == check.ports[member.id]:
+        member.ready = None  # said before it heard of the check: that port is used up
+        readiness.refresh(state, member)
+    is_contained = bool(member.node) or state.spec.is_isolated
+    answer = pairing.answer_of(message, _shares_its_machine(state, member), is_contained, state.now)
+    _take(state, check, member.id, answer)
+    readiness.stir(state)
+
+
+def _shares_its_machine(state: State, member: Member) -> bool:
+    """Members of one machine disturb each other while they measure, and those who train there disturb them, too. Where
+    no node is known all run on one; a machine may also hold several nodes."""
+    others = (m for m in state.members.values() if m.id != member.id and m.life in (ALIVE, SILENT))
+    same = (m.node == member.node or (m.machine and m.machine == member.machine) for m in others)
+    return not member.node or any(same)
+
+
+def _take(state: State, check: Check, member_id: MemberId, answer: Answer) -> None:
+    number = check.orders.pop(member_id, None)
+    member = state.members.get(member_id)
+    if number is not None:
+        check.answers[member_id] = answer
+        if member is not None:
+            orders.acknowledge(state, member, number)
+    if answer.result == "gone":
+        check.subjects.discard(member_id)
+        check.helpers = [helper for helper in check.helpers if helper != member_id]
+    if number is not None and not check.orders:
+        _round_over(state, check)
+
+
+def overdue(state: State) -> None:
+    """A round, or a member's next port, has taken longer than anything in it may."""
+    check = state.check
+    if check is None:
+        return
+    if check.orders:
+        for member_id in sorted(check.orders):
+            _take(state, check, member_id, Answer("no answer", elapsed=state.now - check.began_at))
+        return
+    check.helpers = [m for m in check.helpers if m in check.training or _is_prepared(state, m)]
+    check.mute = {m for m in check.subjects if not _is_prepared(state, m)}
+    for member_id in sorted(check.mute):
+        state.deadlines.set(("patience", member_id), state.now)
+    readiness.stir(state)
+
+
+def _round_over(state: State, check: Check) -> None:
+    state.deadlines.cancel(("check", ""))
+    check.rounds.append(Round(check.number, check.groups, check.answers))
+    found = pairing.findings(check.rounds, _known(state, check))
+    slow = _stragglers(state, check, found)
+    nodecheck_report.tell(state, check.rounds[-1], state.now - check.began_at, slow)
+    if _is_enough(state, check, found, slow):
+        _conclude(state, check, found, slow)
+    readiness.stir(state)
+
+
+def _is_enough(state: State, check: Check, found: dict[MemberId, Finding], slow: dict[MemberId, Finding]) -> bool:
+    made = len(check.rounds)
+    suspects = [m for m in check.subjects if m in slow or found[m].verdict != OK]
+    if made < ROUNDS:
+        has_company = len(check.subjects) > 1 and not check.helpers
+        return not suspects and not has_company
+    unsure = [m for m in check.subjects if found[m].verdict not in (OK, "faulty")]
+    everyone = {m for each in check.rounds for group in each.groups for m in group}
+    can_learn = any(len(everyone) - 1 > len(_met(check, m)) for m in unsure)
+    can_learn = can_learn or (bool(unsure) and bool(_helpers(state, 1, everyone | check.subjects)[0]))
+    return made >= MOST_ROUNDS or not can_learn
+
+
+def _met(check: Check, member: MemberId) -> set[MemberId]:
+    return {m for each in check.rounds for group in each.groups if member in group for m in group} - {member}
+
+
+def _stragglers(state: State, check: Check, found: dict[MemberId, Finding]) -> dict[MemberId, Finding]:
+    """An all-gather with one that trains is slowed down by its training: only whether it works is looked at."""
+    known = {m.id: m.finding for m in state.members.values() if m.finding is not None and m.id not in check.subjects}
+    if check.training:
+        found = {m: Finding(f.verdict, f.check, f.reason, f.kind, f.compute) for m, f in found.items()}
+    return pairing.stragglers(check.subjects, found, known)
+
+
+# -- the end ------------------------------------------------------------------------------------------------------
+def _conclude(state: State, check: Check, found: dict[MemberId, Finding], slow: dict[MemberId, Finding]) -> None:
+    took_part = {m for group in check.groups for m in group}
+    faulty = [m for m in sorted(check.subjects) if found[m].verdict == "faulty"]
+    in_doubt = 2 * len(faulty) > len(took_part)
+    if in_doubt:
+        text = (f"{len(faulty)} of {len(took_part)} members did not pass the node check, {faulty[0]} among them "
+                f"({found[faulty[0]].reason}): nobody is left out for that.")  # fmt: skip
+        state.announce("NodeCheckInDoubt", text, warning=True)
+    nodecheck_report.note_verdicts(state, check.rounds[-1], found, slow)
+    _end(state)
+    for member_id in sorted(check.subjects):
+        member, finding = state.members.get(member_id), found[member_id]
+        if member is None or member.life != ALIVE:
+            continue
+        if finding.verdict == "faulty" and not in_doubt and _exclude(state, member, "failed", finding):
+            continue
+        if (
+            member_id in slow
+            and state.spec.exclude_stragglers
+            and _exclude(state, member, "is too slow for", slow[member_id])
+        ):
+            continue
+        _pass(state, member, finding, slow.get(member_id), in_doubt)
+    for helper in sorted(set(check.helpers) & set(found)):
+        _look_at_helper(state, check, helper, found[helper])
+
+
+def _look_at_helper(state: State, check: Check, member_id: MemberId, finding: Finding) -> None:
+    """Who was to help reaches nobody: it is looked at itself, where there is somebody else to measure it with. Of a
+    job's only two each would have the other looked at for ever."""
+    member = state.members.get(member_id)
+    others, _ = _helpers(state, 1, {member_id, *_met(check, member_id)})
+    is_odd = finding.check == "network" and finding.verdict in ("faulty", "unclear")
+    if member is not None and others and is_odd:
+        nodecheck_gate.ask(state, member, f"it helped to measure others and reached none of them ({finding.reason})")
+
+
+def _exclude(state: State, member: Member, what: str, finding: Finding) -> bool:
+    """False where it stays all the same, which is told."""
+    last_words = f"{member.id} {what} the node check: {finding.check}: {finding.reason}"
+    index = NO_PLACE if member.rank_index is None else member.rank_index
+    times = state.exclusions.get(index, 0)
+    if not member.has_controller or times >= EXCLUSIONS:
+        why = "nobody would make another pod" if not member.has_controller else f"{times} before it failed in its place"
+        state.announce("MemberKept", f"{last_words}. It trains all the same: {why}.", member.id, warning=True)
+        return False
+    state.exclusions[index] = times + 1
+    reason = f"{last_words}. It is left out and replaced."
+    node_exclusion.condemn(state, member.node, last_words)
+    if state.spec.is_adopted:
+        state.announce("MemberExcluded", reason, member.id, warning=True)
+        pod_deletion.dismiss(state, member, reason)
+    else:
+        pod_status.exclude(state, member, reason, EXIT_CODE, last_words)
+    return True
+
+
+def _pass(state: State, member: Member, finding: Finding, slow: Finding | None, in_doubt: bool) -> None:
+    member.check_wanted = ""
+    member.finding = finding if finding.verdict == OK else None
+    if slow is None and finding.verdict == OK:
+        state.exclusions.pop(NO_PLACE if member.rank_index is None else member.rank_index, None)
+    if slow is not None and not state.spec.exclude_stragglers:
+        text = f"{member.id} is a straggler: {slow.check}: {slow.reason}. It trains, for stragglers are not excluded."
+        state.announce("StragglerFound", text, member.id, warning=True)
+    elif finding.verdict == "unclear" or (finding.verdict == "faulty" and in_doubt):
+        what = f"{member.id} did not pass the node check, and nothing shows that it is to blame"
+        text = f"{what}: {finding.check}: {finding.reason}."
+        state.announce("NodeCheckInDoubt", text, member.id, warning=True)
+    readiness.refresh(state, member)
+
+
+def _end(state: State) -> None:
+    state.check = None
+    state.deadlines.cancel(("check", ""))
+    readiness.stir(state)
+    status_document.mark(state)
+
+
+def _abandon(state: State, check: Check, why: str) -> None:
+    """Who was to be measured is measured another time."""
+    for member_id, number in sorted(check.orders.items()):
+        member = state.members.get(member_id)
+        if member is not None:
+            orders.acknowledge(state, member, number)
+    state.announce("NodeCheckBrokenOff", f"Check round {check.number} is broken off: {why}.")
+    _end(state)

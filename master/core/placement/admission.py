@@ -1,0 +1,77 @@
+"""The least members that a job needs are placed together, or it waits its turn without any.
+
+A scheduler that places one pod after the other may give two jobs half of what each needs, and both would hold that for
+ever. So where several jobs lack room for their least, the oldest keeps what it has; the others give their pods back and
+wait behind it (`k8s.elasticjob.admission` says who). Members that have trained keep their pods, and what is in their
+memory.
+"""
+
+from __future__ import annotations
+
+from outrider.master.core.events import TurnTold
+from outrider.master.core.generation import readiness
+from outrider.master.core.state.job import GATHERING, State
+from outrider.master.core.status import document as status_document
+from outrider.master.core.text import counted
+from outrider.wire.ids import NO_GENERATION
+
+WAITS = "waits for room behind"
+
+
+def lacks_room(state: State) -> bool:
+    """None of its members has trained, some find no room, and those that have some are fewer than a world needs."""
+    if state.stage != GATHERING or state.suspended or state.ends or state.spec.is_adopted or state.waits_behind:
+        return False
+    there = [member for member in state.members.values() if member.is_usable]
+    if any(member.told > NO_GENERATION for member in there):
+        return False
+    return any(m.unschedulable for m in there) and _placed(state) < state.spec.min_members
+
+
+def _placed(state: State) -> int:
+    return sum(member.is_usable and not member.unschedulable for member in state.members.values())
+
+
+def told(state: State, event: TurnTold) -> None:
+    """Behind whom it waits from now on, or that it is its turn."""
+    if state.ends or state.suspended or event.behind == state.waits_behind:
+        return
+    if event.behind and not lacks_room(state):
+        return  # it has found room meanwhile
+    if event.behind:
+        _wait(state, event.behind)
+    else:
+        _go(state)
+    readiness.note_staffing(state)
+    status_document.mark(state)
+
+
+def _wait(state: State, behind: str) -> None:
+    placed, least = _placed(state), state.spec.min_members
+    state.message = f"{WAITS} {_shown(state, behind)}, which is older and lacks room too"
+    state.waits_behind = behind
+    text = f"There is room for {placed} of the {counted(least, 'member')} that a world needs"
+    text += f": the job {state.message}. Its pods are given back meanwhile."
+    state.announce("JobWaitsForRoom", text, warning=True)
+
+
+def _shown(state: State, behind: str) -> str:
+    """Names of other namespaces are nobody's business."""
+    is_neighbour = behind.partition("/")[0] == str(state.spec.name).partition("/")[0]
+    return behind if is_neighbour else "a job of another namespace"
+
+
+def _go(state: State) -> None:
+    state.announce(
+        "JobAsksForRoom",
+        f"The job has waited behind {_shown(state, state.waits_behind)}; its pods are asked for again.",
+    )
+    forget(state)
+
+
+def forget(state: State) -> None:
+    """It waits behind nobody; what it asks for again is no relaunch."""
+    if state.waits_behind:
+        state.waits_behind, state.message = "", "waiting for members"
+        state.held.clear()
+        state.spares_made = 0

@@ -1,0 +1,107 @@
+"""Nodes that are not Ready, or gone: a witness, never a verdict.
+
+The platform says of a node only that its kubelet is heard. So what is done depends on the members there:
+
+* one that reports is left alone, and the users are told so once;
+* one that has not started is replaced: nobody knows when its kubelet will begin with it;
+* one that is silent is judged at once: for a node that is not Ready no peer needs to be asked, and silence of half of
+  the job is not put down to the master's own network, because the platform does not hear that machine either;
+* one on a node that the cluster has deleted has no future: if it reports it leaves as one that was told to go, before
+  its pod is taken away; if it is silent it is given up at once, by force. Where the node comes back before that, and
+  nobody has its place yet, it stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from outrider.master.core.events import NodeSeen
+from outrider.master.core.faults import node_rules
+from outrider.master.core.generation import readiness
+from outrider.master.core.membership import failure_detector, pod_deletion
+from outrider.master.core.scaling import resize as scaling_resize
+from outrider.master.core.state.job import State
+from outrider.master.core.state.member import ALIVE, SILENT, Member
+from outrider.wire.ids import MemberId
+
+GONE_GRACE = 40.0
+"""Seconds until the cluster removes the pods of a node that it has deleted (kube-controller-manager: podgc)."""
+NAMED = 5
+
+
+def seen(state: State, event: NodeSeen) -> None:
+    before = state.nodes.pop(event.node, None)
+    if not event.is_ready:
+        state.nodes[event.node] = event
+    state.crowd.note_node(event.node, event.is_ready)
+    node_rules.seen(state, event)
+    there = [m for _id, m in sorted(state.members.items()) if m.node == event.node]
+    if event.is_ready and before is not None and not state.is_over:
+        _is_back(state, event, there)
+    if event.is_ready or not there or state.is_over:
+        return
+    if before is None or before.is_gone != event.is_gone:
+        _tell(state, event, there)
+    for member in there:
+        _look_at(state, member, event)
+
+
+def _is_back(state: State, event: NodeSeen, there: Sequence[Member]) -> None:
+    state.announce("NodeReady", f"Node {event.node} is Ready again.")
+    readiness.note_staffing(state)
+    for member in there:
+        if member.leaves_with_node and member.rank_index is not None and not _is_going(member):
+            scaling_resize.stay(state, member, f"node {event.node} is part of the cluster again")
+
+
+def _is_going(member: Member) -> bool:
+    return member.deleting or member.grace_ends is not None
+
+
+def _tell(state: State, event: NodeSeen, there: Sequence[Member]) -> None:
+    what = f"N{failure_detector.not_ready(event)[1:]}."
+    heard = [m for m in there if is_heard(m)]
+    if not heard:
+        text = f"{what} Nothing is heard of what runs there: {_names(there)}."
+    elif event.is_gone:
+        text = f"{what} Until replacements are ready training goes on with what reports from there: {_names(heard)}."
+    else:
+        text = f"{what} What reports from there is left alone, and training goes on: {_names(heard)}."
+    state.announce("NodeGone" if event.is_gone else "NodeNotReady", text, warning=True)
+
+
+def _look_at(state: State, member: Member, event: NodeSeen) -> None:
+    """What waited for a witness is looked at now: when all has been read that came with this word."""
+    if member.life == SILENT and event.is_gone:
+        state.deadlines.set(("replace", member.id), state.now)
+    elif member.doubt is not None:
+        state.deadlines.set(("hear", member.id), state.now)
+    elif _is_unstarted(member):
+        state.deadlines.set(("unstarted", member.id), state.now)
+    elif event.is_gone and is_heard(member) and not member.deleting:
+        scaling_resize.must_leave(state, member, failure_detector.not_ready(event), GONE_GRACE, with_node=True)
+    if member.is_stuck:
+        state.deadlines.set(("stuck", member.id), state.now)
+
+
+def unstarted(state: State, member_id: str) -> None:
+    """It waited for a kubelet when that was last heard of. A master that was paused reads first that the node is not
+    Ready, and then that all is well again."""
+    member = state.members.get(MemberId(member_id))
+    node = None if member is None else state.nodes.get(member.node)
+    if member is not None and node is not None and _is_unstarted(member):
+        pod_deletion.will_not_start(state, member, failure_detector.not_ready(node))
+
+
+def _is_unstarted(member: Member) -> bool:
+    return member.pod_phase == "pending" and not member.greeted
+
+
+def is_heard(member: Member) -> bool:
+    return member.life == ALIVE and member.greeted and member.doubt is None
+
+
+def _names(members: Sequence[Member]) -> str:
+    names = [str(m.id) for m in members]
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

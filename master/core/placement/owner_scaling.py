@@ -1,0 +1,120 @@
+"""A job whose pods another controller makes: its size is its owner's, and either of the two may be scaled by its user.
+
+Who was changed last, leads. Where the ElasticJob's user asks for a size, the owner is asked for it (`ResizeOwner`): for
+more at once, for fewer when no world needs the surplus any more, because the owner takes its pods without asking. Where
+the owner's user does, the ElasticJob follows (`FollowOwner`), and what then changes in it is nobody's wish. The two are
+told apart by the size that the owner was last seen to have, which the next master knows too: only a change of it is its
+user's.
+
+Where the owner itself is over, so is the job: nobody makes another pod. Kubernetes tells only that it gave up, so the
+last fault stands beside it.
+"""
+
+from __future__ import annotations
+
+from outrider.master.core.actions import FollowOwner, ResizeOwner
+from outrider.master.core.events import OwnerEnded, OwnerSized
+from outrider.master.core.generation import job_end as generation_job_end
+from outrider.master.core.generation import readiness
+from outrider.master.core.state.job import COMMITTING, GATHERING, REBUILDING, RUNNING, STOPPING, State
+from outrider.master.core.status import document as status_document
+from outrider.master.core.text import counted
+
+ASKING = (ResizeOwner, FollowOwner)
+AGAIN = 30.0
+NONE_WANTED = "the owner of the pods wants none; training goes on when it wants some again"
+SLOWEST = 1800.0
+
+
+def sized(state: State, event: OwnerSized) -> None:
+    """The owner was read: it has this size."""
+    known, state.owner.size = state.owner.size, event.replicas
+    if event.replicas == known or not state.spec.is_adopted or state.is_over:
+        return
+    state.owner.asked = None
+    status_document.mark(state)
+    if event.replicas and state.message == NONE_WANTED:
+        state.message = "waiting for members"
+    if event.replicas == state.target:
+        state.owner.failures = 0
+        state.deadlines.cancel(("owner", ""))
+    elif event.replicas < 1:
+        state.announce("OwnerResized", "The owner of the pods wants none any more; the job waits for members.")
+    else:
+        _follow(state)
+    readiness.note_staffing(state)
+
+
+def ended(state: State, event: OwnerEnded) -> None:
+    """The owner was read: it is over."""
+    if not state.spec.is_adopted or state.is_over:
+        return
+    if event.succeeded:
+        generation_job_end.succeed(state, f"{event.why}.")
+        return
+    last = f" The last fault before it: {state.faults[-1].reason}" if state.faults else ""
+    generation_job_end.fail(state, 1, f"{event.why}; it makes no more pods.{last}")
+
+
+def hold(state: State) -> None:
+    """At the end of a step: nothing is restarting where the owner wants no pods and has taken them all. When it wants
+    some again, the next world waits for all of them, as a first one does."""
+    wants_none = state.spec.is_adopted and state.owner.size == 0 and state.stage == GATHERING and not state.suspended
+    if wants_none and state.message != NONE_WANTED and not any(m.is_usable for m in state.members.values()):
+        state.phase, state.message, state.patient = "pending", NONE_WANTED, True
+        status_document.mark(state)
+
+
+def _follow(state: State) -> None:
+    size = state.owner.size
+    assert size is not None
+    reason = f"The owner of the pods wants {counted(size, 'pod')} instead of {state.target}; the ElasticJob follows."
+    state.announce("OwnerResized", reason)
+    state.owner.led_from = state.target
+    state.act(FollowOwner(size, state.generation, reason))
+
+
+def resize(state: State) -> None:
+    """At the end of a step: asks the owner for the size that is wanted, once it may."""
+    owner = state.owner
+    if not state.spec.is_adopted or state.ends or state.suspended or owner.size in (None, 0, state.target):
+        return
+    if owner.led_from == state.target or owner.asked == state.target or state.stage == REBUILDING:
+        return
+    owner.led_from = None
+    assert owner.size is not None
+    if state.target < owner.size and _needs_surplus(state):
+        return
+    owner.asked = state.target
+    reason = f"The owner of the pods is asked for {counted(state.target, 'pod')} instead of {owner.size}."
+    state.announce("OwnerAsked", reason)
+    state.act(ResizeOwner(state.target, state.generation, reason))
+
+
+def _needs_surplus(state: State) -> bool:
+    world = state.world
+    is_there = world is not None and state.stage in (RUNNING, COMMITTING, STOPPING)
+    return is_there and world is not None and any(p.rank_index >= state.target for p in world.places.values())
+
+
+def failed(state: State, error: str) -> None:
+    """The owner, or the ElasticJob that was to follow it, could not be changed."""
+    delay = min(AGAIN * 2**state.owner.failures, SLOWEST)
+    state.owner.failures += 1
+    text = f"The owner of the pods and the ElasticJob have different sizes, and neither could be changed: {error}."
+    state.announce("OwnerNotResized", f"{text} It is tried again in {delay:.0f} s.", warning=True)
+    state.deadlines.set(("owner", ""), state.now + delay)
+
+
+def due(state: State) -> None:
+    """Another try."""
+    state.owner.asked = None
+    if state.owner.led_from == state.target and state.owner.size not in (None, 0, state.target):
+        _follow(state)
+    readiness.note_staffing(state)
+
+
+def begin(state: State) -> None:
+    """A new job: its ElasticJob was made with the owner's size."""
+    if state.spec.is_adopted:
+        state.owner.size = state.spec.replicas

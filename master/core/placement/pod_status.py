@@ -1,0 +1,369 @@
+"""What the platform says about pods: they appear, change, and go.
+
+A pod that goes without having been told to is a fault of its member; one that failed by itself also uses the budget of
+relaunches. A pod that was deleted because the job got smaller, because its member was replaced, or because the job is
+over is no fault.
+"""
+
+from __future__ import annotations
+
+from outrider.master.core.actions import CloseSession
+from outrider.master.core.events import PodGone, PodSeen, PodsListed
+from outrider.master.core.faults import node_exclusion, node_rules, oom, recovery
+from outrider.master.core.generation import job_end as generation_job_end
+from outrider.master.core.generation import observe_only, orders, readiness, unsupervised
+from outrider.master.core.membership import (
+    failure_detector,
+    key_mismatch,
+    pod_deletion,
+    prior_success,
+    sidecar_exit,
+    unreached,
+)
+from outrider.master.core.placement import create_refused, failed_pods, pod_blocked, replicas
+from outrider.master.core.placement import rank_index as placement_rank_index
+from outrider.master.core.scaling import autoscaler
+from outrider.master.core.scaling import resize as scaling_resize
+from outrider.master.core.state.job import State
+from outrider.master.core.state.member import ALIVE, ENDED_WELL, FAILED, GONE, SILENT, Member
+from outrider.master.core.status import document as status_document
+from outrider.master.core.text import counted
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import Finish
+
+PAST_KEPT = 64
+BY_OUR_WORD = ("MemberFailed", "MemberExcluded")
+"""Faults after which a pod stays to be read."""
+KILLED = 137
+"""128 + SIGKILL: as a container ends that the kernel has ended for its memory."""
+ABSENT_AFTER = 4.0
+"""Times `start_patience`: so long after nobody waits for it any more a pod that was never heard is given up."""
+
+
+def listed(state: State, event: PodsListed) -> None:
+    """Everything there is: what is known and not in it is gone."""
+    state.listed = True
+    shown = {pod.member for pod in event.pods}
+    failed_pods.listed(state, shown | {pod.member for pod in event.remains})
+    for pod in sorted(
+        event.pods, key=lambda pod: (pod.member not in state.placed, pod.phase == "terminating", pod.member)
+    ):
+        seen(state, pod)
+    for member in [m for _id, m in sorted(state.members.items())]:
+        if member.id not in shown and member.uid is not None:
+            gone(state, PodGone(member.id, member.uid, "it is not there any more"))
+        elif member.id not in shown and state.stage != "rebuilding":
+            replicas.not_shown(state, member)
+    for left in event.remains:
+        failed_pods.remains(state, left)
+    readiness.note_staffing(state)
+
+
+def seen(state: State, pod: PodSeen) -> None:
+    """A pod in some state."""
+    failed_pods.seen(state, pod)
+    member = state.members.get(pod.member)
+    if pod.member in state.past or (member is not None and member.uid is not None and member.uid != pod.uid):
+        if member is not None and pod.phase in ("pending", "running"):
+            gone(state, PodGone(member.id, member.uid or pod.uid, "another pod has taken its name"))
+        if not _is_next_of_its_name(state, pod):
+            return
+        del state.past[pod.member]
+        member = None
+    if member is None and _is_known_failure(state, pod):
+        failed = state.past[pod.member] = _as_it_failed(state, pod)
+        failed_pods.keep(state, failed)
+        failed_pods.seen(state, pod)
+        return
+    if member is None:
+        member = replicas.adopt(state, pod)
+    was, is_news = (member.pod_phase, member.unschedulable), bool(pod.reason) or not member.out_of_memory
+    _take_over(state, member, pod)
+    if _has_failed_for_memory(state, member, pod, is_news):
+        return
+    if pod.reason.startswith("Restarted") and member.greeted:
+        failure_detector.heard(state, member)
+        state.announce("PodRestarted", f"The platform has restarted a part of {member.id}: {pod.reason}.", member.id)
+    if (member.pod_phase, member.unschedulable) != was:
+        _changed(state, member, pod)
+        failed_pods.seen(state, pod)
+    readiness.refresh(state, member)
+    if state.is_over:
+        if pod.phase == ENDED_WELL:
+            orders.drop_all(state, member)
+        generation_job_end.appeared(state, member)
+
+
+def _take_over(state: State, member: Member, pod: PodSeen) -> None:
+    """What the platform says of it is so."""
+    unreached.note(state, member, pod)
+    member.uid, member.pod_phase, member.has_controller = pod.uid, pod.phase, pod.has_controller
+    if pod.phase == ENDED_WELL:
+        state.ended_well.add(member.id)
+    member.has_ended = pod.has_ended
+    key_mismatch.note(state, member, pod)
+    member.unschedulable, member.node = pod.unschedulable, pod.node
+    create_refused.taken(state, member)
+    node_rules.arrived(state, member)
+    pod_blocked.note(state, member, pod)
+    sidecar_exit.note(state, member, pod)
+    if pod.grace is not None:
+        _is_to_go(state, member, pod, pod.grace)
+    member.memory_limit, member.out_of_memory, member.exit_code = pod.memory_limit, pod.out_of_memory, pod.exit_code
+    member.resources = pod.resources or member.resources
+    node_exclusion.note_room(state, member, pod)
+
+
+def _has_failed_for_memory(state: State, member: Member, pod: PodSeen, is_news: bool) -> bool:
+    """It runs, and its container was out of memory: it fails where its successor may have more."""
+    if pod.phase != "running" or not pod.out_of_memory or member.is_stranger or state.is_over:
+        return False
+    if not oom.may_have_more(state, member):
+        if is_news:
+            oom.explain(state, member)
+        return False
+    how = pod.reason or "its container ended for that and was started again"
+    fail(state, member, f"{member.id} ran out of memory: {how}; {oom.raised(state, member)}.", KILLED)
+    failed_pods.seen(state, pod)
+    return True
+
+
+def _is_next_of_its_name(state: State, pod: PodSeen) -> bool:
+    """Other controllers (a StatefulSet) give a replacement the name of the pod before it; ours get the next id. One
+    whose label was taken away and is there again is itself."""
+    before = state.past.get(pod.member)
+    if before is not None and before.taken_out and before.uid == pod.uid:
+        return pod.phase in ("pending", "running")
+    is_new = before is not None and before.uid != pod.uid and pod.phase in ("pending", "running")
+    return state.spec.is_adopted and is_new
+
+
+def _is_known_failure(state: State, pod: PodSeen) -> bool:
+    """An earlier master has seen it fail: it has been told, paid for and replaced, and its place is another's. One that
+    failed by our word may not have ended yet."""
+    kept = state.failed_pods.get(pod.member)
+    if kept is not None and kept.uid == pod.uid:
+        return True
+    return pod.phase == "failed" and any(f.member == pod.member and f.kind in BY_OUR_WORD for f in state.faults)
+
+
+def _as_it_failed(state: State, pod: PodSeen) -> Member:
+    member = Member(pod.member, pod.role, pod.rank_index, state.now, uid=pod.uid)
+    member.life, member.pod_phase, member.pod_reason, member.lost_by_fault = FAILED, pod.phase, pod.reason, True
+    return member
+
+
+def _changed(state: State, member: Member, pod: PodSeen) -> None:
+    if pod.unschedulable:
+        text = f"{member.id} finds no room: {pod.reason or 'unschedulable'}. {_who_waits(state, member)}."
+        state.announce("MemberUnschedulable", text, member.id, warning=True)
+        autoscaler.note_room(state, member)
+    if pod.phase == "succeeded" and member.is_stranger and not state.is_over:
+        member.finished = True
+        state.announce("MemberDone", f"{member.id} has ended with code 0, unsupervised.", member.id)
+    elif pod.phase == "succeeded" and not state.is_over and _has_run_alone(state, member):
+        generation_job_end.fail(state, 1, _ran_alone(member))
+    elif pod.phase == "succeeded" and not state.is_over and prior_success.was_told_elsewhere(state, member):
+        prior_success.has_succeeded(state, member)
+    elif pod.phase == "failed" or (pod.phase == "succeeded" and not state.is_over and not member.finished):
+        code = "" if pod.exit_code is None else f" with exit code {pod.exit_code}"
+        why = f"The pod of {member.id} failed{code}: {pod.reason or 'no reason given'}"
+        if pod.out_of_memory and not state.is_over:
+            why += f"; {oom.raised(state, member)}"
+        _lost(state, member, "MemberFailed", f"{why}.")
+    if pod.phase == "terminating":
+        readiness.note_staffing(state)
+    if pod.phase == "running" and member.overdue and not member.greeted:
+        state.deadlines.set(("absent", member.id), state.now + ABSENT_AFTER * state.spec.start_patience)
+
+
+def _is_to_go(state: State, member: Member, pod: PodSeen, grace: float) -> None:
+    """Somebody deletes it. The clock of whoever says until when may be an hour away from ours: a moment that is over
+    by our clock says nothing, and then it has the whole grace from now on."""
+    ends = state.now + grace
+    if pod.ends_at is not None and pod.ends_at - state.unix_offset >= state.now:
+        ends = min(ends, pod.ends_at - state.unix_offset)
+    pod_deletion.is_to_go(state, member, ends)
+    if not member.deleting and not state.is_over:
+        scaling_resize.must_leave(state, member, pod.reason, max(ends - state.now, 0.0))
+
+
+def _who_waits(state: State, member: Member) -> str:
+    """In O(1): with many members, many may find no room."""
+    others = len(state.ready) + len(state.coming) - (member.id in state.ready or member.id in state.coming)
+    least = state.spec.min_members
+    if state.world is not None or others >= least:
+        return "Nobody waits for it"
+    return f"The job waits: a world needs {counted(least, 'member')}, and {others} can come"
+
+
+def _has_run_alone(state: State, member: Member) -> bool:
+    """One that was told to go ended for that, as an evicted pod does whose template had not come yet; and where a
+    generation was formed the hooks were met, be it by members that are no more, or under an earlier master."""
+    is_told_to_go = bool(member.leaving) or member.deleting
+    return not is_told_to_go and not state.number and not any(m.rung for m in state.members.values())
+
+
+def _ran_alone(member: Member) -> str:
+    """Nobody was ever ready for a generation: with each relaunch one more script would run without its ranks."""
+    return (
+        f"The command of {member.id} has ended with code 0, and no template or launcher was ever met on any member: it "
+        f"ran alone, without RANK and WORLD_SIZE. Either Outrider's hooks could not start there (OUTRIDER_DEBUG=1 "
+        f"makes them print why) or no sidecar was reached."
+    )
+
+
+def gone(state: State, event: PodGone) -> None:
+    """The pod is no longer there, or nothing of it runs any more."""
+    if event.remains:
+        failed_pods.remains(state, event)
+    else:
+        failed_pods.gone(state, event.member, event.uid)
+    member = state.members.get(event.member)
+    if member is None or (member.uid is not None and member.uid != event.uid):
+        past = state.past.get(event.member)
+        if past is not None:
+            past.pod_phase = "gone"
+        return
+    if event.may_run_on and not state.is_over:
+        _taken_out(state, member, event.reason)
+        return
+    was_expected = member.deleting or bool(member.leaving) or state.is_over or member.life == SILENT
+    if was_expected:
+        was_leaving = bool(member.leaving) and member.life == ALIVE
+        _remove(state, member, GONE)
+        readiness.stop_waiting_for(state, member)
+        state.announce("MemberGone", f"{member.id} is gone: {event.reason or 'deleted'}.", member.id)
+        world = state.world
+        if world is not None and member.id in world.places and was_leaving and not state.is_over:
+            recovery.member_lost(
+                state, member, "MemberLeft", f"{member.id} has left: {member.leaving or event.reason}."
+            )
+        readiness.note_staffing(state)
+        return
+    _lost(state, member, "MemberLost", f"{member.id} is lost: {event.reason or 'its pod is gone'}.")
+
+
+def _taken_out(state: State, member: Member, reason: str) -> None:
+    """Its ranks end, or they would train on beside the next world. Where its label comes back, it may too."""
+    member.taken_out = reason
+    _lost(state, member, "MemberLost", f"{member.id} is no pod of the job any more: {reason}. Its ranks are ended.")
+
+
+def strangers_done(state: State) -> None:
+    """At the end of a step: the strangers that ended with code 0 have finished the job, or a part of one that failed
+    elsewhere, which begins again."""
+    done = [m for member_id in sorted(state.strangers) if (m := state.members[member_id]).finished]
+    if not done or state.is_over or unsupervised.in_the_way(state):
+        return
+    if not state.lost_a_stranger:
+        generation_job_end.succeed(
+            state, f"All that ran unsupervised has ended with code 0: {', '.join(m.id for m in done)}."
+        )
+        return
+    for member in done:
+        _lost(state, member, "MemberFailed", f"{member.id} has ended with code 0, and others of its world had failed.")
+
+
+def fail(state: State, member: Member, reason: str, code: int) -> None:
+    """It fails by our word, though its pod is well: its containers end with this code, and the pod stays to be read."""
+    if not observe_only.would(state, f"fail {member.id}", reason, member.id):
+        _lost(state, member, "MemberFailed", reason, code)
+
+
+def exclude(state: State, member: Member, reason: str, code: int, last_words: str) -> None:
+    """It did not pass the node check: so it fails too, and says why. Its replacement costs nothing, whatever the budget
+    of relaunches is."""
+    if observe_only.would(state, f"exclude {member.id}", reason, member.id):
+        return
+    if member.rank_index is not None:
+        state.held.discard(member.rank_index)
+    else:
+        state.spares_made -= 1
+    _lost(state, member, "MemberExcluded", reason, code, last_words)
+
+
+def _lost(state: State, member: Member, kind: str, reason: str, code: int = 1, last_words: str = "") -> None:
+    failed = kind in BY_OUR_WORD
+    stays = failed or bool(member.taken_out)
+    if stays and member.session is not None:  # its pod stays, to be read: the sidecar must not keep it running
+        orders.give(state, member, lambda order: Finish(order, code, reason, last_words), reason)
+    _remove(state, member, FAILED if failed else GONE)
+    member.lost_by_fault = True
+    if kind == "MemberFailed":
+        replicas.count_failure(state, member)
+    if failed:
+        failed_pods.keep(state, member)
+    if not state.is_over:
+        recovery.member_lost(state, member, kind, reason)
+
+
+def _remove(state: State, member: Member, life: str) -> None:
+    """From the living to the past."""
+    member.life = life
+    failure_detector.forget(state, member)
+    key_mismatch.forget(state, member)
+    unreached.gone(state, member)
+    orders.drop_all(state, member)
+    for kind in (
+        "unready",
+        "patience",
+        "confirm",
+        "create",
+        "leave",
+        "absent",
+        "delete",
+        "unended",
+        "stuck",
+        "unstarted",
+    ):
+        state.deadlines.cancel((kind, member.id))
+    if member.session is not None:
+        state.sessions.pop(member.session, None)
+        state.act(CloseSession(member.session, f"{member.id} is no more.", state.generation))
+        member.session = None
+    readiness.refresh(state, member)
+    state.coming.discard(member.id)
+    placement_rank_index.remove(state, member)
+    state.past[member.id] = member
+    state.met.pop(member.id, None)
+    state.log_serials.pop(member.id, None)
+    while len(state.past) > PAST_KEPT:
+        del state.past[next(iter(state.past))]
+    readiness.note_staffing(state)
+    status_document.mark(state)
+
+
+def patience_over(state: State, member_id: str) -> None:
+    """A member has not become ready for longer than a first world waits; it may be older than this master."""
+    if state.world is not None and member_id in state.world.started:
+        return  # its processes run, and have done so since before this master
+    member = state.members.get(MemberId(member_id))
+    if member is None or member.life != ALIVE or member.ready is not None or member.overdue:
+        return
+    member.overdue = True
+    readiness.refresh(state, member)
+    readiness.note_staffing(state)
+    if member.cannot_start:  # which has been told
+        return
+    text = f"{member.id} was not ready within {state.spec.ready_patience:.0f} s; nobody waits for it any more."
+    state.announce("MemberSlow", text, member.id, warning=True)
+    if not member.greeted:
+        state.deadlines.set(("absent", member.id), state.now + ABSENT_AFTER * state.spec.start_patience)
+
+
+def absent(state: State, member_id: str) -> None:
+    """A pod that runs and whose sidecar has never been heard: another one is tried."""
+    member = state.members.get(MemberId(member_id))
+    if member is None or member.greeted or member.uid is None or member.pod_phase != "running" or member.deleting:
+        return
+    if member.is_stranger or unreached.waits_for(state, member):  # it cannot be heard, and may well train
+        return
+    if member.address:  # it spoke to an earlier master: its peers can be asked, as about anyone who falls silent
+        member.greeted, member.heard_at = True, state.now
+        state.crowd.note(member)
+        failure_detector.watch(state, member)
+    else:
+        reason = f"{member.id} has never been heard since it was created; its pod is deleted."
+        state.announce("MemberGivenUp", reason, member.id, warning=True)
+        pod_deletion.delete(state, member, reason)

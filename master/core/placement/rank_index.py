@@ -1,0 +1,71 @@
+"""A member gets a rank index, at another's cost or not; its pod says so where a controller has not said it before."""
+
+from __future__ import annotations
+
+from outrider.master.core.actions import PlacePod
+from outrider.master.core.generation import readiness
+from outrider.master.core.state.job import State
+from outrider.master.core.state.member import Member
+from outrider.wire.ids import RankIndex
+
+
+def age(member: Member) -> tuple[float, int, str]:
+    number = member.id.rpartition("-")[2]  # a pod of another owner has a name of its own
+    return (member.created_at, int(number) if number.isdigit() else 0, member.id)
+
+
+def promote(state: State, member: Member, hole: RankIndex, before: Member | None) -> None:
+    """It takes this place; `before` has it no more."""
+    instead = ""
+    if before is not None:
+        release(state, before)
+        instead = f" instead of {before.id}"
+        show(state, before, f"{member.id} takes its rank index.")
+        readiness.refresh(state, before)
+    release(state, member)
+    member.rank_index = hole
+    add(state, member)
+    state.held.add(hole)
+    reason = f"{member.id} takes rank index {hole}{instead}."
+    state.announce("SparePromoted", reason, member.id)
+    show(state, member, reason)
+    readiness.refresh(state, member)
+
+
+def add(state: State, member: Member) -> None:
+    """What it holds is nobody else's from now on."""
+    state.members[member.id] = member
+    if member.rank_index is not None:
+        state.holders[member.rank_index] = member.id
+
+
+def release(state: State, member: Member) -> None:
+    if member.rank_index is not None and state.holders.get(member.rank_index) == member.id:
+        del state.holders[member.rank_index]
+    member.rank_index = None
+
+
+def remove(state: State, member: Member) -> None:
+    """It is no more, and is remembered with its rank index."""
+    index = member.rank_index
+    release(state, member)
+    member.rank_index = index
+    del state.members[member.id]
+    state.crowd.forget(member.id)
+
+
+def holder_of(state: State, rank_index: RankIndex | None) -> Member | None:
+    found = None if rank_index is None else state.holders.get(rank_index)
+    return None if found is None else state.members[found]
+
+
+def show(state: State, member: Member, reason: str) -> None:
+    """On its pod, unless the pod has its own from its controller."""
+    if member.uid is not None and member.own_index is None:
+        failures = state.failures.get(key(member.rank_index), 0)
+        state.act(PlacePod(member.id, member.uid, member.rank_index, state.generation, reason, failures))
+
+
+def key(rank_index: RankIndex | None) -> int:
+    """By which failures are counted: -1 for spares."""
+    return -1 if rank_index is None else int(rank_index)

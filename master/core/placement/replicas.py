@@ -1,0 +1,352 @@
+"""Who holds which rank index, who stands by, and who is created.
+
+Every wanted rank index has a living holder. Where the holder is lost, or not ready for longer than a first world waits,
+a spare that is ready takes its place at once; for a lost one a new pod is created otherwise, with the next id and the
+same rank index. For a member in doubt, silent or leaving a replacement is created without a rank index: it gets one
+only when it is ready and the other has not come back, else it stays as a spare. A new pod costs the budget of
+relaunches except where its rank index has never had a member.
+
+A job that was made smaller keeps who is there: a member whose rank index is beyond the new size takes over one whose
+holder is lost or has never come, and the pod that was to come is the one too many.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable
+
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.events import PodSeen
+from outrider.master.core.faults import node_exclusion, oom
+from outrider.master.core.generation import job_end as generation_job_end
+from outrider.master.core.generation import observe_only, readiness
+from outrider.master.core.membership import failure_detector
+from outrider.master.core.nodecheck import gate as nodecheck_gate
+from outrider.master.core.placement import own_rank_index
+from outrider.master.core.placement import rank_index as placement_rank_index
+from outrider.master.core.spec import MASTER
+from outrider.master.core.state import budgets
+from outrider.master.core.state.job import RUNNING, Budget, State
+from outrider.master.core.state.member import ALIVE, SILENT, Member, Placed
+from outrider.master.core.status import document as status_document
+from outrider.master.core.text import counted
+from outrider.wire.ids import MemberId, RankIndex, Role
+
+CREATE_AGAIN = 1.0
+CREATE_SLOWEST = 30.0
+NAMED = 8
+LATE = 1.0
+"""Seconds after a deadline at which something else is told first: this process was paused, and has yet to hear so."""
+
+
+def staff(state: State) -> None:
+    """Fills the holes; O(members), and called only when a member came, went, or is in doubt."""
+    if not state.listed or state.ends or state.suspended or state.waits_behind or state.stage == "rebuilding":
+        return
+    if state.deadlines.is_late(state.now - LATE):  # doubts from before a pause say nothing: first all that has arrived
+        readiness.note_staffing(state)
+        return
+    node_exclusion.look(state)
+    own_rank_index.settle(state)
+    holders = {
+        m.rank_index: m
+        for m in sorted(state.members.values(), key=placement_rank_index.age)
+        if m.rank_index is not None
+    }
+    given = [(r, m) for r, m in sorted(holders.items()) if m.own_index is None]
+    empty = dict.fromkeys(r for r in map(RankIndex, state.indexes) if r not in holders)
+    shaky = dict.fromkeys(r for r, m in given if r in state.indexes and not m.is_usable)
+    doubted = [r for r, m in given if r in state.indexes and m.is_usable and m.doubt is not None]
+    late = {r for r, m in given if r in state.indexes and _is_late(m)}
+    spares = {
+        m.id: m
+        for m in sorted(state.members.values(), key=placement_rank_index.age)
+        if own_rank_index.is_spare(m) and m.is_usable
+    }
+    standing_by = _StandingBy(spares.values())
+    for hole in [*empty, *shaky, *sorted(late)]:
+        if not _stays(state, holders.get(hole)) and (spare := standing_by.take(state.spec.role_of(hole))) is not None:
+            del spares[spare.id]
+            placement_rank_index.promote(state, spare, hole, holders.get(hole))
+            if hole in late:  # it stands by instead, when it comes
+                spares[holders[hole].id] = holders[hole]
+            else:
+                (empty if hole in empty else shaky).pop(hole)
+    kept = [(r, m) for r, m in given if m.rank_index == r]
+    surplus = [m for r, m in kept if r not in state.indexes and _is_well(m)]
+    to_come = {r for r, m in kept if r in state.indexes and m.is_usable and not (m.greeted or m.is_stranger)}
+    of_workers = [r for r in [*empty, *shaky, *sorted(to_come)] if state.spec.role_of(r) == state.spec.role]
+    displaced = [holders[hole] for hole, _ in zip(of_workers, surplus, strict=False) if hole in to_come]
+    for hole, member in zip(of_workers, surplus, strict=False):
+        placement_rank_index.promote(state, member, hole, holders.get(hole))
+        if hole in to_come:
+            spares[holders[hole].id] = holders[hole]
+        else:
+            (empty if hole in empty else shaky).pop(hole)
+    wanted = max(state.spec.spares, len(doubted)) + len(shaky)
+    have = len(spares)
+    state.told_empty.intersection_update(empty)
+    for hole in empty:
+        if have > wanted:
+            have -= 1
+        elif not _create(state, hole, ""):
+            _tell_empty(state, hole)
+    for member in displaced[: max(0, have - wanted)]:
+        member.leaving = f"the job has only {counted(state.target, 'member')} now"
+    in_doubt = {*shaky, *doubted}
+    in_case = _in_case(state, in_doubt) if have < wanted else ""
+    while have < wanted and _create(state, None, _why_spare(state, in_case, have), in_doubt):
+        have += 1
+    _give_up_if_hopeless(state)
+
+
+class _StandingBy:
+    """Spares that can start now, by role, the oldest first: `take` is O(roles), because half of a large job may be in
+    doubt, and each of those has a spare."""
+
+    def __init__(self, spares: Iterable[Member]) -> None:
+        self._by_role: dict[Role, deque[Member]] = {}
+        for member in filter(readiness.can_start, spares):
+            self._by_role.setdefault(member.role, deque()).append(member)
+
+    def take(self, role: Role) -> Member | None:
+        """One of this role, else the oldest; None where there is none."""
+        if not self._by_role:
+            return None
+        queue = self._by_role.get(role) or min(filter(None, self._by_role.values()), key=_age_of_first, default=None)
+        return queue.popleft() if queue else None
+
+
+def _age_of_first(queue: deque[Member]) -> tuple[float, int, str]:
+    return placement_rank_index.age(queue[0])
+
+
+def _stays(state: State, holder: Member | None) -> bool:
+    """Its replacement is ready, and it serves until a checkpoint is finished."""
+    return holder is not None and holder.stays_until_saved and state.stage == RUNNING
+
+
+def _tell_empty(state: State, hole: RankIndex) -> None:
+    """Once, or nobody knows why a smaller world trains on."""
+    if hole in state.told_empty or state.spec.is_adopted or state.closed:
+        return
+    state.told_empty.add(hole)
+    most, failed = state.spec.max_relaunches, state.spec.limits_of(state.spec.role_of(hole)).relaunch_limit
+    why = f"--max-relaunches {most} allows no more members in place of lost ones"
+    if most is None:
+        why = f"its pods have failed as often as restartLimit ({failed}) allows"
+    state.announce("PlaceEmpty", f"Rank index {hole} stays empty: {why}.", warning=True)
+
+
+def _is_late(member: Member) -> bool:
+    """Nobody waits for it any more: it had its time to become ready."""
+    return member.is_usable and member.overdue and member.doubt is None and not member.is_stranger
+
+
+def _is_well(member: Member) -> bool:
+    return member.is_usable and member.session is not None and member.doubt is None and not member.trainer_lost
+
+
+def _in_case(state: State, in_doubt: Collection[RankIndex]) -> str:
+    """Who is to be replaced by a spare, and does that one come back?"""
+    holders = [m for _id, m in sorted(state.members.items()) if m.rank_index in in_doubt]
+    going = [m.id for m in holders if m.leaving or m.deleting or m.pod_phase == "terminating"]
+    is_going = set(going)
+    silent = [m.id for m in holders if m.id not in is_going]
+    told = [f"{_named(going, 'and')} {'has' if len(going) == 1 else 'have'} to leave"] if going else []
+    told += [f"in case {_named(silent, 'or')} does not come back"] if silent else []
+    return ", and ".join(told)
+
+
+def _named(members: list[MemberId], word: str) -> str:
+    """Each of as many spares has this in its reason."""
+    others = [f"{len(members) - NAMED} others"] if len(members) > NAMED else []
+    return f" {word} ".join([*members[:NAMED], *others])
+
+
+def _why_spare(state: State, in_case: str, have: int) -> str:
+    if have < state.spec.spares:
+        return f"{counted(state.spec.spares, 'spare')} wanted"
+    return in_case or f"{counted(have + 1, 'spare')} wanted"
+
+
+def _role_of_new(state: State, rank_index: RankIndex | None, in_doubt: Collection[RankIndex]) -> Role:
+    """A pod that is made in case the master does not come back is a master, which its template may need."""
+    spec = state.spec
+    if not (spec.has_master and rank_index is None and 0 in in_doubt):
+        return spec.role_of(rank_index)
+    has_one = any(m.role == MASTER and own_rank_index.is_spare(m) and m.is_usable for m in state.members.values())
+    return spec.role_of(rank_index) if has_one else MASTER
+
+
+def _create(
+    state: State, rank_index: RankIndex | None, why: str, in_doubt: Collection[RankIndex] = frozenset()
+) -> bool:
+    if state.spec.is_adopted or state.closed or not _may_create(state, rank_index):
+        return False
+    if (state.number or not _is_first(state, rank_index)) and _would_create(state, rank_index, why):
+        return True
+    role = _role_of_new(state, rank_index, in_doubt)
+    number = state.next_id.get(role, 0)
+    state.next_id[role] = number + 1
+    member = Member(MemberId(f"{role}-{number}"), role, rank_index, state.now)
+    member.create_asked_at = state.now
+    nodecheck_gate.note_new(state, member)
+    placement_rank_index.add(state, member)
+    state.deadlines.set(("patience", member.id), state.now + state.spec.ready_patience)
+    is_first = _count_creation(state, rank_index)
+    what = f"as rank index {rank_index}" if rank_index is not None else f"as a spare: {why}"
+    reason = f"{member.id} is created {what}."
+    kind = "MemberCreated" if is_first else "ReplacementCreated"
+    state.announce(kind, reason, member.id)
+    _ask_for(state, member, reason)
+    readiness.refresh(state, member)
+    status_document.mark(state)  # its id is used up: the master that follows must know
+    return True
+
+
+def _would_create(state: State, rank_index: RankIndex | None, why: str) -> bool:
+    """A job that is only observed gets the members of its first world, and no other ones."""
+    what = f"make a member for rank index {rank_index}" if rank_index is not None else "make a spare"
+    return observe_only.would(state, what, f"{why or 'nobody holds it any more'}.")
+
+
+def _ask_for(state: State, member: Member, reason: str) -> None:
+    """What makes this pod another than its template, or than the one before it, is decided now."""
+    index, member.avoid, member.resources = member.rank_index, state.avoiding, state.spec.resources
+    state.act(
+        CreatePod(
+            member.id,
+            member.role,
+            index,
+            state.generation,
+            reason,
+            wanted=state.target,
+            relaunches=state.failures.get(placement_rank_index.key(index), 0),
+            memory_limit=oom.needed(state, index),
+            avoid=member.avoid,
+            resources=member.resources,
+        )
+    )
+
+
+def _is_first(state: State, rank_index: RankIndex | None) -> bool:
+    if rank_index is not None:
+        return rank_index not in state.held
+    return state.spares_made < state.spec.spares
+
+
+def _count_creation(state: State, rank_index: RankIndex | None) -> bool:
+    is_first = _is_first(state, rank_index)
+    if not is_first:
+        state.relaunches += 1
+    if rank_index is not None:
+        state.held.add(rank_index)
+    else:
+        state.spares_made += 1
+    return is_first
+
+
+def _may_create(state: State, rank_index: RankIndex | None) -> bool:
+    if _is_first(state, rank_index):
+        return True
+    limit = state.spec.max_relaunches
+    if limit is not None:
+        return state.relaunches < limit
+    failures = state.failed_relaunches.get(placement_rank_index.key(rank_index))
+    spec, allowed = state.spec, state.spec.limits_of(state.spec.role_of(rank_index)).relaunch_limit
+    return failures is None or budgets.left(failures, allowed, spec.restart_decay, state.now) >= 0
+
+
+def may_replace(state: State, member: Member) -> bool:
+    """A spare is there, or another one may be made."""
+    spare = any(m.rank_index is None and m.is_usable and m.greeted for m in state.members.values())
+    return spare or _may_create(state, member.rank_index)
+
+
+def count_failure(state: State, member: Member) -> None:
+    """A pod that failed by itself: its replacement is not free."""
+    key = placement_rank_index.key(member.rank_index)
+    state.failures[key] = state.failures.get(key, 0) + 1
+    budget = state.failed_relaunches.setdefault(key, Budget(since=state.now))
+    budgets.use(budget, state.spec.restart_decay, state.now)
+
+
+def _give_up_if_hopeless(state: State) -> None:
+    """Fewer members than the least that a world needs, and no way to get more."""
+    if state.spec.is_adopted:
+        return  # its owner makes another one, or says that it gives up
+    living = [m for m in state.members.values() if not m.deleting and not m.leaving and m.life in (ALIVE, SILENT)]
+    least = state.spec.min_members
+    if len(living) >= least or state.target < least:
+        return
+    held = {m.rank_index for m in living}
+    missing = [r for r in map(RankIndex, state.indexes) if r not in held]
+    if any(_may_create(state, r) for r in missing):
+        return
+    last = state.faults[-1].reason if state.faults else "Members are missing."
+    generation_job_end.fail(
+        state,
+        1,
+        f"{last} {counted(len(living), 'member')} of at least {least} are left, and no replacement is allowed.",
+    )
+
+
+def adopt(state: State, pod: PodSeen) -> Member:
+    """A pod of the job that this master did not create: an earlier master did."""
+    number = pod.member.rpartition("-")[2]
+    if number.isdigit():
+        state.next_id[pod.role] = max(state.next_id.get(pod.role, 0), int(number) + 1)
+    known = state.placed.get(pod.member)
+    if known is None or known.uid != pod.uid:
+        known = Placed(pod.uid, pod.rank_index, pod.rank_index if state.spec.is_adopted else None)
+    rank_index = None if known.rank_index in state.holders else known.rank_index
+    member = Member(pod.member, pod.role, rank_index, state.now, known.own_index, pod.uid)
+    nodecheck_gate.note_new(state, member)
+    uid, address, port = state.addresses.get(pod.member, (None, "", 0))
+    if uid == pod.uid:
+        member.address, member.probe_port = address, port
+    placement_rank_index.add(state, member)
+    failure_detector.remember(state, member)
+    if rank_index != pod.rank_index:
+        placement_rank_index.show(state, member, f"{member.id} has another rank index than its pod says.")
+        own_rank_index.came(state, member)
+    if rank_index is not None:
+        state.held.add(rank_index)
+    else:
+        state.spares_made += 1
+    state.deadlines.set(("patience", member.id), state.now + state.spec.ready_patience)
+    return member
+
+
+def creation_failed(state: State, action: CreatePod, error: str) -> None:
+    """The platform did not make the pod; it is asked again, ever more slowly."""
+    member = state.members.get(action.member)
+    if member is None or member.uid is not None:
+        return
+    member.create_failures += 1
+    delay = min(CREATE_AGAIN * 2 ** (member.create_failures - 1), CREATE_SLOWEST)
+    text = f"{member.id} could not be created: {error}. It is tried again in {delay:.0f} s."
+    state.announce("CreateFailed", text, member.id, warning=True)
+    state.deadlines.set(("create", member.id), state.now + delay)
+
+
+def not_shown(state: State, member: Member) -> None:
+    """A list without it: older than the request, which is on its way, or the request came to nothing."""
+    if state.now - member.create_asked_at >= CREATE_AGAIN:
+        create_again(state, member)
+    elif state.deadlines.at(("create", member.id)) is None:
+        state.deadlines.set(("create", member.id), member.create_asked_at + CREATE_AGAIN)
+
+
+def create_again(state: State, member: Member) -> None:
+    if state.closed:
+        return
+    member.create_asked_at = state.now
+    _ask_for(state, member, f"{member.id} is created once more: the platform has not shown it.")
+
+
+def create_due(state: State, member_id: str) -> None:
+    member = state.members.get(MemberId(member_id))
+    if member is not None and member.uid is None and not state.ends:
+        create_again(state, member)

@@ -1,0 +1,133 @@
+"""A job that is edited while it runs: other sizes, budgets and patience, suspended, resumed.
+
+Sizes are a wish like any other: the world grows and shrinks as it does for `scale`. A suspended job stops its world
+with all graces, lets every member go and keeps what it has achieved; the members of a resumed one are no relaunches.
+A changed template is for new pods: nobody who trains is stopped for it, but pods that could not start are made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from outrider.master.core.checkpoints import planned_save
+from outrider.master.core.events import OwnerSized, SpecChanged
+from outrider.master.core.generation import lifecycle, readiness
+from outrider.master.core.hangs import progress_watch
+from outrider.master.core.membership import connections as membership_connections
+from outrider.master.core.membership import pod_deletion
+from outrider.master.core.nodecheck import gate as nodecheck_gate
+from outrider.master.core.placement import admission as placement_admission
+from outrider.master.core.placement import owner_scaling
+from outrider.master.core.scaling import autoscaler, log_metrics
+from outrider.master.core.spec import JobSpec
+from outrider.master.core.state.job import COMMITTING, GATHERING, RUNNING, State
+from outrider.master.core.status import document as status_document
+from outrider.master.core.text import wanted
+
+SUSPENDED = "The job is suspended."
+OWNER_SUSPENDED = "The owner of the pods is suspended."
+
+
+def edited(state: State, event: SpecChanged) -> None:
+    if state.is_over:
+        return
+    before, state.spec = state.spec, event.spec
+    if _patience(before) != _patience(event.spec):
+        for member in [member for _id, member in sorted(state.members.items())]:
+            membership_connections.welcome(state, member, "The job's patience was edited.")
+    if before.node_check and not event.spec.node_check:
+        nodecheck_gate.forget(state)
+    is_own = autoscaler.is_own(state, event.spec.replicas)
+    if event.spec.replicas != state.target and not is_own:
+        state.announce("ScaleAsked", f"{wanted(event.spec.replicas, 'member')} instead of {state.target}.")
+        autoscaler.scaled_by_hand(state, event.spec.replicas)
+        state.target = event.spec.replicas
+    autoscaler.edited(state, before)
+    log_metrics.edited(state, before)
+    state.suspend_wanted = event.suspended
+    _suspend_or_resume(state)
+    tell_remarks(state, before.remarks)
+    autoscaler.follow_schedule(state)
+    if event.has_new_template and not state.suspended:
+        _use_template(state)
+    progress_watch.edited(state)
+    readiness.note_staffing(state)
+    readiness.note_resize(state)
+    status_document.mark(state)
+
+
+def tell_remarks(state: State, told: Sequence[str]) -> None:
+    """Each once, as long as it stands in the job."""
+    for remark in state.spec.remarks:
+        if remark not in told:
+            state.announce("FieldPassedOver", remark)
+
+
+def _use_template(state: State) -> None:
+    """Those that never started have nothing to lose, and what keeps them from it may be what was mended: they are made
+    anew, at no cost; a pod that was refused is asked for at once."""
+    text = "New pods get the changed template; those that run keep theirs until they are replaced."
+    state.announce("TemplateChanged", text)
+    for member in [m for _id, m in sorted(state.members.items()) if m.cannot_start and not m.greeted]:
+        if member.uid is None:
+            state.deadlines.set(("create", member.id), state.now)
+        elif member.pod_phase == "pending" and not member.deleting and not state.spec.is_adopted:
+            if member.rank_index is not None:
+                state.held.discard(member.rank_index)
+            reason = f"{member.id} is made anew with the changed template: it could not start, {member.pod_reason}."
+            state.announce("MemberRemade", reason, member.id)
+            pod_deletion.dismiss(state, member, reason)
+
+
+def _patience(spec: JobSpec) -> tuple[float, ...]:
+    """What a sidecar acts on by itself, when it is cut off."""
+    return (spec.silent_after, spec.stop_grace, spec.handler_grace, spec.save_grace)
+
+
+def owner_sized(state: State, event: OwnerSized) -> None:
+    """The owner was read. Where it is suspended, so is the job: nobody makes a successor to wait for."""
+    if state.spec.is_adopted and not state.is_over and state.owner.suspended != event.suspended:
+        state.owner.suspended = event.suspended
+        _suspend_or_resume(state)
+        readiness.note_staffing(state)
+        status_document.mark(state)
+    owner_scaling.sized(state, event)
+
+
+def _suspend_or_resume(state: State) -> None:
+    is_wanted = state.suspend_wanted or state.owner.suspended
+    if is_wanted and not state.suspended:
+        _suspend(state)
+    elif state.suspended and not is_wanted:
+        _resume(state)
+
+
+def _suspend(state: State) -> None:
+    state.suspended = True
+    placement_admission.forget(state)
+    state.announce("JobSuspended", f"{_who(state)} Its members stop with all graces and go.")
+
+
+def _who(state: State) -> str:
+    return SUSPENDED if state.suspend_wanted else OWNER_SUSPENDED
+
+
+def hold(state: State) -> None:
+    """At the end of a step: no world of a suspended job runs, whoever formed it."""
+    if not state.suspended:
+        return
+    if state.stage in (RUNNING, COMMITTING) and not planned_save.holds(state, "the job is suspended"):
+        lifecycle.stop(state, _who(state))
+    if state.stage == GATHERING and state.phase != "suspended":
+        state.phase, state.message = "suspended", _who(state)
+        status_document.mark(state)
+
+
+def _resume(state: State) -> None:
+    state.suspended, state.patient = False, True
+    state.held.clear()
+    state.spares_made = 0
+    if state.stage == GATHERING:
+        state.phase, state.message = "pending", "waiting for members"
+    who = "The owner of the pods is resumed, and makes them anew." if state.spec.is_adopted else ""
+    state.announce("JobResumed", who or "The job is resumed: its members are made anew.")

@@ -1,0 +1,88 @@
+"""Who saves has to leave: it saves first, as late as it can.
+
+Whoever takes the chief's place restores the last checkpoint, and what all workers have done since then is done again.
+So the chief keeps its place when its replacement is ready, until it has saved. Where none is ready a moment before its
+time is over, it saves then, and trains on; if one comes after all, it saves once more. Where it cannot save, or a
+parameter server is away, it leaves as any member does.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from outrider.master.core.checkpoints import planned_save
+from outrider.master.core.generation import readiness
+from outrider.master.core.ps import session_saver
+from outrider.master.core.ps.state import CHIEF, Farewell, PsState, Seat
+from outrider.master.core.ps.task_adapter import let
+from outrider.master.core.spec import WORKER
+from outrider.master.core.state.job import State
+from outrider.master.core.state.member import Member
+from outrider.wire.messages import StateSaved
+
+ASK_BEFORE = 10.0
+"""Seconds before it is stopped."""
+
+
+def advance(job: PsState) -> None:
+    """At the end of a step."""
+    for seat in job.of(CHIEF, WORKER):
+        member = session_saver.saver(seat)
+        if member is None or not member.leaving:
+            continue
+        if (seat.farewell is None or seat.farewell.member != member.id) and not job.ps_away:
+            seat.farewell, member.stays_until_saved = Farewell(member.id), True
+        if member.stays_until_saved and seat.farewell is not None and seat.farewell.ends is None:
+            _consider(job, seat, member, seat.farewell)
+
+
+def _consider(job: PsState, seat: Seat, member: Member, farewell: Farewell) -> None:
+    """Is it time?"""
+    last = None if member.leave_at is None else member.leave_at - ASK_BEFORE
+    if job.ps_away:
+        _let_go(job, seat, member)
+    elif session_saver.has_replacement(seat) or (last is not None and job.now >= last and not farewell.asked):
+        farewell.asked = True
+        within = (
+            job.spec.save_grace if member.leave_at is None else planned_save.before_end(seat.state, member.leave_at)
+        )
+        farewell.ends = job.now + within + planned_save.SLACK
+        job.deadlines.set(("leave", seat.name), farewell.ends)
+        session_saver.ask(job, seat, f"it has to leave ({member.leaving})", within)
+    elif last is not None and not farewell.asked:
+        job.deadlines.set(("leave", seat.name), last)
+
+
+def answered(job: PsState, seat: Seat, message: StateSaved) -> None:
+    """It has saved, or it could not."""
+    _over(job, seat, message.error)
+
+
+def overdue(job: PsState) -> None:
+    """Who was asked has not answered."""
+    for seat in job.of(CHIEF, WORKER):
+        if seat.farewell is not None and seat.farewell.ends is not None and seat.farewell.ends <= job.now:
+            _over(job, seat, "no answer came")
+
+
+def _over(job: PsState, seat: Seat, error: str) -> None:
+    member, farewell = seat.runs, seat.farewell
+    if member is None or farewell is None or farewell.member != member.id or farewell.ends is None:
+        return
+    if member.stays_until_saved:
+        if error:
+            text = f"{member.id} could not save before it leaves: {error}; the last checkpoint counts."
+            job.announce("StateNotSaved", text, warning=True)
+        farewell.ends = None
+        if session_saver.has_replacement(seat):
+            _let_go(job, seat, member)
+
+
+def _let_go(job: PsState, seat: Seat, member: Member) -> None:
+    member.stays_until_saved = False
+    let(job, seat, partial(_note, seat.state))
+
+
+def _note(state: State) -> None:
+    readiness.note_staffing(state)
+    readiness.note_resize(state)

@@ -1,0 +1,89 @@
+"""When a PS job is over, and what becomes of those who would never end by themselves (ADR 21).
+
+With a chief: when it has ended with code 0. Without one: when all workers have. A seat that has failed fails the job.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from outrider.master.core.actions import DeletePod, EndJob
+from outrider.master.core.generation import job_end as generation_job_end
+from outrider.master.core.ps.state import CHIEF, EVALUATOR, PsState, Seat, has_ended
+from outrider.master.core.ps.task_adapter import let
+from outrider.master.core.spec import WORKER
+from outrider.master.core.state.job import ENDED, FINISHING
+
+LAST_EVALUATION = 60.0
+"""Seconds that an evaluator has for the last checkpoint once the training is over."""
+REMOVE_GRACE = 10.0
+
+
+def advance(job: PsState) -> None:
+    """At the end of a step."""
+    for key, seat in [(k, s) for k, s in job.seats.items() if s.removed and has_ended(s)]:
+        _forget(job, seat)
+        for member in seat.state.members:
+            job.crowd.forget(member)
+        del job.seats[key]
+    if not job.is_over:
+        _judge(job)
+    if job.stage == FINISHING:
+        _finish(job)
+
+
+def _judge(job: PsState) -> None:
+    failed = next((seat for seat in job.seats.values() if seat.state.phase == "failed" and not seat.removed), None)
+    if failed is not None:
+        _fail(job, failed)
+        return
+    chiefs, workers = list(job.of(CHIEF)), list(job.of(WORKER))
+    deciding = chiefs or workers
+    if deciding and all(seat.state.phase == "succeeded" for seat in deciding):
+        steps = max(seat.state.high_step for seat in job.seats.values())
+        who = "The chief has" if chiefs else f"{'All workers have' if len(workers) > 1 else 'The worker has'}"
+        _begin_end(job, 0, "succeeded", f"{who} ended with code 0 after {steps} steps.")
+        job.announce("JobSucceeded", job.message)
+
+
+def _fail(job: PsState, failed: Seat) -> None:
+    _begin_end(job, failed.state.exit_code or 1, "failed", failed.state.message)
+    for seat in job.seats.values():
+        if not seat.state.is_over:
+            why = f"{failed.name} has failed: {job.message}"
+            let(job, seat, partial(generation_job_end.fail, seat.state, job.exit_code or 1, why))
+
+
+def stop(job: PsState, reason: str) -> None:
+    """The user ends the job: its seats have been told."""
+    if not job.is_over:
+        _begin_end(job, 0, "stopped", f"The job was stopped: {reason.rstrip('.')}.")
+
+
+def _begin_end(job: PsState, code: int, phase: str, message: str) -> None:
+    job.stage, job.exit_code, job.phase, job.message = FINISHING, code, phase, message
+    job.save_wanted = job.save_due = True
+    job.deadlines.set(("evaluator", ""), job.now + LAST_EVALUATION)
+
+
+def _finish(job: PsState) -> None:
+    """Whoever has not ended is stopped, the evaluator last."""
+    if job.phase == "succeeded":
+        for seat in job.seats.values():
+            if not seat.state.is_over and not (seat.role == EVALUATOR and _evaluates(job, seat)):
+                let(job, seat, partial(generation_job_end.stop_now, seat.state, "the training is over"))
+    if all(map(has_ended, job.seats.values())):
+        job.stage = ENDED
+        job.actions.append(EndJob(job.exit_code or 0, job.generation, job.message))
+
+
+def _evaluates(job: PsState, seat: Seat) -> bool:
+    return seat.runs is not None and job.deadlines.at(("evaluator", "")) is not None
+
+
+def _forget(job: PsState, seat: Seat) -> None:
+    """A seat that the job does not want any more: its pod has ended, and goes."""
+    for member in seat.state.members.values():
+        if member.uid is not None:
+            reason = f"{member.id} is deleted: the job has only {job.target} workers now."
+            job.actions.append(DeletePod(member.id, member.uid, REMOVE_GRACE, job.generation, reason))

@@ -1,0 +1,80 @@
+"""One status for all seats: written once a second at most, at once where a start waits for it.
+
+What is written holds every seat's newest state, so each of them is told that its own newest status is saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from outrider.master.core.actions import SaveStatus
+from outrider.master.core.events import StatusSaved
+from outrider.master.core.ps import status
+from outrider.master.core.ps.state import Key, PsState, has_ended
+from outrider.master.core.ps.task_adapter import tell
+from outrider.master.core.state import persist as state_persist
+from outrider.master.core.status import document as one_world
+
+LEAST_APART = 1.0
+
+
+def flush(job: PsState) -> None:
+    """At the end of a step."""
+    if not job.save_wanted or not (job.listed or job.is_over):
+        return
+    if job.save_due or job.now >= job.saved_at + LEAST_APART - 1e-6:
+        _save(job)
+    else:
+        job.deadlines.set(("save", ""), job.saved_at + LEAST_APART)
+
+
+def _save(job: PsState) -> None:
+    reason = "A start waits for this status." if job.save_due else "The status has changed."
+    job.version += 1
+    job.saved_at, job.save_wanted, job.save_due = job.now, False, False
+    job.deadlines.cancel(("save", ""))
+    job.saves = {**{v: of for v, of in job.saves.items() if v > job.version - 16}, job.version: _versions(job)}
+    for seat in job.seats.values():
+        one_world.written(seat.state)
+    kept = status.document(job, job.now) | {"saved": _saved(job)}
+    job.actions.append(SaveStatus(job.version, kept, job.generation, reason))
+
+
+def _versions(job: PsState) -> dict[Key, int]:
+    return {key: seat.state.version for key, seat in job.seats.items()}
+
+
+def saved(job: PsState, event: StatusSaved) -> None:
+    """Each seat hears that its own status is saved."""
+    for key, version in job.saves.pop(event.version, {}).items():
+        if key in job.seats:
+            tell(job, job.seats[key], StatusSaved(version))
+
+
+def failed(job: PsState, error: str) -> None:
+    job.save_wanted = True
+    text = f"The status could not be saved: {error}. It is tried again in {LEAST_APART:.0f} s."
+    job.announce("StatusNotSaved", text, warning=True)
+    job.saved_at, job.save_due = job.now, False
+
+
+# -- for the next master ------------------------------------------------------------------------------------------
+def _saved(job: PsState) -> dict[str, Any]:
+    return {
+        "term": job.term,
+        "version": job.version,
+        "target": job.target,
+        "began_at": job.began_at + job.unix_offset,
+        "next_id": {str(role): number for role, number in sorted(job.next_id.items())},
+        "seats": {seat.name: state_persist.saved(seat.state) for seat in job.seats.values()},
+        "ended": [job.phase, job.exit_code, job.message] if job.is_over else None,
+        "done": {seat.name: [seat.state.phase, seat.state.exit_code, seat.state.message]
+                 for seat in job.seats.values() if has_ended(seat)},
+    }  # fmt: skip
+
+
+def left(saved: Mapping[str, object] | None) -> dict[str, Any]:
+    """What an earlier master has left of a PS job; empty where there was none."""
+    kept = saved.get("saved") if saved is not None else None
+    return kept if isinstance(kept, dict) and isinstance(kept.get("seats"), dict) else {}

@@ -1,0 +1,248 @@
+"""The core of a PS job as a whole: every event to the seat that it is about, and then what concerns all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from outrider.master.core import step as core_step
+from outrider.master.core.actions import Action, SaveStatus
+from outrider.master.core.events import (
+    ActionFailed,
+    Asked,
+    Began,
+    CreateRefused,
+    Event,
+    MemberProbed,
+    NodeSeen,
+    OwnerEnded,
+    OwnerSized,
+    PodGone,
+    PodSeen,
+    PodsListed,
+    RestartAsked,
+    RestartRefused,
+    ScaleAsked,
+    ScalingAsked,
+    SidecarDisconnected,
+    SidecarSaid,
+    SpecChanged,
+    Stalled,
+    StatusSaved,
+    StopAsked,
+    TurnTold,
+    Woke,
+)
+from outrider.master.core.faults import rehearsal
+from outrider.master.core.generation import observe_only
+from outrider.master.core.ps import (
+    chief_drain,
+    ps_failover,
+    ps_migration,
+    session_saver,
+    stalled_workers,
+    status,
+    tasks,
+)
+from outrider.master.core.ps import job_end as ps_job_end
+from outrider.master.core.ps import status_batch as ps_status_batch
+from outrider.master.core.ps.state import Key, PsState, Seat
+from outrider.master.core.ps.task_adapter import tell
+from outrider.master.core.state.job import ENDED, Collection
+from outrider.wire.ids import MemberId, RankIndex, Role
+from outrider.wire.messages import REHEARSAL, Hello, Report, Saved, StateSaved
+
+
+# -- the core's interface -----------------------------------------------------------------------------------------
+def step(job: PsState, event: Event, now: float) -> list[Action]:
+    """Takes one event; returns what is to be done, in order."""
+    job.now, job.actions = now, []
+    if job.stage != ENDED:
+        HANDLERS[type(event)](job, event)
+        if not job.is_over:
+            ps_failover.advance(job)
+            session_saver.note_savers(job)
+            ps_migration.advance(job)
+            chief_drain.advance(job)
+            stalled_workers.advance(job)
+        ps_job_end.advance(job)
+        ps_status_batch.flush(job)
+    actions, job.actions = job.actions, []
+    return observe_only.filtered(job, actions)
+
+
+def next_deadline(job: PsState) -> float | None:
+    """When `Woke` is due at the latest."""
+    if job.stage == ENDED:
+        return None
+    own = job.deadlines.next()
+    moments = [moment for seat in job.seats.values() if (moment := core_step.next_deadline(seat.state)) is not None]
+    return min([*moments, *([] if own is None else [own])], default=None)
+
+
+def describe(job: PsState) -> str:
+    """The state in a few words; each change of them is a transition in the journal."""
+    seats = ", ".join(f"{seat.name} {core_step.describe(seat.state)}" for seat in job.seats.values())
+    return f"{job.stage} {status.phase(job)}: {seats}"
+
+
+def check(job: PsState) -> None:
+    """Raises where an invariant does not hold."""
+    held = [member for seat in job.seats.values() for member in seat.state.members]
+    if len(held) != len(set(held)):
+        raise AssertionError(f"a member has two seats: {sorted(held)}")
+    for seat in job.seats.values():
+        core_step.check(seat.state)
+
+
+# -- whom it is about ---------------------------------------------------------------------------------------------
+def _seat_of(job: PsState, member: MemberId, role: Role | None = None, index: RankIndex | None = None) -> Seat | None:
+    """The seat of a member; of one that nobody here has made, by what its pod says, else any of its role that has
+    nobody: it is a spare of an earlier master's."""
+    key = job.members.get(member)
+    if key is None:
+        role = role or Role(member.rpartition("-")[0])
+        key = _unknown(job, role, index)
+        if key is not None:
+            job.members[member] = key
+    return job.seats.get(key) if key is not None else None
+
+
+def _unknown(job: PsState, role: Role, index: RankIndex | None) -> Key | None:
+    if index is not None and (role, index) in job.seats:
+        return (role, index)
+    seats = [seat for seat in job.seats.values() if seat.role == role]
+    empty = [seat for seat in seats if not seat.state.members]
+    found = next(iter([*empty, *seats]), None)
+    return (found.role, found.index) if found is not None and index is None else None
+
+
+def _about_member(job: PsState, event: Any) -> None:
+    seat = _seat_of(job, event.member, getattr(event, "role", None), getattr(event, "rank_index", None))
+    if seat is not None:
+        tell(job, seat, event)
+
+
+def _to_all(job: PsState, event: Event) -> None:
+    for seat in list(job.seats.values()):
+        tell(job, seat, event)
+
+
+# -- events -------------------------------------------------------------------------------------------------------
+def _said(job: PsState, event: SidecarSaid) -> None:
+    message = event.message
+    if isinstance(message, Hello):
+        seat = _seat_of(job, message.member, message.role, message.rank_index) or next(iter(job.seats.values()))
+        job.sessions[event.session] = (seat.role, seat.index)
+    key = job.sessions.get(event.session)
+    if key in job.seats:
+        tell(job, job.seats[key], event)
+        if isinstance(message, Report):
+            ps_failover.note_report(job, job.seats[key], message)
+        if isinstance(message, Saved) and job.seats[key].trains:
+            ps_migration.saved(job, message.step)
+        if isinstance(message, StateSaved):
+            ps_migration.answered(job, job.seats[key], message)
+            chief_drain.answered(job, job.seats[key], message)
+
+
+def _disconnected(job: PsState, event: SidecarDisconnected) -> None:
+    key = job.sessions.pop(event.session, None)
+    if key in job.seats:
+        tell(job, job.seats[key], event)
+
+
+def _listed(job: PsState, event: PodsListed) -> None:
+    job.listed = True
+    for pod in event.pods:
+        _seat_of(job, pod.member, pod.role, pod.rank_index)
+    for left in event.remains:
+        _seat_of(job, left.member, None, left.rank_index)
+    for key, seat in list(job.seats.items()):
+        pods = tuple(pod for pod in event.pods if job.members.get(pod.member) == key)
+        remains = tuple(left for left in event.remains if job.members.get(left.member) == key)
+        tell(job, seat, PodsListed(pods, remains))
+
+
+def _action_failed(job: PsState, event: ActionFailed) -> None:
+    if isinstance(event.action, SaveStatus):
+        ps_status_batch.failed(job, event.error)
+        return
+    member = getattr(event.action, "member", None)
+    seat = _seat_of(job, member) if member is not None else None
+    if seat is not None:
+        tell(job, seat, event)
+
+
+def _refused(job: PsState, event: CreateRefused) -> None:
+    seat = _seat_of(job, event.action.member)
+    if seat is not None:
+        tell(job, seat, event)
+
+
+def _stop(job: PsState, event: StopAsked) -> None:
+    if not job.is_over:
+        job.announce("JobStopped", f"The job is stopped: {event.reason.rstrip('.')}.")
+    _to_all(job, event)
+    ps_job_end.stop(job, event.reason)
+
+
+def _asked(job: PsState, event: Asked) -> None:
+    seats = dict(list(job.seats.items())[:1]) if event.what == REHEARSAL else job.seats
+    if seats:
+        job.collections[event.request] = (set(seats), Collection(event.request, event.what))
+        for seat in list(seats.values()):
+            tell(job, seat, event)
+
+
+def _restart_refused(job: PsState, event: RestartRefused) -> None:
+    job.announce("RestartRefused", rehearsal.sentence(event.why), warning=True)
+
+
+def _woke(job: PsState, event: Woke) -> None:
+    for kind, _key in job.deadlines.take_due(job.now):
+        DEADLINES[kind](job)
+    for seat in list(job.seats.values()):
+        due = core_step.next_deadline(seat.state)
+        if due is not None and due <= job.now:
+            tell(job, seat, event)
+
+
+def _nothing(_job: PsState, _event: Any) -> None:
+    """No other controller has pods of a PS job, and none finds its own size."""
+
+
+HANDLERS: dict[type, Callable[[PsState, Any], None]] = {
+    Began: tasks.begin,
+    SidecarSaid: _said,
+    SidecarDisconnected: _disconnected,
+    PodSeen: _about_member,
+    PodGone: _about_member,
+    PodsListed: _listed,
+    NodeSeen: _to_all,
+    CreateRefused: _refused,
+    OwnerSized: _nothing,
+    OwnerEnded: _nothing,
+    ScalingAsked: _nothing,
+    TurnTold: _nothing,
+    MemberProbed: _about_member,
+    StatusSaved: ps_status_batch.saved,
+    ScaleAsked: lambda job, event: tasks.scale(job, event.replicas),
+    SpecChanged: tasks.edited,
+    RestartAsked: _to_all,
+    RestartRefused: _restart_refused,
+    StopAsked: _stop,
+    Asked: _asked,
+    ActionFailed: _action_failed,
+    Woke: _woke,
+    Stalled: _to_all,
+}
+DEADLINES: dict[str, Callable[[PsState], None]] = {
+    "stuck": ps_failover.look,
+    "move": ps_migration.patience_over,
+    "leave": chief_drain.overdue,
+    # these are looked at the end of the step
+    "save": lambda _job: None,
+    "evaluator": lambda _job: None,
+    "first": lambda _job: None,
+}

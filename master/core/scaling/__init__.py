@@ -1,0 +1,1 @@
+"""The size of a job: asked for, by the clock, or found by itself."""

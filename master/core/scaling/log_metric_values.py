@@ -1,0 +1,90 @@
+"""Numbers that lines of a job's log name (`scaling.log_metrics`): how they are read, shown, and kept for the next
+master."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+from outrider.master.core.text import moment
+from outrider.wire.messages import Group
+
+NAMES = ("epoch", "step", "latency", "latency_ms", "rate", "loss", "accuracy", "noise")
+"""Groups that a pattern may have."""
+RANGES = {
+    "latency": (1e-6, 1e6),
+    "latency_ms": (1e-3, 1e9),
+    "rate": (1e-6, 1e6),
+    "step": (0.0, 1e15),
+    "epoch": (0.0, 1e9),
+    "noise": (1e-6, 1e15),
+}
+"""Beyond them it is something else than its name says. A latency is the seconds of a step, a rate the steps a second,
+noise the gradient noise scale in samples."""
+SECONDS: dict[str, Callable[[float], float]] = {"latency_ms": lambda each: each / 1000, "rate": lambda each: 1 / each}
+"""What says the same as a latency in other words."""
+ANY = (float("-inf"), float("inf"))
+
+
+@dataclass(slots=True)
+class Metrics:
+    values: dict[str, float] = field(default_factory=dict)
+    line: str = ""
+    """The newest that has fitted."""
+    at: float | None = None
+    lines: int = 0
+    problem: str = ""
+    told: set[str] = field(default_factory=set)
+    """Groups of which it was said that they are no numbers."""
+
+
+def read(groups: Iterable[Group]) -> tuple[dict[str, float], dict[str, str]]:
+    """The numbers, and the texts of those that are none."""
+    values: dict[str, float] = {}
+    wrong: dict[str, str] = {}
+    for name, text in ((group.name, group.text) for group in groups):
+        value = _number(text)
+        least, most = RANGES.get(name, ANY)
+        if value is None or not least <= value <= most:
+            wrong[name] = text
+        else:
+            values[name] = value
+    for name in SECONDS.keys() & values.keys():
+        values.setdefault("latency", SECONDS[name](values[name]))
+    return values, wrong
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if isfinite(value) else None
+
+
+def document(metrics: Metrics, pattern: str, offset: float) -> dict[str, Any]:
+    """`offset`: what to add to the core's clock for the wall's."""
+    if not pattern:
+        return {}
+    at = None if metrics.at is None else moment(metrics.at + offset)
+    return {"metrics": {**metrics.values, "line": metrics.line, "time": at, "problem": metrics.problem}}
+
+
+def saved(metrics: Metrics, pattern: str, offset: float) -> list[Any]:
+    at = None if metrics.at is None else metrics.at + offset
+    return [pattern, metrics.values, metrics.line, at, metrics.lines, metrics.problem]
+
+
+def restored(kept: Any, pattern: str, offset: float) -> Metrics:
+    """What `saved` has made; nothing, where the pattern is another by now."""
+    if not kept or kept[0] != pattern:
+        return Metrics()
+    _pattern, values, line, at, lines, problem = kept
+    return Metrics(dict(values), line, None if at is None else at - offset, lines, problem)
+
+
+def shown(told: Mapping[str, Any]) -> str:
+    """The numbers in a few words; empty where there are none."""
+    return ", ".join(f"{name} {told[name]:g}" for name in NAMES if name in told)

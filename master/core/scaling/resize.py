@@ -1,0 +1,391 @@
+"""Changing a running world on purpose: growth, shrinking, leaving members, restarts that were asked for.
+
+A resize loses no work, so it waits for the next finished checkpoint, at most `grow_patience`; where the script has gone
+on from what no save was seen of, none is likely to be seen, and it waits a minute. A member that was told to
+leave is replaced while it still trains: the world changes when a checkpoint is finished, when its replacement is ready,
+or when its grace has nearly run out, whichever is first.
+"""
+
+from __future__ import annotations
+
+from outrider.master.core.actions import DeletePod
+from outrider.master.core.checkpoints import planned_save
+from outrider.master.core.faults import rehearsal
+from outrider.master.core.generation import (
+    layout,
+    lifecycle,
+    observe_only,
+    orders,
+    readiness,
+    reservations,
+    unsupervised,
+)
+from outrider.master.core.scaling import autoscaler
+from outrider.master.core.state.generation import World
+from outrider.master.core.state.job import GATHERING, REBUILDING, RUNNING, State
+from outrider.master.core.state.member import Member
+from outrider.master.core.status import document as status_document
+from outrider.master.core.text import counted, wanted
+from outrider.wire.ids import MemberId
+from outrider.wire.messages import Finish, Leaving
+
+SOONER = 1.0
+"""Seconds by which another word on the same end must differ to be told."""
+UNSEEN_PATIENCE = 60.0
+LEAVE_AGAIN = 1.0
+REMOVE_GRACE = 10.0
+
+
+def scale(state: State, replicas: int) -> None:
+    """The user wants this many members."""
+    spec = state.spec
+    if state.is_over or not spec.min_members <= replicas <= spec.max_members or replicas % max(spec.node_unit, 1):
+        text = (
+            f"{counted(replicas, 'member')} cannot be had: job {spec.name} runs with {spec.min_members} to "
+            f"{spec.max_members}, in steps of {spec.node_unit}."
+        )
+        state.announce("ScaleRefused", text, warning=True)
+        return
+    if replicas == state.target:
+        state.announce("ScaleAsked", f"{wanted(replicas, 'member')} already.")
+        autoscaler.scaled_by_hand(state, replicas)
+        return
+    state.announce("ScaleAsked", f"{wanted(replicas, 'member')} instead of {state.target}.")
+    autoscaler.scaled_by_hand(state, replicas)
+    state.target = replicas
+    readiness.note_staffing(state)
+    readiness.note_resize(state)
+    status_document.mark(state)
+
+
+def restart(state: State, at_checkpoint: bool) -> None:
+    """The user wants the script read again."""
+    if state.stage != RUNNING:
+        state.announce("RestartAsked", "A restart was asked for; the next generation reads the script again anyway.")
+        return
+    if at_checkpoint:
+        state.restart_wanted = "a restart was asked for"
+        state.announce("RestartAsked", "A restart was asked for: it waits for the next finished checkpoint.")
+        planned_save.holds(state, state.restart_wanted)
+        status_document.mark(state)
+        return
+    state.announce("RestartAsked", "A restart was asked for: all ranks are stopped and started anew.")
+    lifecycle.stop(state, "A restart was asked for.")
+
+
+def restart_refused(state: State, why: str) -> None:
+    state.announce("RestartRefused", rehearsal.sentence(why), warning=True)
+
+
+def leaving(state: State, member: Member, message: Leaving) -> None:
+    """Its sidecar says so, and knows of the pod's own grace alone. Of one that we delete it is our own word that comes
+    back, and at the end of the job nobody comes in its place."""
+    if not member.deleting and not state.is_over:
+        must_leave(state, member, message.reason or "it was told to go", message.grace)
+
+
+def must_leave(state: State, member: Member, why: str, grace: float, *, with_node: bool = False) -> None:
+    """Make before break: it trains on while its replacement comes. Who says the least grace is believed. Who leaves
+    `with_node` stays where that comes back and nobody else has told it to go."""
+    member.leaves_with_node = with_node and (member.leaves_with_node or not member.leaving)
+    due = state.now + max(0.0, grace - planned_save.LEAVE_EARLY)
+    if member.leaving:
+        if member.leave_at is None or due < member.leave_at - SOONER:
+            member.leave_at = due
+            state.deadlines.set(("leave", member.id), due)
+            text = f"{member.id} has to leave ({why}) and has only {grace:.0f} s."
+            state.announce("MemberLeaving", text, member.id, warning=True)
+        return
+    member.leaving, member.leave_at = why, due
+    state.deadlines.set(("leave", member.id), due)
+    coming = _what_comes(state, member)
+    text = f"{member.id} has to leave ({why}) and has {grace:.0f} s; {coming}."
+    state.announce("MemberLeaving", text, member.id, warning=True)
+    planned_save.leaves(state, member, grace)
+    readiness.refresh(state, member)
+    readiness.note_staffing(state)
+    readiness.note_resize(state)
+
+
+def _what_comes(state: State, member: Member) -> str:
+    """An owner that was made smaller, or suspended, is known to be so a moment after its pods were told to go."""
+    if state.stop_wanted:
+        return "the job ends"
+    if not state.spec.is_adopted:
+        return "a replacement is started"
+    wants_it = not state.owner.suspended and state.owner.size != 0 and not _is_beyond(state, member)
+    return "its owner is to make another one" if wants_it else "its owner wants none in its place"
+
+
+def stay(state: State, member: Member, why: str) -> None:
+    """What it was to leave for is over, and nobody has taken its pod."""
+    member.leaving, member.leave_at, member.leaves_with_node = "", None, False
+    state.deadlines.cancel(("leave", member.id))
+    state.deadlines.cancel(("move", member.id))
+    state.announce("MemberStays", f"{member.id} need not leave: {why}.", member.id)
+    readiness.wait_again(state, member)
+    readiness.refresh(state, member)
+    readiness.note_staffing(state)
+    readiness.note_resize(state)
+
+
+def leave_when_replaced(state: State, member: Member, why: str) -> None:
+    """It may stay for as long as nobody takes its place."""
+    member.leaving = why
+    text = f"{member.id} is to leave ({why}) and trains on until its replacement is ready."
+    state.announce("MemberLeaving", text, member.id, warning=True)
+    readiness.refresh(state, member)
+    readiness.note_staffing(state)
+    readiness.note_resize(state)
+
+
+def leave_now(state: State, member_id: str) -> None:
+    """The grace of a leaving member has nearly run out."""
+    member = state.members.get(MemberId(member_id))
+    if member is not None and state.stage == REBUILDING:
+        state.deadlines.set(("leave", member.id), state.now + LEAVE_AGAIN)
+    elif member is not None and state.world is not None and member.id in state.world.places:
+        lifecycle.stop(state, f"{member.id} has to leave now ({member.leaving}); {_who_goes_on(state)}.")
+
+
+def _who_goes_on(state: State) -> str:
+    """When a member leaves whose replacement is not ready."""
+    others, least = _next_world(state), state.spec.min_members
+    if state.spec.is_adopted and state.owner.size == 0:
+        return "the owner of the pods wants none any more"
+    if len(others) >= max(least, 1):
+        return "the others go on without it" if len(others) > 1 else f"{others[0]} goes on without it"
+    if not others:
+        return "nobody is left to go on before a replacement is ready"
+    left = f"of the {least} members that a world needs {len(others)} would be left"
+    return f"{left}, so training goes on when a replacement is ready"
+
+
+def consider(state: State) -> None:
+    """Would the members that are there now make a better world? O(members), only when one came or went."""
+    world = state.world
+    if state.stage != RUNNING or world is None:
+        return
+    wanted = _next_world(state) if not unsupervised.in_the_way(state) else list(world.places)
+    staying = [m for m in wanted if m in world.places]
+    why = ""
+    if len(wanted) > len(world.places):
+        why = f"grow from {len(world.places)} to {counted(len(wanted), 'member')}"
+    elif state.spec.min_members <= len(wanted) < len(world.places) and any(
+        _is_unwanted(state, m) for m in world.places
+    ):
+        why = f"shrink from {len(world.places)} to {counted(len(wanted), 'member')}"
+    elif len(wanted) == len(world.places) and len(staying) < len(wanted):
+        out = sorted(set(world.places) - set(wanted))
+        why = f"take {', '.join(sorted(set(wanted) - set(world.places)))} in for {', '.join(out)}"
+    if why == state.resize:
+        _wait_no_longer(state, world)
+        _save_first(state, world)
+        return
+    state.resize = why
+    status_document.mark(state)
+    if not why:
+        state.deadlines.cancel(("resize", ""))
+        return
+    if _replaces_leaving(state, wanted):
+        _replace(state, why)
+        return
+    if state.deadlines.at(("resize", "")) is None:
+        state.deadlines.set(("resize", ""), state.now + _patience(state))
+    state.announce("ResizePending", f"The world will {why}, {_until_when(state, world)}.")
+    _save_first(state, world)
+
+
+def _saves_unseen(state: State) -> bool:
+    """It has read something that may be a checkpoint, and no save of it was ever seen."""
+    return state.step_estimated and not state.saves and state.kept_in_memory is None
+
+
+def _patience(state: State) -> float:
+    """How long another size waits for a checkpoint."""
+    patience = state.spec.grow_patience
+    return min(patience, UNSEEN_PATIENCE) if _saves_unseen(state) else patience
+
+
+def _wait_no_longer(state: State, world: World) -> None:
+    """It may have been learnt meanwhile that no save is seen."""
+    due, sooner = state.deadlines.at(("resize", "")), state.now + _patience(state)
+    if due is not None and due > sooner and _saves_unseen(state):
+        state.deadlines.set(("resize", ""), sooner)
+        state.announce("ResizePending", f"The world will {state.resize}, {_until_when(state, world)}.")
+
+
+def _save_first(state: State, world: World) -> None:
+    """Another size waits for a checkpoint: one can be had now. A leaving member's replacement may be ready first."""
+    is_new = world.save is None and bool(state.resize)
+    if is_new and not any(_leaves(state, m) for m in world.places):
+        planned_save.holds(state, f"the world is to {state.resize}")
+
+
+def _leaves(state: State, member_id: MemberId) -> bool:
+    member = state.members.get(member_id)
+    return member is not None and bool(member.leaving)
+
+
+def _replace(state: State, why: str) -> None:
+    ready = f"The replacement of a leaving member is ready: the world is to {why}."
+    if not planned_save.holds(state, f"the world is to {why}"):
+        lifecycle.stop(state, ready)
+
+
+def after_save(state: State) -> None:
+    """The script's state was saved just now, or could not be: who is ready, or has to go, waits no more."""
+    world = state.world
+    if world is None or state.stage != RUNNING or not planned_save.is_just_over(state, world):
+        return
+    if state.resize and _replaces_leaving(state, _next_world(state)):
+        _replace(state, state.resize)
+    elif planned_save.all_leave(state, world):
+        lifecycle.stop(state, "All members have to leave, and the script's state is as good as it will be.")
+
+
+def _until_when(state: State, world: World) -> str:
+    """What comes first: a checkpoint, the end of somebody's grace, a replacement, the end of all patience."""
+    ends = [(due, m) for m in world.places if (due := state.deadlines.at(("leave", m))) is not None]
+    patience = state.deadlines.at(("resize", ""))
+    due, member = min(ends, default=(state.now + _patience(state) if patience is None else patience, ""))
+    when = "at the next finished checkpoint"
+    if _is_replaced_soon(state):
+        when = "at a finished checkpoint if no replacement is on its way then,"
+    if not member or (patience is not None and patience <= due):
+        unseen = ", since no save of its script was ever seen" if _saves_unseen(state) else ""
+        return f"{when} or in {_patience(state):.0f} s{unseen}"
+    replaced = "its replacement is" if len(ends) == 1 else "the replacements are"
+    return (
+        f"{when} or in {max(due - state.now, 0.0):.0f} s, when {member} has to be gone; where "
+        f"{replaced} ready before, with as many members as now"
+    )
+
+
+def _is_replaced_soon(state: State) -> bool:
+    """Who leaves has more time than a member takes to start, and a replacement of each is on its way: a smaller world
+    meanwhile would cost two changes instead of one."""
+    world = state.world
+    assert world is not None
+    there = [m for member_id in world.places if (m := state.members.get(member_id)) is not None]
+    going = [m for m in there if m.leaving]
+    enough = state.now + state.spec.start_patience
+    has_time = all(m.leave_at is None or m.leave_at > enough for m in going)
+    coming = state.coming.difference(world.places)
+    return 0 < len(going) <= len(coming) and has_time and not any(_is_beyond(state, m) for m in there)
+
+
+def _next_world(state: State) -> list[MemberId]:
+    world = state.world
+    assert world is not None
+    there = [
+        m
+        for m in state.members.values()
+        if m.is_usable and (m.id in world.places or m.id in state.ready) and m.id not in world.done
+    ]
+    return [m.id for m in layout.choose(there, state.indexes, state.spec.node_unit)]
+
+
+def _is_unwanted(state: State, member_id: MemberId) -> bool:
+    member = state.members.get(member_id)
+    return member is not None and (bool(member.leaving) or _is_beyond(state, member))
+
+
+def _is_beyond(state: State, member: Member) -> bool:
+    return member.rank_index is not None and member.rank_index not in state.indexes
+
+
+def _replaces_leaving(state: State, wanted: list[MemberId]) -> bool:
+    world = state.world
+    assert world is not None
+    return any(_leaves(state, m) for m in world.places) and len(wanted) >= len(world.places)
+
+
+def at_checkpoint(state: State) -> None:
+    """A checkpoint is finished: what waits for one is done now. A script that saves because it was asked to is waited
+    for: that is newer, and goes before an older one."""
+    step, state.checkpoint_step = state.checkpoint_step, None
+    if step is None or state.stage != RUNNING or planned_save.is_asked(state):
+        return
+    if state.resize and not state.restart_wanted and _is_replaced_soon(state):
+        return
+    resize = f"the world is to {state.resize}" if state.resize else ""
+    why = "; ".join(part for part in (resize, state.restart_wanted) if part)
+    if why:
+        _resize(state, f"A checkpoint of step {step} is finished: {why}.")
+
+
+def patience_over(state: State) -> None:
+    """No checkpoint came."""
+    if state.stage == RUNNING and state.resize:
+        patience = f"{_patience(state):.0f} s"
+        _resize(state, f"No checkpoint was finished in {patience}: the world is to {state.resize} all the same.")
+
+
+def _resize(state: State, reason: str) -> None:
+    state.announce("WorldResizes", reason)
+    lifecycle.stop(state, reason)
+
+
+def dismiss(state: State) -> None:
+    """Members that the job no longer wants and that are in no world: told to finish, then deleted. Whom an adopted
+    job's owner has too many, the owner is asked to take."""
+    if state.stage not in (GATHERING, RUNNING):
+        return
+    in_world, rests = state.world.places if state.world is not None else {}, bool(_rests(state))
+    to_go = [
+        member
+        for member in state.members.values()
+        if member.id not in in_world
+        and not member.deleting
+        and not _is_taken_soon(state, member)
+        and (
+            (rests and not _owner_takes(state, member))
+            or _has_to_leave(member)
+            or (_is_beyond(state, member) and not state.spec.is_adopted)
+        )
+    ]
+    if state.left is not None and any(member.id in state.left.places for member in to_go):
+        state.left = None  # it cannot begin again as it is
+        status_document.mark(state)
+    for member in sorted(to_go, key=lambda m: m.id):
+        if not reservations.may_have(state, member):
+            _dismiss(state, member)
+
+
+def _owner_takes(state: State, member: Member) -> bool:
+    """An owner that is suspended takes its pods by itself. One that ended by our word before that would be done for it:
+    its index of a Job would count as completed."""
+    return state.owner.suspended and not state.suspend_wanted and member.grace_ends is None
+
+
+def _rests(state: State) -> str:
+    """Why the job wants no members for now, if so."""
+    return "it is suspended" if state.suspended else "it waits for room" if state.waits_behind else ""
+
+
+def _has_to_leave(member: Member) -> bool:
+    """A stranger trains on in a world that nobody here knows: whoever deletes its pod has given it its grace."""
+    return bool(member.leaving) and not member.is_stranger
+
+
+def _is_taken_soon(state: State, member: Member) -> bool:
+    """Its node is deleted, and the platform takes its pod with that: to delete it too would gain nothing."""
+    node = state.nodes.get(member.node)
+    return node is not None and node.is_gone and bool(member.leaving) and member.grace_ends is None
+
+
+def _dismiss(state: State, member: Member) -> None:
+    why = _rests(state) or f"the job has only {counted(state.target, 'member')} now"
+    if observe_only.would(state, f"dismiss {member.id}", f"{member.leaving or why}.", member.id):
+        return
+    member.leaving = member.leaving or why
+    member.deleting = True
+    reason = f"{member.id} is no longer part of the job: {member.leaving}."
+    state.announce("MemberDismissed", reason, member.id)
+    if member.session is not None:
+        orders.drop_all(state, member)
+        orders.give(state, member, lambda order: Finish(order, 0, reason), reason)
+    if member.uid is not None and member.has_controller:
+        state.act(DeletePod(member.id, member.uid, REMOVE_GRACE, state.generation, reason))
+    readiness.refresh(state, member)

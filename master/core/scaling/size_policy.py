@@ -1,0 +1,309 @@
+"""How many members a job is to have, from what its steps have shown: the one place where that is decided.
+
+A size is better than a smaller one if each member it has more adds at least `min_gain` of what a member of the smaller
+one makes: 1 is linear growth, and with 0 the most samples a second win, whatever they cost. The search doubles while
+that pays, and then halves the (logarithmic) distance to the better side, as a parabola through the best three sizes
+has it, until no size is left that could be more than a few percent better. Then it stays and goes on measuring: what
+this size makes may change, and with it all that was known of the others.
+
+Measurements are noisy, so each has its standard error. A size is left as soon as it is clear whether it is the better
+one, and at the latest after 40 steps; the current size is given up for one that was better only if it was so clearly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import ceil, log, sqrt
+from typing import NamedTuple
+
+from outrider.master.core.text import counted
+
+START, CONTINUE, MAX_METRIC, MAX_REPLICAS = "Start", "Continue", "ReachMaxMetric", "ReachMaxReplicas"
+WINDOW = 20
+"""Steps; every decision takes two windows at the most."""
+FEWEST, FIRST = 5, 10
+"""Steps before anything is decided, and of the first size, which others are compared with."""
+CLEAR = 3.0
+"""Standard errors. With 5 steps that is a doubling of the rate, seen through noise of 20 %."""
+NEAR = 1.25
+"""Sizes whose ratio is less differ by too little to be worth two changes of the world."""
+CHANGED, TWICE = 0.10, 2
+"""A size makes something else than it did if two windows running differ by more than this, and clearly."""
+WORTH = 0.01
+"""Of the rate, that the best size may be better by what a parabola says."""
+STEEP = 0.6
+"""A doubling that gains more than this, counted from `min_gain`, leaves no better size below it."""
+REMEMBERED = 400
+"""Steps that a measurement counts for at the most: older ones fade."""
+
+
+class Rate(NamedTuple):
+    """What a size has made. `error`: its relative standard error."""
+
+    samples: float
+    """A second."""
+    error: float
+    steps: int
+    at: float
+
+
+class Limits(NamedTuple):
+    least: int
+    most: int
+    unit: int = 1
+
+    def sizes(self) -> range:
+        """Empty where no whole unit lies between the two."""
+        return range(ceil(self.least / self.unit) * self.unit, self.most + 1, self.unit)
+
+    def within(self, members: int) -> int:
+        """The largest size that so many members can have, and at least the least."""
+        allowed = self.sizes()
+        return min(max(members // self.unit * self.unit, allowed[0]), allowed[-1])
+
+    def nearest(self, size: float) -> int:
+        allowed = self.sizes()
+        units = round(size / self.unit) * self.unit
+        return min(max(units, allowed[0]), allowed[-1])
+
+
+class Policy(NamedTuple):
+    """Seconds."""
+
+    min_gain: float = 0.5
+    cooldown: float = 30.0
+    """From one change of the world to the next."""
+    evaluation: float = 1800.0
+    """From the end of a search to the next, if nothing changes by itself."""
+    noise: float = 0.0
+    """The gradient noise scale (McCandlish et al. 2018), in samples; 0: how well larger batches learn is no matter."""
+    batch: float = 0.0
+    """Samples in a member's part of a step; 0: unknown, or the same for any number of members."""
+
+    def worth(self, size: int) -> float:
+        """Of a sample in a step of so many members: how much it teaches, 1 in one with a batch of nothing. Pollux (Qiao
+        et al. 2021) calls the same the statistical efficiency."""
+        return self.noise / (self.noise + self.batch * size) if self.noise and self.batch else 1.0
+
+
+class Decision(NamedTuple):
+    size: int
+    condition: str
+    reason: str
+    """One sentence."""
+
+
+@dataclass(slots=True)
+class Search:
+    """What is known; all of it survives the master, in the job's status."""
+
+    known: dict[int, Rate] = field(default_factory=dict)
+    base: int = 0
+    """The size that the current one is tried against; 0: none."""
+    changed: float = 0.0
+    settled: float | None = None
+    """Since when no better size is looked for."""
+    patience: float = 0.0
+    """Seconds from then to the next evaluation: twice as long after each that changed nothing."""
+    aside: dict[int, Rate] = field(default_factory=dict)
+    """What sizes made that an evaluation tries again."""
+    odd: int = 0
+    """Windows running that differ from what this size made before."""
+
+
+# -- measuring ------------------------------------------------------------------------------------------------------
+def measured(search: Search, size: int, window: Rate) -> None:
+    """`window`: the steps since the last one, without those of the warm-up, of saves and of evaluations."""
+    before = search.known.get(size)
+    if before is None or search.settled is None or not _has_changed(before, window):
+        search.odd = 0
+        search.known[size] = window if before is None else _together(before, window)
+        return
+    search.odd += 1
+    if search.odd == TWICE:
+        _forget(search)
+        search.known[size] = window
+
+
+def _has_changed(before: Rate, now: Rate) -> bool:
+    return abs(now.samples / before.samples - 1) > max(CHANGED, CLEAR * _error(now, before))
+
+
+def _forget(search: Search) -> None:
+    search.known, search.aside, search.settled, search.base, search.odd, search.patience = {}, {}, None, 0, 0, 0.0
+
+
+def _together(before: Rate, window: Rate) -> Rate:
+    old = min(before.steps, REMEMBERED)
+    steps = old + window.steps
+    share = window.steps / steps
+    samples = before.samples * (1 - share) + window.samples * share
+    return Rate(samples, sqrt(((1 - share) * before.error) ** 2 + (share * window.error) ** 2), steps, window.at)
+
+
+def error_of(spread: float, steps: int) -> float:
+    """Of the median of steps whose logarithms have this sigma: 1.2533 is sqrt(pi / 2), for normal ones."""
+    return 1.2533 * max(spread, 0.02) / sqrt(steps)
+
+
+def _error(one: Rate, other: Rate) -> float:
+    return sqrt(one.error**2 + other.error**2)
+
+
+# -- comparing ------------------------------------------------------------------------------------------------------
+def gain(known: Mapping[int, Rate], less: int, more: int) -> float:
+    """What each member that `more` has more adds, in members of `less`."""
+    return (known[more].samples / known[less].samples - 1) / (more / less - 1)
+
+
+def _clearness(known: Mapping[int, Rate], one: int, other: int, min_gain: float) -> float:
+    """By how many standard errors the larger of two is better (or, negative, the smaller)."""
+    less, more = min(one, other), max(one, other)
+    ratio = known[more].samples / known[less].samples
+    wanted = 1 + min_gain * (more / less - 1)
+    return log(ratio / wanted) / max(_error(known[less], known[more]), 1e-6)
+
+
+def best(known: Mapping[int, Rate], min_gain: float) -> int:
+    found, *others = sorted(known)
+    for size in others:
+        if gain(known, found, size) > min_gain:
+            found = size
+    return found
+
+
+def next_trial(known: Mapping[int, Rate], limits: Limits, min_gain: float) -> int | None:
+    """A size that may be better than the best one known; None where there is none."""
+    top = best(known, min_gain)
+    below = max((size for size in known if size < top), default=None)
+    above = min((size for size in known if size > top), default=None)
+    first, last = limits.sizes()[0], limits.sizes()[-1]
+    if above is None and top < last:
+        return limits.nearest(top * 2)
+    if above is not None and below is not None:
+        return _beside(known, below, top, above, limits, min_gain)
+    if above is not None:
+        return limits.nearest(top / 2) if top > first else _halfway(top, above, known, limits)
+    if below is not None:
+        steep = log(known[top].samples / known[below].samples) / log(top / below) - min_gain
+        return None if steep > STEEP * (1 - min_gain) else _halfway(top, below, known, limits)
+    return limits.nearest(top / 2) if top > first else None
+
+
+def _beside(known: Mapping[int, Rate], below: int, top: int, above: int, limits: Limits, min_gain: float) -> int | None:
+    """Where the parabola through three has its highest point, if that is worth it."""
+    (x, y), (_, _), (x2, y2) = (
+        (log(size / top), log(known[size].samples / known[top].samples) - min_gain * log(size / top))
+        for size in (below, top, above)
+    )
+    slope = (y2 * x**2 - y * x2**2) / (x * x2 * (x - x2))
+    bend = (y - slope * x) / x**2
+    if bend >= 0 or slope**2 / (-4 * bend) < WORTH:
+        return None
+    return _halfway(top, above if slope > 0 else below, known, limits)
+
+
+def _halfway(top: int, side: int, known: Mapping[int, Rate], limits: Limits) -> int | None:
+    if max(top, side) / min(top, side) <= NEAR:
+        return None
+    size = limits.nearest(sqrt(top * side))
+    return None if size in known else size
+
+
+# -- deciding -------------------------------------------------------------------------------------------------------
+def decide(search: Search, size: int, limits: Limits, policy: Policy, now: float) -> Decision:
+    """After each window of `size`, which is the job's."""
+    rate = search.known.get(size)
+    if rate is None or not _is_enough(search, size, limits, policy):
+        return Decision(size, CONTINUE if search.base else START, f"{counted(size, 'member')}: being measured.")
+    if search.settled is not None and now >= next_evaluation(search, policy):
+        search.aside = {
+            other: search.known.pop(other) for other in _neighbours(_worth(search, size, limits, policy), size)
+        }
+        search.settled, search.patience = None, 2 * max(search.patience, policy.evaluation)
+    if search.settled is not None:
+        return _stay(search, size, limits, policy)
+    return _go_on(search, size, limits, policy, now)
+
+
+def _worth(search: Search, size: int, limits: Limits, policy: Policy) -> dict[int, Rate]:
+    """What is known of sizes that the job may have now: its user may have changed that, and room may be lacking."""
+    return {
+        other: rate._replace(samples=rate.samples * policy.worth(other))
+        for other, rate in search.known.items()
+        if other == size or other in limits.sizes()
+    }
+
+
+def next_evaluation(search: Search, policy: Policy) -> float:
+    """When the sizes beside the one that was best are tried once more."""
+    return (search.settled or 0.0) + max(search.patience, policy.evaluation)
+
+
+def _neighbours(known: Mapping[int, Rate], size: int) -> list[int]:
+    below, above = [other for other in known if other < size], [other for other in known if other > size]
+    return [*([min(above)] if above else []), *([max(below)] if below else [])]
+
+
+def _is_enough(search: Search, size: int, limits: Limits, policy: Policy) -> bool:
+    """Two windows are; less where it is clear."""
+    rate = search.known[size]
+    known = _worth(search, size, limits, policy)
+    if search.base == size or search.base not in known:
+        return rate.steps >= FIRST
+    if rate.steps >= 2 * WINDOW:
+        return True
+    return rate.steps >= FEWEST and abs(_clearness(known, search.base, size, policy.min_gain)) > CLEAR
+
+
+def _go_on(search: Search, size: int, limits: Limits, policy: Policy, now: float) -> Decision:
+    if size in search.aside:
+        _tried_again(search, size)
+    known = _worth(search, size, limits, policy)
+    top = best(known, policy.min_gain)
+    again = next((other for other in search.aside if other in limits.sizes()), None)
+    trial = again or next_trial(known, limits, policy.min_gain)
+    if trial is None and (top == size or abs(_clearness(known, top, size, policy.min_gain)) < 1):
+        search.settled, search.base = now, size
+        return _stay(search, size, limits, policy)
+    if now < search.changed + policy.cooldown:
+        return Decision(size, CONTINUE, f"{_sentence(known, size, top)}; the last change was just now.")
+    search.base, search.changed = top, now
+    if trial is None:
+        search.settled, search.base = now, top
+        return Decision(top, MAX_METRIC, f"{_sentence(known, size, top)}: back to {top}.")
+    tried = f"{counted(trial, 'member')} {'is' if trial == 1 else 'are'} tried"
+    return Decision(trial, CONTINUE, f"{_sentence(known, size, top)}: {tried}.")
+
+
+def _tried_again(search: Search, size: int) -> None:
+    """Where it makes something else than it did, nothing that was known of the others holds."""
+    before, rate = search.aside.pop(size), search.known[size]
+    if not _has_changed(before, rate):
+        search.known[size] = _together(before, rate)
+        return
+    search.known = {other: search.known[other] for other in (search.base, size) if other in search.known}
+    search.aside, search.patience = {}, 0.0
+
+
+def _stay(search: Search, size: int, limits: Limits, policy: Policy) -> Decision:
+    condition = MAX_REPLICAS if size == limits.sizes()[-1] else MAX_METRIC
+    known = _worth(search, size, limits, policy)
+    others = [other for other in known if other != size]
+    near = min(others, key=lambda other: abs(log(other / size)), default=size)
+    return Decision(size, condition, f"{_sentence(known, near, size)}: it stays so.")
+
+
+def _sentence(known: Mapping[int, Rate], size: int, top: int) -> str:
+    if size == top or not {size, top} <= known.keys():
+        return _makes(known, top if top in known else size)
+    less, more = min(size, top), max(size, top)
+    return (
+        f"{_makes(known, more)} and {less} {known[less].samples:.4g}, so that each further one adds "
+        f"{gain(known, less, more):.2f} of what one made"
+    )
+
+
+def _makes(known: Mapping[int, Rate], size: int) -> str:
+    return f"{counted(size, 'member')} {'makes' if size == 1 else 'make'} {known[size].samples:.4g} samples/s"

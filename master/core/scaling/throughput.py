@@ -1,0 +1,95 @@
+"""How fast a world trains: windows of steps, from what one of its ranks reports of its progress page once a second.
+
+Ranks step together, so one tells for all. What lies between two reports counts if both show the phase `step`: a save or
+an evaluation that a report has seen is left out, and the median is not moved by one that was over between two reports.
+Samples are known where a DataLoader of torch's makes the batches; elsewhere a rank's step counts as one sample, which
+serves as well to compare sizes. Where the hooks see no steps, lines of the log may tell of them (`note_line`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import median
+
+from outrider.master.core.scaling import size_policy
+from outrider.master.core.scaling.size_policy import Rate
+from outrider.wire.ids import Generation
+from outrider.wire.messages import RankProgress
+
+WARM_UP = 3
+"""Steps of a new world that say nothing: memory is being found, kernels are being chosen."""
+FEWEST_SEEN = 5
+"""Reports with new steps in them, from which a window is made."""
+STEPPING = "step"
+
+
+@dataclass(slots=True)
+class Meter:
+    generation: Generation
+    of_lines: bool = False
+    """Of lines of the log, not of reports."""
+    first: int | None = None
+    """The first step seen."""
+    before: tuple[float, float, int] | None = None
+    """Step, when it ended, samples so far."""
+    batch: float = 0.0
+    """Samples that a rank's step had in the last window; 0: unknown."""
+    steps: int = 0
+    step_seconds: list[float] = field(default_factory=list)
+    step_samples: list[float] = field(default_factory=list)
+
+
+def note(meter: Meter, row: RankProgress, ranks: int, now: float) -> Rate | None:
+    """`row`: of one rank of the world's so many. A window, where it is complete."""
+    if row.phase != STEPPING or row.step_age < 0:
+        meter.before = None
+        return None
+    if meter.first is None:
+        meter.first = row.step
+    here, before = (row.step, now - row.step_age, row.samples), meter.before
+    if row.step < meter.first + WARM_UP or before is None or row.step < before[0]:
+        meter.before = here
+        return None
+    made, seconds = row.step - int(before[0]), here[1] - before[1]
+    if made and seconds > 0:
+        meter.before = here
+        meter.steps += made
+        meter.step_seconds.append(seconds / made)
+        meter.step_samples.append(max(0, here[2] - before[2]) / made)
+    if meter.steps < size_policy.FEWEST or len(meter.step_seconds) < FEWEST_SEEN:
+        return None
+    return _window(meter, ranks, now)
+
+
+def note_line(meter: Meter, line: Mapping[str, float], ranks: int, at: float) -> Rate | None:
+    """`line`: what one of rank 0's log says. How many steps there have been since the line before says more than how
+    long the last one took, the latency. What comes before the second line belongs to the warm-up."""
+    step, before, is_first = line.get("step"), meter.before, meter.first is None
+    if step is not None:
+        meter.before, meter.first = (step, at, 0), 0
+        if before is None or step <= before[0] or at <= before[1]:  # another epoch, a line that came late
+            return None
+        meter.steps += max(1, round(step - before[0]))
+        meter.step_seconds.append((at - before[1]) / (step - before[0]))
+    elif "latency" in line:
+        meter.first = 0
+        if is_first:
+            return None
+        meter.steps += 1
+        meter.step_seconds.append(line["latency"])
+    else:
+        return None
+    meter.step_samples.append(1.0)
+    enough = meter.steps >= size_policy.FEWEST and len(meter.step_seconds) >= FEWEST_SEEN
+    return _window(meter, ranks, at) if enough else None
+
+
+def _window(meter: Meter, ranks: int, now: float) -> Rate:
+    middle = median(meter.step_seconds)
+    spread = 1.4826 * median(abs(each - middle) for each in meter.step_seconds) / middle
+    meter.batch = 0.0 if meter.of_lines else median(meter.step_samples)
+    rate = ranks * (meter.batch or 1.0) / middle
+    error, steps = size_policy.error_of(spread, len(meter.step_seconds)), meter.steps
+    meter.steps, meter.step_seconds, meter.step_samples = 0, [], []
+    return Rate(rate, error, steps, now)

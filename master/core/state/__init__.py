@@ -1,0 +1,1 @@
+"""All that the core knows of one job, and what of it the next master is told."""

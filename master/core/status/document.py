@@ -1,0 +1,229 @@
+"""What users read about a job, and what the next master needs: one document, written by `SaveStatus`.
+
+The document of `docs/contracts.md` §7 plus `saved`. It is written at once where a generation depends on it, at most
+once a second otherwise, and every ten seconds while nothing happens. A checkpoint is nothing that happens: a training
+that saves every second would write as often.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+from outrider.master.core.actions import SaveStatus
+from outrider.master.core.generation import reservations
+from outrider.master.core.network import report as network_report
+from outrider.master.core.scaling import curve as scaling_curve
+from outrider.master.core.scaling import log_metric_values
+from outrider.master.core.state import persist as state_persist
+from outrider.master.core.state.generation import Fault
+from outrider.master.core.state.job import COMMITTING, REBUILDING, RUNNING, STOPPING, State
+from outrider.master.core.state.member import FAILED, SILENT, Member, in_order
+from outrider.master.core.stragglers import report as stragglers_report
+from outrider.master.core.text import moment
+from outrider.wire.messages import Report
+
+LIVING_STATES = ("starting", "checking", "ready", "running", "stopping", "spare", "silent", "unsupervised", "done")
+LEAST_APART = 1.0
+AT_REST = 10.0
+WOULD_SHOWN = 10
+
+
+# -- writing ------------------------------------------------------------------------------------------------------
+def save_now(state: State, reason: str) -> None:
+    """Writes the status in this step."""
+    state.version += 1
+    reservations.reserve(state)
+    written(state)
+    kept = document(state, state.now) | {"saved": state_persist.saved(state)}
+    state.act(SaveStatus(state.version, kept, state.generation, reason))
+
+
+def written(state: State) -> None:
+    """All that users can see is being written."""
+    state.status_wanted, state.status_saved_at = False, state.now
+    state.deadlines.set(("status", ""), state.now + AT_REST)
+
+
+def mark(state: State) -> None:
+    """Something that users see has changed."""
+    state.status_wanted = True
+
+
+def flush(state: State) -> None:
+    """At the end of a step: writes what is marked, or sets the moment at which it may be written."""
+    if not state.status_wanted or not state.listed:
+        return
+    last = state.status_saved_at
+    earliest = state.write_not_before if last is None else max(last + LEAST_APART, state.write_not_before)
+    if state.now >= earliest:
+        save_now(state, "The status has changed.")
+    else:
+        state.deadlines.set(("status", ""), earliest)
+
+
+def due(state: State) -> None:
+    """The moment for the next status."""
+    save_now(state, "The status has changed." if state.status_wanted else "Nothing new has happened.")
+
+
+# -- reading ------------------------------------------------------------------------------------------------------
+def document(state: State, now: float) -> dict[str, Any]:
+    """The status as users read it."""
+    world = state.world
+    return {
+        "version": 1,
+        "job": str(state.spec.name),
+        "phase": state.phase,
+        "generation": str(state.generation),
+        "world": world.world_size if world is not None else 0,
+        "step": state.high_step,
+        "step_estimated": state.step_estimated,
+        "steps_repeated": state.all_repeated,
+        "goes_on_from": world.resume.verdict if world is not None else "",
+        "restarts": max(0, state.number - state.number_before - 1),
+        "goodput": goodput(state, now),
+        "kept_in_memory": state.kept_in_memory,
+        "message": _message(state),
+        "exit_code": state.exit_code,
+        "rungs": _rungs(state),
+        "faults": [_fault(state, fault) for fault in state.faults],
+        "would": [*state.would.values()][-WOULD_SHOWN:] if state.spec.observed else None,
+        "avoided_nodes": list(state.avoiding),
+        "memory": {str(index): needed for index, needed in sorted(state.memory.items())},
+        "node_check": state.rounds,
+        **stragglers_report.document(state),
+        **_in_place(state),
+        "network": network_report.document(state),
+        "unreached": [m.id for m in sorted((m for m in state.members.values() if m.is_unreached), key=in_order)],
+        **log_metric_values.document(state.metrics, state.spec.metrics_pattern, state.unix_offset),
+        **scaling_curve.document(state.scaling, state.spec, state.target, state.unix_offset),
+        "data": {
+            "elastic": state.spec.elastic_data,
+            "keep_global_batch": state.spec.keep_global_batch,
+            "first_world": state.first_world,
+            "samples_repeated": state.samples_repeated,
+            "notes": [note._asdict() for note in state.data_notes],
+        },
+        "members": [_member(state, m) for m in sorted(_everyone(state), key=in_order)],
+    }
+
+
+def _in_place(state: State) -> dict[str, Any]:
+    found = {m.id: m.in_place[1] for _, m in sorted(state.members.items()) if m.in_place is not None}
+    return {"saves_in_place": found} if found else {}
+
+
+def _message(state: State) -> str:
+    """What a world waits for that runs goes before how it came to run."""
+    if state.stage != RUNNING:
+        return state.message
+    if state.stop_wanted:
+        return f"the script's state is saved first: the job is stopped: {state.stop_wanted}"
+    if state.resize:
+        return f"the world will {state.resize}; it waits for a finished checkpoint"
+    return f"{state.restart_wanted}; it waits for a finished checkpoint" if state.restart_wanted else state.message
+
+
+def goodput(state: State, now: float) -> float | None:
+    """New steps × median step time / wall clock since the job began; None before there is anything to tell."""
+    if state.first_step is None or not state.step_seconds or now <= state.began_at:
+        return None
+    new_steps = state.high_step - state.first_step + 1
+    return min(1.0, new_steps * median(state.step_seconds) / (now - state.began_at))
+
+
+def _rungs(state: State) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for member in state.members.values():
+        if member.rung:
+            counts[member.rung] = counts.get(member.rung, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def _fault(state: State, fault: Fault) -> dict[str, Any]:
+    lost = None if fault.seconds_lost is None else round(fault.seconds_lost, 3)
+    return {
+        "time": clock(state, fault.at),
+        "kind": fault.kind,
+        "member": fault.member,
+        "reason": fault.reason,
+        "seconds_lost": lost,
+    }
+
+
+def clock(state: State, at: float) -> str:
+    """A moment of the core's clock as users read it: RFC 3339, UTC."""
+    return moment(at + state.unix_offset)
+
+
+def _everyone(state: State) -> list[Member]:
+    return [*state.past.values(), *state.members.values()]
+
+
+def _member(state: State, member: Member) -> dict[str, Any]:
+    report = member.report
+    is_here = member.id in state.members
+    return {
+        "id": str(member.id),
+        "role": str(member.role),
+        "rank_index": member.rank_index,
+        "state": member_state(state, member),
+        "rung": member.rung,
+        "rung_reason": member.rung_reason,
+        **({"held": member.pod_reason} if is_here and member.cannot_start else {}),
+        "step": _step(state, report) if report else 0,
+        "cpu": round(report.cpu, 2) if report and is_here else 0.0,
+        "memory_mib": round(report.memory_mib, 1) if report and is_here else 0.0,
+        "memory_limit_mib": round(member.memory_limit / 2**20, 1),
+        "node": member.node,
+        "gpus": report.gpus if report else 0,
+        **network_report.of_member(state, member),
+        "pids": {
+            "sidecar": report.sidecar_pid if report and is_here else 0,
+            "trainer": member.trainer_pid if is_here else 0,
+            "workers": list(report.pids) if report and is_here else [],
+        },
+    }
+
+
+def _step(state: State, report: Report) -> int:
+    """As the job counts them."""
+    is_now = report.step > 0 and state.world is not None and report.generation == state.world.generation
+    return report.step + (state.world.resume.counts_from if state.world is not None and is_now else 0)
+
+
+def member_state(state: State, member: Member) -> str:
+    """One of starting, checking, ready, running, stopping, spare, silent, unsupervised, lost, replaced, gone, failed,
+    done."""
+    if member.id not in state.members:
+        return _past_state(state, member)
+    if member.is_stranger:
+        return "done" if member.finished else "unsupervised"
+    if member.life == SILENT:
+        return "silent"
+    world = state.world
+    if world is not None and member.id in world.places and state.stage not in (COMMITTING, REBUILDING):
+        if member.finished or member.id in world.done:
+            return "done"
+        if state.stage == RUNNING and member.id in world.started:
+            return "running"
+        if state.stage == STOPPING and member.ready is None:
+            return "stopping" if member.stopped < world.generation else "starting"
+        if state.is_over and member.stopped < world.generation and member.orders:
+            return "stopping"
+    if state.check is not None and member.id in state.check.orders:
+        return "checking"
+    if member.ready is None:
+        return "starting"
+    return "ready" if member.rank_index is not None else "spare"
+
+
+def _past_state(state: State, member: Member) -> str:
+    if member.life == FAILED:
+        return "failed"
+    if not member.lost_by_fault and member.leaving:
+        return "gone"
+    index = member.rank_index
+    taken = index is None or index in state.holders
+    return "replaced" if taken else "lost"

@@ -1,0 +1,124 @@
+"""What must hold after every step. Tests and the simulation check it at each; a service may.
+
+Each is one sentence a reader can believe; a broken one raises with that sentence and what it was about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from outrider.master.core.actions import Action, DeletePod, Send
+from outrider.master.core.state.generation import World
+from outrider.master.core.state.job import COMMITTING, ENDED, GATHERING, REBUILDING, RUNNING, STOPPING, State
+from outrider.master.core.state.member import SILENT
+from outrider.wire.messages import Start
+
+
+class Broken(AssertionError):
+    """An invariant does not hold: a bug of the core."""
+
+    def __init__(self, sentence: str, about: object) -> None:
+        super().__init__(f"{sentence}: {about}")
+
+
+def check(state: State) -> None:
+    """The state by itself."""
+    _check_stage(state)
+    if state.world is not None:
+        _check_ranks(state, state.world)
+    _check_members(state)
+    _check_orders(state)
+
+
+def check_actions(state: State, actions: Iterable[Action]) -> None:
+    """What the step that led to this state wants done."""
+    for action in actions:
+        if isinstance(action, Send) and isinstance(action.message, Start):
+            if state.world is None or action.message.generation != state.world.generation:
+                raise Broken("a Start is only sent for the current generation", action)
+            if state.saved_version < state.world.version:
+                raise Broken("a Start is only sent for a generation that is saved", action)
+        if isinstance(action, DeletePod):
+            member = state.members.get(action.member)
+            if member is not None and not member.deleting and not state.is_over:
+                raise Broken("only members that were given up or dismissed are deleted", action)
+
+
+def _check_stage(state: State) -> None:
+    world = state.world
+    if world is None and state.stage in (COMMITTING, RUNNING, STOPPING):
+        raise Broken("this stage has a world", state.stage)
+    if world is not None and state.stage in (GATHERING, REBUILDING):
+        raise Broken("this stage has no world", state.stage)
+    if world is not None and world.generation.number > state.number:
+        raise Broken("generation numbers only grow", world.generation)
+
+
+def _check_ranks(state: State, world: World) -> None:
+    places = sorted(world.places.values(), key=lambda p: p.group_rank)
+    first = 0
+    for number, place in enumerate(places):
+        if place.group_rank != number:
+            raise Broken("group ranks are 0, 1, 2, …", places)
+        if place.first_rank != first:
+            raise Broken("every rank is held exactly once", place)
+        first += place.nproc
+    if first != world.world_size:
+        raise Broken("the ranks are as many as the world is large", world.world_size)
+    if len({(p.role, p.rank_index) for p in places}) != len(places):
+        raise Broken("no rank index is held twice in a world", places)
+    if not world.waiting <= world.places.keys():
+        raise Broken("only members of the world are waited for", world.waiting)
+
+
+def _check_members(state: State) -> None:
+    members, held = state.members, 0
+    for member in members.values():
+        if member.rank_index is not None:
+            held += 1
+            if state.holders.get(member.rank_index) != member.id:
+                raise Broken("no two members hold one rank index, and it is known who does", (state.holders, member.id))
+    if held != len(state.holders):
+        raise Broken("only members hold a rank index", state.holders)
+    for session, member_id in state.sessions.items():
+        if members[member_id].session != session:
+            raise Broken("a connection belongs to one member", (session, member_id))
+    for member_id in state.ready:
+        ready = members.get(member_id)
+        if ready is None or not ready.is_usable or ready.ready is None:
+            raise Broken("who is ready is there", member_id)
+    if not state.doubted <= members.keys():
+        raise Broken("only members are doubted", state.doubted)
+    if not state.coming <= members.keys():
+        raise Broken("only members are coming", state.coming)
+    _check_crowd(state)
+
+
+def _check_crowd(state: State) -> None:
+    """Of a seat, only of what is its own."""
+    crowd, present, unheard = state.crowd, 0, 0
+    for member in state.members.values():
+        is_present = member.greeted and not member.deleting
+        is_unheard = is_present and (member.doubt is not None or member.life == SILENT)
+        present += is_present
+        unheard += is_unheard
+        if is_present != (member.id in crowd.present) or is_unheard != (member.id in crowd.unheard):
+            raise Broken("it is known who is heard", (crowd, member))
+        if is_unheard and crowd.unheard[member.id] != member.node:
+            raise Broken("it is known on which nodes", (crowd.unheard, member))
+    if crowd.excused != sum(node in crowd.bad_nodes for node in crowd.unheard.values()):
+        raise Broken("it is known whose node is to blame", crowd)
+    if not state.spec.is_ps and len(crowd.present) != present:
+        raise Broken("only members are counted", crowd.present)
+
+
+def _check_orders(state: State) -> None:
+    for member in state.members.values():
+        for order in member.orders.values():
+            if isinstance(order.message, Start):
+                world = state.world
+                if state.stage != RUNNING or world is None or order.message.generation != world.generation:
+                    raise Broken("no Start of an old generation is pending", (member.id, order))
+            is_repeated = state.deadlines.at(("order", f"{member.id}/{order.id}")) is not None
+            if member.session is not None and state.stage != ENDED and not is_repeated:
+                raise Broken("a pending order is repeated", (member.id, order))

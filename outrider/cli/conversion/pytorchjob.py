@@ -1,0 +1,80 @@
+"""PyTorchJobs: KubeDL's (training.kubedl.io) and Kubeflow's (kubeflow.org).
+
+An ElasticJob has their roles, their elasticPolicy and their restart policies (`elastic_policy`), so these are carried
+over as they are, but for what would only be told to be passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from outrider.cli.conversion import launchers, running, variables
+from outrider.cli.conversion.leaving import filled, left_out, with_trainer
+from outrider.master.core.k8s.elasticjob import pytorch_fields
+from outrider.master.core.k8s.values.fields import entries, mapping, whole
+from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.spec import MASTER
+
+SPECS = pytorch_fields.THEIR_ROLES
+TAKEN = (SPECS, "elasticPolicy", *running.FIELDS)
+
+
+def of_kubedl(spec: Document) -> tuple[Document, list[str]]:
+    made, notes = _converted(spec, (*TAKEN, "enableElastic"))
+    if isinstance(spec.get("enableElastic"), bool):
+        made["enableElastic"] = spec["enableElastic"]
+    return made, [*notes, *(remark for remark in pytorch_fields.remarks({"spec": made}))]
+
+
+def of_kubeflow(spec: Document) -> tuple[Document, list[str]]:
+    made, notes = _converted(spec, (*TAKEN, "nprocPerNode"))
+    given = spec.get("nprocPerNode")
+    number = int(given) if isinstance(given, str) and given.isdigit() else given
+    if whole(number) is not None:
+        made["nprocPerNode"] = number
+    elif given is not None:
+        notes.append(
+            f"spec.nprocPerNode: {given} is known only in the pod: set spec.nprocPerNode, or leave it to torchrun's "
+            f"own flag."
+        )
+    return made, notes
+
+
+def _converted(spec: Document, taken: tuple[str, ...]) -> tuple[Document, list[str]]:
+    notes: list[str] = []
+    given = {str(role): mapping(value) for role, value in mapping(spec.get(SPECS)).items()}
+    unknown = sorted(role for role in given if role.lower() not in ("master", "worker"))
+    if not given or unknown:
+        is_old = isinstance(spec.get("replicaSpecs"), list)
+        named = f"there is no role {unknown[0]}" if unknown else "it is missing"
+        hint = "; write those of replicaSpecs, which is of v1alpha1, so" if is_old else ""
+        raise ValueError(f"spec.{SPECS}: {named}; a PyTorchJob has Master and Worker{hint}")
+    roles = filled(given, f"spec.{SPECS}", notes)
+    has_master = any(name.lower() == MASTER for name in roles)
+    unset = variables.OF_PYTORCHJOBS if has_master else variables.OF_WORKERS_ALONE
+    made: Document = {
+        "replicaSpecs": {
+            name.lower(): _role(role, f"spec.{SPECS}.{name}", unset, notes) for name, role in roles.items()
+        }
+    }
+    policy = mapping(spec.get("elasticPolicy"))
+    known = {field: value for field, value in policy.items() if field in pytorch_fields.FOLLOWED}
+    if known:
+        made["elasticPolicy"] = known
+    notes += pytorch_fields.remarks({"spec": {"elasticPolicy": policy}})
+    notes += left_out(spec, taken, running.WHY, "spec")
+    notes += running.policy(spec, made)
+    return made, notes
+
+
+def _role(given: Document, path: str, unset: Mapping[str, str], notes: list[str]) -> Document:
+    made = running.role(given, path, notes)
+    template = made["template"] = with_trainer(mapping(made.get("template")), "pytorch")
+    pod = mapping(template.get("spec"))
+    for number, container in enumerate(entries(pod.get("containers"))):
+        at = f"{path}.template.spec.containers[{number}]"
+        changed, found = launchers.rewritten(mapping(container), at)
+        pod["containers"][number] = changed
+        notes += found.notes
+        notes += variables.unset(changed, at, unset)
+    return made
