@@ -3,11 +3,11 @@
     python benchmarks/memory_copies.py                      # 1 GiB, 7 rounds
     python benchmarks/memory_copies.py --mebibytes 256 --rounds 3
 
-By turns, on this machine's loopback, between two processes: what sidecars do (`sidecar/shell/copying.py`, from file to
-file under /dev/shm, as pods' volumes are), and one that sends the same bytes out of its memory into another's. Then a
-real job of two members, whose ranks save sharded states that each other's sidecar holds, one after the other: the most
-that a sidecar has had in memory. It fails where copies reach less than 80 % of the plain one, or a sidecar has more
-than 45 MB.
+By turns, on this machine's loopback, between two processes: what sidecars do (`sidecar/shell/checkpoint_transfer.py`,
+from file to file under /dev/shm, as pods' volumes are), and one that sends the same bytes out of its memory into
+another's. Then a real job of two members, whose ranks save sharded states that each other's sidecar holds, one after
+the other: the most that a sidecar has had in memory. It fails where copies reach less than 80 % of the plain one, or a
+sidecar has more than 45 MB.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from measure.ours import OutriderJob
 from measure.report import machine, table, write
 
 from outrider.sidecar.shell import arena
-from outrider.sidecar.shell.copying import Giver, Taking
+from outrider.sidecar.shell.checkpoint_transfer import Giver, Taking
 from outrider.wire.ids import Generation, MemberId, OrderId
 from outrider.wire.messages import Fetch, Wanted
 from training_hooks.abi import arena as hooks_arena

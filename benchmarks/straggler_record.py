@@ -26,7 +26,7 @@ from measure.ours import OutriderJob
 from measure.report import machine
 from straggler_replay import TRACES, pace
 
-from outrider.sidecar.shell.windows import WindowReader
+from outrider.sidecar.shell.step_windows import WindowReader
 from outrider.wire.ids import Generation
 
 PROBE = str(Path(__file__).parent / "straggler_probe.py")

@@ -26,7 +26,7 @@ from measure.ours import OutriderJob
 from measure.processes import load
 from measure.report import spread, table, write
 
-from outrider.master.shell.cgroups import PREFIX
+from outrider.master.local.sandbox.cgroups import PREFIX
 
 PROBE = str(Path(__file__).parent / "straggler_probe.py")
 MEMBERS, HURT, CPUS, WORK = 3, 1, 0.5, 0.003

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from outrider.master.shell.service import main
+from outrider.master.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

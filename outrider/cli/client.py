@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from outrider.cli import folders
+from outrider.cli import job_dirs
 from outrider.cli.errors import Unreachable, UserError
 from outrider.runtime.unix import peer_of
 
@@ -111,9 +111,9 @@ class Master:
 def running_master(job: str | None) -> Master:
     """The master of a running job (the only one where none is named), or an error that says what runs. One that is
     being started is waited for, or what a user wants of a job in its first moment would be lost."""
-    name = folders.the_job(job)
-    master, deadline = Master(folders.job_folder(name)), time.monotonic() + COMES_WITHIN
-    while folders.is_running(name):
+    name = job_dirs.the_job(job)
+    master, deadline = Master(job_dirs.job_folder(name)), time.monotonic() + COMES_WITHIN
+    while job_dirs.is_running(name):
         try:
             master.pid()
             return master

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from outrider.cli import folders
+from outrider.cli import job_dirs
 from outrider.cli.client import Master
 from outrider.cli.errors import Unreachable, UserError
 
@@ -29,9 +29,9 @@ EVENT_FIELDS = {"seq": int, "kind": str, "generation": str, "reason": str, "deta
 
 def status_of(job: str) -> dict[str, Any]:
     """The newest status document of a job, running or ended."""
-    folder = folders.existing(job)
+    folder = job_dirs.existing(job)
     job = folder.name
-    if not folders.is_running(job):
+    if not job_dirs.is_running(job):
         return _ended(_saved(job), job)
     try:
         return Master(folder).status()
@@ -43,7 +43,7 @@ def status_of(job: str) -> dict[str, Any]:
 
 
 def _saved(job: str) -> dict[str, Any]:
-    path = folders.job_folder(job) / "status.json"
+    path = job_dirs.job_folder(job) / "status.json"
     try:
         document = json.loads(path.read_text())
     except FileNotFoundError:
@@ -68,7 +68,7 @@ def _ended(document: dict[str, Any], job: str) -> dict[str, Any]:
 def saved_events(job: str) -> Iterator[dict[str, Any]]:
     """The events written so far. A last line that is being written is left for later; one that a killed master left
     half written, or that somebody spoilt, is passed over."""
-    path = folders.existing(job) / "events.jsonl"
+    path = job_dirs.existing(job) / "events.jsonl"
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:

@@ -1,6 +1,7 @@
 """The command line of Outrider.
 
-A command's module is imported when it is asked for, because `outrider status` should not pay for what `run` needs.
+A command's module is imported when it is asked for, because `outrider status` should not pay for what `cli.run.command`
+needs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ COMMANDS = {
     "convert": "Turn jobs of KubeDL, Kubeflow and DLRover into ElasticJobs.",
     "inject": "Show what the webhook makes of a pod, and why.",
 }
-"""Every command and its one line, each in the module of its name."""
+"""Every command and its one line."""
 
 
 class _Commands(click.Group):
@@ -38,7 +39,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"outrider.cli.{cmd_name}"), cmd_name)
+        module = f"{cmd_name}.command" if cmd_name in ("run", "chaos") else f"commands.{cmd_name}"
+        command: click.Command = getattr(importlib.import_module(f"outrider.cli.{module}"), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -19,11 +19,11 @@ def rules_of(path: Path) -> tuple[Rule, ...]:
     """UserError says what is wrong with them."""
     import yaml  # here, because most runs have no such file
 
-    from outrider.cli import pod_yaml
+    from outrider.cli.kube import yaml as kube_yaml
 
     try:
         with path.open(encoding="utf-8") as file:
-            documents = pod_yaml.read(file)
+            documents = kube_yaml.read(file)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
         raise UserError(f"{path}: it cannot be read as YAML or JSON: {reason}") from error

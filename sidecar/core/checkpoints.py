@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outrider.sidecar.core import telling
+from outrider.sidecar.core import outbox
 from outrider.sidecar.core.actions import Action, Announce, FetchCopies, KeepCopies, StopFetching
 from outrider.sidecar.core.state import State
 from outrider.wire.messages import Copy, Fetch, Fetched, Kept, Remembered, Saved, Start
@@ -34,7 +34,7 @@ def saved(state: State, said: Saved) -> list[Action]:
         known[said.path] = replace(said, again=True)
         if len(known) > MOST_SAID_AGAIN:
             del known[next(iter(known))]
-    return telling.say(state, said, f"{said.path} was saved", said.generation)
+    return outbox.say(state, said, f"{said.path} was saved", said.generation)
 
 
 def again(state: State) -> list[Action]:
@@ -43,12 +43,12 @@ def again(state: State) -> list[Action]:
         return []
     actions = [action for _, said in sorted(state.work.remembered.items()) for action in _say(state, said)]
     for each in state.work.saved.values():
-        actions += telling.say(state, each, f"{each.path} was saved before", each.generation)
+        actions += outbox.say(state, each, f"{each.path} was saved before", each.generation)
     return actions
 
 
 def _say(state: State, said: Remembered) -> list[Action]:
-    return telling.say(state, said, f"step {said.step} of rank {said.rank} is in memory", said.generation)
+    return outbox.say(state, said, f"step {said.step} of rank {said.rank} is in memory", said.generation)
 
 
 def begins(state: State, start: Start) -> list[Action]:
@@ -94,11 +94,11 @@ def fetched(state: State, answer: Fetched, copies: tuple[Copy, ...] = ()) -> lis
     if answer.error:
         return [line, *_answer(state, answer)]
     state.copies = copies
-    return [line, *telling.ready(state), *_answer(state, answer)]
+    return [line, *outbox.ready(state), *_answer(state, answer)]
 
 
 def _answer(state: State, answer: Fetched) -> list[Action]:
-    return telling.say(state, answer, f"step {answer.step} was asked to be taken over", answer.generation)
+    return outbox.say(state, answer, f"step {answer.step} was asked to be taken over", answer.generation)
 
 
 def stop_fetching(state: State) -> list[Action]:

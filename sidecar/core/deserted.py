@@ -6,7 +6,7 @@ One that is linked and serves this member ends the wait; one that refuses it is 
 
 from __future__ import annotations
 
-from outrider.sidecar.core import ending
+from outrider.sidecar.core import member_end
 from outrider.sidecar.core.actions import Action
 from outrider.sidecar.core.state import Phase, State
 
@@ -34,4 +34,4 @@ def finish(state: State, now: float) -> list[Action]:
         f"all worker processes of generation {state.generation} have ended with 0, and no master was there to tell "
         f"this member to finish for {waited:.0f} s"
     )
-    return ending.end_trainer(state, 0, reason, now)
+    return member_end.end_trainer(state, 0, reason, now)

@@ -10,7 +10,7 @@ us: with the code of the first that failed, else with 0.
 
 from __future__ import annotations
 
-from outrider.sidecar.core import ending
+from outrider.sidecar.core import member_end
 from outrider.sidecar.core.actions import Action, Announce
 from outrider.sidecar.core.state import Phase, State
 from outrider.wire.messages import WorkerExit
@@ -37,7 +37,7 @@ def look(state: State, now: float) -> list[Action]:
         return []
     code = next((code_of(end) for end in _in_order(state) if end.code != 0), 0)
     reason = f"all worker processes of generation {work.generation} have ended, and nobody supervises this member"
-    return ending.end_trainer(state, code, reason, now)
+    return member_end.end_trainer(state, code, reason, now)
 
 
 def _in_order(state: State) -> list[WorkerExit]:

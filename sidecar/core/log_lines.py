@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outrider.sidecar.core import telling
+from outrider.sidecar.core import outbox
 from outrider.sidecar.core.actions import Action
 from outrider.sidecar.core.state import State
 from outrider.wire.messages import LineMatched, PatternDropped
@@ -25,7 +25,7 @@ def matched(state: State, said: LineMatched, at: float, now: float) -> list[Acti
 
 def dropped(state: State, said: PatternDropped) -> list[Action]:
     state.lines.dropped[said.pattern] = said
-    return telling.say(state, said, f"a pattern is followed no more: {said.reason}", said.generation)
+    return outbox.say(state, said, f"a pattern is followed no more: {said.reason}", said.generation)
 
 
 def again(state: State, now: float) -> list[Action]:
@@ -41,7 +41,7 @@ def again(state: State, now: float) -> list[Action]:
 def _say(state: State, key: tuple[int, str], now: float) -> list[Action]:
     said, at = state.lines.matched[key]
     told = replace(said, age=max(0.0, now - at))
-    actions = telling.say(state, told, f"rank {said.rank} has written a line that fits a pattern", said.generation)
+    actions = outbox.say(state, told, f"rank {said.rank} has written a line that fits a pattern", said.generation)
     if actions:
         state.lines.unsaid.discard(key)
     return actions

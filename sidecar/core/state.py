@@ -179,7 +179,7 @@ Place = tuple[str, int]
 
 @dataclass(slots=True)
 class Seen:
-    """What the last looks at one neighbour brought (`links.py`)."""
+    """What the last looks at one neighbour brought (`sidecar.core.peer_links`)."""
 
     looks: deque[tuple[float | None, int]]
     """The seconds of each one's round trip, None where nobody answered, and the datagrams that were lost."""
@@ -191,7 +191,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Neighbourhood:
-    """Who of the world is within reach, as far as this member has looked (`isolation.py`)."""
+    """Who of the world is within reach, as far as this member has looked (`sidecar.core.self_fencing`)."""
 
     neighbours: tuple[Neighbour, ...] = ()
     answered_at: dict[Place, float] = field(default_factory=dict)

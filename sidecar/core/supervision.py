@@ -7,7 +7,7 @@ told at once.
 
 from __future__ import annotations
 
-from outrider.sidecar.core import checkpoints, neighbourhood, telling
+from outrider.sidecar.core import checkpoints, outbox, peer_health
 from outrider.sidecar.core.actions import Action, Announce, FindPort, StartWorkers, StopWorkers, SweepProcesses
 from outrider.sidecar.core.events import PagesRead
 from outrider.sidecar.core.state import LogLines, Phase, State, Stopping, Work
@@ -37,7 +37,7 @@ def start(state: State, order: Start, now: float) -> list[Action]:
     """Does a Start, answers a repeated one, or refuses it with the reason."""
     if state.work is not None and state.work.generation == order.generation:
         state.work.start_order = order.order
-        return telling.started(state)  # none while they are being forked: the answer comes when they are
+        return outbox.started(state)  # none while they are being forked: the answer comes when they are
     refusal = why_not(state, order)
     if refusal:
         return _refuse(state, order.order, order.generation, refusal)
@@ -48,7 +48,7 @@ def start(state: State, order: Start, now: float) -> list[Action]:
     state.lines, state.data_notes = LogLines(), ()
     state.checking = None  # whatever is still measured is of no use
     state.port = 0  # a port that was offered once is not offered again
-    neighbourhood.told(state, order.neighbours, now)
+    peer_health.told(state, order.neighbours, now)
     return [
         _rendezvous_line(order), *checkpoints.stop_fetching(state), *checkpoints.begins(state, order),
         *_order_start(state),
@@ -80,7 +80,7 @@ def _nproc(state: State) -> int:
 
 
 def _refuse(state: State, order: OrderId, generation: Generation, why: str) -> list[Action]:
-    return telling.say(state, StartFailed(order, generation, why), why, generation)
+    return outbox.say(state, StartFailed(order, generation, why), why, generation)
 
 
 def _order_start(state: State) -> list[Action]:
@@ -115,7 +115,7 @@ def workers_started(state: State, generation: Generation, pids: dict[int, int], 
     work.pids |= pids
     work.start_by, work.started_at, work.poll_at = None, now, now + POLL
     move(state, "started")
-    return [*telling.started(state), *_settle_ended(state, work, now)]
+    return [*outbox.started(state), *_settle_ended(state, work, now)]
 
 
 def workers_not_started(state: State, generation: Generation, error: str) -> list[Action]:
@@ -153,10 +153,10 @@ def worker_exited(state: State, generation: Generation, exit: WorkerExit, now: f
     if state.phase is Phase.STOPPING and exit.code == 0:
         return []
     severity = "normal" if exit.code == 0 else "warning"
-    line = Announce("WorkerExited", telling.how_it_ended(exit), generation, severity)
+    line = Announce("WorkerExited", outbox.how_it_ended(exit), generation, severity)
     if state.phase is Phase.FORKING:  # told with Started, or the master would hear of a process it does not know
         return [line]
-    return [line, *telling.exited(state, (exit,)), *_end_if_finished(state)]
+    return [line, *outbox.exited(state, (exit,)), *_end_if_finished(state)]
 
 
 def _found_ended(state: State, generation: Generation, now: float) -> Work | None:
@@ -172,7 +172,7 @@ def _found_ended(state: State, generation: Generation, now: float) -> Work | Non
 
 def _settle_ended(state: State, work: Work, now: float) -> list[Action]:
     """Tells of processes that ended before Started was said."""
-    return [*telling.exited(state, work.ends(now)), *_end_if_finished(state)]
+    return [*outbox.exited(state, work.ends(now)), *_end_if_finished(state)]
 
 
 def _end_if_finished(state: State) -> list[Action]:
@@ -211,7 +211,7 @@ def pages_read(state: State, pages: PagesRead, now: float) -> list[Action]:
         return []
     work.stepped = (best.step, now - best.step_age, max(rank.base for rank in ranks))
     work.poll_at = None
-    return telling.stepped(state, now)
+    return outbox.stepped(state, now)
 
 
 def pause_between_looks(work: Work, now: float) -> float:
@@ -226,7 +226,7 @@ def stop(state: State, order: Stop, now: float) -> list[Action]:
         return []  # too early to say: the hooks have not told what runs here, and the order is repeated
     state.highest = max(state.highest, order.generation)
     if state.work is None or state.work.generation > order.generation:
-        answer = telling.stopped(state, order.order, order.generation, now)
+        answer = outbox.stopped(state, order.order, order.generation, now)
         if state.work is not None:
             return answer
         state.stopped = max(state.stopped, order.generation)
@@ -275,7 +275,7 @@ def workers_stopped(state: State, generation: Generation, killed: int, now: floa
     move(state, "stopped")
     answers: list[Action] = []
     for order in stopping.orders:
-        answers += telling.stopped(state, order, stopping.generation, now)
+        answers += outbox.stopped(state, order, stopping.generation, now)
     return [*answers, *find_port(state, "the next generation needs a port")]
 
 
@@ -316,7 +316,7 @@ def port_found(state: State, port: int, copies: tuple[Copy, ...] = ()) -> list[A
     if state.phase is not Phase.READY or state.port:
         return []
     state.port, state.port_at, state.copies = port, None, copies
-    return telling.ready(state)
+    return outbox.ready(state)
 
 
 def port_not_found(state: State, error: str, now: float) -> list[Action]:

@@ -7,7 +7,7 @@ the template that appears inside the command; any other second one is refused, o
 
 from __future__ import annotations
 
-from outrider.sidecar.core import checking, ending, supervision, telling
+from outrider.sidecar.core import member_end, nodecheck, outbox, supervision
 from outrider.sidecar.core.actions import Action, Announce, RefuseHook, SweepProcesses
 from outrider.sidecar.core.events import HookConnected
 from outrider.sidecar.core.state import Phase, State, Trainer, Work
@@ -25,8 +25,8 @@ def connected(state: State, event: HookConnected, now: float) -> list[Action]:
     state.unsure_until = None
     actions = _reconcile(state, event, now) if known else _adopt(state, event, now)
     if awaited:  # a Hello that went out before said nothing of what runs, or none went out yet for want of this
-        actions += telling.hello(state, now)
-    return [*actions, *checking.reconnected(state), *ending.order_finish(state)]
+        actions += outbox.hello(state, now)
+    return [*actions, *nodecheck.reconnected(state), *member_end.order_finish(state)]
 
 
 def _trainer_of(event: HookConnected) -> Trainer:
@@ -82,7 +82,7 @@ def _take_over(state: State, event: HookConnected, now: float) -> list[Action]:
         return supervision.stop_what_should_be_gone(state, said_stopped, now)
     _doubt(state, work, tuple(range(event.nproc or len(event.workers))), event, now)
     reason = f"{len(event.workers)} worker processes of generation {event.running} run already: reattached"
-    return [Announce("Reattached", reason, event.running), *telling.begin_report(state, now)]
+    return [Announce("Reattached", reason, event.running), *outbox.begin_report(state, now)]
 
 
 def _reconcile(state: State, event: HookConnected, now: float) -> list[Action]:
@@ -133,14 +133,14 @@ def ended(state: State, pid: int, now: float) -> list[Action]:
     exits = state.work.ends(now) if state.work else ()
     sweep = SweepProcesses(generation, f"nothing of the {trainer.what} with pid {pid} may live on", pid)
     state.trainer = None
-    answers = [*_gone_with_it(state, generation, now), *checking.trainer_ended(state)]
+    answers = [*_gone_with_it(state, generation, now), *nodecheck.trainer_ended(state)]
     if state.ending is not None and state.ending.exit_code is not None:
-        return [sweep, *answers, *ending.exit_now(state, f"the trainer has ended: {state.ending.reason}")]
+        return [sweep, *answers, *member_end.exit_now(state, f"the trainer has ended: {state.ending.reason}")]
     line = Announce("TrainerLost", reason, generation, "warning")
     if state.command_ended is not None:
         return [line, sweep, *answers]
     state.lost = (reason, generation, exits)
-    return [line, sweep, *telling.lost(state), *answers]
+    return [line, sweep, *outbox.lost(state), *answers]
 
 
 def _gone_with_it(state: State, generation: Generation, now: float) -> list[Action]:
@@ -152,5 +152,5 @@ def _gone_with_it(state: State, generation: Generation, now: float) -> list[Acti
     state.port, state.port_at = 0, None
     actions: list[Action] = []
     for order in stopping.orders if stopping else []:
-        actions += telling.stopped(state, order, stopping.generation if stopping else generation, now)
+        actions += outbox.stopped(state, order, stopping.generation if stopping else generation, now)
     return actions

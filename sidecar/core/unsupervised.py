@@ -13,7 +13,7 @@ Without a trainer this is a state like any other: a new one is let go at once.
 
 from __future__ import annotations
 
-from outrider.sidecar.core import ending, telling
+from outrider.sidecar.core import member_end, outbox
 from outrider.sidecar.core.actions import Action, Announce, KeepWord, RunAlone, TellTrainer
 from outrider.sidecar.core.events import (
     Began,
@@ -136,7 +136,7 @@ def _let_go(state: State, why: str, now: float) -> list[Action]:
     told: list[Action] = []
     for each in (state.trainer, state.launcher):
         told += _tell_to_run(state, each, why)
-    return [line, *told, *telling.hello(state, now)]
+    return [line, *told, *outbox.hello(state, now)]
 
 
 def _tell_to_run(state: State, trainer: Trainer | None, why: str) -> list[Action]:
@@ -158,9 +158,9 @@ def step(state: State, event: Event, now: float) -> list[Action] | None:
         case TrainerEnded(pid):
             return _trainer_ended(state) if pid == state.alone.trainer else []
         case SigtermReceived():
-            return ending.exit_now(state, "SIGTERM, and the command runs unsupervised")
+            return member_end.exit_now(state, "SIGTERM, and the command runs unsupervised")
         case LifelineLost():
-            return ending.lifeline_lost(state)
+            return member_end.lifeline_lost(state)
         case MasterConnected() | MasterDisconnected() | MasterSaid() | Woke():
             return _linked(state, event, now)
         case WordKept():
@@ -173,14 +173,14 @@ def _linked(state: State, event: Event, now: float) -> list[Action]:
     match event:
         case MasterConnected():
             link.up = True
-            return telling.hello(state, now)
+            return outbox.hello(state, now)
         case MasterDisconnected():
             link.up, link.hello_at = False, None
         case MasterSaid(message):
             wait = message.retry_after if isinstance(message, Refused) else 0.0
             link.hello_at = now + max(wait, HELLO_EVERY)
         case Woke() if link.hello_at is not None and link.hello_at <= now:
-            return telling.hello(state, now)
+            return outbox.hello(state, now)
     return []
 
 
@@ -207,4 +207,4 @@ def _trainer_ended(state: State) -> list[Action]:
     move(state, "trainer lost")
     if state.me is not None and state.me.is_native:
         return []
-    return ending.exit_now(state, "the command that ran unsupervised has ended")
+    return member_end.exit_now(state, "the command that ran unsupervised has ended")

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from outrider.sidecar.shell import arena
-from outrider.sidecar.shell.copying import Giver, Taking
+from outrider.sidecar.shell.checkpoint_transfer import Giver, Taking
 from outrider.wire.messages import Copy, Fetch, Fetched
 
 NAME = "checkpoints"

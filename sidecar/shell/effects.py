@@ -49,17 +49,17 @@ from outrider.sidecar.core.events import (
     WorkerExited,
     WorkersStopped,
 )
-from outrider.sidecar.shell import word
-from outrider.sidecar.shell.asking import Askers
+from outrider.sidecar.shell import alone_word
+from outrider.sidecar.shell.ask_socket import Askers
 from outrider.sidecar.shell.checkpoints import Checkpoints
-from outrider.sidecar.shell.hook_lines import Line
 from outrider.sidecar.shell.hooks_link import HooksLink
+from outrider.sidecar.shell.hooks_protocol import Line
 from outrider.sidecar.shell.master_link import MasterLink
-from outrider.sidecar.shell.pages import PageReader
-from outrider.sidecar.shell.probes import Probes
+from outrider.sidecar.shell.peer_probes import Probes
+from outrider.sidecar.shell.progress_pages import PageReader
+from outrider.sidecar.shell.resource_usage import UsageSampler
+from outrider.sidecar.shell.step_windows import WindowReader
 from outrider.sidecar.shell.trainers import Trainers
-from outrider.sidecar.shell.usage import UsageSampler
-from outrider.sidecar.shell.windows import WindowReader
 from outrider.wire.ids import Generation
 from outrider.wire.messages import Fetch, Hello, Start
 
@@ -114,7 +114,7 @@ class SidecarEffects:
                 wanted |= {"signal": signal} if signal else {}
                 self.hooks.tell(connection, {"do": "save_state", **wanted})
             case KeepWord(kept, trainer):
-                self.put(WordKept(word.keep(Path(self.volume), kept, trainer)))
+                self.put(WordKept(alone_word.keep(Path(self.volume), kept, trainer)))
             case RunAlone(connection, _, reason):
                 self.hooks.tell(connection, {"do": "alone", "say": reason})
             case TellTrainer(connection, _, reason):

@@ -8,8 +8,8 @@ from outrider.runtime.http import HttpServer
 from outrider.runtime.pump import Pump
 from outrider.sidecar.core.actions import Action
 from outrider.sidecar.core.events import Event
-from outrider.sidecar.core.reducer import describe
 from outrider.sidecar.core.state import State
+from outrider.sidecar.core.step import describe
 
 
 async def start(port: int, pump: Pump[State, Event, Action]) -> HttpServer:

@@ -17,8 +17,8 @@ from outrider.runtime.lines import LineConnection
 from outrider.runtime.processes import is_alive
 from outrider.runtime.unix import checked_path, listening_socket
 from outrider.sidecar.core.events import Collected, Event, HookDisconnected, WorkerExited, WorkersStopped
-from outrider.sidecar.shell import hook_lines
-from outrider.sidecar.shell.hook_lines import BadLine, Line
+from outrider.sidecar.shell import hooks_protocol
+from outrider.sidecar.shell.hooks_protocol import BadLine, Line
 from outrider.wire.messages import REHEARSAL
 
 FIRST_LINE_SECONDS = 5.0
@@ -124,15 +124,15 @@ class HooksLink:
             self._refuse(hook, str(error))
 
     def _announced(self, hook: _Hook, line: Line) -> None:
-        event = hook_lines.announcement(line, hook.name, hook.line.peer.pid)
+        event = hooks_protocol.announcement(line, hook.name, hook.line.peer.pid)
         if hook.timer is not None:
             hook.timer.cancel()
         hook.pid = event.pid
-        hook.line.send({"outrider": hook_lines.VERSION})
+        hook.line.send({"outrider": hooks_protocol.VERSION})
         self._put(event)
 
     def _told(self, line: Line) -> None:
-        event = hook_lines.event(line, time.monotonic(), self._grace)
+        event = hooks_protocol.event(line, time.monotonic(), self._grace)
         if isinstance(event, Collected):
             self._collected(event)
         elif isinstance(event, WorkerExited | WorkersStopped):

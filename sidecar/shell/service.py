@@ -19,7 +19,8 @@ from outrider.runtime.lifeline import watch_lifeline
 from outrider.runtime.pump import CORE_FAILED, Core, Pump
 from outrider.runtime.settings import Environment, WrongSetting
 from outrider.runtime.unix import SocketPathTooLong
-from outrider.sidecar.core import invariants, reducer
+from outrider.sidecar.core import invariants
+from outrider.sidecar.core import step as core_step
 from outrider.sidecar.core.actions import Action
 from outrider.sidecar.core.events import (
     ActionFailed,
@@ -34,19 +35,19 @@ from outrider.sidecar.core.events import (
     Woke,
 )
 from outrider.sidecar.core.state import State
+from outrider.sidecar.shell import alone_word
 from outrider.sidecar.shell import settings as settings_of
-from outrider.sidecar.shell import word
-from outrider.sidecar.shell.asking import Askers
+from outrider.sidecar.shell.ask_socket import Askers
 from outrider.sidecar.shell.checkpoints import Checkpoints
 from outrider.sidecar.shell.effects import SidecarEffects
 from outrider.sidecar.shell.hooks_link import HooksLink
 from outrider.sidecar.shell.master_link import MasterLink
-from outrider.sidecar.shell.pages import PageReader
-from outrider.sidecar.shell.probes import Probes
+from outrider.sidecar.shell.peer_probes import Probes
+from outrider.sidecar.shell.progress_pages import PageReader
+from outrider.sidecar.shell.resource_usage import UsageSampler
 from outrider.sidecar.shell.settings import Settings
+from outrider.sidecar.shell.step_windows import WindowReader
 from outrider.sidecar.shell.trainers import Trainers
-from outrider.sidecar.shell.usage import UsageSampler
-from outrider.sidecar.shell.windows import WindowReader
 
 if TYPE_CHECKING:
     from outrider.runtime.http import HttpServer
@@ -63,12 +64,12 @@ OVER = "sidecar-is-over"
 log = logging.getLogger("sidecar")
 
 CORE: Core[State, Event, Action] = Core(
-    step=reducer.step,
-    next_deadline=reducer.next_deadline,
+    step=core_step.step,
+    next_deadline=core_step.next_deadline,
     woke=Woke,
     stalled=Stalled,
     failed=ActionFailed,
-    describe=reducer.describe,
+    describe=core_step.describe,
     check=invariants.check,
 )
 
@@ -124,7 +125,7 @@ async def serve(settings: Settings) -> int:
         token=settings.token_now,
         gpus=settings.gpus,
     )
-    if alone := word.read(settings.folder).trainer:
+    if alone := alone_word.read(settings.folder).trainer:
         trainers.watch(alone)
     _listen_to_the_platform(settings, pump)
     await hooks.listen()
@@ -155,7 +156,7 @@ def _note_end(folder: Path, code: int) -> None:
 
 
 def _began(settings: Settings, probe_port: int, restarted: bool, checkpoints: Checkpoints) -> Began:
-    decided = word.read(settings.folder)
+    decided = alone_word.read(settings.folder)
     return Began(
         job=settings.job,
         member=settings.member,

@@ -228,7 +228,7 @@ def test_a_deleted_current_folder_is_told(
 
 def test_isolation_needs_root(outrider: Any, script: Path) -> None:
     importlib.import_module(
-        "outrider.master.shell.isolation"
+        "outrider.master.local.sandbox.isolation"
     )  # whoever has no rights may not read our Python's own modules
     me = os.geteuid()
     if me == 0:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiException
 
-from outrider.cli.chaos_pods import refused
+from outrider.cli.chaos.pod import refused
 from outrider.cli.errors import UserError
-from outrider.cli.pod_api import asked
+from outrider.cli.kube.api import asked
 from outrider.master.core.k8s.values.names import CHAOS, INJECTED
 
 BEGINNINGS = (

@@ -8,10 +8,10 @@ import queue
 from collections.abc import Mapping
 from typing import Any
 
-from outrider.cli.following import Follower
-from outrider.cli.narration import Narrator
-from outrider.cli.progress import Progress
-from outrider.cli.screen import Screen
+from outrider.cli.run.follow import Follower
+from outrider.cli.run.log import Narrator
+from outrider.cli.run.progress_line import Progress
+from outrider.cli.run.terminal import Screen
 from tests.cli.test_narration import event
 from tests.waiting import DEADLINE
 

@@ -9,11 +9,11 @@ import click
 import pytest
 
 from outrider.cli.errors import UserError
-from outrider.cli.gpus import NO_MIG, Found, discovered, of_listing
-from outrider.cli.ps import PsSize
-from outrider.cli.request import Request, Wishes, request_for
-from outrider.cli.run import run
-from outrider.cli.sizes import Members
+from outrider.cli.run.command import run
+from outrider.cli.run.gpus import NO_MIG, Found, discovered, of_listing
+from outrider.cli.run.ps_flags import PsSize
+from outrider.cli.run.request import Request, Wishes, request_for
+from outrider.cli.run.size_flags import Members
 
 EIGHT = Found(tuple("01234567"))
 LISTING = """\

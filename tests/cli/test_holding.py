@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from outrider.cli import holding
-from outrider.cli.holding import Holding
+from outrider.cli.run import traceback_hold
+from outrider.cli.run.traceback_hold import Holding
 from tests.cli.test_narration import EFFECT, TOO, event, exited
 
 NAN, CLOSED = "failed with ValueError: nan", "failed with RuntimeError: Connection closed by peer"
@@ -91,8 +91,8 @@ def test_a_traceback_that_nobody_explains_is_shown_after_a_while_and_its_rank_go
     terminal.rank(0, "going on")
     terminal.look()
     assert terminal.shown == []
-    later = time.monotonic() + holding.PATIENCE
-    monkeypatch.setattr(holding.time, "monotonic", lambda: later)
+    later = time.monotonic() + traceback_hold.PATIENCE
+    monkeypatch.setattr(traceback_hold.time, "monotonic", lambda: later)
     terminal.look()
     terminal.rank(0, "still here")
     assert terminal.shown[-2:] == ["[0]: going on", "[0]: still here"]

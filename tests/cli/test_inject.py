@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from outrider.cli import pod_yaml
+from outrider.cli.kube import yaml as kube_yaml
 from outrider.cli.main import main
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ def outrider(*arguments: str, document: Any = None) -> Result:
 
 def read(result: Result) -> list[Any]:
     assert result.exit_code == 0, result.output
-    return pod_yaml.read(io.StringIO(result.stdout))
+    return kube_yaml.read(io.StringIO(result.stdout))
 
 
 def told(container: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def owner(kind: str, **spec: Any) -> dict[str, Any]:
 def test_it_prints_what_the_webhook_makes(name: str) -> None:
     result = outrider("-f", str(PODS / f"{name}.yaml"), "--image", "outrider/sidecar:1")
     with (PODS / f"{name}.injected.yaml").open() as file:
-        assert read(result) == pod_yaml.read(file)
+        assert read(result) == kube_yaml.read(file)
     assert result.stderr == ""
 
 
@@ -115,7 +115,7 @@ def test_a_torchrun_inside_bash_is_seen_as_one_and_kept_as_it_stands() -> None:
 
 
 def test_lines_that_end_as_on_windows_are_read_as_kubectl_reads_them() -> None:
-    text = pod_yaml.written([POD])
+    text = kube_yaml.written([POD])
     assert read(outrider("-f", "-", document=text.replace("\n", "\r\n"))) == read(outrider("-f", "-", document=text))
     assert read(outrider("-f", "-", document="\ufeff" + text)) == read(outrider("-f", "-", document=text))
 
@@ -197,7 +197,7 @@ def test_a_pod_that_is_passed_through_comes_out_as_it_went_in(changes: dict[str,
     document = {**POD, **changes}
     result = outrider("-f", "-", document=document)
     assert result.exit_code == 1
-    assert pod_yaml.read(io.StringIO(result.stdout)) == [document]
+    assert kube_yaml.read(io.StringIO(result.stdout)) == [document]
     assert result.stderr.startswith(f"outrider: {document['kind']} gpt-0 is passed through: {reason}")
     explained = outrider("-f", "-", "--explain", document=document)
     assert explained.exit_code == 1
@@ -244,8 +244,8 @@ def test_what_cannot_be_meant_is_said_in_one_line(document: Any, said: str) -> N
      "1.2.3"],
 )  # fmt: skip
 def test_a_string_stays_one_whoever_reads_it(text: str) -> None:
-    written = pod_yaml.written([{"args": [text]}])
-    assert pod_yaml.read(io.StringIO(written)) == [{"args": [text]}]
+    written = kube_yaml.written([{"args": [text]}])
+    assert kube_yaml.read(io.StringIO(written)) == [{"args": [text]}]
     if text in ("1e-3", "1E3", "12:30", "2026-01-01", "0o17", "y", "N", "no", "~"):
         assert f'"{text}"' in written
 
@@ -256,10 +256,10 @@ def test_a_string_stays_one_whoever_reads_it(text: str) -> None:
      ("100m", "100m"), ("true", True)],
 )  # fmt: skip
 def test_values_are_read_as_kubectl_reads_them(text: str, value: object) -> None:
-    found = pod_yaml.read(io.StringIO(f"a: {text}"))[0]["a"]
+    found = kube_yaml.read(io.StringIO(f"a: {text}"))[0]["a"]
     assert found == value
     assert type(found) is type(value)
 
 
 def test_an_anchor_is_written_out() -> None:
-    assert pod_yaml.written(pod_yaml.read(io.StringIO("a: &x {b: 1}\nc: *x"))) == "a:\n  b: 1\nc:\n  b: 1\n"
+    assert kube_yaml.written(kube_yaml.read(io.StringIO("a: &x {b: 1}\nc: *x"))) == "a:\n  b: 1\nc:\n  b: 1\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from outrider.cli.loss_record import SILENT, LossRecord
+from outrider.cli.run.loss_record import SILENT, LossRecord
 from outrider.runtime.series import moments
 
 

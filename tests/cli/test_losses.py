@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.cli.losses import LONGEST, loss_in, losses
+from outrider.cli.run.loss_parser import LONGEST, loss_in, losses
 
 SAID = {
     # the examples of PyTorch: mnist, imagenet, the CIFAR-10 tutorial

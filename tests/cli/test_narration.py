@@ -6,10 +6,10 @@ import io
 import json
 from typing import Any
 
-from outrider.cli.holding import Holding
-from outrider.cli.narration import Mode, Narrator, summary, summary_line
-from outrider.cli.screen import Screen
-from outrider.cli.wording import seconds
+from outrider.cli.run.log import Mode, Narrator, summary, summary_line
+from outrider.cli.run.terminal import Screen
+from outrider.cli.run.traceback_hold import Holding
+from outrider.cli.text import seconds
 from tests.cli.conftest import document
 
 

@@ -16,9 +16,9 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from outrider.cli.drawing import NUMBERED, figure_of, spread
 from outrider.cli.errors import UserError
-from outrider.cli.timeline import Span, Timeline, rates, smoothed, timeline, timeline_of
+from outrider.cli.plotting.picture import NUMBERED, figure_of, spread
+from outrider.cli.plotting.timeline import Span, Timeline, rates, smoothed, timeline, timeline_of
 from outrider.runtime.series import Series
 from tests.tiers import witnesses
 

@@ -12,8 +12,8 @@ from typing import Any
 import kubernetes
 import pytest
 
+from outrider.cli.chaos.pod_network import Network, holder_of
 from outrider.cli.errors import UserError
-from outrider.cli.pod_network import Network, holder_of
 from outrider.master.core.k8s.values.chaos import Fault
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from outrider.cli.progress import Progress, clock, waits_for
+from outrider.cli.run.progress_line import Progress, clock, waits_for
 from tests.cli.conftest import document
 from tests.cli.test_narration import event
 

@@ -10,13 +10,14 @@ from typing import Any
 import click
 import pytest
 
-from outrider.cli import folders, ps
-from outrider.cli.armed import Armed
+from outrider.cli import job_dirs
 from outrider.cli.errors import UserError
-from outrider.cli.request import Request
-from outrider.cli.run import _request, run
-from outrider.cli.sizes import Members
-from outrider.cli.torchrun_flags import not_needed
+from outrider.cli.run import ps_flags
+from outrider.cli.run.chaos_flag import Armed
+from outrider.cli.run.command import _request, run
+from outrider.cli.run.request import Request
+from outrider.cli.run.size_flags import Members
+from outrider.cli.run.torchrun_flags import not_needed
 from outrider.master.core.k8s.values.chaos import Fault
 
 
@@ -180,7 +181,7 @@ def test_an_inner_size_out_of_range_is_named(asked: Any) -> None:
 def test_a_job_with_parameter_servers_has_workers_and_an_address_for_each(asked: Any) -> None:
     request = asked("--ps", "2", "--workers", "1:3", "--chief", "--evaluator", "train.py")
     assert (request.nnodes, request.most_members) == (Members(1, 3), 7)
-    fields = ps.spec_fields(request.ps, {"TF_CONFIG": "{}"})
+    fields = ps_flags.spec_fields(request.ps, {"TF_CONFIG": "{}"})
     addresses = [*fields["ps"], *fields["workers"], fields["chief"]]
     assert len(set(addresses)) == 6
     assert (len(fields["ps"]), len(fields["workers"]), fields["has_evaluator"]) == (2, 3, True)
@@ -254,8 +255,8 @@ def test_a_name_is_taken_in_the_letters_that_it_may_have(asked: Any, home: Path)
     folder = home / "jobs" / "f-segv"
     folder.mkdir(parents=True)
     (folder / "lock").touch()
-    assert folders.existing("f_segv") == folder
-    assert folders.the_job("f_segv") == "f-segv"
+    assert job_dirs.existing("f_segv") == folder
+    assert job_dirs.the_job("f_segv") == "f-segv"
 
 
 def test_a_flag_that_is_like_none_is_not_taken_for_one(asked: Any) -> None:

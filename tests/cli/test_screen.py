@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from outrider.cli.screen import ERASE, Screen
+from outrider.cli.run.terminal import ERASE, Screen
 from tests.waiting import DEADLINE
 
 
@@ -97,7 +97,7 @@ def test_a_full_disk_does_not_end_the_job() -> None:
 def test_streams_that_take_nothing_change_no_exit_code(redirection: str) -> None:
     program = (
         "from outrider.cli.main import open_standard_descriptors as o; o()\n"
-        "from outrider.cli.screen import Screen\n"
+        "from outrider.cli.run.terminal import Screen\n"
         "screen = Screen()\n"
         "for _ in range(3): screen.ranks(1, b'x' * 100_000); screen.ranks(2, b'x' * 100_000); screen.say('a line')\n"
         "raise SystemExit(7)"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from outrider.cli.errors import UserError
-from outrider.cli.slurm import about_slurm
+from outrider.cli.run.slurm import about_slurm
 
 ONE_NODE = {
     "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_NNODES": "1", "SLURM_NTASKS": "4", "SLURM_PROCID": "0",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from outrider.cli.collectives import who_is_missing
+from outrider.cli.commands.collectives import who_is_missing
 
 
 def rank(number: int, seq: int | None, state: str = "started", group: str = "default_pg") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from outrider.cli.events import followed
+from outrider.cli.commands.events import followed
 from tests.cli.conftest import document
 
 EVENTS: list[dict[str, Any]] = [

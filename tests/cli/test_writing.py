@@ -6,8 +6,8 @@ import io
 import os
 import threading
 
-from outrider.cli.screen import Screen
-from outrider.cli.writing import Writer
+from outrider.cli.run.output_thread import Writer
+from outrider.cli.run.terminal import Screen
 
 
 class Gate(io.BytesIO):

@@ -51,7 +51,7 @@ def test_pods_that_find_no_room_take_it_back_to_the_last_size(make: Make, slots:
 
 
 def test_members_that_add_nothing_go_again_and_a_user_who_scales_is_obeyed(make: Make, tmp_path: Path) -> None:
-    logs = "time.sleep(0.05 * world); print('a loss of 0.25', flush=True)"
+    logs = "time.sleep(0.2 * world); print('a loss of 0.25', flush=True)"
     job = make(replicas=2, least=1, most=4, nprocPerNode=1, script=OF_A_POD.replace(PAUSE, logs),
                scaling={"policy": "throughput", "cooldown": 0},
                metrics={"logPattern": "loss of (?P<loss>\\S+)"})  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from outrider.sidecar.shell.pages import read_page
+from outrider.sidecar.shell.progress_pages import read_page
 from tests.hooks.agent import Trainer, wait_until
 from tests.tiers import witnesses
 from tests.warm import Warm

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from outrider.runtime.ports import find_port
-from outrider.sidecar.shell.windows import WindowReader
+from outrider.sidecar.shell.step_windows import WindowReader
 from outrider.wire.ids import Generation
 from outrider.wire.messages import OwnTime
 from tests.hooks.agent import Trainer, wait_until

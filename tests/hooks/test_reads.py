@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.sidecar.shell.pages import read_page
+from outrider.sidecar.shell.progress_pages import read_page
 from tests.hooks.agent import Trainer
 from tests.warm import Warm
 from training_hooks.rank.checkpoint_reads import Reads

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from outrider.runtime.ports import find_port
-from outrider.sidecar.shell.pages import read_page
+from outrider.sidecar.shell.progress_pages import read_page
 from tests.hooks.agent import wait_until
 from training_hooks.abi import progress_page
 from training_hooks.frameworks import tf_session_recovery

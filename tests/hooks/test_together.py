@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from outrider.sidecar.shell.pages import read_page
+from outrider.sidecar.shell.progress_pages import read_page
 from tests.hooks.agent import wait_until
 from tests.hooks.test_steps import Optimizer, reading
 from training_hooks.abi import progress_page

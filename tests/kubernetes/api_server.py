@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.shell.kubernetes.api import Api
+from outrider.master.kubernetes.api.client import Api
 from tests.kubernetes.hostile_documents import as_json
 from tests.kubernetes.unwell_server import api_at
 from tests.waiting import until

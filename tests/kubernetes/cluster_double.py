@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.shell.kubernetes.api import ApiError
+from outrider.master.kubernetes.api.client import ApiError
 
 
 class Documents:

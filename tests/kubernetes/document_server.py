@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.shell.kubernetes.api import Api
+from outrider.master.kubernetes.api.client import Api
 from tests.kubernetes.unwell_server import api_at
 
 VERSION = {"major": "1", "minor": "36"}

@@ -12,12 +12,12 @@ from typing import Any, TypeVar, cast
 from outrider.master.core.k8s.injection.webhook import Policy
 from outrider.master.core.k8s.values import session_ticket
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.shell.kubernetes.api import Api
-from outrider.master.shell.kubernetes.door import ClusterDoor
-from outrider.master.shell.kubernetes.fleet import Fleet
-from outrider.master.shell.kubernetes.lease import Lease
-from outrider.master.shell.refusals import RefusalLog
-from outrider.master.shell.sidecars import Sidecars
+from outrider.master.kubernetes.api.client import Api
+from outrider.master.kubernetes.auth.authn import ClusterDoor
+from outrider.master.kubernetes.controller import Fleet
+from outrider.master.kubernetes.lease import Lease
+from outrider.master.service.refused_connections import RefusalLog
+from outrider.master.service.sidecars import Sidecars
 from outrider.runtime.sockets import KeyPair, new_key_pair
 from outrider.wire.codec import encode
 from outrider.wire.ids import NO_GENERATION, Generation, JobName, MemberId, PodUid, RankIndex, Role

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from outrider.cli import pod_yaml
+from outrider.cli.kube import yaml as kube_yaml
 from outrider.master.core.k8s.injection.webhook import Policy
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.shell.kubernetes.admission import injected
+from outrider.master.kubernetes.webhook.admission import injected
 from tests.kubernetes.unwell_server import Answer, hang, refuses, says, unwell
 
 FOLDER = Path(__file__).parents[1] / "core/cluster"
@@ -19,7 +19,7 @@ LABEL = "outrider.dev/rank-index"
 
 def recorded(path: str) -> list[Document]:
     with (FOLDER / f"{path}.yaml").open() as file:
-        return pod_yaml.read(file)
+        return kube_yaml.read(file)
 
 
 (POD,), (JOB, JOBSET) = recorded("pods/jobset_of_two"), recorded("owners/jobset_of_two")

@@ -15,10 +15,10 @@ from multidict import CIMultiDict
 
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.k8s.values.requests import Request
-from outrider.master.shell.kubernetes.api import Api, ApiError
-from outrider.master.shell.kubernetes.fleet import ASK_AT_ONCE
-from outrider.master.shell.kubernetes.waiting import until_it_answers
-from outrider.master.shell.kubernetes.watching import Watch
+from outrider.master.kubernetes.api.client import Api, ApiError
+from outrider.master.kubernetes.api.outage import until_it_answers
+from outrider.master.kubernetes.api.watch import Watch
+from outrider.master.kubernetes.controller import ASK_AT_ONCE
 from tests.kubernetes.unwell_server import Answer, api_at, hang, raw, refuses, says, streams, unwell
 from tests.waiting import DEADLINE, until
 

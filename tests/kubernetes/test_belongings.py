@@ -14,12 +14,12 @@ from outrider.master.core.actions import FollowOwner, ResizeOwner
 from outrider.master.core.events import Event, OwnerEnded, OwnerSized
 from outrider.master.core.k8s.owners.resize import CannotResize
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.shell.kubernetes.adoption import adopt
-from outrider.master.shell.kubernetes.api import Api, ApiError
-from outrider.master.shell.kubernetes.belongings import Belongings
-from outrider.master.shell.kubernetes.budgets import Budgets
-from outrider.master.shell.kubernetes.owner import Owner
-from outrider.master.shell.kubernetes.record import JobRecord
+from outrider.master.kubernetes.adoption import adopt
+from outrider.master.kubernetes.api.client import Api, ApiError
+from outrider.master.kubernetes.budgets import Budgets
+from outrider.master.kubernetes.owned_objects import Belongings
+from outrider.master.kubernetes.owner import Owner
+from outrider.master.kubernetes.status_writer import JobRecord
 from outrider.wire.ids import Generation
 from tests.kubernetes.unwell_server import Answer, UnwellServer, refuses, says, unwell
 from tests.waiting import DEADLINE, until

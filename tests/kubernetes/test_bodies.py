@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from outrider.master.shell.bodies import LARGE_AT_ONCE, SMALL_BYTES
+from outrider.master.service.request_bodies import LARGE_AT_ONCE, SMALL_BYTES
 from tests.kubernetes.test_webhook import CERTIFICATES, NAMES, POD, Asked, review, serving
 
 LARGE = SMALL_BYTES + 1

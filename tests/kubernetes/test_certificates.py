@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from outrider.master.shell.kubernetes import certificates
-from outrider.master.shell.kubernetes.api import ApiError
-from outrider.master.shell.kubernetes.certificates import Certificates, make, names_of, reason_to_renew
+from outrider.master.kubernetes.api.client import ApiError
+from outrider.master.kubernetes.webhook import certificates
+from outrider.master.kubernetes.webhook.certificates import Certificates, make, names_of, reason_to_renew
 from tests.kubernetes.cluster_double import Documents, patched
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

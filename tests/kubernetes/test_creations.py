@@ -13,11 +13,11 @@ from aiohttp import web
 from outrider.master.core.actions import CreatePod, DeletePod
 from outrider.master.core.events import Event
 from outrider.master.core.k8s.injection.webhook import Policy
-from outrider.master.shell.kubernetes import api as api_module
-from outrider.master.shell.kubernetes.api import Api, ApiError
-from outrider.master.shell.kubernetes.platform import KubernetesPlatform
-from outrider.master.shell.kubernetes.record import JobRecord
-from outrider.master.shell.kubernetes.slices import LEAST_PAUSE, MOST, Slices
+from outrider.master.kubernetes.api import client as api_module
+from outrider.master.kubernetes.api.client import Api, ApiError
+from outrider.master.kubernetes.platform import KubernetesPlatform
+from outrider.master.kubernetes.pod_slices import LEAST_PAUSE, MOST, Slices
+from outrider.master.kubernetes.status_writer import JobRecord
 from outrider.wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
 from tests.core.cluster.documents import job
 from tests.kubernetes.unwell_server import UnwellServer, refuses, says, unwell

@@ -9,7 +9,7 @@ import pytest
 
 from outrider.master.core.k8s.pods import disruption
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.shell.kubernetes.policy import NATIVE_SIDECARS_SINCE, version_of
+from outrider.master.kubernetes.webhook.injection_policy import NATIVE_SIDECARS_SINCE, version_of
 from tests.cluster.reading import GROUPS, preferred
 
 RECORDED = Path(__file__).parents[1] / "core" / "cluster" / "recorded"

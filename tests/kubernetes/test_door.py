@@ -11,8 +11,8 @@ import pytest
 from outrider.master.core.events import Event
 from outrider.master.core.k8s.values import session_ticket
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.shell.kubernetes.door import ClusterDoor, why_refused
-from outrider.master.shell.sidecars import Admitted, Connection, Denied, ForGood, Verdict
+from outrider.master.kubernetes.auth.authn import ClusterDoor, why_refused
+from outrider.master.service.sidecars import Admitted, Connection, Denied, ForGood, Verdict
 from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages import Hello
 from tests.kubernetes.unwell_server import refuses, says, unwell

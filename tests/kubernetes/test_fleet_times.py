@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.shell.kubernetes.api import Api, ApiError
-from outrider.master.shell.kubernetes.fleet import Fleet
-from outrider.master.shell.kubernetes.lease import Lease
+from outrider.master.kubernetes.api.client import Api, ApiError
+from outrider.master.kubernetes.controller import Fleet
+from outrider.master.kubernetes.lease import Lease
 from tests.kubernetes.cluster_double import Documents
 
 END = datetime(2026, 3, 1, tzinfo=UTC).timestamp()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.shell.kubernetes import handing_over
+from outrider.master.kubernetes.webhook import handover
 from tests.kubernetes.document_server import having
 
 PODS = "/api/v1/namespaces/outrider-system/pods"
@@ -37,10 +37,10 @@ async def test_the_service_is_handed_over_when_a_pod_of_the_webhook_is_ready() -
             if len(pauses) == 3:
                 assert selector == {**BEFORE, "outrider.dev/part": "webhook"}
 
-        await handing_over.to_its_own_pods(api, "outrider-system", pause)
-        assert pauses == [handing_over.LOOK_EVERY] * 2 + [handing_over.SETTLES], "and each proxy hears of it"
+        await handover.to_its_own_pods(api, "outrider-system", pause)
+        assert pauses == [handover.LOOK_EVERY] * 2 + [handover.SETTLES], "and each proxy hears of it"
         server.asked.clear()
-        await handing_over.to_its_own_pods(api, "outrider-system", pause)
+        await handover.to_its_own_pods(api, "outrider-system", pause)
         assert server.asked == [("GET", SERVICE)]
 
 
@@ -56,10 +56,10 @@ async def test_a_pod_of_the_webhook_that_goes_is_no_reason() -> None:
             pauses.append(seconds)
 
         pauses = list[float]()
-        await handing_over.to_its_own_pods(api, "outrider-system", pause)
-        assert pauses[0] == handing_over.LOOK_EVERY
+        await handover.to_its_own_pods(api, "outrider-system", pause)
+        assert pauses[0] == handover.LOOK_EVERY
 
 
 async def test_where_nobody_wants_the_webhook_no_master_waits_for_it() -> None:
     async with having({}) as (_server, api):
-        await handing_over.to_its_own_pods(api, "outrider-system")
+        await handover.to_its_own_pods(api, "outrider-system")

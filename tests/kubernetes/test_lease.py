@@ -10,9 +10,9 @@ from typing import cast
 import pytest
 
 from outrider.master.core.k8s.values.leases import DURATION, HELD
-from outrider.master.shell.kubernetes import lease as lease_of
-from outrider.master.shell.kubernetes.api import Api, ApiError
-from outrider.master.shell.kubernetes.lease import Lease
+from outrider.master.kubernetes import lease as lease_of
+from outrider.master.kubernetes.api.client import Api, ApiError
+from outrider.master.kubernetes.lease import Lease
 from tests.kubernetes.api_server import api_server
 from tests.kubernetes.cluster_double import Documents
 

@@ -14,8 +14,10 @@ from outrider.master.core.k8s.values import durations, names
 from outrider.master.core.k8s.values.limits import MOST_MEMBERS
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.spec import JobSpec
-from outrider.master.shell.kubernetes import certificates, handing_over, readers, secret_keys, webhook_service
-from outrider.master.shell.webhook import DECIDE_SECONDS, Webhook
+from outrider.master.kubernetes.auth import metrics_readers, secret_keys
+from outrider.master.kubernetes.webhook import certificates, handover
+from outrider.master.kubernetes.webhook import service as webhook_service
+from outrider.master.kubernetes.webhook.http import DECIDE_SECONDS, Webhook
 from outrider.runtime.settings import Environment
 from outrider.wire.ids import JobName
 
@@ -240,7 +242,7 @@ def test_secrets_can_only_be_read_by_name_and_at_home() -> None:
 
 def test_who_may_read_the_metrics_may_read_the_path_that_is_served() -> None:
     (rule,) = the("ClusterRole", "outrider-metrics-reader")["rules"]
-    assert rule == {"nonResourceURLs": [readers.PATH], "verbs": ["get"]}
+    assert rule == {"nonResourceURLs": [metrics_readers.PATH], "verbs": ["get"]}
 
 
 def test_the_lease_and_the_configurations_are_the_ones_that_the_code_names() -> None:
@@ -289,7 +291,7 @@ def test_a_replica_starts_with_what_it_is_told(part: str, tmp_path: Path) -> Non
     paths = [each["valueFrom"]["fieldRef"] for each in container["env"] if "valueFrom" in each]
     assert all(path.get("apiVersion") == "v1" for path in paths), "or a server-side apply over a plain one conflicts"
     told = {each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"]}
-    settings = pytest.importorskip("outrider.master.shell.kubernetes.settings")
+    settings = pytest.importorskip("outrider.master.kubernetes.settings")
     known = set(re.findall(r'"([A-Z_]+)"', Path(settings.__file__).read_text())) | {"OUTRIDER_PLATFORM", "POD_IP"}
     assert set(told) <= known
     assert told["OUTRIDER_PLATFORM"] == "kubernetes"
@@ -327,7 +329,7 @@ def test_the_webhook_moves_from_masters_that_served_it_without_a_change_of_its_s
     assert BEFORE.items() <= PODS["webhook"]["metadata"]["labels"].items()
     assert port["targetPort"] in PORTS["webhook"]
     assert port["targetPort"] not in PORTS["master"]
-    assert handing_over.PODS.items() <= PODS["webhook"]["metadata"]["labels"].items()
+    assert handover.PODS.items() <= PODS["webhook"]["metadata"]["labels"].items()
     assert DEPLOYMENTS["master"]["spec"]["selector"]["matchLabels"] == BEFORE, "it cannot be changed"
 
 

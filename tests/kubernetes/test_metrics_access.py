@@ -11,9 +11,9 @@ import aiohttp
 import pytest
 
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.shell.kubernetes import readers
-from outrider.master.shell.kubernetes.health import Health
-from outrider.master.shell.kubernetes.readers import ACCESS_REVIEWS, TOKEN_REVIEWS, Readers
+from outrider.master.kubernetes.auth import metrics_readers
+from outrider.master.kubernetes.auth.metrics_readers import ACCESS_REVIEWS, TOKEN_REVIEWS, Readers
+from outrider.master.kubernetes.health import Health
 from tests.kubernetes.document_server import DocumentServer, having
 from tests.waiting import until
 
@@ -104,11 +104,11 @@ async def test_an_answer_is_kept_for_a_while() -> None:
         for _ in range(5):
             await master.get(Authorization="Bearer of-prometheus")
         assert master.reviews() == 2
-        master.now[0] += readers.ALLOWED_SECONDS
+        master.now[0] += metrics_readers.ALLOWED_SECONDS
         await master.get(Authorization="Bearer of-prometheus")
         assert master.reviews() == 4
         await master.get(Authorization="Bearer nobody-knows")
-        master.now[0] += readers.REFUSED_SECONDS
+        master.now[0] += metrics_readers.REFUSED_SECONDS
         USERS["nobody-knows"] = {"username": PROMETHEUS}
         try:
             assert (await master.get(Authorization="Bearer nobody-knows"))[0] == 200, "bound meanwhile"
@@ -139,12 +139,16 @@ async def test_many_tokens_at_once_are_looked_at_a_few_at_a_time() -> None:
     asked = Readers(Slow())  # type: ignore[arg-type]
     waiting = [asyncio.ensure_future(asked.why_refused(f"Bearer {n}")) for n in range(50)]
     again = asyncio.ensure_future(asked.why_refused("Bearer 0"))
-    await until(lambda: not (sum(task.done() for task in waiting) < 50 - readers.AT_ONCE or seen < readers.AT_ONCE))
+    await until(
+        lambda: (
+            not (sum(task.done() for task in waiting) < 50 - metrics_readers.AT_ONCE or seen < metrics_readers.AT_ONCE)
+        )
+    )
     go.set()
     answers = [answer.status for answer in await asyncio.gather(*waiting) if answer]
-    assert most == readers.AT_ONCE
-    assert (answers.count(401), answers.count(503)) == (readers.AT_ONCE, 50 - readers.AT_ONCE)
-    assert (await again) == readers.NOBODY, "one question a token"
-    for n in range(2 * readers.KEPT):
+    assert most == metrics_readers.AT_ONCE
+    assert (answers.count(401), answers.count(503)) == (metrics_readers.AT_ONCE, 50 - metrics_readers.AT_ONCE)
+    assert (await again) == metrics_readers.NOBODY, "one question a token"
+    for n in range(2 * metrics_readers.KEPT):
         await asked.why_refused(f"Bearer other-{n}")
-    assert len(asked._kept) == readers.KEPT
+    assert len(asked._kept) == metrics_readers.KEPT

@@ -13,9 +13,10 @@ import yaml
 
 from outrider.master.core.k8s.values.names import CONTROL_PLANE, Document
 from outrider.master.core.k8s.values.requests import Request
-from outrider.master.shell.kubernetes import scope, settings
-from outrider.master.shell.kubernetes.api import Api
-from outrider.master.shell.kubernetes.scope import ScopedWatch
+from outrider.master.kubernetes import settings
+from outrider.master.kubernetes.api import scope
+from outrider.master.kubernetes.api.client import Api
+from outrider.master.kubernetes.api.scope import ScopedWatch
 from outrider.runtime.settings import Environment, WrongSetting
 from tests.cluster.requests_made import recorded
 from tests.kubernetes.api_server import ApiServer, api_server

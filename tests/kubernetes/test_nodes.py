@@ -13,11 +13,11 @@ from outrider.master.core.events import CreateRefused, Event, NodeSeen
 from outrider.master.core.k8s.injection.webhook import Policy
 from outrider.master.core.k8s.pods import nodes as node_documents
 from outrider.master.core.k8s.values.names import MAX_RESTARTS, Document
-from outrider.master.shell.kubernetes.api import ApiError
-from outrider.master.shell.kubernetes.nodes import Nodes
-from outrider.master.shell.kubernetes.platform import KubernetesPlatform
-from outrider.master.shell.kubernetes.record import JobRecord
-from outrider.master.shell.kubernetes.watching import Watch
+from outrider.master.kubernetes.api.client import ApiError
+from outrider.master.kubernetes.api.watch import Watch
+from outrider.master.kubernetes.nodes import Nodes
+from outrider.master.kubernetes.platform import KubernetesPlatform
+from outrider.master.kubernetes.status_writer import JobRecord
 from outrider.wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 from tests.core.cluster.documents import job
 from tests.kubernetes.unwell_server import refuses, says, streams, unwell

@@ -15,7 +15,7 @@ from outrider.master.core.k8s.elasticjob import validation
 from outrider.master.core.k8s.values.limits import MEMBERS, Limits
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.k8s.values.patterns import LONGEST, MOST, judge, of_job
-from outrider.master.shell.patterns import NotJudged, Patterns
+from outrider.master.service.pattern_compiler import NotJudged, Patterns
 from tests.core.cluster.documents import job
 from tests.kubernetes.api_server import api_server
 from tests.kubernetes.served_fleet import healthy, served

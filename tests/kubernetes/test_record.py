@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.shell.kubernetes.record import JobRecord
+from outrider.master.kubernetes.status_writer import JobRecord
 from tests.kubernetes.unwell_server import refuses, says, unwell
 from tests.waiting import until
 

@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from outrider.master.shell.kubernetes import secret_keys
-from outrider.master.shell.kubernetes.api import Api, ApiError
-from outrider.master.shell.kubernetes.lease import Lease
-from outrider.master.shell.kubernetes.secret_keys import CURVE, TICKETS, KeyReplaced, data_of
+from outrider.master.kubernetes.api.client import Api, ApiError
+from outrider.master.kubernetes.auth import secret_keys
+from outrider.master.kubernetes.auth.secret_keys import CURVE, TICKETS, KeyReplaced, data_of
+from outrider.master.kubernetes.lease import Lease
 from outrider.runtime.sockets import KeyPair, new_key_pair
 from tests.kubernetes.cluster_double import Documents
 

@@ -13,11 +13,13 @@ import pytest
 
 from outrider.master.core.k8s.injection.webhook import Policy
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.shell.kubernetes import certificates, secret_keys, service
-from outrider.master.shell.kubernetes.api import Api, ApiError
-from outrider.master.shell.kubernetes.health import Health
-from outrider.master.shell.kubernetes.lease import Lease
-from outrider.master.shell.kubernetes.settings import MASTER, Settings
+from outrider.master.kubernetes import service
+from outrider.master.kubernetes.api.client import Api, ApiError
+from outrider.master.kubernetes.auth import secret_keys
+from outrider.master.kubernetes.health import Health
+from outrider.master.kubernetes.lease import Lease
+from outrider.master.kubernetes.settings import MASTER, Settings
+from outrider.master.kubernetes.webhook import certificates
 from outrider.runtime.sockets import new_key_pair
 from tests.kubernetes.cluster_double import Documents
 from tests.kubernetes.document_server import having

@@ -15,11 +15,11 @@ import pytest
 from outrider.master.core.events import Event, SidecarSaid
 from outrider.master.core.k8s.values import session_ticket
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.shell.kubernetes import door, reviews
-from outrider.master.shell.kubernetes.door import REVIEWS, ClusterDoor
-from outrider.master.shell.kubernetes.reviews import Question, Reviews
-from outrider.master.shell.refusals import LINES, SECONDS, RefusalLog
-from outrider.master.shell.sidecars import Sidecars
+from outrider.master.kubernetes.auth import authn, token_reviews
+from outrider.master.kubernetes.auth.authn import REVIEWS, ClusterDoor
+from outrider.master.kubernetes.auth.token_reviews import Question, Reviews
+from outrider.master.service.refused_connections import LINES, SECONDS, RefusalLog
+from outrider.master.service.sidecars import Sidecars
 from outrider.runtime.sockets import new_key_pair
 from outrider.wire.codec import encode
 from outrider.wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
@@ -89,7 +89,7 @@ async def _give_up(line: Reviews) -> None:
 async def test_many_hellos_with_a_wrong_token_are_one_review_and_a_member_is_admitted_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(door, "RETRY_AFTER", 60.0)  # longer than the test
+    monkeypatch.setattr(authn, "RETRY_AFTER", 60.0)  # longer than the test
     async with master() as ours:
         with peers(ours.endpoint, KEYS, 2) as (stranger, real):
             for _ in range(MESSAGES):
@@ -135,7 +135,7 @@ async def test_a_second_hello_waits_for_the_first_ones_answer_and_the_newest_wor
 async def test_who_has_a_ticket_waits_behind_no_review() -> None:
     async with master() as ours:
         ours.server.before_reviewing = _hangs_for("wrong", ours.server.ends)
-        with peers(ours.endpoint, KEYS, reviews.AT_ONCE + 1) as (member, *strangers):
+        with peers(ours.endpoint, KEYS, token_reviews.AT_ONCE + 1) as (member, *strangers):
             for stranger in strangers:
                 stranger.say(encode(WRONG))
             await ours.until(ours.reviews)
@@ -151,10 +151,10 @@ async def test_a_stranger_with_many_connections_delays_nobody_of_another_address
         with strangers as many, peers(ours.endpoint, KEYS, 1) as (real,):
             for stranger in many:
                 stranger.say(encode(WRONG))
-            await ours.until(lambda: ours.reviews() >= reviews.OF_AN_ADDRESS)
+            await ours.until(lambda: ours.reviews() >= token_reviews.OF_AN_ADDRESS)
             real.say(encode(HELLO))
             await ours.until(ours.said)
-            assert ours.reviews() == reviews.OF_AN_ADDRESS + 1
+            assert ours.reviews() == token_reviews.OF_AN_ADDRESS + 1
 
 
 def _hangs_for(token: str, end: asyncio.Event) -> Callable[[Document], Any]:
@@ -184,8 +184,8 @@ async def test_a_strangers_words_are_in_no_event_of_the_job_that_he_names(tmp_pa
 
 
 async def test_a_full_line_takes_the_places_of_who_has_most_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reviews, "WAITING", 3)
-    monkeypatch.setattr(reviews, "OF_AN_ADDRESS", 0)
+    monkeypatch.setattr(token_reviews, "WAITING", 3)
+    monkeypatch.setattr(token_reviews, "OF_AN_ADDRESS", 0)
     line, given_up, gone = Reviews(), list[str](), set[str]()
 
     def put(name: str, address: str) -> None:

@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.shell.kubernetes.certificates import Certificates, make, names_of
-from outrider.master.shell.webhook import BODY_BYTES, HttpsServer, Webhook, differences
+from outrider.master.kubernetes.webhook.certificates import Certificates, make, names_of
+from outrider.master.kubernetes.webhook.http import BODY_BYTES, HttpsServer, Webhook, differences
 from tests.kubernetes.cluster_double import patched
 
 NAMES = names_of("outrider-system")

@@ -18,9 +18,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from outrider.master.shell.exit_codes import WRONG_SETTING
-from outrider.master.shell.kubernetes import admission, service
-from outrider.master.shell.kubernetes import settings as settings_of
+from outrider.master.kubernetes import service
+from outrider.master.kubernetes import settings as settings_of
+from outrider.master.kubernetes.webhook import admission
+from outrider.master.service.exit_codes import WRONG_SETTING
 from outrider.runtime.settings import Environment
 from tests.kubernetes.document_server import having
 from tests.kubernetes.test_webhook import CERTIFICATES, JOB, NAMES, Asked, review

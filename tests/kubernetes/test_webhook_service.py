@@ -18,12 +18,14 @@ import aiohttp
 import pytest
 import yaml
 
-from outrider.cli import pod_yaml
+from outrider.cli.kube import yaml as kube_yaml
 from outrider.master.core.k8s.values.names import MASTER_KEY, Document
 from outrider.master.core.k8s.values.requests import Request
-from outrider.master.shell.kubernetes import certificates, secret_keys, webhook_service
-from outrider.master.shell.kubernetes.health import Health
-from outrider.master.shell.kubernetes.settings import WEBHOOK, Settings
+from outrider.master.kubernetes.auth import secret_keys
+from outrider.master.kubernetes.health import Health
+from outrider.master.kubernetes.settings import WEBHOOK, Settings
+from outrider.master.kubernetes.webhook import certificates
+from outrider.master.kubernetes.webhook import service as webhook_service
 from tests.kubernetes.cluster_double import patched
 from tests.kubernetes.document_server import DocumentServer, having
 from tests.kubernetes.test_webhook import review
@@ -44,7 +46,7 @@ POD: Document = {
 
 def recorded(path: str) -> list[Document]:
     with (FOLDER / f"{path}.yaml").open() as file:
-        return pod_yaml.read(file)
+        return kube_yaml.read(file)
 
 
 def owned(kind: str, api_version: str, **labels: str) -> Document:

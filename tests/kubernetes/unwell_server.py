@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 from kubernetes.aio import client as kubernetes_client
 
-from outrider.master.shell.kubernetes.api import Api
+from outrider.master.kubernetes.api.client import Api
 
 Answer = Callable[[web.Request], Any]
 

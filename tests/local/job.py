@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from outrider.master.core.spec import JobSpec
-from outrider.master.shell.plans import NodeConfig
+from outrider.master.local.process_specs import NodeConfig
 from outrider.runtime.processes import marked
 from outrider.wire.ids import JobName, MemberId
 

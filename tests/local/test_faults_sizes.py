@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.cli.timeline import rates, timeline_of
+from outrider.cli.plotting.timeline import rates, timeline_of
 from outrider.runtime.processes import is_alive
 from outrider.runtime.series import moments
 from tests.local import plain

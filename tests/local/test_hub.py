@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from outrider.master.shell.cgroups import JobGroups, Limits, hierarchies
-from outrider.master.shell.isolation import Hub
-from outrider.master.shell.namespaces import IsolationError
+from outrider.master.local.sandbox.cgroups import JobGroups, Limits, hierarchies
+from outrider.master.local.sandbox.isolation import Hub
+from outrider.master.local.sandbox.namespaces import IsolationError
 from outrider.runtime.processes import is_alive
 
 pytestmark = [
@@ -27,8 +27,8 @@ pytestmark = [
 HUB_ALONE = """
 import asyncio, sys
 from pathlib import Path
-from outrider.master.shell.cgroups import Limits
-from outrider.master.shell.isolation import Hub
+from outrider.master.local.sandbox.cgroups import Limits
+from outrider.master.local.sandbox.isolation import Hub
 
 async def main():
     hub = Hub("alone", sys.argv[1], Limits(), Path(sys.argv[2]))

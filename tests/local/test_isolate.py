@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from outrider.master.shell.cgroups import hierarchies
-from outrider.sidecar.shell.probes import ANSWER, NONCE, QUESTION
+from outrider.master.local.sandbox.cgroups import hierarchies
+from outrider.sidecar.shell.peer_probes import ANSWER, NONCE, QUESTION
 from tests.local.chapters import live_through
 from tests.local.plain import SCRIPT
 from tests.local.training import DEADLINE, Training, members, one_job, until

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from outrider.master.shell.node import Node, NodeError
+from outrider.master.local.server import Node, NodeError
 from outrider.runtime.processes import is_alive, marked
 from tests.local.chapters import lives_through
 from tests.local.job import DEADLINE, NodeClient, commands, config, of_job, until
@@ -270,7 +270,7 @@ async def test_a_folder_too_deep_for_its_sockets_is_named_with_its_length(tmp_pa
 OWNER = """
 import asyncio, sys
 from pathlib import Path
-from outrider.master.shell.node import Node
+from outrider.master.local.server import Node
 from tests.local.job import config, of_job, until
 async def main():
     trainer = ("sh", "-c", "sleep 1000 & setsid sleep 1000 & sleep 1000")

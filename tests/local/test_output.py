@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from outrider.master.shell.output import LinePipe, Log
+from outrider.master.local.output import LinePipe, Log
 
 
 async def test_lines_that_a_full_disk_does_not_take_are_handed_on_all_the_same(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from outrider.master.shell.cgroups import Limits, hierarchies
+from outrider.master.local.sandbox.cgroups import Limits, hierarchies
 
 V1 = """\
 cgroup {0}/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0

@@ -12,10 +12,10 @@ from typing import cast
 import pytest
 
 from outrider.master.core.actions import Announce, EndJob
-from outrider.master.shell.effects import LINES, MasterEffects
-from outrider.master.shell.platform import Platform
-from outrider.master.shell.records import Records
-from outrider.master.shell.sidecars import Sidecars
+from outrider.master.service.effects import LINES, MasterEffects
+from outrider.master.service.platform import Platform
+from outrider.master.service.sidecars import Sidecars
+from outrider.master.service.status_files import Records
 from outrider.runtime.logs import JsonLines
 from outrider.wire.ids import Generation, MemberId
 

@@ -25,8 +25,8 @@ from outrider.master.core.events import (
 )
 from outrider.master.core.spec import JobSpec
 from outrider.master.core.state.job import State
-from outrider.master.shell.http import Api
-from outrider.master.shell.records import Records
+from outrider.master.service.http import Api
+from outrider.master.service.status_files import Records
 from outrider.runtime.http import HttpServer
 from outrider.wire.ids import JobName
 from outrider.wire.messages import REHEARSAL

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.master.shell.job_folder import FolderError, JobFolder
+from outrider.master.local.job_files import FolderError, JobFolder
 from outrider.wire.ids import Role
 
 SOMEBODY = 65534

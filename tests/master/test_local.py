@@ -11,8 +11,8 @@ import pytest
 
 from outrider.master.core.actions import CreatePod, DeletePod
 from outrider.master.core.events import Event, PodGone, PodSeen, PodsListed
-from outrider.master.shell.local import LocalPlatform, event_of
-from outrider.master.shell.probe import reach
+from outrider.master.local.client import LocalPlatform, event_of
+from outrider.master.service.sidecar_probe import reach
 from outrider.wire.ids import Generation, MemberId, PodUid, RankIndex, Role
 
 POD = {"member": "worker-0", "uid": "u", "role": "worker", "rank_index": 0, "phase": "running", "reason": "Started"}

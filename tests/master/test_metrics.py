@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from outrider.master.core.k8s.values.requests import Request
 from outrider.master.core.spec import JobSpec
 from outrider.master.core.state.job import State
-from outrider.master.shell import metrics
+from outrider.master.service import metrics
 from outrider.wire.ids import JobName
 from tests.core.master.play import Play, job, running
 

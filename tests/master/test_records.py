@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from outrider.master.shell.lease import Lease, LeaseHeld
-from outrider.master.shell.records import Records
+from outrider.master.local.lease import Lease, LeaseHeld
+from outrider.master.service.status_files import Records
 from tests.waiting import DEADLINE
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from outrider.master.core.scaling.schedule import Entry
 from outrider.master.core.spec import JobSpec, Rule
-from outrider.master.shell import settings
+from outrider.master.service import settings
 from outrider.runtime.settings import Environment, WrongSetting
 from outrider.runtime.sockets import new_key_pair
 from outrider.wire.ids import JobName

@@ -15,7 +15,7 @@ SEAMS = {
     "master events": "outrider.master.core.step:HANDLERS",
     "master deadlines": "outrider.master.core.step:DEADLINES",
     "ps events": "outrider.master.core.ps.step:HANDLERS",
-    "sidecar step": "outrider.sidecar.core.reducer:step",
+    "sidecar step": "outrider.sidecar.core.step:step",
     "acknowledge an order": "outrider.master.core.generation.orders:acknowledge",
     "places of a world": "outrider.master.core.generation.layout:places",
     "begin a recovery": "outrider.master.core.faults.recovery:begin",
@@ -36,8 +36,8 @@ SEAMS = {
     "number is reserved": "outrider.master.core.generation.past_lease:is_reserved",
     "move a parameter server": "outrider.master.core.ps.ps_migration:advance",
     "why a start is refused": "outrider.sidecar.core.supervision:why_not",
-    "a neighbour was probed": "outrider.sidecar.core.neighbourhood:probed",
-    "is cut off": "outrider.sidecar.core.neighbourhood:is_cut_off",
+    "a neighbour was probed": "outrider.sidecar.core.peer_health:probed",
+    "is cut off": "outrider.sidecar.core.peer_health:is_cut_off",
     "a master has spoken": "outrider.sidecar.core.unsupervised:master_spoke",
 }
 Step = Callable[[Any, Any, float], list[Any]]

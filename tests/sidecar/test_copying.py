@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from outrider.sidecar.shell import arena as ours
-from outrider.sidecar.shell.copying import MOST_AT_ONCE, PIECE, Giver, Taking
+from outrider.sidecar.shell.checkpoint_transfer import MOST_AT_ONCE, PIECE, Giver, Taking
 from outrider.wire.ids import Generation, MemberId, OrderId
 from outrider.wire.messages import Copy, Fetch, Fetched, Wanted
 from training_hooks.abi import arena as theirs

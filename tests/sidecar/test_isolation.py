@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from outrider.sidecar.shell.probes import ANSWER, QUESTION, Probes
+from outrider.sidecar.shell.peer_probes import ANSWER, QUESTION, Probes
 from outrider.wire.ids import Generation, MemberId, OrderId
 from outrider.wire.messages import Finish, Hello, LinkSeen, Neighbour, Ping, Pong, Ready, Report, Started, Stop, Welcome
 from tests.sidecar.bench import DEADLINE, Hook, Master, Member, member, start_order, template

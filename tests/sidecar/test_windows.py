@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from outrider.master.core.stragglers.detector import Comparison, Named, take
-from outrider.sidecar.shell.windows import BEGINS, WindowReader
+from outrider.sidecar.shell.step_windows import BEGINS, WindowReader
 from outrider.wire.codec import decode_from_sidecar, encode
 from outrider.wire.ids import Generation, MemberId
 from outrider.wire.messages import OwnTime, Report

@@ -12,7 +12,8 @@ from outrider.master.core.events import ActionFailed as MasterActionFailed
 from outrider.master.core.events import PodGone, PodSeen, PodsListed
 from outrider.sidecar.core import actions as do
 from outrider.sidecar.core import events as told
-from outrider.sidecar.core import invariants, reducer
+from outrider.sidecar.core import invariants
+from outrider.sidecar.core import step as core_step
 from outrider.sidecar.core.state import State
 from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages import Welcome
@@ -42,7 +43,9 @@ def _check(state: State, _actions: list[do.Action]) -> None:
     invariants.check(state)
 
 
-CORE = SimpleNamespace(step=lambda *a: reducer.step(*a), next_deadline=lambda s: reducer.next_deadline(s), check=_check)
+CORE = SimpleNamespace(
+    step=lambda *a: core_step.step(*a), next_deadline=lambda s: core_step.next_deadline(s), check=_check
+)
 
 
 class Sidecar(SidecarInside, Process):

@@ -1,7 +1,8 @@
 """Whether this pod's command runs without Outrider for good: one word in the volume, and the first one stands.
 
 `served`: a master has spoken to the sidecar. `alone <pid>`: the command was let go, and no master ever starts anything
-here. The sidecar writes it too (`sidecar/shell/word.py`); both make the file by a link, so that one of two is first.
+here. The sidecar writes it too (`sidecar/shell/alone_word.py`); both make the file by a link, so that one of two is
+first.
 """
 
 import os

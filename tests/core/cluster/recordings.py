@@ -32,7 +32,7 @@ from outrider.master.core.state.job import State
 from outrider.master.core.step import check, next_deadline, step
 from outrider.sidecar.core import actions as wanted
 from outrider.sidecar.core import events as told
-from outrider.sidecar.core import reducer as sidecar_core
+from outrider.sidecar.core import step as sidecar_core
 from outrider.sidecar.core.state import State as SidecarState
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages import RankProgress, Report, WorkerExit
@@ -43,7 +43,7 @@ FOLDER = Path(__file__).parent / "recorded"
 BRIEF = 0.005
 """Seconds that a message, or the hooks, take."""
 OWNER_IS_READ = 1.0
-"""Seconds after a change at which the master has read the owner at the latest (`master/shell/kubernetes/owner.py`)."""
+"""Seconds after a change at which the master has read the owner at the latest (`master/kubernetes/owner.py`)."""
 _PID, _CODE = re.compile(r"\(pid (\d+)\)"), re.compile(r"exit code (\d+)")
 Line = dict[str, Any]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.cli import pod_yaml
+from outrider.cli.kube import yaml as kube_yaml
 from outrider.master.core.k8s.injection.sidecar import quality_of
 from outrider.master.core.k8s.injection.webhook import Injection, Place, Policy, inject
 from outrider.master.core.k8s.pods.containers import trainer_name
@@ -35,7 +35,7 @@ RECORDED = sorted(path.stem for path in PODS.glob("*.yaml") if ".injected" not i
 
 def recorded(name: str) -> Document:
     with (PODS / f"{name}.yaml").open() as file:
-        pod: Document = pod_yaml.read(file)[0]
+        pod: Document = kube_yaml.read(file)[0]
     return pod
 
 
@@ -46,9 +46,9 @@ def test_a_whole_pod(name: str, request: pytest.FixtureRequest) -> None:
     new = injected(pod, place_of(pod), NATIVE if name == "indexed_job" else POLICY)
     path = PODS / f"{name}.injected.yaml"
     if request.config.getoption("--rewrite"):
-        path.write_text(pod_yaml.written([new]))
+        path.write_text(kube_yaml.written([new]))
     with path.open() as file:
-        assert [new] == pod_yaml.read(file)
+        assert [new] == kube_yaml.read(file)
 
 
 @pytest.mark.parametrize("policy", [POLICY, NATIVE], ids=["plain", "native"])
@@ -291,7 +291,7 @@ def test_a_container_that_is_not_there_cannot_be_the_trainer() -> None:
 
 def test_the_pod_written_by_hand_is_left_alone() -> None:
     with (Path(__file__).parents[3] / "examples/pod/pod.yaml").open() as file:
-        pod = pod_yaml.read(file)[0]
+        pod = kube_yaml.read(file)[0]
     assert inject(pod, PLACE, POLICY).refused != ""
 
 

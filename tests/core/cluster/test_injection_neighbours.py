@@ -8,7 +8,7 @@ import pytest
 
 from outrider.master.core.k8s.injection.webhook import inject
 from outrider.master.core.k8s.values.names import SHARES, SIDECAR_USER, Document
-from outrider.master.shell.webhook import WARNING_LENGTH
+from outrider.master.kubernetes.webhook.http import WARNING_LENGTH
 from tests.core.cluster.injecting import PLACE, POLICY
 
 TRAINER = {"name": "trainer", "image": "mine", "command": ["python", "train.py"]}

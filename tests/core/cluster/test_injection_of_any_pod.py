@@ -15,7 +15,7 @@ from outrider.master.core.k8s.injection.webhook import Place, Policy, inject
 from outrider.master.core.k8s.owners import owner as owners_owner
 from outrider.master.core.k8s.pods.containers import trainer_name
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.shell.webhook import differences
+from outrider.master.kubernetes.webhook.http import differences
 from tests.kubernetes.cluster_double import patched
 
 POLICY = Policy("outrider/sidecar:1", "IfNotPresent", "tcp://outrider-master.outrider-system.svc:7070", "k" * 40)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from outrider.cli import pod_yaml
+from outrider.cli.kube import yaml as kube_yaml
 from outrider.master.core.k8s.elasticjob.adopted import adopting
 from outrider.master.core.k8s.elasticjob.cross_field import validate
 from outrider.master.core.k8s.elasticjob.spec import spec_of
@@ -22,7 +22,7 @@ INJECT = {"outrider.dev/inject": "true"}
 
 def recorded(name: str) -> Document:
     with (PODS / f"{name}.yaml").open() as file:
-        pod: Document = pod_yaml.read(file)[0]
+        pod: Document = kube_yaml.read(file)[0]
     return pod
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.cli import pod_yaml
+from outrider.cli.kube import yaml as kube_yaml
 from outrider.master.core.k8s.owners.owner import needs_owners, place_of, size_of
 from outrider.master.core.k8s.values.names import Document
 
@@ -21,7 +21,7 @@ JOBSET = "jobset.sigs.k8s.io"
 
 def recorded(path: str) -> list[Document]:
     with (FOLDER / f"{path}.yaml").open() as file:
-        return pod_yaml.read(file)
+        return kube_yaml.read(file)
 
 
 def pod(owner: tuple[str, str], labels: Document, **metadata: Any) -> Document:

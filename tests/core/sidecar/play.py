@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 from outrider.sidecar.core.actions import Action, Send
 from outrider.sidecar.core.events import Began, Event, HookConnected, MasterConnected, MasterSaid, PortFound, Woke
 from outrider.sidecar.core.invariants import check
-from outrider.sidecar.core.reducer import describe, next_deadline, step
 from outrider.sidecar.core.state import State
+from outrider.sidecar.core.step import describe, next_deadline, step
 from outrider.wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
 from outrider.wire.messages import FromMaster, FromSidecar, Neighbour, Start, Stop, Welcome, WorkerExit
 

@@ -20,7 +20,7 @@ from outrider.sidecar.core.events import (
     WorkersStarted,
     WorkersStopped,
 )
-from outrider.sidecar.core.neighbourhood import LATELY
+from outrider.sidecar.core.peer_health import LATELY
 from outrider.wire.ids import MemberId
 from outrider.wire.messages import Hello, Neighbour, Ping, Pong, Ready, Stopped, Welcome
 from tests.core.sidecar.play import (

@@ -1,8 +1,8 @@
 """Users' regular expressions: where an ElasticJob has them, and what is known of each.
 
 To compile one may take a second of processor time (`(?i)` and 198 times `[Ā-￿]`), and there may be 64 in a job. So a
-master hands in `verdicts` that a process of its own has found (`master/shell/patterns.py`); who asks for himself
-(`outrider run`) has them compiled `HERE`.
+master hands in `verdicts` that a process of its own has found (`master/service/pattern_compiler.py`); who asks for
+himself (`outrider run`) has them compiled `HERE`.
 """
 
 from __future__ import annotations

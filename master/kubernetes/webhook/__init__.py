@@ -1,0 +1,1 @@
+"""The admission webhook: what it answers, its certificates, its own process."""

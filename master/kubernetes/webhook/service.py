@@ -1,0 +1,112 @@
+"""The webhook in a process of its own, which asks the API server to read and for nothing else (docs/adr/0031).
+
+What it cannot do without comes from two Secrets that the masters keep: its certificate, and the public half of the key
+by which sidecars know their master. It never has the other half. At SIGTERM it goes on answering until nobody asks it
+any more: an API server that meets a closed port makes the pod without us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
+
+from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.kubernetes.api.client import Api, ApiError
+from outrider.master.kubernetes.api.outage import until_it_answers
+from outrider.master.kubernetes.auth import secret_keys
+from outrider.master.kubernetes.health import Health
+from outrider.master.kubernetes.settings import Settings
+from outrider.master.kubernetes.webhook import admission, certificates
+from outrider.master.kubernetes.webhook.injection_policy import has_native_sidecars, policy_of
+
+LOOK_EVERY = 5.0
+AGAIN = 1.0
+LEAVING_SECONDS = 10.0
+"""In these every node's proxy hears that a pod is on its way out."""
+
+log = logging.getLogger("webhook")
+
+
+async def serve(settings: Settings) -> int:
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    api = await Api.connect()
+    health = Health(api)
+    try:
+        await health.start(settings.http_port)
+        await answer(api, settings, health, ended)
+        return 0
+    finally:
+        await health.stop()
+        await api.close()
+
+
+async def answer(
+    api: Api, settings: Settings, health: Health, ended: asyncio.Event, leaving: float = LEAVING_SECONDS
+) -> None:
+    """Answers the API server until `ended`, and for `leaving` seconds after it, if it was ready by then."""
+    answering = asyncio.ensure_future(_answer(api, settings, health, ended, leaving))
+    is_told = asyncio.ensure_future(ended.wait())
+    try:
+        await asyncio.wait({answering, is_told}, return_when=asyncio.FIRST_COMPLETED)
+        if health.is_ready or answering.done():  # else nobody asks it yet
+            await answering
+    finally:
+        is_told.cancel()
+        answering.cancel()
+        await asyncio.gather(is_told, answering, return_exceptions=True)
+
+
+async def _answer(api: Api, settings: Settings, health: Health, ended: asyncio.Event, leaving: float) -> None:
+    known = Known(api, settings)
+    await known.first()
+    following = asyncio.ensure_future(known.follow())
+
+    def certify(serve: admission.Serve) -> Any:
+        return certificates.follow(api, settings.namespace, serve)
+
+    try:
+        async with admission.serving(api, settings, lambda: known.policy, certify) as server:
+            health.is_ready = True
+            await ended.wait()
+            health.is_leaving = True
+            server.leave()
+            await asyncio.sleep(leaving)
+    finally:
+        following.cancel()
+
+
+class Known:
+    """What pods are given, as it is now."""
+
+    def __init__(self, api: Api, settings: Settings, pause: Callable[[float], Awaitable[Any]] = asyncio.sleep) -> None:
+        self._api, self._settings, self._pause = api, settings, pause
+        self._native = False
+        self.policy: Policy
+
+    async def first(self) -> None:
+        """Returns when `policy` is there: masters and API server are waited for."""
+        self._native = await until_it_answers(
+            lambda: has_native_sidecars(self._api), "the version of the cluster", log, self._pause
+        )
+        while not await until_it_answers(self._look, "the masters' public key", log, self._pause):
+            log.info("there is no Secret %s yet: a master makes it", secret_keys.PUBLIC)
+            await self._pause(AGAIN)
+
+    async def follow(self) -> NoReturn:
+        while True:
+            await self._pause(LOOK_EVERY)
+            try:
+                await self._look()
+            except (ApiError, TimeoutError) as error:
+                log.warning("Secret %s could not be looked at: %s", secret_keys.PUBLIC, error or "no answer in time")
+
+    async def _look(self) -> bool:
+        """A Secret that is gone, or emptied, changes nothing: the master that leads writes it back."""
+        key = await secret_keys.public(self._api, self._settings.namespace)
+        if key:
+            self.policy = policy_of(self._settings, key, self._native)
+        return bool(key)

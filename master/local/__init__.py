@@ -1,0 +1,1 @@
+"""The platform of one machine: members that are processes, of `outrider run`."""

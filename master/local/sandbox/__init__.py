@@ -1,0 +1,1 @@
+"""`outrider run --isolate`: namespaces and cgroups for each member."""

@@ -1,0 +1,199 @@
+"""The job as its user sees and steers it: status, events, scale, restart, stop, stacks (docs/contracts.md §7).
+
+What is asked for is checked here, and becomes an event; what then happens is told by the events, so an order is
+answered with 202 at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from outrider.master.core import job_kinds
+from outrider.master.core.events import Asked, Event, RestartAsked, RestartRefused, ScaleAsked, ScalingAsked, StopAsked
+from outrider.master.core.faults import rehearsal
+from outrider.master.core.job_kinds import Job
+from outrider.master.core.state.job import ENDED
+from outrider.master.service.effects import Answers
+from outrider.master.service.status_files import Records
+from outrider.runtime.http import failure
+from outrider.wire.messages import REHEARSAL
+
+COLLECT_SECONDS = 9.0
+REHEARSAL_SECONDS = 150.0
+"""The core hears of a rehearsal after 140 s at the latest (`outrider.master.core.hangs.diagnostics`)."""
+BODY_BYTES = 64 * 1024
+
+
+class WrongRequest(Exception):
+    """The body cannot be; the message says what it may be."""
+
+
+class Api:
+    """The handlers; `state` is only read."""
+
+    def __init__(
+        self,
+        state: Job,
+        now: Callable[[], float],
+        put: Callable[[Event], None],
+        records: Records,
+        askers: dict[str, Callable[[Answers], None]],
+    ) -> None:
+        self._state = state
+        self._now = now
+        self._put = put
+        self._records = records
+        self._askers = askers
+
+    def application(self) -> web.Application:
+        application = web.Application(client_max_size=BODY_BYTES, middlewares=[_refusals])
+        application.add_routes(
+            [
+                web.get("/v1/status", self._status),
+                web.get("/v1/events", self._events),
+                web.post("/v1/scale", self._scale),
+                web.post("/v1/restart", self._restart),
+                web.post("/v1/stop", self._stop),
+                web.get("/v1/stacks", self._collect),
+                web.get("/v1/collectives", self._collect),
+                web.get("/healthz", self._healthy),
+                web.get("/readyz", self._ready),
+                web.get("/metrics", self._metrics),
+            ]
+        )
+        return application
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+    async def _status(self, request: web.Request) -> web.Response:
+        return web.json_response(job_kinds.document(self._state, self._now()))
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        after = _whole_number(request.query.get("after", "0"), "after")
+        follow = request.query.get("follow", "0")
+        response = web.StreamResponse(headers={"Content-Type": "application/jsonl"})
+        await response.prepare(request)
+        if follow == "1":
+            async for line in self._records.follow(after):
+                await response.write(json.dumps(line).encode() + b"\n")
+        else:
+            for line in self._records.after(after):
+                await response.write(json.dumps(line).encode() + b"\n")
+        await response.write_eof()
+        return response
+
+    async def _healthy(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _ready(self, request: web.Request) -> web.Response:
+        if self._state.listed:
+            return web.Response(text="ok\n")
+        return failure(503, "the platform has not said yet which members there are")
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        from outrider.master.service import metrics
+
+        text = metrics.text([self._state], self._now())
+        return web.Response(body=text, headers={"Content-Type": metrics.CONTENT_TYPE})
+
+    # -- asking -----------------------------------------------------------------------------------------------------
+    async def _scale(self, request: web.Request) -> web.Response:
+        body = await _body(request, {"replicas"})
+        wanted, spec = body.get("replicas"), self._state.spec
+        if wanted == "auto":
+            if not spec.scaling:
+                return failure(409, "the job has no policy by which it could find its own size; it was started without")
+            return self._accept(ScalingAsked())
+        if type(wanted) is not int or not spec.min_members <= wanted <= spec.max_members:
+            return failure(422, f"replicas is {wanted!r}, it may be {spec.min_members} to {spec.max_members}")
+        return self._accept(ScaleAsked(wanted))
+
+    async def _restart(self, request: web.Request) -> web.Response:
+        body = await _body(request, {"at_checkpoint", "check"})
+        at_checkpoint = _flag(body, "at_checkpoint")
+        if _flag(body, "check") and not self._is_over():
+            answers = list((await self._ask(REHEARSAL, REHEARSAL_SECONDS))["members"].values())
+            if why := rehearsal.refusal(answers):
+                self._put(RestartRefused(why))
+                return failure(409, f"it trains on, the restart is refused: {why}")
+            return self._accept(RestartAsked(at_checkpoint), unchecked=rehearsal.unchecked(answers))
+        return self._accept(RestartAsked(at_checkpoint))
+
+    async def _stop(self, request: web.Request) -> web.Response:
+        body = await _body(request, {"hard", "reason"})
+        reason = body.get("reason", "The user asked for it.")
+        if not isinstance(reason, str) or len(reason) > 1000:
+            return failure(422, "reason must be a text of at most 1000 characters")
+        return self._accept(StopAsked(reason, _flag(body, "hard")))
+
+    async def _collect(self, request: web.Request) -> web.Response:
+        if self._is_over():
+            return failure(409, "the job is over")
+        try:
+            return web.json_response(await self._ask(request.path.rpartition("/")[2], COLLECT_SECONDS))
+        except TimeoutError:
+            return failure(504, f"the members did not answer in {COLLECT_SECONDS:g} s")
+
+    async def _ask(self, what: str, seconds: float) -> Answers:
+        asked = secrets.token_hex(8)
+        answers: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
+        self._askers[asked] = lambda found: None if answers.done() else answers.set_result(found)
+        self._put(Asked(asked, what))
+        try:
+            async with asyncio.timeout(seconds):
+                return await answers
+        finally:
+            self._askers.pop(asked, None)
+
+    def _accept(self, event: Event, **more: str) -> web.Response:
+        if self._is_over():
+            return failure(409, "the job is over")
+        self._put(event)
+        return web.json_response({"accepted": True, **{key: value for key, value in more.items() if value}}, status=202)
+
+    def _is_over(self) -> bool:
+        return self._state.stage == ENDED
+
+
+@web.middleware
+async def _refusals(request: web.Request, handler: Any) -> web.StreamResponse:
+    """Every error is `{"error": sentence}`, those of aiohttp too."""
+    try:
+        answer: web.StreamResponse = await handler(request)
+        return answer
+    except WrongRequest as error:
+        return failure(422, str(error))
+    except web.HTTPException as error:
+        return failure(error.status, f"{request.method} {request.path}: {error.reason}")
+
+
+async def _body(request: web.Request, known: set[str]) -> dict[str, Any]:
+    raw = await request.read()
+    try:
+        body = json.loads(raw or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise WrongRequest(f"the body must be a JSON object: {error}") from error
+    if not isinstance(body, dict):
+        raise WrongRequest("the body must be a JSON object")
+    unknown = sorted(set(body) - known)
+    if unknown:
+        raise WrongRequest(f"{', '.join(unknown)[:100]} means nothing here: there is {', '.join(sorted(known))}")
+    return body
+
+
+def _flag(body: dict[str, Any], name: str) -> bool:
+    value = body.get(name, False)
+    if not isinstance(value, bool):
+        raise WrongRequest(f"{name} is {value!r}, it may be true or false")
+    return value
+
+
+def _whole_number(text: str, name: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise WrongRequest(f"{name} is {text[:40]!r}, it may be a whole number from 0")
+    return int(text)

@@ -1,0 +1,1 @@
+"""`outrider chaos`: faults in local members and in pods."""

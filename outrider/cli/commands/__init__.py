@@ -1,0 +1,1 @@
+"""The commands that ask or steer a job, one a module."""

@@ -1,0 +1,73 @@
+"""`outrider collectives JOB`: every rank's last collective, where it is in the code, and who has not come.
+
+Collectives of one process group are numbered alike on all of its ranks. If a rank waits in number 14 and another's last
+one is a finished 13, the other is who the world waits for; what it does instead is in `outrider stacks`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from rich.text import Text
+
+from outrider.cli.commands.stacks import Answers, asks_ranks, rows
+from outrider.cli.tables import columns, console
+from outrider.cli.text import seconds
+
+COMPLETED = "completed"
+
+
+@click.command()
+@asks_ranks("collectives")
+def collectives(answer: Answers) -> None:
+    """Show the last collective of every rank of JOB, or of the only running job."""
+    found = list(rows(answer))
+    if not found:
+        click.echo("no rank runs now")
+        return
+    shown = columns("rank", "member", "step", "phase", "number", "collective", "state", "since", "sizes", "where")
+    for member, row in found:
+        shown.add_row(str(row["rank"]), member, f"{row.get('step', 0):,}", row.get("phase", "-"), *_last(row))
+    console().print(shown)
+    for sentence in who_is_missing([row for _, row in found]):
+        click.echo(sentence)
+
+
+def _last(row: dict[str, Any]) -> tuple[str | Text, ...]:
+    last = row.get("collective")
+    if not last:
+        return ("-", row.get("error", "none yet"), "-", "-", "-", "-")
+    state = Text(str(last["state"]), style="" if last["state"] == COMPLETED else "yellow")
+    sizes = " ".join("×".join(map(str, size)) or "scalar" for size in last["sizes"])
+    return (str(last["seq"]), last["op"], state, seconds(last["age"]), sizes or "-", Text(last["frame"] or "-"))
+
+
+def who_is_missing(found: list[dict[str, Any]]) -> Iterator[str]:
+    """A sentence for each collective that some ranks wait in and others have not come to."""
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in found:
+        if row.get("collective"):
+            groups[row["collective"]["group"]].append(row)
+    for group, members in sorted(groups.items()):
+        waiting = [row for row in members if row["collective"]["state"] != COMPLETED]
+        if not waiting:
+            continue
+        number = max(row["collective"]["seq"] for row in waiting)
+        late = [row["rank"] for row in members if row["collective"]["seq"] < number]
+        late += [row["rank"] for row in found if not row.get("collective")]
+        ops = sorted({row["collective"]["op"] for row in waiting if row["collective"]["seq"] == number})
+        if late or len(ops) == 1:
+            yield _sentence(ops[0], number, group, sorted(late))
+        else:
+            yield f"number {number} of group {group or 'default'} is not the same for all: {', '.join(ops)}"
+
+
+def _sentence(op: str, number: int, group: str, late: list[int]) -> str:
+    what = f"{op} number {number} of group {group or 'default'}"
+    if not late:
+        return f"every rank has come to {what}"
+    ranks = f"rank{'s' if len(late) > 1 else ''} {', '.join(map(str, late))}"
+    return f"{ranks} {'have' if len(late) > 1 else 'has'} not come to {what}"

@@ -1,0 +1,215 @@
+"""`outrider status [JOB] [--json]`: where a job stands, as a table or as the document of docs/status.md; of a cluster's
+job what it has measured and decided about its size."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from outrider.cli import job_dirs
+from outrider.cli.documents import status_of
+from outrider.cli.errors import UserError
+from outrider.cli.kube import job as kube_job
+from outrider.cli.plotting.curve import scaling_of, shown
+from outrider.cli.tables import columns, console
+from outrider.cli.text import STYLES, local_time, percent, plural, seconds
+from outrider.master.core.scaling import log_metric_values
+
+FAULTS_SHOWN, DATA_SHOWN = 10, 5
+
+
+@click.command()
+@click.argument("job", required=False)
+@click.option("--scaling", is_flag=True, help="What a job that finds its own size has measured and decided.")
+@click.option(
+    "--cluster", is_flag=True, help="JOB is an ElasticJob of the cluster that kubectl would reach: --scaling."
+)
+@click.option("-n", "--namespace", metavar="NS", help="Its namespace; else that of kubectl's context.")
+@click.option("--json", "as_json", is_flag=True, help="The status document (docs/status.md) instead of a table.")
+def status(job: str | None, as_json: bool, scaling: bool, cluster: bool, namespace: str | None) -> None:
+    """Show where JOB stands; without JOB the only running one, else all jobs."""
+    if cluster or namespace:
+        if job is None or not scaling:
+            raise UserError("of a cluster's job it shows --scaling JOB; all else is in kubectl describe elasticjob JOB")
+        _show_scaling(kube_job.scaling_of(job, namespace), as_json)
+        return
+    running = job_dirs.running_jobs()
+    if job is None and len(running) != 1 and scaling:
+        raise UserError(f"say which job: {', '.join(job_dirs.jobs()) or 'there is none'}")
+    if job is None and len(running) != 1:
+        _show_all(as_json)
+        return
+    document = status_of(running[0] if job is None else job)
+    if scaling:
+        _show_scaling(scaling_of(document), as_json)
+    elif as_json:
+        click.echo(json.dumps(document, indent=2))
+    else:
+        _show(document)
+
+
+def _show_scaling(scaling: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(scaling, indent=2))
+    else:
+        console().print(shown(scaling))
+
+
+def _show_all(as_json: bool) -> None:
+    documents = [document for job in job_dirs.jobs() if (document := _status_or_none(job))]
+    if as_json:
+        click.echo(json.dumps({"version": 1, "jobs": documents}, indent=2))
+        return
+    if not documents:
+        click.echo(f"no jobs in {job_dirs.home()}")
+        return
+    table = columns("job", "phase", "generation", "world", "step", "restarts", "faults", "goodput")
+    for document in documents:
+        table.add_row(
+            document["job"],
+            _coloured(document["phase"]),
+            str(document["generation"]),
+            str(document["world"]),
+            f"{document['step']:,}",
+            str(document["restarts"]),
+            str(len(document["faults"])),
+            percent(document.get("goodput")),
+        )
+    console().print(table)
+
+
+def _status_or_none(job: str) -> dict[str, Any] | None:
+    try:
+        return status_of(job)
+    except UserError:
+        return None
+
+
+def _show(document: dict[str, Any]) -> None:
+    screen = console()
+    screen.print(_headline(document))
+    if document.get("message"):
+        screen.print(Text(document["message"]))
+    if document.get("seats"):
+        screen.print(_seats(document["seats"]))
+    if document["members"]:
+        screen.print(_members(document["members"]))
+    for rung, why in sorted(_rungs(document).items()):
+        screen.print(Text(f"{rung}: {why}", style="dim"))
+    if document.get("node_check"):
+        screen.print(_node_check(document["node_check"]))
+    if document.get("metrics"):
+        screen.print(_metrics(document["metrics"]))
+    for row in document.get("stragglers", ()):
+        screen.print(Text(row["reason"], style="yellow"))
+    if document.get("straggler_watch"):
+        screen.print(Text(f"stragglers: {document['straggler_watch']}", style="dim"))
+    for note in document.get("data", {}).get("notes", ())[-DATA_SHOWN:]:
+        screen.print(Text(f"{note['kind']} (generation {note['generation']}): {note['sentence']}", style="dim"))
+    for member, why in document.get("saves_in_place", {}).items():
+        screen.print(Text(f"CheckpointsNotAtomic: {member}: {why}", style="yellow"))
+    if repeated := document.get("data", {}).get("samples_repeated"):
+        screen.print(Text(f"{repeated:,} samples were trained on again after resumes", style="yellow"))
+    if document["faults"]:
+        screen.print(_faults(document["faults"]))
+
+
+def _headline(document: dict[str, Any]) -> Text:
+    line = Text()
+    line.append(document["job"], style="bold").append(" is ").append(_coloured(document["phase"]))
+    if seats := document.get("seats"):
+        line.append(f": {document['world']} of {plural(len(seats), 'member')}, ")
+    else:
+        line.append(f": generation {document['generation']}, world {document['world']}, ")
+    line.append(f"step {'about ' if document.get('step_estimated') else ''}{document['step']:,}, ")
+    if repeated := document.get("steps_repeated"):
+        line.append(f"{repeated:,} of them made twice, ")
+    line.append(f"{plural(document['restarts'], 'restart')}, goodput {percent(document.get('goodput'))}")
+    return line
+
+
+def _rungs(document: dict[str, Any]) -> dict[str, str]:
+    """Why the members are supervised the way they are, once for all that say the same."""
+    return {member["rung"]: member["rung_reason"] for member in document["members"] if member.get("rung_reason")}
+
+
+def _members(members: list[dict[str, Any]]) -> Table:
+    table = columns(
+        "member", "rank index", "state", "rung", "step", "cpu", "MiB", "gpus", "sidecar", "trainer", "workers"
+    )
+    for member in members:
+        pids = member.get("pids", {})
+        table.add_row(
+            member["id"],
+            "-" if member["rank_index"] is None else str(member["rank_index"]),
+            _coloured(member["state"]),
+            member["rung"] or "-",
+            f"{member['step']:,}",
+            f"{member['cpu']:.2f}",
+            f"{member['memory_mib']:,.0f}",
+            str(member["gpus"]),
+            str(pids.get("sidecar") or "-"),
+            str(pids.get("trainer") or "-"),
+            " ".join(map(str, pids.get("workers", ()))) or "-",
+        )
+    return table
+
+
+def _seats(seats: list[dict[str, Any]]) -> Table:
+    """Of a PS job: who is where."""
+    table = columns("role", "rank index", "address", "member", "generation", "phase")
+    for seat in seats:
+        table.add_row(
+            seat["role"],
+            str(seat["rank_index"]),
+            seat["address"] or "-",
+            seat["member"] or "-",
+            seat["generation"],
+            _coloured(seat["phase"]),
+        )
+    return table
+
+
+def _metrics(metrics: dict[str, Any]) -> Text:
+    """What the newest lines of the log say."""
+    numbers = log_metric_values.shown(metrics)
+    line = Text(f"log: {numbers} ({local_time(metrics['time'])})" if numbers else "log: no numbers yet", style="dim")
+    return line.append(f" {metrics['problem']}", style="yellow") if metrics["problem"] else line
+
+
+def _node_check(rounds: list[dict[str, Any]]) -> Table:
+    """By rank index; of a large job those that stand out."""
+    table = columns("check round", "rank index", "member", "status", "compute", "network", "elapsed", "why")
+    for each in rounds:
+        verdicts = each.get("verdicts", {})
+        for index, member in each["members"].items():
+            why = "; ".join(part for part in (member["why"], verdicts.get(index, "")) if part)
+            times = (f"{member[name]:.3f} s" for name in ("compute", "network", "elapsed"))
+            table.add_row(str(each["round"]), index, member["member"], member["status"], *times, Text(why))
+    left = sum(each["measured"] - len(each["members"]) for each in rounds)
+    if left > 0:
+        table.caption = f"and {left} more that do not stand out"
+    return table
+
+
+def _faults(faults: list[dict[str, Any]]) -> Table:
+    table = columns("time", "fault", "member", "lost", "reason")
+    for fault in faults[-FAULTS_SHOWN:]:
+        table.add_row(
+            local_time(fault["time"]),
+            fault["kind"],
+            fault["member"] or "-",
+            seconds(fault["seconds_lost"]),
+            Text(fault["reason"]),
+        )
+    if len(faults) > FAULTS_SHOWN:
+        table.caption = f"the last {FAULTS_SHOWN} of {len(faults)}"
+    return table
+
+
+def _coloured(word: str) -> Text:
+    return Text(word, style=STYLES.get(word, ""))

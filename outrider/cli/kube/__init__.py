@@ -1,0 +1,1 @@
+"""The user's own way to a cluster: its API, its YAML, questions to its pods."""

@@ -1,0 +1,1 @@
+"""`outrider plot`: a job over time, as a picture or a table."""

@@ -1,0 +1,1 @@
+"""`outrider run`: its flags, the job that it hosts, what it shows of it."""

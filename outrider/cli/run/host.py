@@ -1,0 +1,299 @@
+"""Hosts a job: the node in this process, its events and its ranks' output on this terminal, its exit code at the end.
+
+Ctrl-C means: end in order, and a rank that is saving is let finish. Again: now. SIGTERM and a closed terminal (SIGHUP)
+mean the first. A master that cannot be asked (it has just been killed) cannot hold the end up: then the node ends
+everything itself. What the second Ctrl-C leaves undone is nothing: leaving the node ends every process of the job.
+Who starts the command with SIGHUP ignored (`nohup`) wants it to outlive the terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import training_hooks
+from outrider.cli import job_dirs
+from outrider.cli.client import Master
+from outrider.cli.documents import status_of
+from outrider.cli.errors import UserError
+from outrider.cli.run import ps_flags
+from outrider.cli.run.follow import Follower
+from outrider.cli.run.log import Mode, Narrator, summary, summary_line
+from outrider.cli.run.loss_record import LossRecord
+from outrider.cli.run.output_thread import Writer
+from outrider.cli.run.progress_line import Progress
+from outrider.cli.run.request import Request
+from outrider.cli.run.terminal import Screen
+from outrider.cli.run.traceback_hold import Holding
+from outrider.cli.text import plural, warning
+from outrider.master.core.k8s.elasticjob import atomic_save as elasticjob_atomic_save
+from outrider.master.core.k8s.elasticjob import checkpoint_memory
+from outrider.master.core.k8s.values import chaos
+from outrider.master.core.spec import WORKER, JobSpec
+from outrider.master.local.process_specs import NodeConfig
+from outrider.master.local.server import Node, NodeError
+from outrider.wire.ids import JobName, MemberId
+
+STREAMS = {"stdout": 1, "stderr": 2}
+LOOK_SECONDS = 0.5
+HARD_PATIENCE = 3.0
+"""Seconds that a master has to end a job the hard way before the node does it without."""
+DEFAULT_RESTARTS = 10
+NO_THREAD = "can't start new thread"
+"""CPython's words: it has no error of its own for that."""
+
+
+def host(request: Request) -> int:
+    """Run the job to its end and return its exit code."""
+    screen = Screen()
+    mode = Mode(request.telling)
+    began = time.monotonic()
+    try:
+        code, is_unsaved = asyncio.run(_hosted(request, screen))
+    except NodeError as impossible:
+        raise UserError(str(impossible)) from impossible
+    except RuntimeError as error:
+        if NO_THREAD not in str(error):
+            raise
+        raise UserError("no thread can be started (see ulimit -u)") from error
+    if is_unsaved:
+        folder = job_dirs.job_folder(request.job)
+        text = f"the job ended with code {code}, which could not be written to {folder}: its status is older than that"
+        _say(screen, mode, text)
+    else:
+        _sum_up(request.job, screen, mode, time.monotonic() - began)
+    return code
+
+
+async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
+    """The exit code, and whether the job's folder does not say so."""
+    writer = Writer(screen)
+    folder = job_dirs.job_folder(request.job)
+    loss, mode = LossRecord(folder), Mode(request.telling)
+    holding = Holding(writer.put)
+    shows = writer.put if mode in (Mode.VERBOSE, Mode.JSON) or request.ps is not None else holding.line
+    try:
+        async with Node(_config(request, folder, shows, loss)) as node:
+            _link_logs(folder, request.log_dir)
+            if mode not in (Mode.QUIET, Mode.JSON):
+                screen.say(_first_line(request))
+                for line, style in zip(request.about_gpus, ("", "yellow"), strict=False):
+                    screen.say(f"outrider: {line}", style)
+            progress = None if mode in (Mode.QUIET, Mode.JSON) else Progress(lambda: loss.latest)
+            follower = Follower(folder, Narrator(screen, mode, holding), screen, progress)
+            follower.start()
+            looking = asyncio.ensure_future(_look(holding))
+            try:
+                return await _waited(node, _Ending(Master(folder), partial(_say, screen, mode))), node.is_unsaved
+            finally:
+                looking.cancel()
+                await asyncio.to_thread(follower.close)
+                holding.close()
+    finally:
+        writer.close()
+        loss.close()
+
+
+def _say(screen: Screen, mode: Mode, text: str) -> None:
+    """A warning of the command itself."""
+    if mode is Mode.JSON:
+        screen.say(json.dumps(warning(text)))
+    else:
+        screen.say(f"outrider: {text}", "yellow")
+
+
+async def _look(holding: Holding) -> None:
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        holding.look()
+
+
+def _link_logs(folder: Path, log_dir: Path | None) -> None:
+    """So that `outrider logs` finds those of `--log-dir` as well."""
+    if log_dir is not None:
+        with contextlib.suppress(OSError):
+            (folder / "logs").symlink_to(log_dir.absolute())
+
+
+def _first_line(request: Request) -> str:
+    size = request.nnodes
+    if request.ps is not None:
+        return f"outrider: job {request.job}: {request.ps}; `outrider status {request.job}` shows it"
+    range_ = "" if size.fewest == size.most else f"{size.fewest} to "
+    return (
+        f"outrider: job {request.job}: {range_}{plural(size.most, 'member')}; `outrider status {request.job}` shows it"
+    )
+
+
+def _config(request: Request, folder: Path, shows: Callable[[int, bytes], None], loss: LossRecord) -> NodeConfig:
+    def on_output(member: MemberId, stream: str, line: bytes) -> None:
+        loss.line(member, line)
+        of = b"" if request.ps is None else f"[{member}]: ".encode()
+        shows(STREAMS[stream], of + line)
+
+    return NodeConfig(
+        folder=folder,
+        spec=_spec(request),
+        command=request.command,
+        environment=dict(os.environ),
+        working_folder=job_dirs.here(),
+        hooks=Path(training_hooks.HOOKS_PATH),
+        launcher=Path(training_hooks.PACKAGE) / "outrider-launch",
+        nproc=request.nproc,
+        trainer_variables=_variables(request, folder),
+        on_output=on_output,
+        armed=_armed(request),
+        limits=request.limits,
+        stdin=subprocess.DEVNULL if request.stdin is None else 0,
+        gpus=request.gpus,
+    )
+
+
+def _armed(request: Request) -> dict[MemberId, str]:
+    """Of the first member of each rank index, for which something is."""
+    of_each = ((number, chaos.of_member(request.chaos, number)) for number in range(request.nnodes.most))
+    return {MemberId(f"{WORKER}-{number}"): faults for number, faults in of_each if faults}
+
+
+def _spec(request: Request) -> JobSpec:
+    limits = request.hang_after or {}
+    spec = JobSpec(
+        name=JobName(request.job),
+        min_members=request.nnodes.fewest,
+        max_members=request.nnodes.most,
+        replicas=request.nnodes.fewest if request.scaling else request.nnodes.most,
+        nproc=request.nproc or 1,
+        spares=request.spares,
+        max_relaunches=request.max_relaunches,
+        max_restarts=DEFAULT_RESTARTS if request.max_restarts is None else request.max_restarts,
+        max_restarts_asked=request.max_restarts is not None,
+        node_check=request.network_check,
+        rules=request.rules,
+        exclude_stragglers=request.exclude_straggler,
+        is_isolated=request.limits is not None,
+        elastic_data=request.elastic_data,
+        keep_global_batch=request.keep_global_batch,
+        require_resume=request.require_resume,
+        save_signal=request.save_signal,
+        has_stdin=request.stdin is not None,
+        hang_detection=request.hang_after is not None and request.stdin is None,
+        hang_step=limits.get("step"),
+        hang_init=limits.get("init"),
+        hang_checkpoint=limits.get("checkpoint"),
+        hang_eval=limits.get("eval"),
+        metrics_pattern=request.metrics_pattern,
+        **request.scaling,  # type: ignore[arg-type]
+    )
+    if request.ps is not None:
+        spec = replace(spec, **ps_flags.spec_fields(request.ps, os.environ))
+    silent_after = request.silent_after
+    if silent_after is None:
+        return spec
+    return replace(spec, silent_after=float(silent_after), replace_after=max(spec.replace_after, float(silent_after)))
+
+
+def _variables(request: Request, folder: Path) -> dict[str, str]:
+    variables = {"OUTRIDER_PREFIX": "1"} if request.ps is None else {}  # there it is the member that is named
+    if request.log_dir is not None:
+        request.log_dir.mkdir(parents=True, exist_ok=True)
+        variables["OUTRIDER_LOG_DIR"] = str(request.log_dir)
+    else:
+        variables |= {"OUTRIDER_LOG_DIR": str(folder / "logs"), "OUTRIDER_LOG_KEEP": "1"}
+    if request.migration_dir is not None:
+        variables["OUTRIDER_MIGRATION_DIR"] = str(request.migration_dir / request.job)
+    if request.checkpoint_memory:
+        variables[checkpoint_memory.VARIABLE] = str(request.checkpoint_memory)
+    if request.checkpoint_path:
+        variables[checkpoint_memory.PATH_VARIABLE] = request.checkpoint_path
+    if request.atomic_save is not None:
+        variables[elasticjob_atomic_save.VARIABLE] = elasticjob_atomic_save.of_words(request.atomic_save) or "1"
+    if request.stdin is not None:
+        variables["OUTRIDER_STDIN"] = str(request.stdin)
+    if request.per_rank:
+        variables["OUTRIDER_PER_RANK"] = "1"
+    if request.threads:
+        variables["OMP_NUM_THREADS"] = str(request.threads)
+    if request.needless:
+        variables["OUTRIDER_FLAGS_TOLD"] = "1"
+    return variables
+
+
+class _Ending:
+    """What the user's signals ask for, step by step."""
+
+    def __init__(self, master: Master, say: Callable[[str], None]) -> None:
+        self._master = master
+        self._say = say
+        self._times = 0
+        self.code = 0
+        """What the command ends with where the job itself ended well because it was told to: as a shell expects."""
+        self._asking: set[asyncio.Task[None]] = set()
+        self.now: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """Set where the node should not wait for the master any longer."""
+
+    def asked(self, number: signal.Signals) -> None:
+        """One more signal has come."""
+        self._times += 1
+        self.code = 128 + number
+        if self._times == 1:
+            self._say(f"{number.name}: the job is being stopped; once more ends it at once")
+            self._ask(number, hard=False)
+        elif self._times == 2:
+            self._say(f"{number.name} again: everything is ended now")
+            self._ask(number, hard=True)
+            asyncio.get_running_loop().call_later(HARD_PATIENCE, self._give_up)
+        else:
+            self._give_up()
+
+    def _ask(self, number: signal.Signals, hard: bool) -> None:
+        task = asyncio.ensure_future(self._post({"hard": hard, "reason": f"the command got {number.name}"}))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _post(self, body: dict[str, Any]) -> None:
+        for _ in range(10):
+            try:
+                await asyncio.to_thread(self._master.post, "/v1/stop", body)
+                return
+            except (UserError, RuntimeError):  # no master just now, or no thread to ask it from
+                await asyncio.sleep(0.2)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        if not self.now.done():
+            self.now.set_result(self.code)
+
+
+async def _waited(node: Node, ending: _Ending) -> int:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            loop.add_signal_handler(number, ending.asked, number)
+    result = asyncio.ensure_future(node.wait())
+    await asyncio.wait({result, ending.now}, return_when=asyncio.FIRST_COMPLETED)
+    if not result.done():
+        result.cancel()
+        return ending.now.result()
+    return result.result() or ending.code
+
+
+def _sum_up(job: str, screen: Screen, mode: Mode, elapsed: float) -> None:
+    try:
+        status = status_of(job)
+        if mode is Mode.JSON:
+            return screen.say(summary_line(status, elapsed))
+        lines = list(summary(status, elapsed))
+    except UserError as missing:
+        lines = [missing.message]
+    for line in lines:
+        screen.say(f"outrider: {line}" if not line.startswith(" ") else line)

@@ -1,0 +1,174 @@
+"""What `outrider run` says while a job runs: each event as it comes, and a summary at the end.
+
+Told are generations, faults, remedies and what they cost. What only confirms that all is well (a checkpoint was saved,
+one more member is ready), where each member meets the others, and the errors that another rank's end has brought about
+are left to `outrider events`: a line that means nothing teaches people not to read the others.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from outrider.cli.run.terminal import Screen
+from outrider.cli.run.traceback_hold import Holding
+from outrider.cli.text import event_line, event_style, local_time, percent, plural, seconds
+
+QUIET = frozenset(
+    {"CheckpointKept", "CheckpointSaved", "MemberReady", "MemberCreated", "MemberDone", "MemberGone", "WorldRuns"}
+)
+
+ENDS = frozenset({"JobSucceeded", "JobFailed", "JobStopped", "Recovered"})
+"""Told by a quiet command as well."""
+AGAIN = timedelta(minutes=1)
+"""After that the same line is told once more: whoever looks now should see that it is still so."""
+
+NUMBERS = re.compile(r"\d+(?:\.\d+)?")
+
+
+class Mode(enum.Enum):
+    """How much is told: only what goes wrong, what a user wants to know, everything, or everything as JSON lines."""
+
+    QUIET = "quiet"
+    NORMAL = "normal"
+    VERBOSE = "verbose"
+    JSON = "json"
+
+
+class Narrator:
+    """Tells the events of one job on a screen."""
+
+    def __init__(self, screen: Screen, mode: Mode = Mode.NORMAL, holding: Holding | None = None) -> None:
+        self._screen = screen
+        self._mode = mode
+        self._holding = holding or Holding(lambda stream, line: None)
+        self._generation = ""
+        self._said = ("", "", datetime.min)
+        self.last = 0
+        """The number of the last event that was told or left out."""
+
+    def tell(self, event: Mapping[str, Any]) -> None:
+        """One event, once; what was told already is passed over."""
+        if event["seq"] <= self.last:
+            return
+        self.last = event["seq"]
+        if event["kind"] == "GenerationStarted":
+            self._holding.event(event)
+        if self._mode is Mode.JSON:
+            self._screen.say(json.dumps(event))
+        elif self._mode is Mode.VERBOSE:
+            self._say(event, event_line(event) + "".join(f" {k}={v}" for k, v in _short(event["detail"])))
+            self._traceback(event)
+        elif event["kind"] == "GenerationStarted":
+            self._generation_started(event)
+        elif self._is_news(event):
+            self._others(event)
+            self._say(event, event_line(event))
+            self._traceback(event)
+        if event["kind"] != "GenerationStarted":
+            self._holding.event(event)
+
+    def _is_news(self, event: Mapping[str, Any]) -> bool:
+        if self._mode is Mode.QUIET and event["severity"] != "warning" and event["kind"] not in ENDS:
+            return False
+        return event["kind"] not in QUIET and not self._holding.is_of_another(event) and not self._is_said_again(event)
+
+    def _is_said_again(self, event: Mapping[str, Any]) -> bool:
+        """The same line at once again (a full disk, tried every second) would bury what was said before it."""
+        told, now = self._said, datetime.fromisoformat(event["time"])
+        if told[:2] == (event["generation"], event_line(event)) and now - told[2] < AGAIN:
+            return True
+        self._said = (event["generation"], event_line(event), now)
+        return False
+
+    def _generation_started(self, event: Mapping[str, Any]) -> None:
+        """One line for all of its members."""
+        if not event["detail"]:
+            self._say(event, event_line(event))
+            return
+        if event["generation"] != self._generation:
+            self._generation = event["generation"]
+            self._others(event)
+            if self._mode is not Mode.QUIET:
+                self._say(event, f"generation {event['generation']}: {_world(event['detail'])}")
+
+    def _others(self, event: Mapping[str, Any]) -> None:
+        """One line for all whose end was another's fault."""
+        if count := self._holding.others():
+            text = (
+                f"{plural(count, 'other rank')} ended because of it or in the same way; `outrider logs` has the output"
+            )
+            self._say(event, text)
+
+    def _traceback(self, event: Mapping[str, Any]) -> None:
+        """Of the error that ends the job, unless it was shown when it happened."""
+        if not self._holding.shown_of(event["generation"]):
+            for line in event["detail"].get("traceback", "").splitlines():
+                self._screen.say(line)
+
+    def _say(self, event: Mapping[str, Any], text: str) -> None:
+        self._screen.say(f"outrider {local_time(event['time'])} {text}", event_style(event))
+
+
+def _short(detail: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    return ((key, value) for key, value in detail.items() if key != "traceback")
+
+
+def _world(rendezvous: Mapping[str, str]) -> str:
+    members = int(rendezvous["group_world_size"])
+    ranks = int(rendezvous["world_size"])
+    where = f"{rendezvous['master_addr']}:{rendezvous['master_port']}"
+    return f"{plural(members, 'member')}, {plural(ranks, 'rank')}, rendezvous at {where}"
+
+
+def summary(status: Mapping[str, Any], elapsed: float) -> Iterator[str]:
+    """How it went: steps, faults and what each cost, goodput."""
+    faults = status["faults"]
+    repeated = status.get("steps_repeated")
+    twice = f" ({repeated:,} of them made twice)" if repeated else ""
+    about = "about " if status.get("step_estimated") else ""
+    yield (
+        f"{status['job']} {status['phase']} after {seconds(elapsed)}: {about}{plural(status['step'], 'step')}{twice}, "
+        f"{plural(status['restarts'] + 1, 'generation')}, {plural(len(faults), 'fault')}, "
+        f"goodput {percent(status.get('goodput'))}"
+    )
+    alike: dict[str, list[Mapping[str, Any]]] = {}
+    for fault in faults:
+        alike.setdefault(NUMBERS.sub("#", fault["reason"]), []).append(fault)
+    for group in alike.values():
+        times = f"{len(group)} × " if len(group) > 1 else ""
+        yield f"  {local_time(group[0]['time'])} {_lost(group):>14}: {times}{group[0]['reason']}"
+    if len(alike) > 1:
+        known = seconds(sum(fault["seconds_lost"] or 0.0 for fault in faults))
+        since = ", and no step since the last one" if faults[-1]["seconds_lost"] is None else ""
+        yield f"  {'':8} {known + ' lost':>14} in all{since}"
+
+
+def summary_line(status: Mapping[str, Any], elapsed: float) -> str:
+    """The same as one JSON object."""
+    faults = status["faults"]
+    return json.dumps(
+        {
+            "kind": "Summary",
+            "job": status["job"],
+            "phase": status["phase"],
+            "seconds": round(elapsed, 3),
+            "steps": status["step"],
+            "steps_estimated": bool(status.get("step_estimated")),
+            "steps_repeated": status.get("steps_repeated") or 0,
+            "generations": status["restarts"] + 1,
+            "faults": len(faults),
+            "seconds_lost": round(sum(fault["seconds_lost"] or 0.0 for fault in faults), 3),
+            "goodput": status.get("goodput"),
+        }
+    )
+
+
+def _lost(faults: Sequence[Mapping[str, Any]]) -> str:
+    if any(fault["seconds_lost"] is None for fault in faults):
+        return "no step since"
+    return f"{seconds(sum(fault['seconds_lost'] for fault in faults))} lost"

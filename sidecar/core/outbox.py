@@ -1,0 +1,215 @@
+"""What is said to the master, and said again.
+
+A link loses what was on it when it breaks, and a new master knows nothing. So nothing is queued: whatever still matters
+follows from the state, and `everything` says it all after each Welcome. Saying something twice is harmless.
+"""
+
+from __future__ import annotations
+
+from outrider.sidecar.core import peer_links
+from outrider.sidecar.core.actions import Action, ReadPages, SampleUsage, Send
+from outrider.sidecar.core.state import Phase, State, Work
+from outrider.wire.ids import NO_GENERATION, Generation, OrderId
+from outrider.wire.messages import (
+    Exited,
+    FromSidecar,
+    Hello,
+    Leaving,
+    Ready,
+    Report,
+    Started,
+    Stepped,
+    Stopped,
+    TrainerExited,
+    TrainerLost,
+    WorkerExit,
+)
+
+HELLO_AGAIN = 5.0
+"""Seconds after which a Hello that was not answered is repeated."""
+
+
+def say(state: State, message: FromSidecar, reason: str, generation: Generation | None = None) -> list[Action]:
+    """Sends to a master that has welcomed us, else nothing: `everything` will say what is still true then."""
+    if not state.link.welcomed:
+        return []
+    return [Send(message, state.generation if generation is None else generation, reason)]
+
+
+def hello(state: State, now: float) -> list[Action]:
+    """Introduces this member and says what runs; asked for by a new link, a refusal, or what was found late."""
+    me = state.me
+    if me is None or not state.link.up:
+        return []
+    state.link.hello_at = now + HELLO_AGAIN
+    work = state.work
+    message = Hello(
+        job=me.job,
+        member=me.member,
+        uid=me.uid,
+        role=me.role,
+        rank_index=me.rank_index,
+        token=me.token,
+        address=me.address,
+        probe_port=me.probe_port,
+        running=work.generation if work and _may_live(state, work) else NO_GENERATION,
+        group_rank=work.start.group_rank if work and work.start else None,
+        highest=state.highest,
+        finished=state.phase is Phase.DONE,
+        rung=state.trainer.rung if state.trainer else "",
+        rung_reason=state.trainer.rung_reason if state.trainer else "",
+        trainer_pid=state.trainer.pid if state.trainer else 0,
+        ticket=state.link.ticket,
+        isolated=state.isolated,
+        machine=me.machine,
+        memory_port=me.memory_port,
+        memory_key=me.memory_key,
+        offers=work is not None and work.offers is not None,
+        term=max(state.link.term, state.highest.term),
+        unsupervised=state.alone.is_final,
+    )
+    return [Send(message, state.generation, f"{me.member} introduces itself")]
+
+
+def _may_live(state: State, work: Work) -> bool:
+    """Also where a hook that came back has not told yet how those ended that it no longer names."""
+    return state.phase in (Phase.FORKING, Phase.STOPPING) or work.alive > 0 or bool(work.doubt)
+
+
+def everything(state: State, now: float) -> list[Action]:
+    """All that a master must know and may have missed, after its Welcome."""
+    actions = [*lost(state), *command_ended(state), *leaving(state, now)]
+    if state.work is not None and state.work.pids:
+        actions += started(state) + exited(state, state.work.ends(now)) + stepped(state, now)
+    return actions + ready(state) + begin_report(state, now)
+
+
+def ready(state: State) -> list[Action]:
+    trainer, me = state.trainer, state.me
+    if state.phase is not Phase.READY or trainer is None or me is None or not state.port or state.ending:
+        return []
+    message = Ready(
+        port=state.port,
+        nproc=trainer.nproc or me.nproc,
+        rung=trainer.rung,
+        rung_reason=trainer.rung_reason,
+        trainer_pid=trainer.pid,
+        after=state.stopped,
+        max_restarts=trainer.max_restarts,
+        copies=state.copies,
+    )
+    return say(state, message, f"nothing older lives here, and the {trainer.what} can start worker processes")
+
+
+def started(state: State) -> list[Action]:
+    work = state.work
+    if work is None or work.start is None or not work.pids:
+        return []
+    pids = tuple(pid for _, pid in sorted(work.pids.items()))
+    return say(state, Started(work.start_order, work.generation, pids), f"{len(pids)} worker processes run")
+
+
+def exited(state: State, exits: tuple[WorkerExit, ...]) -> list[Action]:
+    work = state.work
+    if work is None or not exits:
+        return []
+    sentence = "; ".join(how_it_ended(each) for each in exits)
+    return say(state, Exited(work.generation, exits, work.alive), sentence)
+
+
+def stopped(state: State, order: OrderId, generation: Generation, now: float) -> list[Action]:
+    age = max(0.0, now - state.stopped_at) if state.stopped_step else 0.0
+    message = Stopped(order, generation, state.stopped_step, age, state.stopped_killed)
+    return say(state, message, f"nothing of generation {generation} or older lives here", generation)
+
+
+def stepped(state: State, now: float) -> list[Action]:
+    work = state.work
+    if work is None or work.stepped is None:
+        return []
+    step, moment, base = work.stepped
+    return say(state, Stepped(work.generation, step, max(0.0, now - moment), base), f"step {step} is new")
+
+
+def lost(state: State) -> list[Action]:
+    if state.lost is None:
+        return []
+    reason, generation, exits = state.lost
+    return say(state, TrainerLost(reason, generation, exits), reason, generation)
+
+
+def command_ended(state: State) -> list[Action]:
+    if state.command_ended is None:
+        return []
+    code, reason = state.command_ended
+    return say(state, TrainerExited(code, reason), reason)
+
+
+def leaving(state: State, now: float) -> list[Action]:
+    ending = state.ending
+    if ending is None or ending.leave_at is None:
+        return []
+    grace = max(0.0, ending.announced_grace_until - now)
+    return say(state, Leaving(ending.reason, grace), f"this member was told to go: {ending.reason}")
+
+
+# -- the report
+#
+def begin_report(state: State, now: float) -> list[Action]:
+    """Asks for fresh numbers; the report goes out with `UsageSampled`, the last of them. One that is still due when
+    the next begins goes out with the numbers there are: a sign of life waits for nothing."""
+    link = state.link
+    if not link.welcomed:
+        link.report_at = None
+        return []
+    overdue = report(state, now) if link.report_due else []
+    link.report_at, link.report_due = now + link.report_every, True
+    actions: list[Action] = list(overdue)
+    if state.phase is Phase.RUNNING:
+        actions.append(ReadPages(state.generation, "a report is due"))
+    return [*actions, SampleUsage(_trainer_pids(state), state.generation, "a report is due")]
+
+
+def report(state: State, now: float) -> list[Action]:
+    """The sign of life itself."""
+    state.link.report_due = False
+    work, me = state.work, state.me
+    ranks = work.ranks if work else ()
+    message = Report(
+        generation=state.generation,
+        state="starting" if state.phase is Phase.FORKING else str(state.phase),
+        step=max((rank.step for rank in ranks), default=0),
+        step_seconds=max((rank.step_seconds for rank in ranks), default=0.0),
+        cpu=state.cpu,
+        memory_mib=state.memory_mib,
+        gpus=state.gpus,
+        pids=_living(work),
+        ranks=ranks,
+        sidecar_pid=me.sidecar_pid if me else 0,
+        own=work.own if work else (),
+        links=peer_links.to_tell(state, now),
+    )
+    if work is not None:
+        work.own = ()
+    return say(state, message, "a report is due")
+
+
+def _living(work: Work | None) -> tuple[int, ...]:
+    return tuple(pid for rank, pid in sorted(work.pids.items()) if rank not in work.exits) if work else ()
+
+
+def _trainer_pids(state: State) -> tuple[int, ...]:
+    roots = [each.pid for each in (state.trainer, state.launcher) if each is not None]
+    return tuple(sorted({*roots, *_living(state.work)}))
+
+
+def how_it_ended(exit: WorkerExit) -> str:
+    """One sentence about one worker process."""
+    who = f"worker process of local rank {exit.local_rank} (pid {exit.pid})"
+    if exit.out_of_memory:
+        what = "lost a process that was" if exit.error_type else "was"
+        return f"{who} {what} killed for using more memory than its container may"
+    if exit.code is None:
+        return f"{who} was killed by signal {exit.signal}" if exit.signal else f"{who} ended, how is not known"
+    error = f": {exit.error_type}: {exit.error_message}" if exit.error_type else ""
+    return f"{who} ended with exit code {exit.code}{error}"

@@ -1,0 +1,140 @@
+"""Reads the progress pages: what each rank has done, without asking it anything.
+
+A page is written by the worker process, whole only while its sequence number is even, and all of it the same when it is
+read twice: a step is written without the number. It is read with system calls rather than mapped: a reader can then
+neither harm the writer nor be harmed by a short file.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import struct
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from outrider.wire.ids import Generation
+from outrider.wire.messages import RankProgress
+
+LAYOUT = struct.Struct("<4sIQQQQQQQQQIIQQQQQ96xQQ")
+"""Between the last two lies the window of steps (`sidecar.shell.step_windows`)."""
+MAGIC = b"OTRP"
+VERSION = 1
+TRIES = 4
+PHASES = ("init", STEP := "step", CHECKPOINT := "checkpoint", "eval")
+RECENT = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page as it stood; moments in nanoseconds of time.monotonic_ns, 0 where there was none."""
+
+    generation: Generation
+    pid: int
+    step: int
+    base: int
+    last_step_at: int
+    step_before_at: int
+    samples: int
+    phase: str
+    source: int
+    phase_began_at: int
+    saves: int
+    longest_save: int
+    forked_at: int
+    is_stuck: bool
+    opened: bool
+
+
+def whole(path: Path, length: int, at: int = 8) -> bytes | None:
+    """The first `length` bytes of a page, the part behind the sequence number at `at` whole; None where there is no
+    page, it is shorter, or it was being written at each try."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        for _ in range(TRIES):
+            raw, after = os.pread(descriptor, length, 0), os.pread(descriptor, length, 0)
+            if len(raw) < length:
+                return None
+            if raw[at:] == after[at:] and not raw[at] & 1:
+                return raw
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def read_page(path: Path) -> Page | None:
+    """None where there is none that is whole, or it is not one of this version."""
+    raw = whole(path, LAYOUT.size)
+    return None if raw is None else _parsed(raw)
+
+
+def _parsed(raw: bytes) -> Page | None:
+    magic, version, _, term, number, pid, *rest = LAYOUT.unpack_from(raw)
+    if magic != MAGIC or version != VERSION:
+        return None
+    step, base, last, before, samples, phase, source, began, saves, longest, forked, behind, stuck, opened = rest
+    word = PHASES[phase] if phase < len(PHASES) else STEP
+    if word == CHECKPOINT and behind:  # all is saved, and the script may save more
+        word = PHASES[behind - 1] if behind <= len(PHASES) else STEP
+    generation = Generation(term, number)
+    flags = bool(stuck), bool(opened)
+    return Page(generation, pid, step, base, last, before, samples, word, source, began, saves, longest, forked, *flags)
+
+
+@dataclass(slots=True)
+class _Recent:
+    pid: int
+    last: int = 0
+    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
+
+
+class PageReader:
+    """Reads all pages of a member and remembers how long the recent steps took."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "progress"
+        self._recent: dict[int, _Recent] = {}
+
+    def read(self, generation: Generation) -> tuple[RankProgress, ...]:
+        """The ranks of this generation by local rank; those that have no page yet are left out."""
+        found = (self.read_rank(generation, rank) for rank in self._local_ranks())
+        return tuple(progress for progress in found if progress is not None)
+
+    def read_rank(self, generation: Generation, local_rank: int) -> RankProgress | None:
+        page = read_page(self._folder / str(local_rank))
+        if page is None or page.generation != generation:
+            return None
+        since = page.last_step_at or page.forked_at
+        return RankProgress(
+            local_rank=local_rank,
+            step=page.step,
+            step_age=max(0.0, (time.monotonic_ns() - since) / 1e9) if since else 0.0,
+            phase=page.phase,
+            step_seconds=self._step_seconds(local_rank, page),
+            samples=page.samples,
+            is_stuck=page.is_stuck,
+            base=page.base,
+            opened=page.opened,
+        )
+
+    def _local_ranks(self) -> list[int]:
+        try:
+            return sorted(int(name) for name in os.listdir(self._folder) if name.isdigit())
+        except OSError:
+            return []
+
+    def _step_seconds(self, local_rank: int, page: Page) -> float:
+        recent = self._recent.get(local_rank)
+        if recent is None or recent.pid != page.pid:
+            recent = self._recent[local_rank] = _Recent(page.pid)
+        if page.step_before_at and page.last_step_at > max(recent.last, page.step_before_at):
+            recent.last = page.last_step_at
+            recent.seconds.append((page.last_step_at - page.step_before_at) / 1e9)
+        return statistics.median(recent.seconds) if recent.seconds else 0.0

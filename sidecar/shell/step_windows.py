@@ -1,0 +1,57 @@
+"""Reads the windows of steps that the hooks put on the progress pages: what each rank was busy with by itself.
+
+A window is handed on once, as it appears. A page is written by the user's process, so nothing in it is believed. Times
+that can be none are handed on too, because the master says whose they are; only what no message can carry is no window.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from outrider.sidecar.shell.progress_pages import MAGIC, whole
+from outrider.wire.ids import Generation
+from outrider.wire.messages import OwnTime
+
+HEAD = struct.Struct("<4sIQQQQ")
+WINDOW = struct.Struct("<QQIIQQQQQQQQQ")
+BEGINS = 128
+SOURCES = {1: "recorder and cpu", 2: "recorder", 3: "cpu", 4: "none"}
+MOST_STEPS = 1 << 62
+
+
+class WindowReader:
+    """Remembers which window of each rank it has handed on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "progress"
+        self._seen: dict[int, tuple[int, int]] = {}
+
+    def read(self, generation: Generation, local_ranks: tuple[int, ...]) -> tuple[OwnTime, ...]:
+        """The new ones of these ranks of this generation."""
+        found = (self._read(generation, rank) for rank in local_ranks)
+        return tuple(window for window in found if window is not None)
+
+    def _read(self, generation: Generation, local_rank: int) -> OwnTime | None:
+        raw = whole(self._folder / str(local_rank), BEGINS + WINDOW.size, BEGINS)
+        if raw is None or raw[:4] != MAGIC:
+            return None
+        _, version, _, term, number, pid = HEAD.unpack_from(raw)
+        sequence = WINDOW.unpack_from(raw, BEGINS)[0]
+        if version != 1 or Generation(term, number) != generation or sequence in (0, self._last(local_rank, pid)):
+            return None
+        self._seen[local_rank] = (pid, sequence)
+        return _parsed(local_rank, raw)
+
+    def _last(self, local_rank: int, pid: int) -> int:
+        known, sequence = self._seen.get(local_rank, (0, 0))
+        return sequence if known == pid else 0
+
+
+def _parsed(local_rank: int, raw: bytes) -> OwnTime | None:
+    _, first, source, steps, gap, busy, step, shape, *parts = WINDOW.unpack_from(raw, BEGINS)
+    if source not in SOURCES or first >= MOST_STEPS:
+        return None
+    cpu, waited, delayed, throttled, stolen = (part / 1e9 for part in parts)
+    return OwnTime(local_rank, first, steps, SOURCES[source], gap / 1e9, busy / 1e9, step / 1e9, shape & 0xFFFFFFFF,
+                   cpu, waited, delayed, throttled, stolen)  # fmt: skip
