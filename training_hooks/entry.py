@@ -34,8 +34,8 @@ def enter():
 
         patches.observe()
     elif mark:
+        from .command import exec_env
         from .template import become as template_become
-        from .template import exec_env
 
         template_become.become("the launcher named this process")
         exec_env.settle()
@@ -47,8 +47,7 @@ def _become_what_it_looks_like():
     """The template, or the one that takes its torchrun over; or nothing of ours."""
     import sys
 
-    from .launcher import torchrun_args, trainer_detection
-    from .template import invocation
+    from .command import invocation, torchrun_args, trainer_detection
 
     argv = invocation.command_line()
     called = invocation.parse(argv)
@@ -68,9 +67,7 @@ def _become_what_it_looks_like():
 
 
 def _may_be_the_trainer():
-    from .template.invocation import (
-        current,  # by its module: asked of the package, a name loads what that offers to users
-    )
+    from .command.invocation import current
 
     if "OUTRIDER_CHAOS" not in os.environ and current().kind not in ("script", "module"):
         return False

@@ -41,7 +41,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not lab:
         pytest.skip("OUTRIDER_LAB names no command that builds an image on the nodes")
     folder = release_before.unpacked(tmp_path_factory.mktemp("before"))
-    build = [*shlex.split(lab), "image", IMAGE_BEFORE, str(folder), "-f", "Dockerfile.sidecar"]
+    build = [*shlex.split(lab), "image", IMAGE_BEFORE, str(folder), "-f", str(folder / "Dockerfile.sidecar")]
     done = subprocess.run(build, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     wanted = folder / "manifests" / "kustomization.yaml"

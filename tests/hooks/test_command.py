@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from training_hooks.launcher.command_plan import flags_inside, inner_flags, plan
+from training_hooks.command.plan import flags_inside, inner_flags, plan
 
 PATH = {"PATH": "/usr/bin:/bin"}
 LAUNCH = ["python", "-m", "torch.distributed.launch"]

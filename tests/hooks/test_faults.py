@@ -216,7 +216,7 @@ def test_a_fault_that_may_not_enter_the_trainers_cgroup_says_so(tmp_path: Path, 
     command = [sys.executable, "-c", AS_NOBODY, str(trainer.process.pid)]
     try:
         said = subprocess.run(
-            command, capture_output=True, text=True, check=True, cwd=PROGRAM.parents[1]
+            command, capture_output=True, text=True, check=True, cwd=PROGRAM.parents[2]
         ).stdout.strip()
     finally:
         trainer.close()

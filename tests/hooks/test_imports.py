@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from training_hooks.template import import_analysis, invocation, preimport, rank_env_audit
+import training_hooks
+from training_hooks.command import invocation
+from training_hooks.template import import_analysis, preimport, rank_env_audit
 
 
 def first_stop(source: str) -> int | None:
@@ -113,9 +115,10 @@ def test_denied_packages_are_left_to_the_workers(tmp_path: Path) -> None:
 
 
 def test_the_path_and_the_environment_are_afterwards_as_before(tmp_path: Path) -> None:
-    path, environment = list(sys.path), dict(os.environ)
+    path, environment = list(sys.path), set(os.environ.items())
     early_of(tmp_path, "import json\nimport csv\n").run()
-    assert (list(sys.path), dict(os.environ), type(os.environ)) == (path, environment, type(os.environb))
+    assert set(os.environ.items()) ^ environment == set()
+    assert (list(sys.path), type(os.environ)) == (path, type(os.environb))
 
 
 @pytest.mark.parametrize(
@@ -252,7 +255,7 @@ def test_every_private_name_of_torch_that_the_hooks_touch_is_there() -> None:
 
 
 def test_the_hooks_touch_no_other_private_name_of_torch() -> None:
-    folder = Path(preimport.__file__).parent
+    folder = Path(training_hooks.PACKAGE)
     text = "\n".join(path.read_text() for path in folder.rglob("*.py"))
     words = {word.strip("\"'(),.:;`") for word in text.split()}
     touched = {word for word in words if word.startswith("torch.") and "._" in word}

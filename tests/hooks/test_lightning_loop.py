@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from training_hooks.data import consumed
-from training_hooks.frameworks import lightning_loop
+from training_hooks.data import consumed, lightning_loop
 
 LENGTH, BATCH = 403, 4
 

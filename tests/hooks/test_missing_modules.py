@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from training_hooks.launcher.trainer_detection import is_missing
-from training_hooks.template.invocation import Invocation
+from training_hooks.command.invocation import Invocation
+from training_hooks.command.trainer_detection import is_missing
 
 
 class Editable:

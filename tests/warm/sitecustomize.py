@@ -34,7 +34,7 @@ def hooks(package):
     spec = importlib.util.spec_from_file_location("_outrider_hooks", where, submodule_search_locations=[package])
     module = sys.modules["_outrider_hooks"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    for name in ("entry", "template.exec_env", "template.become", "patches"):
+    for name in ("entry", "command.exec_env", "template.become", "patches"):
         importlib.import_module("_outrider_hooks." + name)
     return module
 

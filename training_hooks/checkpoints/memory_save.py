@@ -11,7 +11,6 @@ import time
 
 from ..abi import arena
 from ..process import exit_hooks
-from ..public.migrator import SHARDED
 from ..rank import worker
 from . import memory_tier, overtaken, state_codec, storage_tier
 from .reservation import VARIABLE, mebibytes
@@ -260,7 +259,7 @@ class Rank:
 
 def _packed(enclosed, kind):
     try:
-        return state_codec.Packed(enclosed, () if kind == arena.SHARDED else SHARDED)
+        return state_codec.Packed(enclosed, () if kind == arena.SHARDED else state_codec.SHARDED)
     except state_codec.NotSaved as error:
         hint = ": say sharded=True" if "sharded" in str(error) else ""
         raise CheckpointError("%s%s" % (error, hint))

@@ -19,6 +19,8 @@ PREFIX = struct.Struct("<QQ")
 BLOCK = 1 << 17
 """Bytes of which the quick checksum takes one sum: few enough that torch sums them in one thread."""
 SUMS = struct.Struct("<q")
+SHARDED = ("FullyShardedDataParallel", "FSDPModule", "DTensor", "ShardedTensor")
+"""Classes of torch's whose state no rank has whole."""
 
 
 class NotSaved(Exception):

@@ -11,8 +11,7 @@ import os
 import sys
 import weakref
 
-from ..frameworks import lightning_loop
-from . import batch_sizes, position_file, rank_consensus, sharding
+from . import batch_sizes, lightning_loop, position_file, rank_consensus, sharding
 from . import consumed as data_consumed
 
 LOADED, IGNORED, REPEATED = "loaded", "ignored", "repeated"

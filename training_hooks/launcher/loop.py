@@ -13,6 +13,8 @@ import sys
 import time
 
 from ..checkpoints import reservation
+from ..command import context, process_specs
+from ..command.torchrun_args import is_python
 from ..logs import capture
 from ..nodecheck import runner
 from ..process import (
@@ -28,8 +30,7 @@ from ..process import (
 from ..rank import known_checkpoints, worker
 from ..telemetry import exception_report, oom
 from ..template import rehearsal
-from . import context, process_specs, rank_discovery
-from .torchrun_args import is_python
+from . import rank_discovery
 
 PATIENCE = 60.0
 LAST_GRACE = {"grace": 0.2, "handler_grace": 10.0, "save_grace": 60.0}

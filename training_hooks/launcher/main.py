@@ -20,18 +20,18 @@ if __name__ == "__main__":
 
 
 def main(arguments):
-    from . import context
+    from ..command import context
 
     environ = {name: value for name, value in os.environ.items() if name not in context.OURS}
     if arguments[:1] == ["--each-rank"]:
-        from ..template import exec_env
+        from ..command import exec_env
         from . import loop
 
         told = exec_env.take()
         loop.supervise(arguments[2:], environ, told, True)
         return
     from ..chaos import base
-    from . import command_plan
+    from ..command import plan as command_plan
 
     base.arm(environ)
     decided = command_plan.plan(arguments, environ)
@@ -44,8 +44,7 @@ def main(arguments):
 
 
 def _become_template(argv, environ, reason):
-    from ..template import exec_env
-    from . import context
+    from ..command import context, exec_env
 
     context.execute(argv, exec_env.mark(environ, reason))
 

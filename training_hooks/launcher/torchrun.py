@@ -15,9 +15,8 @@ import importlib.machinery
 import os
 import sys
 
-from ..template import exec_env, invocation
-from . import context
-from .torchrun_args import inner_flags, is_python, torch_arguments
+from ..command import context, exec_env, invocation
+from ..command.torchrun_args import inner_flags, is_python, torch_arguments
 
 API = "torch.distributed.launcher.api"
 
@@ -41,7 +40,7 @@ def interpreter_of(argv, environ):
 def without_torchrun(argv, found, environ):
     """Replaces this process by the template or launcher that torchrun's flags describe. Returns where they leave
     something to torchrun: a count that only torch knows, a function, CUDA devices renumbered for each rank."""
-    from . import command_plan
+    from ..command import plan as command_plan
 
     if is_python(os.path.basename(argv[0])):
         python = interpreter_of(argv, environ)
@@ -122,7 +121,7 @@ def replaced(launch_agent):
     """`launch_agent` for scripts and commands; the real one for functions, and where a template lives already."""
 
     def launch_agent_of_outrider(config, entrypoint, args, *more, **named):
-        from . import trainer_detection
+        from ..command import trainer_detection
 
         try:
             if isinstance(entrypoint, str) and not trainer_detection.is_claimed(os.environ):

@@ -12,8 +12,8 @@ import signal
 import sys
 import time
 
-from ..launcher import context
-from ..launcher.torchrun_args import is_python
+from ..command import context
+from ..command.torchrun_args import is_python
 from ..process import tree
 from . import probe
 

@@ -19,11 +19,10 @@ import time
 
 from ..checkpoints import planned_save, planned_save_file
 from ..checkpoints.atomic_write import Beside
+from ..checkpoints.state_codec import SHARDED
 from ..rank import worker
 from ..telemetry import flight_recorder
 
-SHARDED = ("FullyShardedDataParallel", "FSDPModule", "DTensor", "ShardedTensor")
-"""Classes of torch's whose state no rank has whole."""
 NO_DIRECTORY = (
     "planned moves need a directory that outlives the pods: name one on a persistent volume of yours, by migrationDir "
     "of the ElasticJob, the annotation outrider.dev/migration-dir or --migration-dir"

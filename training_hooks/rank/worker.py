@@ -11,8 +11,8 @@ import time
 
 from ..abi import arena, progress_page
 from ..checkpoints import save_hooks
-from ..data import loader_hooks, position
-from ..frameworks import lightning_loop, tf_config
+from ..data import lightning_loop, loader_hooks, position
+from ..frameworks import tf_config
 from ..process import import_hooks, worker_channel
 from ..telemetry import exception_report, stacks, step_counter, step_window
 from . import checkpoint_opens, checkpoint_reads, known_checkpoints, save_group

@@ -13,9 +13,9 @@ import sys
 import time
 
 from .. import BEFORE, patches
-from ..launcher import context
+from ..command import context, exec_env, invocation
 from ..rank import known_checkpoints
-from . import exec_env, fork_safety, fork_worker, invocation, loop, preimport, proctitle, rehearsal
+from . import fork_safety, fork_worker, loop, preimport, proctitle, rehearsal
 
 NO_SIDECAR = 60.0
 """Seconds from the start, where OUTRIDER_PATIENCE names no other number."""
@@ -56,7 +56,7 @@ def become(why):
     """Returns in worker processes, and where this process turns out not to be one for a template.
 
     `why`: what made this process the trainer, one clause; what an inner launcher asked for is in the environment
-    (`template.exec_env`). The mark must have left os.environ already.
+    (`command.exec_env`). The mark must have left os.environ already.
     """
     start = Beginning()
     if rehearsal.VARIABLE in os.environ:

@@ -14,7 +14,7 @@ import sys
 import time
 
 from ..checkpoints import reservation
-from ..launcher import process_specs, trainer_detection
+from ..command import invocation, process_specs, trainer_detection
 from ..logs import capture
 from ..nodecheck import runner
 from ..process import (
@@ -29,7 +29,7 @@ from ..process import (
 )
 from ..rank import worker
 from ..telemetry import exception_report, oom
-from . import file_stamps, fork_worker, invocation, rehearsal
+from . import file_stamps, fork_worker, rehearsal
 
 ALL_SIGNALS = signal.valid_signals() if hasattr(signal, "valid_signals") else range(1, signal.NSIG)
 

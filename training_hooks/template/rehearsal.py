@@ -11,9 +11,10 @@ import os
 import signal
 import time
 
-from ..launcher.torchrun_args import is_python
+from ..command import invocation
+from ..command.torchrun_args import is_python
 from ..process import tree
-from . import importable, invocation, preimport
+from . import importable, preimport
 
 VARIABLE = "OUTRIDER_REHEARSAL"
 """In the environment of a rehearsal: the descriptor that takes its answer."""

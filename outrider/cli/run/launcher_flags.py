@@ -16,7 +16,7 @@ import click
 from outrider.cli.errors import UserError
 from outrider.cli.run import size_flags
 from outrider.cli.run.size_flags import Members
-from training_hooks.launcher.command_plan import flags_inside
+from training_hooks.command.plan import flags_inside
 
 Value = TypeVar("Value")
 

@@ -26,9 +26,9 @@ from outrider.master.core.k8s.values import chaos, quantities
 from outrider.master.core.placement.gpus import Share
 from outrider.master.core.spec import Rule
 from outrider.master.local.sandbox.cgroups import Limits
-from training_hooks.launcher.shell_parser import SHELLS, line_of
-from training_hooks.launcher.torchrun_args import is_python
-from training_hooks.template import invocation
+from training_hooks.command import invocation
+from training_hooks.command.shell_parser import SHELLS, line_of
+from training_hooks.command.torchrun_args import is_python
 
 MOST_RESTARTS = 1_000_000
 LONGEST_SILENCE = 3600

@@ -11,7 +11,7 @@ from outrider.master.core.k8s.injection.webhook import Injection, inject
 from outrider.master.core.k8s.pods.containers import trainer_name
 from outrider.master.core.k8s.values.names import SHARES, Document
 from tests.core.cluster.injecting import PLACE, POLICY, injected, main, pod_of, trainer
-from training_hooks.launcher.command_plan import plan
+from training_hooks.command.plan import plan
 
 
 def doubts(found: Injection) -> list[str]:

@@ -203,7 +203,7 @@ def about_pythonpath(container: Document, place: Place) -> str:
 
 # -- which rung ---------------------------------------------------------------------------------------------------
 def rung_of(container: Document, place: Place) -> str:
-    """One sentence, as `training_hooks/launcher/command_plan.py` will decide it with the files in sight; the pod's
+    """One sentence, as `training_hooks/command/plan.py` will decide it with the files in sight; the pod's
     status says which rung it became."""
     if not has_command(container):
         return (

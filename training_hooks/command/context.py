@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "main.py")
+LAUNCHER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "launcher", "main.py")
 OURS = ("OUTRIDER_TEMPLATE", "OUTRIDER_INNER", "OUTRIDER_WORKER")
 
 
@@ -50,7 +50,7 @@ def each_rank(argv, reason, nproc=None, max_restarts=None, macros=False, origina
 
 def take_over(argv, environ, reason):
     """The same for a template that cannot be one, with what it was handed."""
-    from ..template import exec_env
+    from . import exec_env
 
     told = exec_env.taken()
     macros = bool(told.get("macros"))

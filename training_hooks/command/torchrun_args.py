@@ -107,7 +107,7 @@ def _whole_number(value, flag):
 
 def torch_arguments(argv):
     """(arguments of torchrun, is it the legacy launch module) where argv is one of its forms, else None."""
-    from ..template import invocation
+    from . import invocation
 
     name = os.path.basename(argv[0]) if argv else ""
     if is_torchrun(name):

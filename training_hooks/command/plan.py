@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 
-from ..template import invocation
+from . import invocation
 from .shell_parser import SHELLS, flags_inside, line_of, scripts_in
 from .torchrun_args import Flags, inner_flags, is_python, torch_arguments
 

@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 
-from ..template import invocation
+from . import invocation
 from .torchrun_args import inner_flags, is_python, torch_arguments
 
 SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh", "busybox")

@@ -8,8 +8,7 @@ import os
 import signal
 
 from ..process import tree
-from ..template import exec_env
-from . import context
+from . import context, exec_env
 
 PER_RANK = ("RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE")
 """What a command that runs once per member must find out, or set, by itself."""

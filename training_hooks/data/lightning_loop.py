@@ -12,7 +12,7 @@ is resumed ends after what was seen and what is left.
 import functools
 import sys
 
-from ..data import sharding
+from . import sharding
 
 MODULES = ("lightning.pytorch.loops", "pytorch_lightning.loops")
 known = True

@@ -1,0 +1,1 @@
+"""Commands: how they are read, what starts them, and what their processes get in their environment."""
