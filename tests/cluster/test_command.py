@@ -35,6 +35,6 @@ def test_a_torchrun_inside_bash_trains_to_its_end_in_a_world_of_four_pods_and_tw
         assert {"name": "WORKER_NUM", "value": "4"} in trainer["env"]
         assert "torchrun inside bash -c is taken over" in pod["metadata"]["annotations"]["outrider.dev/rung"]
         worlds = [(line["group_world_size"], line["world_size"]) for line in job.rendezvous(name)]
-        assert worlds == [("4", "8")]
+        assert worlds[-1] == ("4", "8"), "a pod that comes late joins the first three"
     result = json.loads((job.folder / "digits-out/result.json").read_text())
     assert (result["epochs"], result["steps"]) == (5, 60)  # 1437 digits, 8 ranks, batches of 16: 12 steps each
