@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def __getattr__(name: str) -> str:
     if name == "__version__":
-        from importlib.metadata import version  # 20 ms, which no process of ours needs to start
+        from importlib.metadata import version
 
         return version("outrider")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,9 +26,9 @@ def enter():
     if WORKER in os.environ or not (mark or "OUTRIDER_GENERATION" in os.environ or _may_be_the_trainer()):
         return
     if "OUTRIDER_CHAOS" in os.environ and "OUTRIDER_GENERATION" not in os.environ:
-        from .chaos import base
+        from .chaos import base as chaos_base
 
-        base.arm(os.environ)
+        chaos_base.arm(os.environ)
     if "OUTRIDER_GENERATION" in os.environ:
         from . import patches
 
@@ -67,7 +67,7 @@ def _become_what_it_looks_like():
 
 
 def _may_be_the_trainer():
-    from .command.invocation import current
+    from .command.invocation import current  # by its module: what the package is asked for loads `public`
 
     if "OUTRIDER_CHAOS" not in os.environ and current().kind not in ("script", "module"):
         return False

@@ -96,6 +96,7 @@ class Api:
         return failure(503, "the platform has not said yet which members there are")
 
     async def _metrics(self, request: web.Request) -> web.Response:
+        # 3 MB and 30 ms, which a job of one machine spends only where it is scraped
         from outrider.master.service import metrics
 
         text = metrics.text([self._state], self._now())

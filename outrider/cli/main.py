@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib
 import os
-from importlib.metadata import version
 
 import click
+
+import outrider
 
 COMMANDS = {
     "run": "Run a training job on this machine and keep it running.",
@@ -50,7 +51,7 @@ class _Commands(click.Group):
 
 def _version(context: click.Context, param: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
-        click.echo(f"outrider {version('outrider')}")
+        click.echo(f"outrider {outrider.__version__}")
         context.exit()
 
 

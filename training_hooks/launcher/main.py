@@ -30,10 +30,10 @@ def main(arguments):
         told = exec_env.take()
         loop.supervise(arguments[2:], environ, told, True)
         return
-    from ..chaos import base
+    from ..chaos import base as chaos_base
     from ..command import plan as command_plan
 
-    base.arm(environ)
+    chaos_base.arm(environ)
     decided = command_plan.plan(arguments, environ)
     if decided.kind == "python":
         _become_template(decided.argv, environ, decided.reason)

@@ -54,11 +54,11 @@ def silence():
 
 
 def findings(order, volume):
-    from ..chaos import base
+    from ..chaos import base as chaos_base
     from . import allgather
 
     began = time.monotonic()
-    chaos = chaos_of(base.of_member(volume, os.environ, BAD_NODE))
+    chaos = chaos_of(chaos_base.of_member(volume, os.environ, BAD_NODE))
     if chaos == "fails":
         os.kill(os.getpid(), signal.SIGKILL)
     others = [Other(rank, chaos) for rank in range(1, order["nproc"])] if order["compute"] else []
