@@ -284,12 +284,17 @@ def _kill_one(
     job: str | None, member: str | None, number: signal.Signals, part: str, chosen: Callable[[dict[str, Any]], int]
 ) -> None:
     name = _running(job)
-    target, pid = _target(name, member, part, chosen)
-    mark = ("OUTRIDER_DIR", str(_volume(name, target)))
-    here = seen_from_here(pid, *mark)
-    if not here or not send_signal(here, number, *mark):
-        raise UserError(f"the {part} of {target} is gone already (pid {pid}); ask again")
-    click.echo(f"sent {number.name} to the {part} of {target} (pid {pid})")
+    until = time.monotonic() + PIDS_PATIENCE
+    while True:
+        target, pid = _target(name, member, part, chosen)
+        mark = ("OUTRIDER_DIR", str(_volume(name, target)))
+        here = seen_from_here(pid, *mark)
+        if here and send_signal(here, number, *mark):
+            click.echo(f"sent {number.name} to the {part} of {target} (pid {pid})")
+            return
+        if time.monotonic() > until:  # until the next report it is the process of the generation before
+            raise UserError(f"the {part} of {target} is gone already (pid {pid}); ask again")
+        time.sleep(0.05)
 
 
 def _whole_member(job: str | None, member: str | None, number: signal.Signals) -> None:
