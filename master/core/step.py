@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from outrider.master.core.actions import Action, CreatePod, DeletePod, SaveStatus, Send, WriteReplicas
+from outrider.master.core.actions import Action, CreatePod, DeletePod, EndJob, SaveStatus, Send, WriteReplicas
 from outrider.master.core.checkpoints import data_position, memory_tier, planned_save, restore
 from outrider.master.core.events import (
     ActionFailed,
@@ -83,12 +83,12 @@ from outrider.master.core.placement import (
 from outrider.master.core.placement import replicas as placement_replicas
 from outrider.master.core.scaling import autoscaler, log_metrics
 from outrider.master.core.scaling import resize as scaling_resize
-from outrider.master.core.state import persist as state_persist
 from outrider.master.core.state.generation import OVER
 from outrider.master.core.state.job import COMMITTING, ENDED, GATHERING, RUNNING, STOPPING, State
 from outrider.master.core.state.member import Member
 from outrider.master.core.status import document as status_document
 from outrider.master.core.status import invariants
+from outrider.master.core.status import persist as status_persist
 from outrider.master.core.stragglers import remedy as stragglers_remedy
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId
@@ -168,8 +168,9 @@ def _look(state: State) -> None:
     if state.stirred:
         state.stirred = False
         past_lease.advance(state) if state.lapsed else _advance(state)
-    if not state.lapsed:
-        status_document.flush(state)
+    status_document.flush(state)
+    if state.stage == ENDED:
+        state.act(EndJob(state.exit_code or 0, state.generation, state.message))
 
 
 def _advance(state: State) -> None:
@@ -219,7 +220,7 @@ def _leave_world(state: State) -> None:
 # -- events -------------------------------------------------------------------------------------------------------
 def _began(state: State, event: Began) -> None:
     state.is_left = event.is_left
-    goes_on = state_persist.begin(state, event.term, event.spec, event.unix_time, event.saved)
+    goes_on = status_persist.begin(state, event.term, event.spec, event.unix_time, event.saved)
     if goes_on:
         autoscaler.begin(state)
         log_metrics.begin(state)
@@ -233,7 +234,7 @@ def _began(state: State, event: Began) -> None:
         spec_update.tell_remarks(state, ())
         owner_scaling.begin(state)
     readiness.note_staffing(state)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def _said(state: State, event: SidecarSaid) -> None:
@@ -290,7 +291,7 @@ def _keep_off_no_more(state: State, member_id: str) -> None:
 
 def _save_again(state: State, _key: str) -> None:
     if state.saved_version < state.version:
-        status_document.save_now(state, "The last status could not be saved.")
+        state.save_status("The last status could not be saved.")
         if state.stage == COMMITTING and state.world is not None:
             state.world.version = state.version
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from outrider.master.core.state.job import DataNote, State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 from outrider.wire.ids import Generation
 from outrider.wire.messages import DATA_KINDS, DataSaid
 
@@ -25,7 +24,7 @@ def said(state: State, member: Member, message: DataSaid) -> None:
         return
     if message.word in ROOM:
         member.in_place = (message.generation, message.sentence) if message.word == ROOM[0] else None
-        status_document.mark(state)
+        state.mark_status()
     if note in state.data_notes:
         return
     if message.word == "repeated":
@@ -39,7 +38,7 @@ def saved(state: State, member: Member, generation: Generation) -> None:
     """A rank says that it saves in place before it does: who has not said so in this generation saves whole again."""
     if member.in_place is not None and member.in_place[0] != generation:
         member.in_place = None
-        status_document.mark(state)
+        state.mark_status()
 
 
 def add(state: State, kind: str, sentence: str) -> None:
@@ -49,4 +48,4 @@ def add(state: State, kind: str, sentence: str) -> None:
 
 def _add(state: State, note: DataNote) -> None:
     state.data_notes = [*state.data_notes, note][-SHOWN:]
-    status_document.mark(state)
+    state.mark_status()

@@ -15,7 +15,6 @@ from outrider.master.core.generation import orders, readiness
 from outrider.master.core.state.generation import Keeping, Place, World
 from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import counted
 from outrider.wire.ids import Generation, MemberId, OrderId
 from outrider.wire.messages import Fetch, Fetched, Kept, Remembered
@@ -204,7 +203,7 @@ def _keep(state: State, world: World, step: int) -> None:
     for member_id in world.order:
         if (member := state.members.get(member_id)) is not None:
             again(state, member)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def _finished(state: State, keeping: Keeping, step: int) -> None:

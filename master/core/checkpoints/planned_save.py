@@ -16,7 +16,6 @@ from outrider.master.core.generation import orders, readiness
 from outrider.master.core.state.generation import PlannedSave, World
 from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import ALIVE, Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import seconds
 from outrider.wire.ids import MemberId, OrderId
 from outrider.wire.messages import Saved, SaveState, StateOffered, StateSaved
@@ -139,7 +138,7 @@ def _over(state: State, world: World) -> None:
     world.save.over_at = state.now
     state.deadlines.cancel(("saved state", str(world.generation.number)))
     readiness.note_resize(state)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def leaves(state: State, member: Member, grace: float) -> None:

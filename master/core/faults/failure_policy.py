@@ -25,7 +25,6 @@ from outrider.master.core.faults import error_signature, restart_policy
 from outrider.master.core.spec import FAIL, RESTART, Rule
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import quoted, seconds
 from outrider.wire.ids import Generation, MemberId
 from outrider.wire.messages import LineMatched, WorkerExit
@@ -137,7 +136,7 @@ def _is_due(state: State, rule: Rule, subject: str, count: int = 1) -> bool:
     state.hits.pop(key, None)
     if not is_due:
         state.hits[key] = recent
-    status_document.mark(state)
+    state.mark_status()
     return is_due
 
 

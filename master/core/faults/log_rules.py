@@ -14,7 +14,6 @@ from outrider.master.core.scaling import log_metrics
 from outrider.master.core.spec import FAIL, RESTART
 from outrider.master.core.state.job import REBUILDING, RUNNING, State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import quoted
 from outrider.wire.messages import LineMatched, PatternDropped
 
@@ -60,4 +59,4 @@ def dropped(state: State, member: Member, said: PatternDropped) -> None:
     on = f": {quoted(said.line)}" if said.line else ""
     state.announce("RuleDropped", f"{name}, is followed no more: on {member.id} {said.reason}{on}.", member.id,
                    warning=True)  # fmt: skip
-    status_document.mark(state)
+    state.mark_status()

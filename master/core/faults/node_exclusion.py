@@ -24,7 +24,6 @@ from outrider.master.core.events import PodSeen
 from outrider.master.core.spec import RETRYABLE_CODES
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import seconds
 from outrider.wire.ids import MemberId
 from outrider.wire.messages import WorkerExit
@@ -128,7 +127,7 @@ def look(state: State, why: str = "") -> None:
     for node in sorted(set(state.avoiding) - set(found)):
         state.announce("NodeTrusted", f"New pods may land on node {node} again: too little speaks against it now.")
     state.avoiding = found
-    status_document.mark(state)
+    state.mark_status()
 
 
 def _why(state: State, node: str) -> str:
@@ -158,5 +157,5 @@ def forgive(state: State, member_id: str) -> Member | None:
     nodes = ", ".join(member.avoid)
     text = f"{member.id} finds no room off {nodes}: a bad node is better than none, so it is made anew without that."
     state.announce("NodeTrusted", text, member.id, warning=True)
-    status_document.mark(state)
+    state.mark_status()
     return member

@@ -18,7 +18,6 @@ from outrider.master.core.scaling import resize as scaling_resize
 from outrider.master.core.spec import FAIL, REPLACE, RESTART
 from outrider.master.core.state.job import RUNNING, Flag, State
 from outrider.master.core.state.member import ALIVE, Member
-from outrider.master.core.status import document as status_document
 
 LEAVE_GRACE = 300.0
 """Seconds that a replacement has to become ready, as Kubernetes gives the pods of a node that is not heard."""
@@ -68,7 +67,7 @@ def arrived(state: State, member: Member) -> None:
 def _begin(state: State, node: str, action: str, why: str) -> None:
     there = [m for _id, m in sorted(state.members.items()) if m.node == node]
     flag = state.flags[node] = Flag(action, why, state.now, is_told=bool(there))
-    status_document.mark(state)
+    state.mark_status()
     if not there:
         return
     state.announce("NodeRuleMet", f"Node {node}: {why}. There: {', '.join(m.id for m in there)}.", warning=True)
@@ -90,7 +89,7 @@ def _end(state: State, node: str, flag: Flag) -> None:
         state.announce("NodeRuleOver", f"Node {node}: what {flag.why.partition(' says ')[0]} names holds no longer.")
     if flag.action == REPLACE and state.condemned.pop(node, None) is not None:
         node_exclusion.look(state)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def _fail(state: State, node: str, flag: Flag) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from outrider.master.core.k8s.values import quantities
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 from outrider.wire.ids import RankIndex
 
 FACTOR = 2
@@ -45,7 +44,7 @@ def raised(state: State, member: Member) -> str:
     text = f"{quantities.written(given)} instead of {quantities.written(had)}"
     state.announce("MemoryRaised", f"The replacement of {member.id} gets {text} of memory, and as many times its "
                                    f"request, because {member.id} ran out of it.", member.id, warning=True)  # fmt: skip
-    status_document.mark(state)
+    state.mark_status()
     return f"its replacement gets {text}"
 
 

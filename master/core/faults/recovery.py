@@ -26,7 +26,6 @@ from outrider.master.core.state import budgets
 from outrider.master.core.state.generation import Episode, Failure, Fault, World
 from outrider.master.core.state.job import COMMITTING, REBUILDING, RUNNING, STOPPING, State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION, Generation
 from outrider.wire.messages import Exited, Stopped, TrainerExited, TrainerLost, WorkerExit
@@ -159,7 +158,7 @@ def _note(state: State, kind: str, reason: str, member: Member | None, exit: Wor
     state.announce(kind, reason, fault.member, warning=True)
     node_exclusion.look(state)
     nodecheck_gate.note_fault(state, node)
-    status_document.mark(state)
+    state.mark_status()
     return fault
 
 
@@ -169,7 +168,7 @@ def _blame(state: State, fault: Fault, kind: str, member: Member | None, reason:
     fault.node = node_exclusion.blamed(kind, member, exit)
     node_exclusion.look(state)
     nodecheck_gate.note_fault(state, fault.node)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def _failed(state: State, member: Member, generation: Generation, bad: list[WorkerExit]) -> None:

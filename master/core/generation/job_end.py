@@ -6,12 +6,11 @@ the number for a signal.
 
 from __future__ import annotations
 
-from outrider.master.core.actions import DeletePod, EndJob
+from outrider.master.core.actions import DeletePod
 from outrider.master.core.checkpoints import planned_save
 from outrider.master.core.generation import lifecycle, observe_only, orders, progress, readiness, unsupervised
 from outrider.master.core.state.job import ENDED, FINISHING, REBUILDING, STOPPING, State
 from outrider.master.core.state.member import ENDED_WELL, SILENT, Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import counted
 from outrider.wire.messages import Finish, Stop
 
@@ -102,7 +101,7 @@ def _finish(state: State, code: int, phase: str, reason: str) -> None:
     grace = spec.handler_grace + spec.save_grace if phase == "stopped" or was_stopping else 0.0
     state.deadlines.set(("finish", ""), state.now + grace + FINISH_PATIENCE)
     state.stirred = True
-    status_document.save_now(state, reason)
+    state.save_status(reason)
 
 
 def tell(state: State, member: Member) -> None:
@@ -191,4 +190,3 @@ def _end(state: State) -> None:
             state.act(DeletePod(member.id, member.uid, 0.0, state.generation, why))
     for key in (("finish", ""), ("status", "")):
         state.deadlines.cancel(key)
-    state.act(EndJob(state.exit_code or 0, state.generation, state.message))

@@ -17,7 +17,6 @@ from outrider.master.core.scaling import log_metrics
 from outrider.master.core.state.generation import Place, World
 from outrider.master.core.state.job import COMMITTING, GATHERING, RUNNING, STOPPING, State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION, Generation, OrderId
 from outrider.wire.messages import Start, Stop
@@ -65,8 +64,7 @@ def _chosen(state: State) -> list[Member]:
 
 def _form(state: State, chosen: list[Member]) -> None:
     world = decide(state, chosen)
-    status_document.save_now(
-        state,
+    state.save_status(
         f"Generation {world.generation} is decided: {counted(len(chosen), 'member')}, "
         f"{counted(world.world_size, 'rank')}; it must be saved before it is started.",
     )

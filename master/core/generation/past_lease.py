@@ -17,7 +17,6 @@ from outrider.master.core.generation import layout, lifecycle, readiness
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import COMMITTING, GATHERING, STOPPING, State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 from outrider.wire.messages import Ask, Fetch, Hello, Kept, Pong, Probe, Refused, Start, Stop, Welcome
 
 SAID = (Start, Stop, Welcome, Refused, Pong, Probe, Ask, Fetch, Kept)
@@ -49,7 +48,7 @@ def regained(state: State) -> None:
         state.announce("LeaseRegained", "The master holds its Lease again, and does all that it does otherwise.")
     state.unstaffed = state.unsized = True
     readiness.stir(state)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def note_term(state: State, hello: Hello) -> None:

@@ -16,7 +16,6 @@ from outrider.master.core.hangs import progress_watch
 from outrider.master.core.state.generation import OVER, UNKNOWN, Fault, World
 from outrider.master.core.state.job import RUNNING, STOPPING, State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import counted, exactly
 from outrider.wire.ids import Generation
 from outrider.wire.messages import Report, Saved, Stepped, WorkerExit
@@ -139,7 +138,7 @@ def _recover(state: State, world: World, at: float, step: int) -> None:
         _announce_caught_up(state, world, open_faults[-1], total, step)
     else:
         _announce_recovery(state, open_faults, total, step, had_trained=world.lost_from is not None)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def _announce_recovery(state: State, faults: list[Fault], total: float, step: int, *, had_trained: bool) -> None:

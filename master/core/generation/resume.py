@@ -19,7 +19,6 @@ from outrider.master.core.generation import readiness
 from outrider.master.core.state.generation import LOADED, NOTHING_SAVED, OVER, UNKNOWN, Resume, World
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import counted, exactly
 from outrider.wire.messages import RankProgress
 
@@ -91,7 +90,7 @@ def _decided(state: State, world: World, verdict: str) -> None:
         _tell_unknown(state, world)
     elif verdict == OVER:
         _tell_over(state, resume)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def what_was_done(resume: Resume) -> str:

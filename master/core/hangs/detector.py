@@ -34,7 +34,6 @@ from outrider.master.core.nodecheck import gate as nodecheck_gate
 from outrider.master.core.placement import pod_status
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import Collection, State
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import counted, seconds
 
 KIND = "RanksHang"
@@ -185,7 +184,7 @@ def _cannot_count(state: State, watch: Watch) -> None:
         f"collective or rendezvous that is waited in for long, ends a generation."
     )
     state.announce("HangsNotSeen", text, warning=True)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def _end(state: State, watch: Watch, finding: Finding) -> None:

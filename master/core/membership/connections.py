@@ -19,7 +19,6 @@ from outrider.master.core.network import probe_ring
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import REBUILDING, RUNNING, STOPPING, State
 from outrider.master.core.state.member import GONE, Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION, MemberId
 from outrider.wire.messages import (
@@ -295,7 +294,7 @@ def started(state: State, member: Member, message: Started) -> None:
 def _runs(state: State, world: World, is_new: bool) -> None:
     members = counted(len(world.places), "member")
     state.phase, state.message = "running", f"generation {world.generation} runs with {members}"
-    status_document.mark(state)
+    state.mark_status()
     if is_new:
         behind = f"; the highest step before it is {state.high_step}" if state.high_step else ""
         who = next(iter(world.places)) if state.spec.is_ps else f"{members}, {counted(world.world_size, 'rank')}"

@@ -19,7 +19,6 @@ from outrider.master.core.membership import failure_detector
 from outrider.master.core.state.generation import UNKNOWN, Place, Resume, World
 from outrider.master.core.state.job import GATHERING, REBUILDING, RUNNING, State
 from outrider.master.core.state.member import ENDED_WELL, Member, in_order
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
 from outrider.wire.messages import LineMatched
@@ -77,7 +76,7 @@ def decide(state: State) -> None:
             _judge_by_silence(state, member)
         lifecycle.refuse_used_port(state, member)
     readiness.note_staffing(state)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def _world_before(state: State, running: set[Generation]) -> World | None:

@@ -20,7 +20,6 @@ from outrider.master.core.events import PodSeen
 from outrider.master.core.generation import readiness, unsupervised
 from outrider.master.core.state.job import GATHERING, State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 
 NAMED = 5
 WAITING = "waiting for members"
@@ -52,7 +51,7 @@ def advance(state: State) -> None:
     if state.has_news_of_strangers and living:
         kind = "KeyMismatch" if any(not m.runs_alone for m in living) else "RunsUnsupervised"
         state.announce(kind, _sentence(living), warning=True)
-        status_document.mark(state)
+        state.mark_status()
     state.has_news_of_strangers = False
     if state.stage != GATHERING or state.suspended:
         return
@@ -60,7 +59,7 @@ def advance(state: State) -> None:
     message = _sentence(there) if there else WAITING
     if state.message != message and (there or state.blocked_by_strangers):
         state.message = message
-        status_document.mark(state)
+        state.mark_status()
     state.blocked_by_strangers = bool(there)
 
 

@@ -21,7 +21,6 @@ from outrider.master.core.generation import readiness, unsupervised
 from outrider.master.core.membership import failure_detector, pod_deletion
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import seconds
 from outrider.wire.ids import NO_GENERATION, MemberId
 from outrider.wire.messages import Hello, Refused
@@ -58,7 +57,7 @@ def due(state: State, member_id: str) -> None:
     if member is None or member.greeted or member.is_stranger or member.pod_phase != "running" or member.deleting:
         return
     member.is_unreached = True
-    status_document.mark(state)
+    state.mark_status()
     what = f"its sidecar has not reached this master: {CHECK}" if member.has_sidecar else NO_SIDECAR
     state.announce("MemberUnreached", f"{member.id} has run for {seconds(AFTER)}, and {what}.", member.id, warning=True)
 
@@ -66,7 +65,7 @@ def due(state: State, member_id: str) -> None:
 def greeted(state: State, member: Member, hello: Hello) -> None:
     """It was heard. What it knows of a master it may have from an earlier one."""
     if member.is_unreached:
-        status_document.mark(state)
+        state.mark_status()
     member.is_unreached = False
     state.deadlines.cancel(("unreached", member.id))
     if hello.ticket or max(hello.running, hello.highest) > NO_GENERATION:
@@ -93,7 +92,7 @@ def _forget(state: State, member: Member) -> None:
         state.deadlines.cancel((kind, member.id))
     if member.is_unreached:
         member.is_unreached = False
-        status_document.mark(state)
+        state.mark_status()
 
 
 # -- those that may begin by themselves
@@ -136,7 +135,7 @@ def runs_alone(state: State, session: str, member: Member) -> None:
         readiness.refresh(state, member)
         readiness.note_resize(state)
         readiness.stir(state)
-        status_document.mark(state)
+        state.mark_status()
     if state.number and not member.deleting:
         _remove(state, member, f"{member.id} runs unsupervised beside the generations of this job; its pod is deleted.")
 

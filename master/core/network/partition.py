@@ -30,7 +30,6 @@ from outrider.master.core.placement import replicas
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import REBUILDING, RUNNING, State
 from outrider.master.core.state.member import ALIVE, Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import seconds
 from outrider.wire.ids import MemberId
 from outrider.wire.messages import Probe, Probed, Report
@@ -172,12 +171,12 @@ def _tell(state: State, found: list[Cut]) -> None:
         if cut.pair not in told or cut.is_both != told[cut.pair].is_both:
             state.announce("LinkCut", f"{cut_sentence(state, cut)}.", cut.first, warning=True,
                            detail=(("first", cut.first), ("second", cut.second)))  # fmt: skip
-            status_document.mark(state)
+            state.mark_status()
         told[cut.pair] = cut
     for pair in told.keys() - {cut.pair for cut in found}:
         if not any(each in state.links.missing for each in (pair, pair[::-1])):
             del told[pair]
-            status_document.mark(state)
+            state.mark_status()
             if all(member in state.members for member in pair):
                 text = f"{where(state, pair[0])} and {where(state, pair[1])} see each other again."
                 state.announce("LinkBack", text, pair[0])
@@ -188,9 +187,9 @@ def _tell_slow(state: State, found: list[Slow]) -> None:
     for slow in found:
         if slow.members not in told:
             state.announce("LinkSlow", f"{slow_sentence(state, slow)}.", slow.members[0], warning=True)
-            status_document.mark(state)
+            state.mark_status()
     for members in told.keys() - {slow.members for slow in found}:
-        status_document.mark(state)
+        state.mark_status()
         if all(member in state.members for member in members):
             who = " and ".join(members)
             state.announce("LinkWell", f"The links of {who} are as fast as the others again.", members[0])

@@ -27,7 +27,6 @@ from outrider.master.core.placement import pod_status
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import GATHERING, RUNNING, Check, State
 from outrider.master.core.state.member import ALIVE, SILENT, Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId, OrderId, RankIndex
 from outrider.wire.messages import Check as CheckOrder
@@ -155,7 +154,7 @@ def _next_round(state: State, check: Check) -> None:
         _measure(state, check, sorted(group, key=lambda member: member in check.training))
     count = sum(map(len, check.groups))
     state.message = f"check round {check.number}: {counted(count, 'member')} measured"
-    status_document.mark(state)
+    state.mark_status()
     check.answers |= {m: Answer("no answer", "it was not ready again") for m in check.mute}
     check.groups += tuple((m,) for m in sorted(check.mute))
     if not count:
@@ -380,7 +379,7 @@ def _end(state: State) -> None:
     state.check = None
     state.deadlines.cancel(("check", ""))
     readiness.stir(state)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def _abandon(state: State, check: Check, why: str) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from outrider.master.core.events import TurnTold
 from outrider.master.core.generation import readiness
 from outrider.master.core.state.job import GATHERING, State
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION
 
@@ -43,7 +42,7 @@ def told(state: State, event: TurnTold) -> None:
     else:
         _go(state)
     readiness.note_staffing(state)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def _wait(state: State, behind: str) -> None:

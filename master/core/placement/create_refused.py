@@ -13,7 +13,6 @@ from outrider.master.core.events import CreateRefused
 from outrider.master.core.generation import readiness
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 
 FIRST_AGAIN = 5.0
 SLOWEST = 60.0
@@ -34,7 +33,7 @@ def refused(state: State, event: CreateRefused) -> None:
         state.deadlines.set(("create", member.id), state.now + delay)
         _tell(state, member, event.reason)
     readiness.refresh(state, member)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def _close(state: State, reason: str) -> None:

@@ -17,7 +17,6 @@ from outrider.master.core.events import OwnerEnded, OwnerSized
 from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import readiness
 from outrider.master.core.state.job import COMMITTING, GATHERING, REBUILDING, RUNNING, STOPPING, State
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import counted
 
 ASKING = (ResizeOwner, FollowOwner)
@@ -32,7 +31,7 @@ def sized(state: State, event: OwnerSized) -> None:
     if event.replicas == known or not state.spec.is_adopted or state.is_over:
         return
     state.owner.asked = None
-    status_document.mark(state)
+    state.mark_status()
     if event.replicas and state.message == NONE_WANTED:
         state.message = "waiting for members"
     if event.replicas == state.target:
@@ -62,7 +61,7 @@ def hold(state: State) -> None:
     wants_none = state.spec.is_adopted and state.owner.size == 0 and state.stage == GATHERING and not state.suspended
     if wants_none and state.message != NONE_WANTED and not any(m.is_usable for m in state.members.values()):
         state.phase, state.message, state.patient = "pending", NONE_WANTED, True
-        status_document.mark(state)
+        state.mark_status()
 
 
 def _follow(state: State) -> None:

@@ -12,7 +12,6 @@ from outrider.master.core.events import PodSeen
 from outrider.master.core.generation import readiness
 from outrider.master.core.state.job import GATHERING, State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import counted, seconds
 
 PATIENCE = 2.0
@@ -32,7 +31,7 @@ def note(state: State, member: Member, pod: PodSeen) -> None:
     state.announce("MemberCannotStart", text, member.id, warning=True)
     if state.deadlines.at(("begin", "")) is None:
         state.deadlines.set(("begin", ""), state.now + PATIENCE * state.spec.start_patience)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def look(state: State) -> None:
@@ -51,4 +50,4 @@ def look(state: State) -> None:
     text = f"For {since} {state.message}. The job goes on when they can."
     state.announce("JobCannotBegin", text, warning=True)
     readiness.stir(state)
-    status_document.mark(state)
+    state.mark_status()

@@ -26,7 +26,6 @@ from outrider.master.core.scaling import autoscaler
 from outrider.master.core.scaling import resize as scaling_resize
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import ALIVE, ENDED_WELL, FAILED, GONE, SILENT, Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId
 from outrider.wire.messages import Finish
@@ -331,7 +330,7 @@ def _remove(state: State, member: Member, life: str) -> None:
     while len(state.past) > PAST_KEPT:
         del state.past[next(iter(state.past))]
     readiness.note_staffing(state)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def patience_over(state: State, member_id: str) -> None:

@@ -28,7 +28,6 @@ from outrider.master.core.spec import MASTER
 from outrider.master.core.state import budgets
 from outrider.master.core.state.job import RUNNING, Budget, State
 from outrider.master.core.state.member import ALIVE, SILENT, Member, Placed
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId, RankIndex, Role
 
@@ -201,7 +200,7 @@ def _create(
     state.announce(kind, reason, member.id)
     _ask_for(state, member, reason)
     readiness.refresh(state, member)
-    status_document.mark(state)  # its id is used up: the master that follows must know
+    state.mark_status()  # its id is used up: the master that follows must know
     return True
 
 

@@ -21,7 +21,6 @@ from outrider.master.core.placement import owner_scaling
 from outrider.master.core.scaling import autoscaler, log_metrics
 from outrider.master.core.spec import JobSpec
 from outrider.master.core.state.job import COMMITTING, GATHERING, RUNNING, State
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import wanted
 
 SUSPENDED = "The job is suspended."
@@ -53,7 +52,7 @@ def edited(state: State, event: SpecChanged) -> None:
     progress_watch.edited(state)
     readiness.note_staffing(state)
     readiness.note_resize(state)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def tell_remarks(state: State, told: Sequence[str]) -> None:
@@ -90,7 +89,7 @@ def owner_sized(state: State, event: OwnerSized) -> None:
         state.owner.suspended = event.suspended
         _suspend_or_resume(state)
         readiness.note_staffing(state)
-        status_document.mark(state)
+        state.mark_status()
     owner_scaling.sized(state, event)
 
 
@@ -120,7 +119,7 @@ def hold(state: State) -> None:
         lifecycle.stop(state, _who(state))
     if state.stage == GATHERING and state.phase != "suspended":
         state.phase, state.message = "suspended", _who(state)
-        status_document.mark(state)
+        state.mark_status()
 
 
 def _resume(state: State) -> None:

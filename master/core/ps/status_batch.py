@@ -13,8 +13,8 @@ from outrider.master.core.events import StatusSaved
 from outrider.master.core.ps import status
 from outrider.master.core.ps.state import Key, PsState, has_ended
 from outrider.master.core.ps.task_adapter import tell
-from outrider.master.core.state import persist as state_persist
 from outrider.master.core.status import document as one_world
+from outrider.master.core.status import persist as status_persist
 
 LEAST_APART = 1.0
 
@@ -67,7 +67,7 @@ def _saved(job: PsState) -> dict[str, Any]:
         "target": job.target,
         "began_at": job.began_at + job.unix_offset,
         "next_id": {str(role): number for role, number in sorted(job.next_id.items())},
-        "seats": {seat.name: state_persist.saved(seat.state) for seat in job.seats.values()},
+        "seats": {seat.name: status_persist.saved(seat.state) for seat in job.seats.values()},
         "ended": [job.phase, job.exit_code, job.message] if job.is_over else None,
         "done": {seat.name: [seat.state.phase, seat.state.exit_code, seat.state.message]
                  for seat in job.seats.values() if has_ended(seat)},

@@ -23,7 +23,6 @@ from outrider.master.core.spec import EFFICIENCY, SCHEDULE, JobSpec
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import counted, moment, seconds
 from outrider.wire.messages import RankProgress, Report
 
@@ -109,7 +108,7 @@ def still_unmeasured(state: State) -> None:
         return
     _tell(state, size_policy.START, UNMEASURED)
     state.announce("ScalingUnmeasured", UNMEASURED, warning=True)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def _decide(state: State, rate: Rate | None) -> None:
@@ -149,7 +148,7 @@ def _policy(state: State) -> tuple[Policy, str]:
 def _tell(state: State, condition: str, message: str) -> None:
     scaling = state.scaling
     if condition != scaling.condition:
-        status_document.mark(state)
+        state.mark_status()
     scaling.condition, scaling.message = condition, message
 
 
@@ -165,7 +164,7 @@ def _change(state: State, size: int, condition: str, reason: str) -> None:
     state.deadlines.cancel(("room", ""))
     readiness.note_staffing(state)
     readiness.note_resize(state)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def _write(state: State, reason: str) -> None:
@@ -339,7 +338,7 @@ def resume(state: State) -> None:
     before = state.scaling
     state.scaling = Scaling(last=before.last, seen=before.seen, trail=before.trail)
     state.deadlines.cancel(("room", ""))
-    status_document.mark(state)
+    state.mark_status()
     if state.spec.scaling:
         how = "has its size by the clock" if state.spec.scaling == SCHEDULE else "finds its own size"
         state.announce("ScalingResumed", f"The job {how}, beginning with {counted(state.target, 'member')}.")

@@ -16,7 +16,6 @@ from outrider.master.core.spec import JobSpec
 from outrider.master.core.state.generation import Place
 from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import quoted, seconds
 from outrider.wire.messages import LineMatched, PatternDropped
 
@@ -68,7 +67,7 @@ def _complain(state: State, member: Member, wrong: Mapping[str, str]) -> None:
         state.announce("MetricsUnusable", f"{problem} The line: {quoted(found.line)}.", member.id, warning=True)
     if problem != found.problem:
         found.problem = problem
-        status_document.mark(state)
+        state.mark_status()
 
 
 def dropped(state: State, member: Member, said: PatternDropped) -> None:
@@ -95,4 +94,4 @@ def due(state: State) -> None:
 def _warn(state: State, kind: str, text: str) -> None:
     state.metrics.problem = text
     state.announce(kind, text, warning=True)
-    status_document.mark(state)
+    state.mark_status()

@@ -24,7 +24,6 @@ from outrider.master.core.scaling import autoscaler
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import GATHERING, REBUILDING, RUNNING, State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.text import counted, wanted
 from outrider.wire.ids import MemberId
 from outrider.wire.messages import Finish, Leaving
@@ -55,7 +54,7 @@ def scale(state: State, replicas: int) -> None:
     state.target = replicas
     readiness.note_staffing(state)
     readiness.note_resize(state)
-    status_document.mark(state)
+    state.mark_status()
 
 
 def restart(state: State, at_checkpoint: bool) -> None:
@@ -67,7 +66,7 @@ def restart(state: State, at_checkpoint: bool) -> None:
         state.restart_wanted = "a restart was asked for"
         state.announce("RestartAsked", "A restart was asked for: it waits for the next finished checkpoint.")
         planned_save.holds(state, state.restart_wanted)
-        status_document.mark(state)
+        state.mark_status()
         return
     state.announce("RestartAsked", "A restart was asked for: all ranks are stopped and started anew.")
     lifecycle.stop(state, "A restart was asked for.")
@@ -183,7 +182,7 @@ def consider(state: State) -> None:
         _save_first(state, world)
         return
     state.resize = why
-    status_document.mark(state)
+    state.mark_status()
     if not why:
         state.deadlines.cancel(("resize", ""))
         return
@@ -347,7 +346,7 @@ def dismiss(state: State) -> None:
     ]
     if state.left is not None and any(member.id in state.left.places for member in to_go):
         state.left = None  # it cannot begin again as it is
-        status_document.mark(state)
+        state.mark_status()
     for member in sorted(to_go, key=lambda m: m.id):
         if not reservations.may_have(state, member):
             _dismiss(state, member)

@@ -323,6 +323,9 @@ class State:
     saved_version: int = 0
     status_saved_at: float | None = None
     status_wanted: bool = False
+    """Something that users see has changed."""
+    save_reason: str = ""
+    """Why the status is written at the end of this step, whenever it was written last; empty where it need not be."""
     write_not_before: float = 0.0
     """A recovery is on its way: its own status is due in a moment, and nothing else shall be in front of it."""
     saved_world: dict[str, object] | None = None
@@ -374,6 +377,15 @@ class State:
     def ends(self) -> bool:
         """It is over, or waits for its end: nobody comes any more."""
         return self.is_over or bool(self.stop_wanted)
+
+    def mark_status(self) -> None:
+        """Something that users see has changed: the status is written soon."""
+        self.status_wanted = True
+
+    def save_status(self, reason: str) -> None:
+        """The status is written at the end of this step."""
+        self.version += 1
+        self.save_reason = reason
 
     def act(self, action: Action) -> None:
         self.actions.append(action)

@@ -15,10 +15,10 @@ from outrider.master.core.generation import reservations
 from outrider.master.core.network import report as network_report
 from outrider.master.core.scaling import curve as scaling_curve
 from outrider.master.core.scaling import log_metric_values
-from outrider.master.core.state import persist as state_persist
 from outrider.master.core.state.generation import Fault
 from outrider.master.core.state.job import COMMITTING, REBUILDING, RUNNING, STOPPING, State
 from outrider.master.core.state.member import FAILED, SILENT, Member, in_order
+from outrider.master.core.status import persist as status_persist
 from outrider.master.core.stragglers import report as stragglers_report
 from outrider.master.core.text import moment
 from outrider.wire.messages import Report
@@ -30,41 +30,36 @@ WOULD_SHOWN = 10
 
 
 # -- writing ------------------------------------------------------------------------------------------------------
-def save_now(state: State, reason: str) -> None:
-    """Writes the status in this step."""
-    state.version += 1
-    reservations.reserve(state)
-    written(state)
-    kept = document(state, state.now) | {"saved": state_persist.saved(state)}
-    state.act(SaveStatus(state.version, kept, state.generation, reason))
-
-
 def written(state: State) -> None:
     """All that users can see is being written."""
     state.status_wanted, state.status_saved_at = False, state.now
     state.deadlines.set(("status", ""), state.now + AT_REST)
 
 
-def mark(state: State) -> None:
-    """Something that users see has changed."""
-    state.status_wanted = True
-
-
 def flush(state: State) -> None:
-    """At the end of a step: writes what is marked, or sets the moment at which it may be written."""
-    if not state.status_wanted or not state.listed:
-        return
-    last = state.status_saved_at
-    earliest = state.write_not_before if last is None else max(last + LEAST_APART, state.write_not_before)
-    if state.now >= earliest:
-        save_now(state, "The status has changed.")
-    else:
-        state.deadlines.set(("status", ""), earliest)
+    """At the end of a step: writes what is due, or sets the moment at which what has changed may be written."""
+    if not state.save_reason and state.status_wanted and state.listed and not state.lapsed:
+        last = state.status_saved_at
+        earliest = state.write_not_before if last is None else max(last + LEAST_APART, state.write_not_before)
+        if state.now >= earliest:
+            state.save_status("The status has changed.")
+        else:
+            state.deadlines.set(("status", ""), earliest)
+    if state.save_reason:
+        _save(state)
+
+
+def _save(state: State) -> None:
+    reservations.reserve(state)
+    written(state)
+    kept = document(state, state.now) | {"saved": status_persist.saved(state)}
+    state.act(SaveStatus(state.version, kept, state.generation, state.save_reason))
+    state.save_reason = ""
 
 
 def due(state: State) -> None:
     """The moment for the next status."""
-    save_now(state, "The status has changed." if state.status_wanted else "Nothing new has happened.")
+    state.save_status("The status has changed." if state.status_wanted else "Nothing new has happened.")
 
 
 # -- reading ------------------------------------------------------------------------------------------------------

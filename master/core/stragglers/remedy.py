@@ -14,7 +14,6 @@ from outrider.master.core.scaling import resize as scaling_resize
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import Member
-from outrider.master.core.status import document as status_document
 from outrider.master.core.stragglers import cause as stragglers_cause
 from outrider.master.core.stragglers import report as stragglers_report
 from outrider.master.core.stragglers.detector import Named, take
@@ -46,7 +45,7 @@ def _tell(state: State, world: World, named: Named) -> None:
         ("cause", cause.kind),
     )
     state.announce("Straggler", reason, member.id, warning=True, detail=detail)
-    status_document.mark(state)
+    state.mark_status()
     if state.spec.exclude_stragglers:
         _replace(state, member, reason)
 
@@ -56,7 +55,7 @@ def _over(state: State, named: Named) -> None:
     if member is not None:
         text = f"{member.id} is no straggler any more: {named.pace.factor:.2f} times the others' own time a step."
         state.announce("StragglerOver", text, member.id)
-        status_document.mark(state)
+        state.mark_status()
 
 
 # -- replacing it -------------------------------------------------------------------------------------------------
