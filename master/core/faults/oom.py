@@ -7,7 +7,7 @@ has no limit was not stopped by one: there the node was short, and another pod o
 
 from __future__ import annotations
 
-from outrider.master.core.k8s.values import quantities
+from outrider.master.core import quantities
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 from outrider.wire.ids import RankIndex

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from outrider.cli.errors import UserError
-from outrider.master.core.k8s.values import quantities
+from outrider.master.core import quantities
 from outrider.master.local.sandbox.cgroups import Limits
 
 LEAST_CPUS, LEAST_MEMORY = 0.01, 32 << 20

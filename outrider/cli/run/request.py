@@ -22,7 +22,8 @@ from outrider.cli.run.hang_flag import HangLimits
 from outrider.cli.run.ps_flags import PsSize
 from outrider.cli.run.scaling_flag import Scaling
 from outrider.cli.run.size_flags import Members
-from outrider.master.core.k8s.values import chaos, quantities
+from outrider.master.core import quantities
+from outrider.master.core.k8s.values import chaos
 from outrider.master.core.placement.gpus import Share
 from outrider.master.core.spec import Rule
 from outrider.master.local.sandbox.cgroups import Limits

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from outrider.master.core import quantities
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.events import PodSeen
 from outrider.master.core.k8s.elasticjob.spec import spec_of
 from outrider.master.core.k8s.elasticjob.validation import problems
 from outrider.master.core.k8s.pods import build as pods_build
-from outrider.master.core.k8s.values import quantities
 from outrider.master.core.k8s.values.names import SIDECAR_CONTAINER, Document
 from outrider.wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
 from tests.core.cluster.documents import job, template, worker

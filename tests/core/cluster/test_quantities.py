@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.master.core.k8s.values import durations, quantities
+from outrider.master.core import quantities
+from outrider.master.core.k8s.values import durations
 
 
 @pytest.mark.parametrize(

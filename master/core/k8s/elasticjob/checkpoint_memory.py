@@ -6,8 +6,8 @@ the volume that it lies in has to be larger by it.
 
 from __future__ import annotations
 
+from outrider.master.core import quantities
 from outrider.master.core.k8s.pods import containers
-from outrider.master.core.k8s.values import quantities
 from outrider.master.core.k8s.values.names import CHECKPOINT_MEMORY, CHECKPOINT_PATH, Document
 
 VARIABLE, PATH_VARIABLE = "OUTRIDER_CHECKPOINT_MEMORY", "OUTRIDER_CHECKPOINT_PATH"

@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from outrider.master.core import quantities
 from outrider.master.core.events import PodSeen
 from outrider.master.core.k8s.elasticjob import run_policy
 from outrider.master.core.k8s.elasticjob import scaling as elasticjob_scaling
 from outrider.master.core.k8s.elasticjob.spec import has_master, members, roles_of, sizes
 from outrider.master.core.k8s.pods import unknown_fields
 from outrider.master.core.k8s.pods.build import name_of, seen
-from outrider.master.core.k8s.values import quantities
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.modes import OBSERVED
 from outrider.master.core.k8s.values.names import DOMAIN, GROUP_VERSION, JOB, KIND, ROLE, Document

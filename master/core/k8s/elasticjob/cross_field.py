@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from outrider.master.core import quantities
 from outrider.master.core.checkpoints import save_signal
 from outrider.master.core.faults.restart_policy import POLICIES
 from outrider.master.core.k8s.elasticjob import atomic_save
@@ -24,7 +25,7 @@ from outrider.master.core.k8s.elasticjob.spec import (
     roles_of,
     sizes,
 )
-from outrider.master.core.k8s.values import durations, paths, quantities
+from outrider.master.core.k8s.values import durations, paths
 from outrider.master.core.k8s.values.fields import mapping, shown, whole
 from outrider.master.core.k8s.values.limits import USUAL, Limits
 from outrider.master.core.k8s.values.names import Document

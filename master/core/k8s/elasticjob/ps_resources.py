@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 from copy import deepcopy
 
+from outrider.master.core import quantities
 from outrider.master.core.k8s.elasticjob.spec import roles_of, sizes
 from outrider.master.core.k8s.pods import containers
-from outrider.master.core.k8s.values import quantities
 from outrider.master.core.k8s.values.fields import entries, mapping, shown
 from outrider.master.core.k8s.values.names import PS_RESOURCES, Document
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
+from outrider.master.core import quantities
 from outrider.master.core.checkpoints import save_signal
 from outrider.master.core.faults import oom, restart_policy
 from outrider.master.core.k8s.elasticjob import metrics as elasticjob_metrics
@@ -18,7 +19,7 @@ from outrider.master.core.k8s.elasticjob import pytorch_fields
 from outrider.master.core.k8s.elasticjob import rules as elasticjob_rules
 from outrider.master.core.k8s.elasticjob import scaling as elasticjob_scaling
 from outrider.master.core.k8s.pods import containers
-from outrider.master.core.k8s.values import durations, quantities
+from outrider.master.core.k8s.values import durations
 from outrider.master.core.k8s.values.fields import mapping, whole
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.scaling.size_policy import Limits

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from datetime import datetime
 
+from outrider.master.core import quantities
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.events import PodGone, PodSeen, PodsListed
 from outrider.master.core.k8s.elasticjob import atomic_save, ps_resources
@@ -19,7 +20,7 @@ from outrider.master.core.k8s.elasticjob.spec import has_master, key_of, members
 from outrider.master.core.k8s.owners import references as owners_references
 from outrider.master.core.k8s.pods import containers
 from outrider.master.core.k8s.pods.containers import brief, end_of
-from outrider.master.core.k8s.values import bounds, chaos, quantities
+from outrider.master.core.k8s.values import bounds, chaos
 from outrider.master.core.k8s.values.fields import mapping
 from outrider.master.core.k8s.values.names import (
     ALONE_AFTER,
