@@ -25,7 +25,6 @@ from weakref import WeakValueDictionary
 from outrider.master.core.events import Event, LeaseLapsed, LeaseRegained, NodeSeen, TurnTold
 from outrider.master.core.k8s.elasticjob import accepted_spec, conditions, deletion, run_policy, validation
 from outrider.master.core.k8s.elasticjob import begin_anew as elasticjob_begin_anew
-from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
 from outrider.master.core.k8s.elasticjob.admission import Candidate, Queue
 from outrider.master.core.k8s.injection.webhook import Policy
 from outrider.master.core.k8s.owners import revisions
@@ -34,6 +33,7 @@ from outrider.master.core.k8s.pods import disappeared
 from outrider.master.core.k8s.pods import nodes as node_documents
 from outrider.master.core.k8s.values import modes, phases, shapes
 from outrider.master.core.k8s.values.fields import mapping
+from outrider.master.core.k8s.values.identity import key_of
 from outrider.master.core.k8s.values.limits import USUAL, Limits
 from outrider.master.core.k8s.values.modes import OFF, SUPERVISE, Mode
 from outrider.master.core.k8s.values.names import GROUP_VERSION, JOB, MEMBER, PLURAL, Document
@@ -341,7 +341,7 @@ class Fleet:
     # -- jobs -------------------------------------------------------------------------------------------------------
     def _jobs_listed(self, jobs: list[Document]) -> None:
         jobs = readable("ElasticJob", jobs, {})
-        self._jobs = there = {elasticjob_spec.key_of(job) for job in jobs}
+        self._jobs = there = {key_of(job) for job in jobs}
         for key in [key for key in self._waiting if key not in there]:
             del self._waiting[key]
         for left in (self._off, self._judged_first):
@@ -372,18 +372,16 @@ class Fleet:
             self._job_changed("MODIFIED", job)
 
     def _job_changed(self, kind: str, job: Document) -> None:
-        with fenced(name_of("ElasticJob", job), lambda why: self._refuse(elasticjob_spec.key_of(job), job, [why])):
+        with fenced(name_of("ElasticJob", job), lambda why: self._refuse(key_of(job), job, [why])):
             if not shapes.identity_of(job).uid:
                 raise WrongDocument("metadata.uid", None, "text")
             self._take_job(kind, job)
 
     def _take_job(self, kind: str, job: Document) -> None:
-        key, uid = elasticjob_spec.key_of(job), job["metadata"]["uid"]
+        key, uid = key_of(job), job["metadata"]["uid"]
         (self._jobs.discard if kind == "DELETED" else self._jobs.add)(key)
         found = self.running.get(key)
-        is_going = elasticjob_spec.is_deleted(job) and bool(
-            mapping(job.get("spec")).get("adopts")
-        )  # its pods go before it
+        is_going = deletion.is_deleted(job) and bool(mapping(job.get("spec")).get("adopts"))  # its pods go before it
         if kind == "DELETED" or (is_going and found is not None and found.uid == uid):
             was_over = found is None and key in self._over
             self._gone(key, uid)
@@ -410,7 +408,7 @@ class Fleet:
 
     def _must_be_judged(self, key: JobName, job: Document) -> bool:
         """Its patterns are compiled elsewhere first; then it is looked at again, as it is by then."""
-        is_judged = elasticjob_spec.is_deleted(job) or _phase(job) in phases.OVER or not self._patterns.unknown(job)
+        is_judged = deletion.is_deleted(job) or _phase(job) in phases.OVER or not self._patterns.unknown(job)
         if is_judged:
             self._judged_first.pop(key, None)
             return False
@@ -432,7 +430,7 @@ class Fleet:
     def _is_over(self, key: JobName, job: Document) -> None:
         self._over[key] = elasticjob_begin_anew.ended(job)
         self._kept.pop(key, None)
-        if run_policy.expires_at(job) is not None and not elasticjob_spec.is_deleted(job):
+        if run_policy.expires_at(job) is not None and not deletion.is_deleted(job):
             self._kept[key] = job
         self._look_for_another_beginning(key)
 
@@ -535,7 +533,7 @@ class Fleet:
         try:
             await self._api.patch(f"{path_of(identity.namespace, identity.name)}/status", patch)
         except ApiError as error:
-            self._refused.pop(elasticjob_spec.key_of(job), None)  # the next list refuses it again
+            self._refused.pop(key_of(job), None)  # the next list refuses it again
             if not (error.is_absent or error.is_conflict):
                 log.warning("what is wrong with ElasticJob %s could not be written: %s", identity, error)
 

@@ -31,7 +31,7 @@ from outrider.master.core.k8s.injection.webhook import Policy
 from outrider.master.core.k8s.owners import resize as owners_resize
 from outrider.master.core.k8s.pods import build as pod_documents
 from outrider.master.core.k8s.pods import disappeared
-from outrider.master.core.k8s.values import shapes
+from outrider.master.core.k8s.values import identity, replica_specs, shapes
 from outrider.master.core.k8s.values.fields import mapping
 from outrider.master.core.k8s.values.limits import USUAL, Limits
 from outrider.master.core.k8s.values.modes import OBSERVE, SUPERVISE, Mode
@@ -90,7 +90,7 @@ class RunningJob:
         what is run instead of `job`, which has `problems`. `budgets` and `turns`, in which jobs begin, are of all
         jobs."""
         self.attempt = attempt
-        self.key = elasticjob_spec.key_of(job)
+        self.key = identity.key_of(job)
         self.uid = job["metadata"]["uid"]
         self._term, self._is_master, self._limits = term, is_master, limits
         self.mode, self._begun = mode, begun
@@ -291,7 +291,7 @@ class RunningJob:
         self._record.accept(before)
         job = self._record.accepted
         spec = self._meant(job)
-        is_new = elasticjob_spec.pod_templates(before) != elasticjob_spec.pod_templates(job)
+        is_new = replica_specs.pod_templates(before) != replica_specs.pod_templates(job)
         self._pump.put(SpecChanged(spec, bool(job["spec"].get("suspend")), is_new))
         self._follow_rules(spec)
         self._belongings.stir()
@@ -327,7 +327,7 @@ class RunningJob:
         if self.is_deleted and self.has_begun and not self._is_ending:
             self._is_ending = True
             self._look_at(self._end())
-        elif elasticjob_spec.is_deleted(self.document) and self.has_begun and not self._is_ending:
+        elif deletion.is_deleted(self.document) and self.has_begun and not self._is_ending:
             self._is_ending = True
             pods, is_foreground = list(self._pods.values()), deletion.is_foreground(self.document)
             left = deletion.seconds_left(pods, time.time()) if is_foreground else None

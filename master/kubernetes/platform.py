@@ -27,7 +27,7 @@ from outrider.master.core.k8s.owners import owner as owners_owner
 from outrider.master.core.k8s.pods import build as pod_documents
 from outrider.master.core.k8s.pods import create_errors, unknown_fields
 from outrider.master.core.k8s.pods.containers import brief
-from outrider.master.core.k8s.values import paths
+from outrider.master.core.k8s.values import identity, paths
 from outrider.master.core.k8s.values.limits import USUAL, Limits
 from outrider.master.core.k8s.values.names import RANK_INDEX, RELAUNCHES, SERVES, Document
 from outrider.master.kubernetes.api.client import Api, ApiError
@@ -100,7 +100,7 @@ class KubernetesPlatform:
             "gracePeriodSeconds": int(pod.grace),
             "preconditions": {"uid": pod.uid},
         }
-        name = pod_documents.name_of(self._record.job, pod.member)
+        name = identity.name_of(self._record.job, pod.member)
         try:
             await self._api.delete(self._path(name), options)
         except ApiError as error:
@@ -117,7 +117,7 @@ class KubernetesPlatform:
 
     async def _label(self, member: MemberId, uid: PodUid, labels: Mapping[str, str | None]) -> None:
         """A pod that is gone, or another of its name, needs no label."""
-        path = self._path(pod_documents.name_of(self._record.job, member))
+        path = self._path(identity.name_of(self._record.job, member))
         try:
             await self._api.patch(path, {"metadata": {"uid": uid, "labels": dict(labels)}})
         except ApiError as error:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from outrider.master.core.k8s.elasticjob import accepted_spec, conditions, pytorch_fields
+from outrider.master.core.k8s.elasticjob import accepted_spec, conditions, deletion, pytorch_fields
 from outrider.master.core.k8s.elasticjob import begin_anew as elasticjob_begin_anew
 from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
 from outrider.master.core.k8s.owners import revisions
@@ -158,7 +158,7 @@ class JobRecord:
         both: the owner and revision of the end are in the status until then."""
         for _ in range(CLAIMS):
             job = await self._read()
-            if mapping(job.get("status")).get("phase") not in OVER or elasticjob_spec.is_deleted(job):
+            if mapping(job.get("status")).get("phase") not in OVER or deletion.is_deleted(job):
                 return None
             identity = {"uid": self.uid, "resourceVersion": self._version}
             owners = {"ownerReferences": meant["metadata"]["ownerReferences"]}

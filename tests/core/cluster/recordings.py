@@ -27,6 +27,7 @@ from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
 from outrider.master.core.k8s.owners import completion as owners_completion
 from outrider.master.core.k8s.owners import resize as owners_resize
 from outrider.master.core.k8s.pods import build as pods_build
+from outrider.master.core.k8s.values import identity
 from outrider.master.core.k8s.values.names import RANK_INDEX, SIDECAR_CONTAINER, Document
 from outrider.master.core.state.job import State
 from outrider.master.core.step import check, next_deadline, step
@@ -200,7 +201,7 @@ class Recording:
             case orders.SaveStatus(version=version):
                 self._after(BRIEF, lambda: self._tell(seen.StatusSaved(version)))
             case orders.CreatePod(member=made, rank_index=rank_index):
-                name = pods_build.name_of(self.job, made)
+                name = identity.name_of(self.job, made)
                 self.made.append(made)
                 self.made_at[made] = self.now
                 if name in self.members:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from outrider.master.core.k8s.elasticjob.cross_field import validate
-from outrider.master.core.k8s.elasticjob.spec import key_of, pod_templates, spec_of, with_defaults
+from outrider.master.core.k8s.elasticjob.spec import spec_of, with_defaults
+from outrider.master.core.k8s.values.identity import key_of
 from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.k8s.values.replica_specs import pod_templates
 from outrider.master.core.spec import JobSpec, Rule
 from outrider.wire.ids import JobName
 from tests.core.cluster.documents import job, template, with_memory, worker

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from outrider.master.core.events import PodSeen
 from outrider.master.core.k8s.pods import build as pods_build
 from outrider.master.core.k8s.pods import containers
+from outrider.master.core.k8s.values import identity
 from outrider.master.core.k8s.values.names import Document
 from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 from tests.core.cluster.documents import SEEN, recorded
@@ -109,7 +110,7 @@ def test_the_core_is_told_who_the_pod_is_and_where() -> None:
     assert pods_build.seen(pod) == PodSeen(
         MemberId("worker-0"), PodUid(pod["metadata"]["uid"]), Role("worker"), RankIndex(0), "running", node="node-1"
     )
-    assert pods_build.job_of(pod) == "research/mnist"
+    assert identity.job_of(pod) == "research/mnist"
 
 
 def test_a_container_that_the_kernel_ended_for_its_memory_is_told_with_its_limit() -> None:
@@ -186,7 +187,7 @@ def test_a_pod_that_does_not_say_which_key_it_holds_is_taken_for_ours(entry: dic
 def test_a_pod_of_no_job_is_nobody() -> None:
     pod = recorded("running")
     del pod["metadata"]["labels"]["outrider.dev/job"]
-    assert (pods_build.seen(pod), pods_build.job_of(pod), pods_build.member_of(pod)) == (None, None, None)
+    assert (pods_build.seen(pod), identity.job_of(pod), identity.member_of(pod)) == (None, None, None)
     assert pods_build.seen({"metadata": {"name": "x"}}) is None
 
 

@@ -14,6 +14,7 @@ from outrider.master.core.events import PodSeen
 from outrider.master.core.k8s.elasticjob.spec import spec_of
 from outrider.master.core.k8s.elasticjob.validation import problems
 from outrider.master.core.k8s.pods import build as pods_build
+from outrider.master.core.k8s.values import identity
 from outrider.master.core.k8s.values.names import SIDECAR_CONTAINER, Document
 from outrider.wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
 from tests.core.cluster.documents import job, template, worker
@@ -59,7 +60,7 @@ def test_a_pod_is_its_roles_template_with_a_name_an_owner_and_who_it_is() -> Non
         ],
     }
     assert variables(pod) == {"WORKER_TYPE": "worker", "WORKER_ID": "4", "WORKER_RANK": "1", "WORKER_NUM": "4"}
-    assert pods_build.name_of(asked, MemberId("worker-4")) == pod["metadata"]["name"]
+    assert identity.name_of(asked, MemberId("worker-4")) == pod["metadata"]["name"]
 
 
 def test_a_pod_that_was_made_is_seen_as_the_member_that_was_asked_for() -> None:

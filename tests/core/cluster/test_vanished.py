@@ -11,6 +11,7 @@ import yaml
 from outrider.master.core.events import PodGone
 from outrider.master.core.k8s.pods import build as pods_build
 from outrider.master.core.k8s.pods import disappeared
+from outrider.master.core.k8s.values import identity
 from outrider.master.core.k8s.values.names import JOB, SIDECAR_CONTAINER, Document
 from tests.core.cluster.documents import recorded
 
@@ -27,7 +28,7 @@ def read(now: Document | None) -> PodGone | None:
 def running() -> Document:
     """The recording has no variables."""
     pod = recorded("running")
-    spoken_for = {"name": "OUTRIDER_JOB", "value": str(pods_build.job_of(pod))}
+    spoken_for = {"name": "OUTRIDER_JOB", "value": str(identity.job_of(pod))}
     sidecar = next(each for each in pod["spec"]["containers"] if each["name"] == SIDECAR_CONTAINER)
     sidecar["env"] = [{"name": "OUTRIDER_LOG", "value": "json"}, spoken_for]
     return pod
@@ -60,7 +61,7 @@ def test_one_that_has_the_label_of_another_job_may_run_on_too() -> None:
 
 
 def test_a_pod_belongs_to_the_job_that_it_was_made_for_as_long_as_its_label_says_so() -> None:
-    job = pods_build.job_of(running())
+    job = identity.job_of(running())
     for pod, is_out in ((running(), False), (labelled("another"), True), (unlabelled(), True)):
         assert disappeared.made_for(pod) == job
         assert disappeared.is_taken_out(pod) is is_out
@@ -71,14 +72,14 @@ def test_what_the_webhook_makes_has_the_label_of_the_job_that_it_was_made_for(pa
     document = yaml.safe_load(path.read_text())
     pod = document if document["kind"] == "Pod" else document["spec"]["template"]
     pod["metadata"]["namespace"] = "research"
-    assert disappeared.made_for(pod) == pods_build.job_of(pod) is not None
+    assert disappeared.made_for(pod) == identity.job_of(pod) is not None
     assert not disappeared.is_taken_out(pod)
 
 
 def test_a_pod_without_a_sidecar_is_in_the_job_that_its_label_says() -> None:
     pod = labelled("another")
     pod["spec"]["containers"] = [each for each in pod["spec"]["containers"] if each["name"] != SIDECAR_CONTAINER]
-    assert disappeared.made_for(pod) == pods_build.job_of(pod)
+    assert disappeared.made_for(pod) == identity.job_of(pod)
     assert not disappeared.is_taken_out(pod)
 
 

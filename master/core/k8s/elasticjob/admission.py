@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from outrider.master.core.k8s.elasticjob.spec import pod_templates
 from outrider.master.core.k8s.values.fields import mapping
 from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.k8s.values.replica_specs import pod_templates
 from outrider.wire.ids import JobName
 
 PATIENCE = 15.0

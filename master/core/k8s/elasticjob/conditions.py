@@ -17,10 +17,10 @@ from outrider.master.core import quantities
 from outrider.master.core.events import PodSeen
 from outrider.master.core.k8s.elasticjob import run_policy
 from outrider.master.core.k8s.elasticjob import scaling as elasticjob_scaling
-from outrider.master.core.k8s.elasticjob.spec import has_master, members, roles_of, sizes
 from outrider.master.core.k8s.pods import unknown_fields
-from outrider.master.core.k8s.pods.build import name_of, seen
+from outrider.master.core.k8s.pods.build import seen
 from outrider.master.core.k8s.values.fields import entries, mapping
+from outrider.master.core.k8s.values.identity import name_of
 from outrider.master.core.k8s.values.modes import OBSERVED
 from outrider.master.core.k8s.values.names import DOMAIN, GROUP_VERSION, JOB, KIND, ROLE, Document
 from outrider.master.core.k8s.values.phases import (
@@ -34,6 +34,7 @@ from outrider.master.core.k8s.values.phases import (
     SUCCEEDED,
     SUSPENDED,
 )
+from outrider.master.core.k8s.values.replica_specs import has_master, members, roles_of, sizes
 from outrider.master.core.membership.unreached import CHECK
 from outrider.master.core.placement.admission import WAITS
 from outrider.master.core.spec import MASTER, WORKER

@@ -15,20 +15,12 @@ from outrider.master.core.k8s.elasticjob import atomic_save
 from outrider.master.core.k8s.elasticjob import metrics as elasticjob_metrics
 from outrider.master.core.k8s.elasticjob import rules as elasticjob_rules
 from outrider.master.core.k8s.elasticjob import scaling as elasticjob_scaling
-from outrider.master.core.k8s.elasticjob.spec import (
-    DATA,
-    HANG,
-    NODE_CHECKS,
-    RECOVERY,
-    ROLES,
-    has_master,
-    roles_of,
-    sizes,
-)
+from outrider.master.core.k8s.elasticjob.spec import DATA, HANG, NODE_CHECKS, RECOVERY
 from outrider.master.core.k8s.values import durations, paths
 from outrider.master.core.k8s.values.fields import mapping, shown, whole
 from outrider.master.core.k8s.values.limits import USUAL, Limits
 from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.k8s.values.replica_specs import ROLES, has_master, roles_of, sizes
 from outrider.master.core.spec import MASTER, WORKER
 
 POD_NAME = 63

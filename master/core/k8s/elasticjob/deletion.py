@@ -25,6 +25,11 @@ FOREGROUND = "foregroundDeletion"
 """The finalizer with which an object waits for those that it owns, and which are deleted before it."""
 
 
+def is_deleted(job: Document) -> bool:
+    """It is there only because a finalizer keeps it."""
+    return bool(job["metadata"].get("deletionTimestamp"))
+
+
 def is_its(pod: Document, job: Document) -> bool:
     """No pod of another ElasticJob of that name."""
     controller = mapping(controller_of(pod["metadata"]))

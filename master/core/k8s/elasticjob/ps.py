@@ -14,7 +14,6 @@ from dataclasses import replace
 from outrider.master.core.k8s.elasticjob import ps_resources
 from outrider.master.core.k8s.elasticjob import scaling as elasticjob_scaling
 from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
-from outrider.master.core.k8s.elasticjob.spec import roles_of, sizes
 from outrider.master.core.k8s.pods.build import port_of
 from outrider.master.core.k8s.values.fields import entries, mapping, shown, whole
 from outrider.master.core.k8s.values.names import (
@@ -28,6 +27,7 @@ from outrider.master.core.k8s.values.names import (
     SAVE_SIGNAL,
     Document,
 )
+from outrider.master.core.k8s.values.replica_specs import roles_of, sizes
 from outrider.master.core.spec import WORKER, JobSpec
 from outrider.wire.ids import Role
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from copy import deepcopy
 
 from outrider.master.core import quantities
-from outrider.master.core.k8s.elasticjob.spec import roles_of, sizes
 from outrider.master.core.k8s.pods import containers
 from outrider.master.core.k8s.values.fields import entries, mapping, shown
 from outrider.master.core.k8s.values.names import PS_RESOURCES, Document
+from outrider.master.core.k8s.values.replica_specs import roles_of, sizes
 
 PS = "ps"
 _ASKED = re.compile(r"(?P<name>cpu|memory)=(?P<amount>[^@]+)@rank-index=(?P<index>[0-9]{1,6})")

@@ -13,7 +13,7 @@ from typing import Any
 
 from outrider.master.core import quantities
 from outrider.master.core.checkpoints import save_signal
-from outrider.master.core.faults import oom, restart_policy
+from outrider.master.core.faults import oom
 from outrider.master.core.k8s.elasticjob import metrics as elasticjob_metrics
 from outrider.master.core.k8s.elasticjob import pytorch_fields
 from outrider.master.core.k8s.elasticjob import rules as elasticjob_rules
@@ -21,12 +21,13 @@ from outrider.master.core.k8s.elasticjob import scaling as elasticjob_scaling
 from outrider.master.core.k8s.pods import containers
 from outrider.master.core.k8s.values import durations
 from outrider.master.core.k8s.values.fields import mapping, whole
+from outrider.master.core.k8s.values.identity import key_of
 from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.k8s.values.replica_specs import has_master, members, restart_policy_of, roles_of, sizes
 from outrider.master.core.scaling.size_policy import Limits
 from outrider.master.core.spec import MASTER, RELAUNCHES, WORKER, JobSpec, RoleLimits
-from outrider.wire.ids import JobName, Role
+from outrider.wire.ids import Role
 
-ROLES = ("worker", "chief", "ps", "evaluator", "master")
 RECOVERY = {
     "silentAfter": "silent_after",
     "replaceAfter": "replace_after",
@@ -48,49 +49,6 @@ KEEP_FAILED_PODS = 3
 HANG = ("step", "init", "checkpoint", "eval")
 
 
-def key_of(job: Document) -> JobName:
-    metadata = job["metadata"]
-    return JobName(f"{metadata.get('namespace') or 'default'}/{metadata['name']}")
-
-
-def is_deleted(job: Document) -> bool:
-    """It is there only because a finalizer keeps it."""
-    return bool(job["metadata"].get("deletionTimestamp"))
-
-
-def roles_of(job: Mapping[str, Any]) -> dict[str, Document]:
-    """The replica specs by the lower-case name of their role; of two that differ in case only, the last."""
-    specs = mapping(mapping(job.get("spec")).get("replicaSpecs"))
-    return {str(role).lower(): mapping(spec) for role, spec in specs.items()}
-
-
-def pod_templates(job: Mapping[str, Any]) -> dict[str, Document]:
-    """By role, what its pods are made from."""
-    return {role: mapping(spec.get("template")) for role, spec in roles_of(job).items()}
-
-
-def sizes(role: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Least, most and wanted members: what is left out follows from what is there."""
-    least, most = whole(role.get("minReplicas")), whole(role.get("maxReplicas"))
-    wanted = whole(role.get("replicas"))
-    if wanted is None:
-        wanted = most if most is not None else least if least is not None else 1
-    return wanted if least is None else least, wanted if most is None else most, wanted
-
-
-def has_master(job: Mapping[str, Any]) -> bool:
-    """Rank index 0 is the role master's."""
-    return MASTER in (roles := roles_of(job)) and "ps" not in roles
-
-
-def members(job: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Least, most and wanted members of its one world: the workers, and the master where there is one."""
-    roles, masters = roles_of(job), int(has_master(job))
-    workers = (0, 0, 0) if masters and WORKER not in roles else sizes(roles.get(WORKER, {}))
-    least, most, wanted = (masters + each for each in workers)
-    return least, most, wanted
-
-
 def resized(job: Document, replicas: int) -> Document:
     """The merge patch that gives it so many members, whatever case its user writes workers in."""
     specs = mapping(mapping(job.get("spec")).get("replicaSpecs"))
@@ -109,7 +67,7 @@ def spec_of(job: Document) -> JobSpec:
                         ("maxRestarts", "max_restarts")):  # fmt: skip
         if (count := whole(spec.get(field))) is not None:
             asked[name] = count
-    asked["restart_policy"] = _restart_policy(worker)
+    asked["restart_policy"] = restart_policy_of(worker)
     if (limit := whole(worker.get("restartLimit"))) is not None:
         asked["relaunch_limit"] = limit
     if not spec.get("adopts"):
@@ -141,19 +99,7 @@ def spec_of(job: Document) -> JobSpec:
 def limits(job: Document, name: Role) -> RoleLimits:
     role = roles_of(job)[name]
     limit = whole(role.get("restartLimit"))
-    return RoleLimits(name, RELAUNCHES if limit is None else limit, most_memory(job, role), _restart_policy(role))
-
-
-def _restart_policy(role: Document) -> str:
-    policy = role.get("restartPolicy")
-    return policy if policy in restart_policy.POLICIES else ""
-
-
-def pods_restart_policy(role: Document) -> str:
-    """Of its pods: the role's own is above the template's. A trainer that has succeeded is not started again."""
-    policy = _restart_policy(role)
-    own = {restart_policy.ALWAYS: "OnFailure", restart_policy.EXIT_CODE: "Never"}.get(policy, policy)
-    return own or str(mapping(mapping(role.get("template")).get("spec")).get("restartPolicy") or "Never")
+    return RoleLimits(name, RELAUNCHES if limit is None else limit, most_memory(job, role), restart_policy_of(role))
 
 
 def signal_of(text: object) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 from outrider.master.core.k8s.elasticjob import cross_field, pytorch_fields, run_policy
 from outrider.master.core.k8s.elasticjob import ps as elasticjob_ps
-from outrider.master.core.k8s.elasticjob.spec import members
 from outrider.master.core.k8s.injection.rejections import objections
 from outrider.master.core.k8s.owners import owner as owners_owner
 from outrider.master.core.k8s.pods.build import handed_on
@@ -20,6 +19,7 @@ from outrider.master.core.k8s.values import chaos, modes, shapes
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.limits import USUAL, Limits
 from outrider.master.core.k8s.values.names import CHAOS, INJECT, JOB, MEMBER, NPROC, ROLE, Document
+from outrider.master.core.k8s.values.replica_specs import members
 
 _NO_RIGHT = (
     "the trainer's container has no right to break its network (root, the capability NET_ADMIN and no hostNetwork); "

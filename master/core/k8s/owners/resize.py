@@ -8,13 +8,12 @@ have no owner that could make another.
 
 from __future__ import annotations
 
-from outrider.master.core.k8s.elasticjob.spec import roles_of as roles_of_job
-from outrider.master.core.k8s.elasticjob.spec import sizes
 from outrider.master.core.k8s.owners.pod_templates import replica_specs
 from outrider.master.core.k8s.owners.sizes import members_by_role, size_of
 from outrider.master.core.k8s.values.fields import entries, mapping, whole
 from outrider.master.core.k8s.values.limits import Limits
 from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.k8s.values.replica_specs import roles_of, sizes
 from outrider.master.core.spec import WORKER
 
 BY_REPLICAS = ("StatefulSet", "Deployment", "ReplicaSet")
@@ -95,7 +94,7 @@ def check(job: Document, replicas: int, limits: Limits) -> None:
 
 def following(job: Document, replicas: int) -> Document:
     """The merge patch with which the adopting ElasticJob takes its owner's size; its bounds give way if they must."""
-    least, most, _ = sizes(roles_of_job(job).get(WORKER, {}))
+    least, most, _ = sizes(roles_of(job).get(WORKER, {}))
     bounds = {"minReplicas": min(least, replicas), "maxReplicas": max(most, replicas)}
     return {"spec": {"replicaSpecs": {str(WORKER): {"replicas": replicas, **bounds}}}}
 
@@ -103,7 +102,7 @@ def following(job: Document, replicas: int) -> Document:
 def refusal(job: Document, owner: Document | None, target: int) -> str:
     """Why this size of an adopting ElasticJob cannot be had, as a sentence that begins with the field; empty where it
     can. `owner`: as it was read last; `target`: what the job runs with."""
-    wanted, adopts = sizes(roles_of_job(job).get(WORKER, {}))[2], mapping(job["spec"].get("adopts"))
+    wanted, adopts = sizes(roles_of(job).get(WORKER, {}))[2], mapping(job["spec"].get("adopts"))
     if not adopts or wanted == target or (owner is not None and wanted == replicas_of(owner)):
         return ""
     known = {"spec": {}, **adopts, "metadata": {"name": adopts.get("name")}} if owner is None else owner

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from outrider.master.core.k8s.elasticjob import pytorch_fields
-from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
 from outrider.master.core.k8s.owners import annotations as owners_annotations
 from outrider.master.core.k8s.owners.pod_templates import replica_specs, templates_of
+from outrider.master.core.k8s.values import replica_specs as values_replica_specs
 from outrider.master.core.k8s.values.fields import entries, mapping, whole
 from outrider.master.core.k8s.values.names import INJECT, KIND, MAX, MIN, Document
 from outrider.master.core.spec import WORKER
@@ -57,7 +57,7 @@ def _said(kind: str, spec: Document) -> tuple[int, int, int, int | None]:
     """min, max, replicas, nproc of an owner's own fields."""
     if kind == KIND:
         meant = pytorch_fields.in_our_words({"spec": spec})
-        return *elasticjob_spec.members(meant), whole(meant["spec"].get("nprocPerNode"))
+        return *values_replica_specs.members(meant), whole(meant["spec"].get("nprocPerNode"))
     if kind == "JobSet":
         count = sum(jobs * pods for _name, jobs, pods in replicated_jobs(spec))
         return count, count, count, None

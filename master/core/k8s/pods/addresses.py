@@ -7,9 +7,9 @@ Other controllers give their pods addresses themselves.
 
 from __future__ import annotations
 
-from outrider.master.core.k8s.elasticjob.spec import has_master, roles_of, sizes
 from outrider.master.core.k8s.pods.build import has_addresses, service_of
 from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.k8s.values.replica_specs import has_master, roles_of, sizes
 from outrider.master.core.spec import MASTER
 from outrider.wire.ids import RankIndex, Role
 

@@ -15,13 +15,14 @@ from datetime import datetime
 from outrider.master.core import quantities
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.events import PodGone, PodSeen, PodsListed
+from outrider.master.core.faults import restart_policy
 from outrider.master.core.k8s.elasticjob import atomic_save, ps_resources
-from outrider.master.core.k8s.elasticjob.spec import has_master, key_of, members, pods_restart_policy, roles_of, sizes
 from outrider.master.core.k8s.owners import references as owners_references
 from outrider.master.core.k8s.pods import containers
 from outrider.master.core.k8s.pods.containers import brief, end_of
 from outrider.master.core.k8s.values import bounds, chaos
 from outrider.master.core.k8s.values.fields import mapping
+from outrider.master.core.k8s.values.identity import key_of, member_of, name_of
 from outrider.master.core.k8s.values.names import (
     ALONE_AFTER,
     ATOMIC_SAVE,
@@ -50,8 +51,9 @@ from outrider.master.core.k8s.values.names import (
     SIDECAR_CONTAINER,
     Document,
 )
+from outrider.master.core.k8s.values.replica_specs import has_master, members, restart_policy_of, roles_of, sizes
 from outrider.master.core.spec import MASTER, WORKER
-from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
+from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 
 PS, PS_PORT = "ps", 2222
 PORT = 3333
@@ -74,30 +76,9 @@ NOT_ITS_FAULT = (
 """Reasons of the condition DisruptionTarget (Kubernetes from 1.25 on)."""
 
 
-# -- names --------------------------------------------------------------------------------------------------------
-def name_of(job: Document, member: MemberId) -> str:
-    """`<job>-<role>-<id>`; of a job that adopts, a member has its pod's own name."""
-    return str(member) if job["spec"].get("adopts") else f"{job['metadata']['name']}-{member}"
-
-
-def member_of(pod: Document) -> MemberId | None:
-    """None for a pod of no job."""
-    metadata = pod["metadata"]
-    labels = metadata.get("labels") or {}
-    if not labels.get(JOB) or not metadata.get("name"):
-        return None
-    return MemberId(labels.get(MEMBER) or metadata["name"])
-
-
 def kept(pod: Document) -> Document | None:
     """What is kept of a pod that is watched; None of one that is so large that it was not injected."""
     return None if bounds.too_large(pod) else bounds.kept(pod)
-
-
-def job_of(pod: Document) -> JobName | None:
-    metadata = pod["metadata"]
-    job = (metadata.get("labels") or {}).get(JOB)
-    return JobName(f"{metadata.get('namespace') or 'default'}/{job}") if job else None
 
 
 def owned_by(job: Document) -> Document:
@@ -119,7 +100,7 @@ def pod_of(job: Document, action: CreatePod) -> Document:
     role = roles_of(job)[action.role]
     template = mapping(role.get("template"))
     metadata, spec = deepcopy(mapping(template.get("metadata"))), deepcopy(mapping(template.get("spec")))
-    spec["restartPolicy"] = pods_restart_policy(role)
+    spec["restartPolicy"] = _restart_policy(role)
     variables = _variables(action, action.wanted or sizes(role)[2]) | _of_a_pytorchjob(job, action)
     for container in spec["containers"]:
         container["env"] = _with_variables(container.get("env") or [], variables)
@@ -164,6 +145,13 @@ def _labels(job: Document, action: CreatePod) -> dict[str, str]:
 
 def _id_of(member: MemberId) -> str:
     return member.rpartition("-")[2]
+
+
+def _restart_policy(role: Document) -> str:
+    """The role's own is above the template's. A trainer that has succeeded is not started again."""
+    policy = restart_policy_of(role)
+    own = {restart_policy.ALWAYS: "OnFailure", restart_policy.EXIT_CODE: "Never"}.get(policy, policy)
+    return own or str(mapping(mapping(role.get("template")).get("spec")).get("restartPolicy") or "Never")
 
 
 def handed_on(job: Document) -> dict[str, str]:

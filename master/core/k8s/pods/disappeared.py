@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from itertools import chain
 
 from outrider.master.core.events import PodGone, PodSeen
-from outrider.master.core.k8s.pods.build import gone, is_over, job_of
+from outrider.master.core.k8s.pods.build import gone, is_over
 from outrider.master.core.k8s.values.fields import mapping
+from outrider.master.core.k8s.values.identity import job_of
 from outrider.master.core.k8s.values.names import JOB, SIDECAR_CONTAINER, Document
 from outrider.wire.ids import JobName
 

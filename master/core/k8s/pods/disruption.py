@@ -17,11 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from outrider.master.core.k8s.elasticjob.spec import has_master, key_of, members, roles_of
 from outrider.master.core.k8s.pods.build import is_over, owned_by, seen
 from outrider.master.core.k8s.values.fields import entries, mapping
+from outrider.master.core.k8s.values.identity import key_of
 from outrider.master.core.k8s.values.names import JOB, ROLE, Document
 from outrider.master.core.k8s.values.names import KIND as OWNER
+from outrider.master.core.k8s.values.replica_specs import has_master, members, roles_of
 from outrider.master.core.spec import MASTER, WORKER
 
 GROUP = "policy"

@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from outrider.master.core.k8s.elasticjob.spec import has_master
 from outrider.master.core.k8s.pods import containers
 from outrider.master.core.k8s.values import durations
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.names import CHAOS, Document
+from outrider.master.core.k8s.values.replica_specs import has_master
 from outrider.master.core.spec import WORKER
 from outrider.wire.ids import MemberId
 
