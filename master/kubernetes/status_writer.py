@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from outrider.master.core.k8s.elasticjob import accepted_spec, conditions, deletion, pytorch_fields
+from outrider.master.core.k8s.elasticjob import accepted_spec, conditions, deletion
 from outrider.master.core.k8s.elasticjob import begin_anew as elasticjob_begin_anew
 from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
 from outrider.master.core.k8s.owners import revisions
 from outrider.master.core.k8s.pods import create_errors, unknown_fields
 from outrider.master.core.k8s.pods.event_rate import Allowance
-from outrider.master.core.k8s.values import paths, shapes
+from outrider.master.core.k8s.values import paths, pytorch_fields, shapes
 from outrider.master.core.k8s.values.fields import mapping
 from outrider.master.core.k8s.values.names import GROUP_VERSION, PLURAL, Document
 from outrider.master.core.k8s.values.phases import OVER

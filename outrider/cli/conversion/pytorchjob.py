@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from outrider.cli.conversion import launchers, running, variables
 from outrider.cli.conversion.leaving import filled, left_out, with_trainer
-from outrider.master.core.k8s.elasticjob import pytorch_fields
+from outrider.master.core.k8s.elasticjob import pytorch_objections
+from outrider.master.core.k8s.values import pytorch_fields
 from outrider.master.core.k8s.values.fields import entries, mapping, whole
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.spec import MASTER
@@ -23,7 +24,7 @@ def of_kubedl(spec: Document) -> tuple[Document, list[str]]:
     made, notes = _converted(spec, (*TAKEN, "enableElastic"))
     if isinstance(spec.get("enableElastic"), bool):
         made["enableElastic"] = spec["enableElastic"]
-    return made, [*notes, *(remark for remark in pytorch_fields.remarks({"spec": made}))]
+    return made, [*notes, *(remark for remark in pytorch_objections.remarks({"spec": made}))]
 
 
 def of_kubeflow(spec: Document) -> tuple[Document, list[str]]:
@@ -61,7 +62,7 @@ def _converted(spec: Document, taken: tuple[str, ...]) -> tuple[Document, list[s
     known = {field: value for field, value in policy.items() if field in pytorch_fields.FOLLOWED}
     if known:
         made["elasticPolicy"] = known
-    notes += pytorch_fields.remarks({"spec": {"elasticPolicy": policy}})
+    notes += pytorch_objections.remarks({"spec": {"elasticPolicy": policy}})
     notes += left_out(spec, taken, running.WHY, "spec")
     notes += running.policy(spec, made)
     return made, notes

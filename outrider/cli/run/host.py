@@ -36,9 +36,7 @@ from outrider.cli.run.request import Request
 from outrider.cli.run.terminal import Screen
 from outrider.cli.run.traceback_hold import Holding
 from outrider.cli.text import plural, warning
-from outrider.master.core.k8s.elasticjob import atomic_save as elasticjob_atomic_save
-from outrider.master.core.k8s.elasticjob import checkpoint_memory
-from outrider.master.core.k8s.values import chaos
+from outrider.master.core.k8s.values import atomic_save, chaos, checkpoint_memory
 from outrider.master.core.spec import WORKER, JobSpec
 from outrider.master.local.process_specs import NodeConfig
 from outrider.master.local.server import Node, NodeError
@@ -216,7 +214,7 @@ def _variables(request: Request, folder: Path) -> dict[str, str]:
     if request.checkpoint_path:
         variables[checkpoint_memory.PATH_VARIABLE] = request.checkpoint_path
     if request.atomic_save is not None:
-        variables[elasticjob_atomic_save.VARIABLE] = elasticjob_atomic_save.of_words(request.atomic_save) or "1"
+        variables[atomic_save.VARIABLE] = atomic_save.of_words(request.atomic_save) or "1"
     if request.stdin is not None:
         variables["OUTRIDER_STDIN"] = str(request.stdin)
     if request.per_rank:

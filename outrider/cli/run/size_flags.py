@@ -13,7 +13,7 @@ import click
 
 from outrider.cli.errors import UserError
 from outrider.master.core.checkpoints import save_signal as checkpoints_save_signal
-from outrider.master.core.k8s.elasticjob import checkpoint_memory as memory
+from outrider.master.core.k8s.values import checkpoint_memory as memory
 from outrider.master.local.sandbox.cgroups import Limits
 
 MOST_MEMBERS = 512

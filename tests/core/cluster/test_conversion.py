@@ -7,10 +7,10 @@ import copy
 import pytest
 
 from outrider.cli.conversion import APPLIED, INSTEAD, converted, launchers, unpacked
-from outrider.master.core.k8s.elasticjob.pytorch_fields import in_our_words
 from outrider.master.core.k8s.elasticjob.spec import spec_of
 from outrider.master.core.k8s.elasticjob.validation import problems
 from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.k8s.values.pytorch_fields import in_our_words
 
 CONTAINER = {"name": "pytorch", "image": "imagenet:1", "args": ["main.py", "--epochs=20"]}
 POLICY = {"rdzvBackend": "etcd", "rdzvEndpoint": "etcd:2379", "minReplicas": 1, "maxReplicas": 3, "nProcPerNode": 1}

@@ -9,13 +9,14 @@ import pytest
 
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.k8s.elasticjob.conditions import status_of
-from outrider.master.core.k8s.elasticjob.pytorch_fields import in_our_words, remarks
+from outrider.master.core.k8s.elasticjob.pytorch_objections import remarks
 from outrider.master.core.k8s.elasticjob.spec import resized, spec_of, with_defaults
 from outrider.master.core.k8s.elasticjob.validation import problems
 from outrider.master.core.k8s.pods import build as pods_build
 from outrider.master.core.k8s.pods import disruption
 from outrider.master.core.k8s.pods.addresses import services_of
 from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.k8s.values.pytorch_fields import in_our_words
 from outrider.master.core.spec import MASTER
 from outrider.wire.ids import NO_GENERATION, MemberId, RankIndex, Role
 from tests.core.cluster.documents import job, template, worker

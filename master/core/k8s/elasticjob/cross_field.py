@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from outrider.master.core import quantities
 from outrider.master.core.checkpoints import save_signal
 from outrider.master.core.faults.restart_policy import POLICIES
-from outrider.master.core.k8s.elasticjob import atomic_save
 from outrider.master.core.k8s.elasticjob import metrics as elasticjob_metrics
 from outrider.master.core.k8s.elasticjob import rules as elasticjob_rules
 from outrider.master.core.k8s.elasticjob import scaling as elasticjob_scaling
 from outrider.master.core.k8s.elasticjob.spec import DATA, HANG, NODE_CHECKS, RECOVERY
-from outrider.master.core.k8s.values import durations, paths
+from outrider.master.core.k8s.values import atomic_save, durations, paths
 from outrider.master.core.k8s.values.fields import mapping, shown, whole
 from outrider.master.core.k8s.values.limits import USUAL, Limits
 from outrider.master.core.k8s.values.names import Document

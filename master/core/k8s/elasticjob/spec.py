@@ -15,11 +15,11 @@ from outrider.master.core import quantities
 from outrider.master.core.checkpoints import save_signal
 from outrider.master.core.faults import oom
 from outrider.master.core.k8s.elasticjob import metrics as elasticjob_metrics
-from outrider.master.core.k8s.elasticjob import pytorch_fields
+from outrider.master.core.k8s.elasticjob import pytorch_objections
 from outrider.master.core.k8s.elasticjob import rules as elasticjob_rules
 from outrider.master.core.k8s.elasticjob import scaling as elasticjob_scaling
 from outrider.master.core.k8s.pods import containers
-from outrider.master.core.k8s.values import durations
+from outrider.master.core.k8s.values import durations, pytorch_fields
 from outrider.master.core.k8s.values.fields import mapping, whole
 from outrider.master.core.k8s.values.identity import key_of
 from outrider.master.core.k8s.values.names import Document
@@ -89,7 +89,7 @@ def spec_of(job: Document) -> JobSpec:
     asked["save_signal"] = signal_of(spec.get("saveSignal"))
     if has_master(job):
         asked |= {"has_master": True, "limits": (limits(job, MASTER),)}
-    asked["remarks"] = pytorch_fields.remarks(job)
+    asked["remarks"] = pytorch_objections.remarks(job)
     return JobSpec(
         key_of(job), least, most, wanted,
         is_adopted=bool(spec.get("adopts")), max_restarts_asked="max_restarts" in asked, **asked,

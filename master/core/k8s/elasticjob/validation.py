@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from outrider.master.core.k8s.elasticjob import cross_field, pytorch_fields, run_policy
+from outrider.master.core.k8s.elasticjob import cross_field, pytorch_objections, run_policy
 from outrider.master.core.k8s.elasticjob import ps as elasticjob_ps
 from outrider.master.core.k8s.injection.rejections import objections
 from outrider.master.core.k8s.owners import owner as owners_owner
 from outrider.master.core.k8s.pods.build import handed_on
-from outrider.master.core.k8s.values import chaos, modes, shapes
+from outrider.master.core.k8s.values import chaos, modes, pytorch_fields, shapes
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.limits import USUAL, Limits
 from outrider.master.core.k8s.values.names import CHAOS, INJECT, JOB, MEMBER, NPROC, ROLE, Document
@@ -31,14 +31,14 @@ def problems(job: Document, old: Document | None = None, limits: Limits = USUAL)
     """Sentences that begin with the path of a field, each once; none where it can be run."""
     if malformed := shapes.malformed(job):
         return malformed
-    said = [*pytorch_fields.objections(job), *run_policy.objections(job), *modes.problems(job)]
+    said = [*pytorch_objections.objections(job), *run_policy.objections(job), *modes.problems(job)]
     meant = pytorch_fields.in_our_words(job)
     before = None if old is None else pytorch_fields.in_our_words(old)
     found = [*cross_field.validate(meant, before, limits), *elasticjob_ps.objections(meant)]
     found += [*_templates(meant), *_chaos(meant)]
     if before is not None:
         found += elasticjob_ps.changes(meant, before)
-    said += (pytorch_fields.in_their_words(each, job) for each in found)
+    said += (pytorch_objections.in_their_words(each, job) for each in found)
     return list(dict.fromkeys(said))
 
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from outrider.master.core.k8s.elasticjob import checkpoint_memory, migration
+from outrider.master.core import quantities
+from outrider.master.core.k8s.elasticjob import migration
 from outrider.master.core.k8s.injection import trainer as trainers
 from outrider.master.core.k8s.injection.sidecar import Place
+from outrider.master.core.k8s.pods.containers import memory_limit
 from outrider.master.core.k8s.values.fields import entries, mapping, shown
 from outrider.master.core.k8s.values.names import (
+    CHECKPOINT_MEMORY,
+    CHECKPOINT_PATH,
     HOOKS_CONTAINER,
     MIGRATION_DIR,
     MOUNT,
@@ -48,8 +52,26 @@ def objections(pod: Document, place: Place) -> Iterator[str]:
         yield from _taken(f"spec.containers[{chosen.index}]", trainer)
         if place.migration_dir and (wrong := migration.objection(place.migration_dir, spec, trainer)):
             yield f"annotation {MIGRATION_DIR} (migrationDir of an ElasticJob): {wrong}"
-        if wrong := checkpoint_memory.objection(place.checkpoint_memory, place.checkpoint_path, trainer):
+        if wrong := _of_checkpoint_memory(place.checkpoint_memory, place.checkpoint_path, trainer):
             yield wrong
+
+
+def _of_checkpoint_memory(size: int, path: str, container: Document) -> str:
+    """Why this container cannot give so many bytes; empty where it can."""
+    if path and not size:
+        return (
+            f"annotation {CHECKPOINT_PATH} (checkpointPath of an ElasticJob): saves to {path} are kept in memory, and "
+            f"none was declared; say checkpointMemory (annotation {CHECKPOINT_MEMORY}), as 2Gi, too"
+        )
+    name = container.get("name", "")
+    limit = memory_limit({"spec": {"containers": [container]}}, name)
+    if not limit or size < limit:
+        return ""
+    return (
+        f"annotation {CHECKPOINT_MEMORY} (checkpointMemory of an ElasticJob): {quantities.written(size)} is all the "
+        f"memory that the trainer's container {name} may use ({quantities.written(limit)}), and its checkpoints are in "
+        f"it; ask for less, or raise resources.limits.memory"
+    )
 
 
 def _of_the_pod(spec: Document) -> Iterator[str]:

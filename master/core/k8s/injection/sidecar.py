@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outrider.master.core import quantities
-from outrider.master.core.k8s.elasticjob import checkpoint_memory
+from outrider.master.core.k8s.values import checkpoint_memory
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.names import (
     AUDIENCE,

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from outrider.master.core.k8s.elasticjob import atomic_save as elasticjob_atomic_save
-from outrider.master.core.k8s.elasticjob import checkpoint_memory, migration
+from outrider.master.core.k8s.elasticjob import migration
 from outrider.master.core.k8s.injection.sidecar import HOOKS, Place, field, mount, variable
+from outrider.master.core.k8s.values import atomic_save, checkpoint_memory
 from outrider.master.core.k8s.values.fields import entries
 from outrider.master.core.k8s.values.names import CONTAINER, MOUNT, PROXIES, PYTHONPATH, Document
 
@@ -157,7 +157,7 @@ def _variables(place: Place) -> Iterator[Document]:
     if place.checkpoint_path:
         yield variable(checkpoint_memory.PATH_VARIABLE, place.checkpoint_path)
     if place.atomic_save:
-        yield variable(elasticjob_atomic_save.VARIABLE, place.atomic_save)
+        yield variable(atomic_save.VARIABLE, place.atomic_save)
 
 
 def _termination_message(container: Document) -> Iterator[Document]:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outrider.master.core.checkpoints import save_signal as checkpoints_save_signal
-from outrider.master.core.k8s.elasticjob import atomic_save as elasticjob_atomic_save
-from outrider.master.core.k8s.elasticjob import checkpoint_memory
+from outrider.master.core.k8s.values import atomic_save, checkpoint_memory
 from outrider.master.core.k8s.values.chaos import ALLOWED
 from outrider.master.core.k8s.values.limits import MOST_MEMBERS
 from outrider.master.core.k8s.values.names import (
@@ -156,7 +155,7 @@ def _signal(annotations: Mapping[str, Any], name: str) -> str:
 
 def _atomic(annotations: Mapping[str, Any], name: str) -> str:
     try:
-        return elasticjob_atomic_save.of_words(_text(annotations, name))
+        return atomic_save.of_words(_text(annotations, name))
     except ValueError as error:
         raise ValueError(f"annotation {name}: {error}") from error
 

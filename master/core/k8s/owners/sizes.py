@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from outrider.master.core.k8s.elasticjob import pytorch_fields
 from outrider.master.core.k8s.owners import annotations as owners_annotations
 from outrider.master.core.k8s.owners.pod_templates import replica_specs, templates_of
+from outrider.master.core.k8s.values import pytorch_fields
 from outrider.master.core.k8s.values import replica_specs as values_replica_specs
 from outrider.master.core.k8s.values.fields import entries, mapping, whole
 from outrider.master.core.k8s.values.names import INJECT, KIND, MAX, MIN, Document

@@ -16,11 +16,11 @@ from outrider.master.core import quantities
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.events import PodGone, PodSeen, PodsListed
 from outrider.master.core.faults import restart_policy
-from outrider.master.core.k8s.elasticjob import atomic_save, ps_resources
+from outrider.master.core.k8s.elasticjob import ps_resources
 from outrider.master.core.k8s.owners import references as owners_references
 from outrider.master.core.k8s.pods import containers
 from outrider.master.core.k8s.pods.containers import brief, end_of
-from outrider.master.core.k8s.values import bounds, chaos
+from outrider.master.core.k8s.values import atomic_save, bounds, chaos
 from outrider.master.core.k8s.values.fields import mapping
 from outrider.master.core.k8s.values.identity import key_of, member_of, name_of
 from outrider.master.core.k8s.values.names import (

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from outrider.master.core.k8s.elasticjob.pytorch_fields import OUR_ROLES, THEIR_ROLES
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.k8s.values.pytorch_fields import OUR_ROLES, THEIR_ROLES
 from outrider.wire.ids import Role
 
 WARN = {"fieldValidation": "Warn"}

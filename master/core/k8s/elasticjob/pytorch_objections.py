@@ -1,9 +1,6 @@
-"""Fields that an ElasticJob has in common with PyTorchJobs (`elasticPolicy`, `enableElastic`, `pytorchReplicaSpecs`),
-in our own words.
+"""What is wrong with the fields that an ElasticJob has in common with PyTorchJobs, and which of them are not followed.
 
-Everything else reads a job as `in_our_words` gives it, so that there is one meaning of each thing. What the user wrote
-is stored as he wrote it, but for `pytorchReplicaSpecs`, which becomes `replicaSpecs`: `kubectl scale` looks for the
-workers there. Where both say something, and not the same, he is asked which; nobody guesses.
+Where these and our own say something, and not the same, the user is asked which; nobody guesses.
 """
 
 from __future__ import annotations
@@ -12,58 +9,24 @@ from collections.abc import Iterator
 
 from outrider.master.core.k8s.values.fields import mapping, shown, whole
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.core.spec import THROUGHPUT, WORKER
+from outrider.master.core.k8s.values.pytorch_fields import (
+    COUNTS,
+    ENABLE,
+    FOLLOWED,
+    OUR_ROLES,
+    POLICY,
+    SIZES,
+    THEIR_ROLES,
+    has_room,
+    replica_specs_of,
+)
+from outrider.master.core.spec import WORKER
 
-POLICY, ENABLE, THEIR_ROLES, OUR_ROLES = "elasticPolicy", "enableElastic", "pytorchReplicaSpecs", "replicaSpecs"
-SIZES = ("minReplicas", "maxReplicas")
-COUNTS = {"nProcPerNode": "nprocPerNode", "maxRestarts": "maxRestarts"}
-"""Fields of `elasticPolicy` that are fields of our spec."""
-FOLLOWED = (*SIZES, *COUNTS)
 RENDEZVOUS = ("rdzvBackend", "rdzvEndpoint", "rdzvHost", "rdzvPort", "rdzvId", "rdzvConf", "standalone")
 BY_HAND = (None, "none", "manual")
 """Policies of `spec.scaling` by which nothing changes the size; the first two are what nobody has said."""
 
 
-def in_our_words(job: Document) -> Document:
-    """The job with fields of ours beside theirs, as often as it is asked for; itself where it has none of theirs."""
-    spec = mapping(job.get("spec"))
-    if all(spec.get(field) is None for field in (POLICY, ENABLE, THEIR_ROLES)):
-        return job
-    policy, enabled = mapping(spec.get(POLICY)), spec.get(ENABLE)
-    made = {field: value for field, value in spec.items() if field != THEIR_ROLES}
-    made |= {ours: policy[theirs] for theirs, ours in COUNTS.items() if whole(policy.get(theirs)) is not None}
-    if (specs := _roles(spec)) is not None:
-        made[OUR_ROLES] = {role: _sized(str(role), value, policy) for role, value in specs.items()}
-    scaling = mapping(spec.get("scaling"))
-    if enabled is True and scaling.get("policy") in (None, "none") and _has_room(policy):
-        made["scaling"] = {**scaling, "policy": THROUGHPUT}
-    return {**job, "spec": made}
-
-
-def with_our_roles(spec: Document, is_new: bool) -> None:
-    """Changes a spec that is being stored: roles that are applied in their words are what the user says now."""
-    if isinstance(spec.get(THEIR_ROLES), dict) and (not is_new or spec.get(OUR_ROLES) is None):
-        own = {str(role).lower(): value for role, value in mapping(spec.get(OUR_ROLES)).items()}
-        spec[OUR_ROLES] = own | {str(role).lower(): value for role, value in spec.pop(THEIR_ROLES).items()}
-
-
-def _roles(spec: Document) -> Document | None:
-    found = spec.get(OUR_ROLES) if spec.get(OUR_ROLES) is not None else spec.get(THEIR_ROLES)
-    return found if isinstance(found, dict) else None
-
-
-def _sized(role: str, value: object, policy: Document) -> object:
-    if role.lower() != WORKER or not isinstance(value, dict):
-        return value
-    return {**value, **{field: policy[field] for field in SIZES if whole(policy.get(field)) is not None}}
-
-
-def _has_room(policy: Document) -> bool:
-    least, most = (whole(policy.get(field)) for field in SIZES)
-    return least is not None and most is not None and least < most
-
-
-# -- what is wrong with them ----------------------------------------------------------------------------------------
 def objections(job: Document) -> Iterator[str]:
     """Sentences that begin with the path of a field."""
     spec = mapping(job.get("spec"))
@@ -101,7 +64,7 @@ def _numbers(policy: Document) -> Iterator[str]:
 
 def _contradictions(spec: Document, policy: Document) -> Iterator[str]:
     ours = {theirs: (f"spec.{own}", spec.get(own)) for theirs, own in COUNTS.items()}
-    for role, value in (_roles(spec) or {}).items():
+    for role, value in (replica_specs_of(spec) or {}).items():
         if str(role).lower() == WORKER:
             ours |= {field: (f"spec.{OUR_ROLES}.{role}.{field}", mapping(value).get(field)) for field in SIZES}
     for field, (path, value) in ours.items():
@@ -126,7 +89,7 @@ def remarks(job: Document) -> tuple[str, ...]:
         )
     if unknown := sorted(set(map(str, policy)) - {*FOLLOWED, *RENDEZVOUS, "metrics"}):
         said.append(f"spec.{POLICY}.{', '.join(unknown)}: not followed: it has no counterpart here.")
-    if spec.get(ENABLE) is True and not _has_room(policy):
+    if spec.get(ENABLE) is True and not has_room(policy):
         said.append(
             f"spec.{ENABLE}: not followed: it needs spec.{POLICY} with a minReplicas that is less than maxReplicas."
         )

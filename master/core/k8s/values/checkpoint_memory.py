@@ -1,4 +1,5 @@
-"""`checkpointMemory`: how much memory of the trainer's a member keeps checkpoints in, checked before anything starts.
+"""`checkpointMemory` and `checkpointPath`: how much memory of the trainer's a member keeps checkpoints in, and of which
+file.
 
 The hooks fill it at the start, so that it is the trainer's container that pays for it and a shortage is an error then;
 the volume that it lies in has to be larger by it.
@@ -7,8 +8,6 @@ the volume that it lies in has to be larger by it.
 from __future__ import annotations
 
 from outrider.master.core import quantities
-from outrider.master.core.k8s.pods import containers
-from outrider.master.core.k8s.values.names import CHECKPOINT_MEMORY, CHECKPOINT_PATH, Document
 
 VARIABLE, PATH_VARIABLE = "OUTRIDER_CHECKPOINT_MEMORY", "OUTRIDER_CHECKPOINT_PATH"
 LEAST, LONGEST = 1 << 20, 1024
@@ -32,24 +31,6 @@ def parsed_path(text: str) -> str:
     if path.startswith("~") or set(path) & set("*?"):
         raise ValueError(f"{text!r} is taken as it is, and '~', '*' and '?' stand for nothing in it; {PATH_MAY_BE}")
     return path
-
-
-def objection(size: int, path: str, container: Document) -> str:
-    """Why this container cannot give so much, "" where it can."""
-    if path and not size:
-        return (
-            f"annotation {CHECKPOINT_PATH} (checkpointPath of an ElasticJob): saves to {path} are kept in memory, and "
-            f"none was declared; say checkpointMemory (annotation {CHECKPOINT_MEMORY}), as 2Gi, too"
-        )
-    name = container.get("name", "")
-    limit = containers.memory_limit({"spec": {"containers": [container]}}, name)
-    if not limit or size < limit:
-        return ""
-    return (
-        f"annotation {CHECKPOINT_MEMORY} (checkpointMemory of an ElasticJob): {quantities.written(size)} is all the "
-        f"memory that the trainer's container {name} may use ({quantities.written(limit)}), and its checkpoints are in "
-        f"it; ask for less, or raise resources.limits.memory"
-    )
 
 
 def volume_size(least: str, size: int) -> str:
