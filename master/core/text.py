@@ -1,4 +1,4 @@
-"""Counts, durations and moments as they stand in a sentence."""
+"""Counts, durations, moments and what others have said, as they stand in a sentence."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 LONGEST_SHOWN = 60
 """Characters of what a user has written."""
+SENTENCE = 300
+"""Characters of what another program has said."""
 
 
 def seconds(value: float) -> str:
@@ -36,3 +38,9 @@ def moment(unix_time: float) -> str:
 
 def quoted(text: str, longest: int = LONGEST_SHOWN) -> str:
     return f'"{text}"' if len(text) <= longest else f'"{text[: longest - 3]}..."'
+
+
+def brief(text: object) -> str:
+    """One line of at most `SENTENCE` characters without a full stop: it stands within another sentence."""
+    line = " ".join(str(text or "").split()).rstrip(".")
+    return line if len(line) <= SENTENCE else f"{line[: SENTENCE - 1]}…"

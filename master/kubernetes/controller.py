@@ -26,7 +26,7 @@ from outrider.master.core.events import Event, LeaseLapsed, LeaseRegained, NodeS
 from outrider.master.core.k8s.elasticjob import accepted_spec, conditions, deletion, run_policy, validation
 from outrider.master.core.k8s.elasticjob import begin_anew as elasticjob_begin_anew
 from outrider.master.core.k8s.elasticjob.admission import Candidate, Queue
-from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.owners import revisions
 from outrider.master.core.k8s.pods import build as pod_documents
 from outrider.master.core.k8s.pods import disappeared

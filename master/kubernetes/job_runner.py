@@ -16,14 +16,14 @@ from outrider.master.core.events import Began, Event, NodeSeen, PodSeen, SpecCha
 from outrider.master.core.generation import past_lease
 from outrider.master.core.job_kinds import Job
 from outrider.master.core.k8s.elasticjob import admission as elasticjob_admission
-from outrider.master.core.k8s.elasticjob import begin_anew, deletion, ps_resources, run_policy, validation
+from outrider.master.core.k8s.elasticjob import begin_anew, deletion, run_policy, validation
 from outrider.master.core.k8s.elasticjob import ps as elasticjob_ps
 from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
 from outrider.master.core.k8s.elasticjob.admission import Candidate
-from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.owners import resize as owners_resize
 from outrider.master.core.k8s.pods import build as pod_documents
-from outrider.master.core.k8s.pods import disappeared
+from outrider.master.core.k8s.pods import disappeared, ps_resources
 from outrider.master.core.k8s.values import identity, pytorch_fields, replica_specs, shapes
 from outrider.master.core.k8s.values.fields import mapping
 from outrider.master.core.k8s.values.limits import USUAL, Limits

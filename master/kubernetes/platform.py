@@ -22,14 +22,14 @@ from outrider.master.core.actions import (
 from outrider.master.core.events import CreateRefused, Event, PodGone
 from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
 from outrider.master.core.k8s.injection import webhook as injection_webhook
-from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.owners import owner as owners_owner
 from outrider.master.core.k8s.pods import build as pod_documents
 from outrider.master.core.k8s.pods import create_errors, unknown_fields
-from outrider.master.core.k8s.pods.containers import brief
 from outrider.master.core.k8s.values import identity, paths
 from outrider.master.core.k8s.values.limits import USUAL, Limits
 from outrider.master.core.k8s.values.names import RANK_INDEX, RELAUNCHES, SERVES, Document
+from outrider.master.core.text import brief
 from outrider.master.kubernetes.api.client import Api, ApiError
 from outrider.master.kubernetes.owner import Owner
 from outrider.master.kubernetes.pod_slices import Slices

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 
 import uvloop
 
-from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.values.limits import Limits
 from outrider.master.core.k8s.values.names import LEADER
 from outrider.master.kubernetes import predecessors

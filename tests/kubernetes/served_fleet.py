@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.kubernetes.api.client import Api
 from outrider.master.kubernetes.auth.authn import ClusterDoor

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outrider.cli.kube import yaml as kube_yaml
-from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.kubernetes.webhook.admission import injected
 from tests.kubernetes.unwell_server import Answer, hang, refuses, says, unwell

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from outrider.master.core.actions import CreatePod, DeletePod
 from outrider.master.core.events import Event
-from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.kubernetes.api import client as api_module
 from outrider.master.kubernetes.api.client import Api, ApiError
 from outrider.master.kubernetes.platform import KubernetesPlatform

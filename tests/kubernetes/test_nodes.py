@@ -10,7 +10,7 @@ import pytest
 
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.events import CreateRefused, Event, NodeSeen
-from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.pods import nodes as node_documents
 from outrider.master.core.k8s.values.names import MAX_RESTARTS, Document
 from outrider.master.kubernetes.api.client import ApiError

@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.kubernetes import service
 from outrider.master.kubernetes.api.client import Api, ApiError

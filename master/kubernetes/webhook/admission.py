@@ -13,8 +13,9 @@ from typing import Any
 from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
 from outrider.master.core.k8s.elasticjob import validation
 from outrider.master.core.k8s.injection import webhook as injection_webhook
-from outrider.master.core.k8s.injection.webhook import Place, Policy
+from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.owners import owner as owners_owner
+from outrider.master.core.k8s.owners.place import Place
 from outrider.master.core.k8s.values import modes
 from outrider.master.core.k8s.values.fields import mapping
 from outrider.master.core.k8s.values.limits import Limits

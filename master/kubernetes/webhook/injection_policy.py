@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.kubernetes.api.client import Api
 from outrider.master.kubernetes.settings import Settings
 

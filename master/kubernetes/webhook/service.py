@@ -13,7 +13,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
-from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.kubernetes.api.client import Api, ApiError
 from outrider.master.kubernetes.api.outage import until_it_answers
 from outrider.master.kubernetes.auth import secret_keys

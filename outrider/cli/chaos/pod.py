@@ -23,7 +23,8 @@ from outrider.cli.kube.api import asked, cluster, executed
 from outrider.cli.text import plural
 from outrider.master.core.k8s.injection.sidecar import HOOKS
 from outrider.master.core.k8s.injection.trainer import LAUNCH
-from outrider.master.core.k8s.pods.containers import status_of, trainer_name
+from outrider.master.core.k8s.pods.containers import status_of
+from outrider.master.core.k8s.pods.trainer_container import trainer_name
 from outrider.master.core.k8s.values.chaos import ALLOWED, NETWORK, Fault
 from outrider.master.core.k8s.values.names import CHAOS, INJECTED, SIDECAR_CONTAINER, Document
 

@@ -9,7 +9,7 @@ import click
 from outrider.cli.errors import UserError
 from outrider.cli.kube.yaml import documents_of, written
 from outrider.master.core.k8s.injection.offline import Injected, inject_all
-from outrider.master.core.k8s.injection.webhook import Policy
+from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.values.names import INJECT
 
 IMAGE = "outrider/sidecar:dev"

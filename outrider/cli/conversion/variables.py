@@ -28,7 +28,7 @@ OF_PYTORCHJOBS = {
 }
 """The same of PyTorchJobs."""
 OF_WORKERS_ALONE = dict.fromkeys(("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"), _TORCHRUN_SETS) | OF_PYTORCHJOBS
-"""Beside a master pods have these four (`pods.pod_of`)."""
+"""Beside a master pods have these four (`k8s.pods.build.pod_of`)."""
 
 
 def unset(container: Document, path: str, known: Mapping[str, str]) -> list[str]:

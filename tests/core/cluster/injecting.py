@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from outrider.master.core.k8s.injection.webhook import Place, Policy, inject
+from outrider.master.core.k8s.injection.sidecar import Policy
+from outrider.master.core.k8s.injection.webhook import inject
 from outrider.master.core.k8s.owners import owner as owners_owner
+from outrider.master.core.k8s.owners.place import Place
 from outrider.master.core.k8s.values.names import Document
 
 POLICY = Policy("outrider/sidecar:1", "IfNotPresent", "tcp://outrider-master.outrider-system.svc:7070", "k" * 40)

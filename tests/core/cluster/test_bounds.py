@@ -11,6 +11,7 @@ import pytest
 from outrider.master.core.k8s.elasticjob import validation
 from outrider.master.core.k8s.injection import trainer as injection_trainer
 from outrider.master.core.k8s.injection import webhook as injection_webhook
+from outrider.master.core.k8s.owners.place import Place
 from outrider.master.core.k8s.pods import build as pods_build
 from outrider.master.core.k8s.values import bounds
 from outrider.master.core.k8s.values.bounds import MOST_BYTES, MOST_VALUES
@@ -88,7 +89,7 @@ def test_commands_of_the_largest_size_are_searched_in_one_go() -> None:
     for text in ("kill " * 50_000, "python " * 36_000, "\n" * 250_000, "accelerate " * 23_000, "py " * 80_000):
         trainer = {"name": "t", "image": "i", "command": ["sh", "-c", text]}
         assert not injection_webhook._names_pid_1(text)
-        assert injection_trainer.rung_of(trainer, injection_webhook.Place("j", "n", "worker")).startswith("T1")
+        assert injection_trainer.rung_of(trainer, Place("j", "n", "worker")).startswith("T1")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.k8s.elasticjob.validation import problems
+from outrider.master.core.k8s.pods import armed_faults
 from outrider.master.core.k8s.pods import build as pods_build
 from outrider.master.core.k8s.values import chaos
 from outrider.master.core.k8s.values.names import CHAOS, Document
@@ -138,7 +139,7 @@ def test_a_network_fault_is_armed_where_the_trainer_has_the_right_to_it(
 
 @pytest.mark.parametrize("containers", [None, [], ["train"], [{"name": 1, "securityContext": "root"}]], ids=repr)
 def test_a_template_of_any_shape_has_no_right(containers: object) -> None:
-    assert not chaos.may_break_its_network({"metadata": "none", "spec": {"containers": containers}})
+    assert not armed_faults.may_break_its_network({"metadata": "none", "spec": {"containers": containers}})
 
 
 def test_a_stored_job_with_what_cannot_be_armed_makes_pods_that_are_well() -> None:

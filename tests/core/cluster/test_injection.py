@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from outrider.cli.kube import yaml as kube_yaml
-from outrider.master.core.k8s.injection.sidecar import quality_of
-from outrider.master.core.k8s.injection.webhook import Injection, Place, Policy, inject
-from outrider.master.core.k8s.pods.containers import trainer_name
+from outrider.master.core.k8s.injection.sidecar import Policy, quality_of
+from outrider.master.core.k8s.injection.webhook import Injection, inject
+from outrider.master.core.k8s.owners.place import Place
+from outrider.master.core.k8s.pods.trainer_container import trainer_name
 from outrider.master.core.k8s.values.names import Document
 from tests.core.cluster.injecting import (
     LAUNCH,

@@ -10,10 +10,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.master.core.k8s.injection.sidecar import quality_of
-from outrider.master.core.k8s.injection.webhook import Place, Policy, inject
+from outrider.master.core.k8s.injection.sidecar import Policy, quality_of
+from outrider.master.core.k8s.injection.webhook import inject
 from outrider.master.core.k8s.owners import owner as owners_owner
-from outrider.master.core.k8s.pods.containers import trainer_name
+from outrider.master.core.k8s.owners.place import Place
+from outrider.master.core.k8s.pods.trainer_container import trainer_name
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.kubernetes.webhook.http import differences
 from tests.kubernetes.cluster_double import patched

@@ -8,7 +8,7 @@ import pytest
 
 from outrider.master.core.k8s.injection.trainer import rung_of
 from outrider.master.core.k8s.injection.webhook import Injection, inject
-from outrider.master.core.k8s.pods.containers import trainer_name
+from outrider.master.core.k8s.pods.trainer_container import trainer_name
 from outrider.master.core.k8s.values.names import SHARES, Document
 from tests.core.cluster.injecting import PLACE, POLICY, injected, main, pod_of, trainer
 from training_hooks.command.plan import plan

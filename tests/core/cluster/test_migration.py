@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.k8s.elasticjob import migration
+from outrider.master.core.k8s.pods import migration_dir
 
 CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
 
@@ -17,8 +17,8 @@ def trainer(*mounts: tuple[str, str], **more: Any) -> dict[str, Any]:
 
 def test_a_directory_on_a_claim_will_do() -> None:
     spec = {"volumes": [CLAIM]}
-    assert migration.objection("/data/moves", spec, trainer(("data", "/data"))) == ""
-    assert migration.objection("/data", spec, trainer(("data", "/data"))) == ""
+    assert migration_dir.objection("/data/moves", spec, trainer(("data", "/data"))) == ""
+    assert migration_dir.objection("/data", spec, trainer(("data", "/data"))) == ""
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_a_directory_on_a_claim_will_do() -> None:
 def test_one_that_would_go_with_the_pod_will_not(
     directory: str, volumes: list[dict[str, Any]], container: dict[str, Any], word: str
 ) -> None:
-    assert word in migration.objection(directory, {"volumes": volumes}, container)
+    assert word in migration_dir.objection(directory, {"volumes": volumes}, container)

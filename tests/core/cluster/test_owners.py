@@ -12,8 +12,8 @@ from outrider.cli.kube import yaml as kube_yaml
 from outrider.master.core.k8s.elasticjob.adopted import adopting
 from outrider.master.core.k8s.elasticjob.cross_field import validate
 from outrider.master.core.k8s.elasticjob.spec import spec_of
-from outrider.master.core.k8s.injection.webhook import Place
 from outrider.master.core.k8s.owners.owner import Size, place_of, size_of, uncounted
+from outrider.master.core.k8s.owners.place import Place
 from outrider.master.core.k8s.values.names import Document
 
 PODS = Path(__file__).parent / "pods"

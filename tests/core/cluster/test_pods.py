@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outrider.master.core import text
 from outrider.master.core.events import PodSeen
 from outrider.master.core.k8s.pods import build as pods_build
 from outrider.master.core.k8s.pods import containers
@@ -397,7 +398,7 @@ def test_a_long_message_is_cut_to_one_line() -> None:
     pod["status"]["conditions"][0]["message"] = "no room\n" * 100
     reason = standing(pod)[1]
     assert "\n" not in reason
-    assert len(reason) == containers.SENTENCE
+    assert len(reason) == text.SENTENCE
 
 
 states = st.one_of(

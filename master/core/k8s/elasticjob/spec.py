@@ -19,6 +19,7 @@ from outrider.master.core.k8s.elasticjob import pytorch_objections
 from outrider.master.core.k8s.elasticjob import rules as elasticjob_rules
 from outrider.master.core.k8s.elasticjob import scaling as elasticjob_scaling
 from outrider.master.core.k8s.pods import containers
+from outrider.master.core.k8s.pods.trainer_container import trainer_name
 from outrider.master.core.k8s.values import durations, pytorch_fields
 from outrider.master.core.k8s.values.fields import mapping, whole
 from outrider.master.core.k8s.values.identity import key_of
@@ -137,7 +138,7 @@ def most_memory(job: Document, role: Document) -> int | None:
     template = mapping(role.get("template"))
     notes = mapping(job["metadata"].get("annotations")) | mapping(mapping(template.get("metadata")).get("annotations"))
     pod = {"metadata": {"annotations": notes}, "spec": mapping(template.get("spec"))}
-    limit = containers.memory_limit(pod, containers.trainer_name(pod))
+    limit = containers.memory_limit(pod, trainer_name(pod))
     return oom.DEFAULT_CAP * limit if limit else None
 
 

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 from outrider.master.core.k8s.elasticjob import cross_field, pytorch_objections, run_policy
 from outrider.master.core.k8s.elasticjob import ps as elasticjob_ps
-from outrider.master.core.k8s.injection.rejections import objections
 from outrider.master.core.k8s.owners import owner as owners_owner
+from outrider.master.core.k8s.pods import armed_faults
 from outrider.master.core.k8s.pods.build import handed_on
+from outrider.master.core.k8s.pods.rejections import objections
 from outrider.master.core.k8s.values import chaos, modes, pytorch_fields, shapes
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.limits import USUAL, Limits
@@ -67,7 +68,7 @@ def _impossible(spec: Document) -> dict[str, str]:
     if mapping(spec.get("nodeCheck")).get("enabled") is not True:
         found[chaos.BAD_NODE] = "only the node check meets it; set spec.nodeCheck.enabled"
     roles = mapping(spec.get("replicaSpecs")).values()
-    if not all(chaos.may_break_its_network(mapping(mapping(role).get("template"))) for role in roles):
+    if not all(armed_faults.may_break_its_network(mapping(mapping(role).get("template"))) for role in roles):
         found |= {
             name: _NO_RIGHT.format(" ".join([name, *filter(None, [chaos.KINDS[name].unit])])) for name in chaos.NETWORK
         }

@@ -1,1 +1,1 @@
-"""What the webhook adds to a pod, or why it does not."""
+"""What the webhook adds to a pod, and why."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from outrider.master.core.k8s.injection.sidecar import Place
+from outrider.master.core.k8s.owners.place import Place
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.names import MAX, MIN, SPARES, Document
 

@@ -6,7 +6,8 @@ import json
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
-from outrider.master.core.k8s.injection.webhook import Injection, Policy, inject, passed_through
+from outrider.master.core.k8s.injection.sidecar import Policy
+from outrider.master.core.k8s.injection.webhook import Injection, inject, passed_through
 from outrider.master.core.k8s.owners import owner as owners_owner
 from outrider.master.core.k8s.owners.pod_templates import Template, templates_of
 from outrider.master.core.k8s.values.fields import entries, mapping

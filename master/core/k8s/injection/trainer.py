@@ -1,4 +1,4 @@
-"""The trainer's container of an injected pod: which one it is, what is changed in it, which rung is aimed at.
+"""The trainer's container of an injected pod: what is changed in it, which rung is aimed at, what casts doubt on it.
 
 As little as can be: variables, a mount and, where the command is known, the launcher in front of it. Where it is the
 image's own, only PYTHONPATH brings the hooks in, and the pod must name what the image or the user has put there.
@@ -8,23 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from outrider.master.core.k8s.elasticjob import migration
-from outrider.master.core.k8s.injection.sidecar import HOOKS, Place, field, mount, variable
+from outrider.master.core.k8s.injection.sidecar import HOOKS, field, mount, variable
+from outrider.master.core.k8s.owners.place import Place
+from outrider.master.core.k8s.pods import migration_dir
+from outrider.master.core.k8s.pods.trainer_container import FIRST, Chosen
 from outrider.master.core.k8s.values import atomic_save, checkpoint_memory
 from outrider.master.core.k8s.values.fields import entries
-from outrider.master.core.k8s.values.names import CONTAINER, MOUNT, PROXIES, PYTHONPATH, Document
+from outrider.master.core.k8s.values.names import CONTAINER, MOUNT, PROXIES, PYTHONPATH, USERS_PYTHONPATH, Document
 
 LAUNCH = f"{HOOKS}/outrider-launch"
-DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
-USERS_PYTHONPATH = "OUTRIDER_USERS_PYTHONPATH"
-"""Where a PYTHONPATH that is known only when the container starts is kept: $(…) refers to it."""
 TERMINATION_LOG = "/dev/termination-log"
-RESERVED = ("OUTRIDER_DIR", "OUTRIDER_HOOKS", "OUTRIDER_POD_UID", "OUTRIDER_JOB", USERS_PYTHONPATH)
 
-OPERATORS_CONTAINERS = ("pytorch", "tensorflow", "xgboost", "paddle", "mpi", "jax")
-"""Of its PyTorchJob, TFJob …: the one that the operator itself takes for the job's."""
 SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh", "busybox")
 WRAPPERS = (
     "env", "nice", "ionice", "numactl", "taskset", "tini", "dumb-init", "time", "stdbuf", "setpriv", "gosu", "su-exec",
@@ -33,43 +28,11 @@ WRAPPERS = (
 TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic.launch")
 ACCELERATE_MODULES = ("accelerate.commands.launch", "accelerate.commands.accelerate_cli")
 LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
-FIRST = "it is the first container"
 _PYTHON = re.compile(r"(python|pypy)[0-9.tdm]*")
 _TORCHRUN = re.compile(r"\btorchrun\b|\btorch\.distributed\.(run|launch)\b")
 _ACCELERATE, _PY = re.compile(r"\baccelerate\s+launch\b"), re.compile(r"\bpy(thon|py)[\d.]*[\"']?\s")
 _SCRIPT = re.compile(r"\.py\b|-m\s")
 _OTHER_LAUNCHER = re.compile(r"\b(deepspeed|horovodrun|mpirun|mpiexec|srun)\b")
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """Which container is the trainer. `refused`: why none can be said to be."""
-
-    index: int
-    reason: str
-    refused: str = ""
-
-
-def chosen(containers: Sequence[Document], place: Place, annotations: Document) -> Chosen:
-    """What was said to us, else what kubectl was told, else the operator's, else the first that is no mesh's proxy."""
-    names = [container.get("name") for container in containers]
-    if place.container:
-        if place.container not in names:
-            there = ", ".join(map(str, names))
-            return Chosen(
-                0, "", f"annotation {CONTAINER} names {place.container}, and the pod's containers are {there}"
-            )
-        return Chosen(names.index(place.container), f"annotation {CONTAINER} names it")
-    default = annotations.get(DEFAULT_CONTAINER)
-    if default in names:
-        return Chosen(names.index(default), f"annotation {DEFAULT_CONTAINER} names it")
-    named = next((name for name in names if name in OPERATORS_CONTAINERS), None) if place.of_operator else None
-    if named is not None:
-        return Chosen(names.index(named), "the training operator runs a job in the container of this name")
-    first = next((index for index, name in enumerate(names) if name not in PROXIES), 0)
-    if first:
-        return Chosen(first, f"it is the first container that is no service mesh's, as {names[0]} is")
-    return Chosen(0, FIRST if len(names) > 1 else "it is the only container")
 
 
 def doubts(containers: Sequence[Document], chosen: Chosen, place: Place) -> Iterator[str]:
@@ -151,7 +114,7 @@ def _variables(place: Place) -> Iterator[Document]:
     if place.per_rank:
         yield variable("OUTRIDER_PER_RANK", 1)
     if place.migration_dir:
-        yield variable(migration.VARIABLE, migration.of_job(place.migration_dir, place.job))
+        yield variable(migration_dir.VARIABLE, migration_dir.of_job(place.migration_dir, place.job))
     if place.checkpoint_memory:
         yield variable(checkpoint_memory.VARIABLE, place.checkpoint_memory)
     if place.checkpoint_path:

@@ -17,9 +17,7 @@ from dataclasses import dataclass, replace
 from outrider.master.core.k8s.injection import alone as injection_alone
 from outrider.master.core.k8s.injection import neighbours
 from outrider.master.core.k8s.injection import trainer as trainers
-from outrider.master.core.k8s.injection.rejections import objections
 from outrider.master.core.k8s.injection.sidecar import (
-    Place,
     Policy,
     hooks_container,
     quality_of,
@@ -27,6 +25,9 @@ from outrider.master.core.k8s.injection.sidecar import (
     sidecar_container,
     volumes,
 )
+from outrider.master.core.k8s.owners.place import Place
+from outrider.master.core.k8s.pods.rejections import objections
+from outrider.master.core.k8s.pods.trainer_container import DEFAULT_CONTAINER, Chosen, chosen_of
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.names import (
     ALONE_AFTER,
@@ -43,8 +44,6 @@ from outrider.master.core.k8s.values.names import (
     VOLUME,
     Document,
 )
-
-__all__ = ["Injection", "Place", "Policy", "inject", "passed_through"]
 
 ANNOTATION_BYTES = 256 * 1024
 """Of all names and values together: the API server stores no pod with more."""
@@ -74,7 +73,7 @@ def inject(pod: Document, place: Place, policy: Policy) -> Injection:
     if refused:
         return passed_through(pod, refused)
     spec, annotations = pod["spec"], mapping(mapping(pod.get("metadata")).get("annotations"))
-    chosen = trainers.chosen(spec["containers"], place, annotations)
+    chosen = chosen_of(spec["containers"], place, annotations)
     rung = trainers.rung_of(spec["containers"][chosen.index], place)
     may = injection_alone.why_it_may(spec["containers"][chosen.index], annotations, place)
     place = replace(place, alone_after=policy.alone_after if may else None)
@@ -113,7 +112,7 @@ def _metadata(metadata: Document, place: Place, containers: list[Document], inde
         labels[RANK_INDEX] = str(place.rank_index)
     notes = mapping(metadata.get("annotations"))
     name = containers[index].get("name")
-    defaults = {trainers.DEFAULT_CONTAINER: name, DEFAULT_LOGS_CONTAINER: name}
+    defaults = {DEFAULT_CONTAINER: name, DEFAULT_LOGS_CONTAINER: name}
     notes = defaults | notes | {INJECTED: "1", RUNG: rung, CONTAINER: name}  # others may put theirs before it
     notes.pop(ALONE_AFTER, None)
     if place.alone_after is not None:
@@ -156,7 +155,7 @@ def _with_secret(spec: Document, policy: Policy) -> Document:
 
 
 # -- why ----------------------------------------------------------------------------------------------------------
-def _explained(spec: Document, place: Place, policy: Policy, chosen: trainers.Chosen, rung: str) -> Iterator[str]:
+def _explained(spec: Document, place: Place, policy: Policy, chosen: Chosen, rung: str) -> Iterator[str]:
     trainer = spec["containers"][chosen.index]
     rank = "no rank index: a spare, until the master gives it one"
     rank = rank if place.rank_index is None else f"rank index {place.rank_index}"

@@ -8,9 +8,9 @@ no end.
 from __future__ import annotations
 
 from outrider.master.core.events import OwnerEnded
-from outrider.master.core.k8s.pods.containers import brief
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.text import brief
 
 FAILED = "Failed"
 COMPLETE = ("Complete", "Completed", "Succeeded")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from outrider.master.core.k8s.injection.sidecar import Place
 from outrider.master.core.k8s.owners import annotations as owners_annotations
+from outrider.master.core.k8s.owners.place import Place
 from outrider.master.core.k8s.owners.pod_templates import JOBSET_NAME, REPLICA_TYPE
 from outrider.master.core.k8s.owners.rank_index import needs_owners, rank_index_of
 from outrider.master.core.k8s.owners.references import controller_of, meant_by

@@ -1,1 +1,1 @@
-"""Pods: made from a template, and read back."""
+"""Pods: made from a template, read back, and what speaks against supervising one."""

@@ -16,11 +16,11 @@ from outrider.master.core import quantities
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.events import PodGone, PodSeen, PodsListed
 from outrider.master.core.faults import restart_policy
-from outrider.master.core.k8s.elasticjob import ps_resources
 from outrider.master.core.k8s.owners import references as owners_references
-from outrider.master.core.k8s.pods import containers
-from outrider.master.core.k8s.pods.containers import brief, end_of
-from outrider.master.core.k8s.values import atomic_save, bounds, chaos
+from outrider.master.core.k8s.pods import armed_faults, containers, ps_resources
+from outrider.master.core.k8s.pods.containers import end_of
+from outrider.master.core.k8s.pods.trainer_container import trainer_name
+from outrider.master.core.k8s.values import atomic_save, bounds
 from outrider.master.core.k8s.values.fields import mapping
 from outrider.master.core.k8s.values.identity import key_of, member_of, name_of
 from outrider.master.core.k8s.values.names import (
@@ -53,6 +53,7 @@ from outrider.master.core.k8s.values.names import (
 )
 from outrider.master.core.k8s.values.replica_specs import has_master, members, restart_policy_of, roles_of, sizes
 from outrider.master.core.spec import MASTER, WORKER
+from outrider.master.core.text import brief
 from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 
 PS, PS_PORT = "ps", 2222
@@ -125,7 +126,7 @@ def pod_of(job: Document, action: CreatePod) -> Document:
     if action.resources and action.place is not None:
         ps_resources.applied(pod, job, action.place)
         pod["metadata"]["annotations"][RESOURCES] = action.resources
-    pod = chaos.with_armed(pod, job, action.member)
+    pod = armed_faults.with_armed(pod, job, action.member)
     return with_memory(pod, action.memory_limit) if action.memory_limit else pod
 
 
@@ -210,7 +211,7 @@ def with_memory(pod: Document, limit: int) -> Document:
     the scheduler finds it a node where it has them. A limit of the whole pod grows with the container's, or alone where
     it is the only one."""
     pod = deepcopy(pod)
-    name = containers.trainer_name(pod)
+    name = trainer_name(pod)
     found = next((each for each in pod["spec"]["containers"] if each.get("name") == name), None)
     own, of_pod = containers.most_of(found or {}), containers.most_of(pod["spec"])
     if found is not None and (own or not of_pod):
@@ -288,8 +289,8 @@ def seen(pod: Document, public_key: str = "") -> PodSeen | None:
         code,
         mapping(pod.get("spec")).get("nodeName") or "",
         cannot_start=phase in ("pending", "running") and any(map(containers.cannot_start, containers.statuses(pod))),
-        memory_limit=containers.memory_limit(pod, containers.trainer_name(pod)),
-        out_of_memory=containers.is_out_of_memory(containers.status_of(pod, containers.trainer_name(pod))),
+        memory_limit=containers.memory_limit(pod, trainer_name(pod)),
+        out_of_memory=containers.is_out_of_memory(containers.status_of(pod, trainer_name(pod))),
         lingers=phase == "failed" and not is_over(pod),
         sidecar_ended=containers.end_for_good(pod, SIDECAR_CONTAINER) if phase == "running" else "",
         has_ended=phase == "terminating" and _has_ended(pod),
@@ -350,7 +351,7 @@ def _ends_at(metadata: Document) -> float | None:
 def _standing(pod: Document) -> tuple[str, str, int | None]:
     """Phase, reason and exit code, as docs/contracts.md and `PodSeen` mean them."""
     status, phase = mapping(pod.get("status")), mapping(pod.get("status")).get("phase") or "Pending"
-    trainer = containers.status_of(pod, containers.trainer_name(pod))
+    trainer = containers.status_of(pod, trainer_name(pod))
     end = end_of(trainer)
     if pod["metadata"].get("deletionTimestamp"):
         return "terminating", _why_deleted(pod), None if end is None else end.code

@@ -1,4 +1,4 @@
-"""What a pod's container statuses say: which container is the trainer, what has ended, and whether it is started again.
+"""What a pod's container statuses say: what has ended, and whether it is started again.
 
 The kubelet shows one and the same restart in turns as `terminated` and as `waiting` for the back-off. What is told here
 is the same sentence for both, so that nothing seems to change while nothing does.
@@ -14,13 +14,12 @@ from datetime import datetime
 from outrider.master.core import quantities
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.names import (
-    CONTAINER,
     HOOKS_CONTAINER,
     MASTER_KEY,
-    PROXIES,
     SIDECAR_CONTAINER,
     Document,
 )
+from outrider.master.core.text import brief
 
 OURS = (HOOKS_CONTAINER, SIDECAR_CONTAINER)
 LOOPS_AFTER = 3
@@ -33,7 +32,6 @@ PULLS = ("ErrImagePull", "ImagePullBackOff")
 ENDS = ("CrashLoopBackOff", "RunContainerError", "PostStartHookError")
 """It is started again, and each attempt is an end of its own."""
 HARMLESS = ("", "ContainerCreating", "PodInitializing")
-SENTENCE = 300
 _NO_SHELL = re.compile(r"exec \"?/\S*/outrider-launch\"?: no such file or directory")
 """What execve says of a script whose interpreter is not there; where the script itself is missing, it is `stat`."""
 NO_SHELL = (
@@ -63,16 +61,6 @@ class End:
     @property
     def with_code(self) -> str:
         return self.sentence.replace("ended", f"ended with exit code {self.code}", 1)
-
-
-def trainer_name(pod: Document) -> str:
-    """The container that the annotation names, else the first that is not ours and no mesh's."""
-    listed = entries(mapping(pod.get("spec")).get("containers"))
-    names = [c.get("name", "") for c in listed if isinstance(c, dict)]  # of a template that nobody has looked at yet
-    wanted = mapping(mapping(pod.get("metadata")).get("annotations")).get(CONTAINER)
-    users = [name for name in names if name not in OURS]
-    first = next((name for name in users if name not in PROXIES), users[0] if users else "")
-    return str(wanted) if wanted in names else first
 
 
 def master_key(pod: Document) -> str:
@@ -206,9 +194,3 @@ def cannot_start(status: Document) -> str:
         what = f"ImagePullBackOff: the image {status.get('image') or ''} of {status.get('name')} cannot be pulled"
         return f"{what}: {said}" if said else what
     return f"{why} in {status.get('name')}" + (f": {message}" if message else "")
-
-
-def brief(text: object) -> str:
-    """One line of at most `SENTENCE` characters without a full stop: it stands within another sentence."""
-    line = " ".join(str(text or "").split()).rstrip(".")
-    return line if len(line) <= SENTENCE else f"{line[: SENTENCE - 1]}…"

@@ -7,7 +7,7 @@ account that is not there, a spec that is none. Only a namespace that goes stays
 
 from __future__ import annotations
 
-from outrider.master.core.k8s.pods.containers import brief
+from outrider.master.core.text import brief
 
 CONFLICT, TOO_MANY = 409, 429
 TERMINATING = "because it is being terminated"

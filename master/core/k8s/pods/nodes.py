@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from outrider.master.core.events import NodeSeen
-from outrider.master.core.k8s.pods.containers import brief
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.text import brief
 
 USUAL = {(kind, "False") for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")}
 """Conditions that the kubelet of every node that is well writes."""

@@ -11,13 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from outrider.master.core.k8s.pods import containers
 from outrider.master.core.k8s.values import durations
-from outrider.master.core.k8s.values.fields import entries, mapping
-from outrider.master.core.k8s.values.names import CHAOS, Document
-from outrider.master.core.k8s.values.replica_specs import has_master
-from outrider.master.core.spec import WORKER
-from outrider.wire.ids import MemberId
 
 ALLOWED = "allowed"
 """The annotation's word on a pod: `outrider chaos --pod` may break it, for who may execute commands in it."""
@@ -90,7 +84,6 @@ class Armed:
         return f"{self.fault}@rank-index={self.rank_index}"
 
 
-# -- reading ------------------------------------------------------------------------------------------------------
 def parsed(text: str) -> Fault:
     """Raises ValueError: a sentence that says what is wrong and what it may be."""
     found = _FAULT.fullmatch(text)
@@ -160,49 +153,6 @@ def of_member(all_armed: Iterable[Armed], number: int) -> str:
     return ",".join(str(each.fault) for each in all_armed if each.rank_index == number)
 
 
-# -- in a cluster -------------------------------------------------------------------------------------------------
 def asked(annotation: str) -> tuple[Armed, ...]:
     """What the annotation of an ElasticJob says: entries with commas between them. Raises ValueError."""
     return tuple(armed(entry) for entry in (part.strip() for part in annotation.split(",")) if entry)
-
-
-def asked_of(job: Document) -> tuple[Armed, ...]:
-    """Nothing where it cannot be meant, which `validation` says."""
-    try:
-        return asked(str(mapping(job["metadata"].get("annotations")).get(CHAOS) or ""))
-    except ValueError:
-        return ()
-
-
-def may_break_its_network(pod: Document) -> bool:
-    """Whether the trainer of this pod has the right to: as root with NET_ADMIN, and in a network of its own."""
-    spec = mapping(pod.get("spec"))
-    those = [mapping(container) for container in entries(spec.get("containers"))]
-    trainer = containers.trainer_name({"metadata": mapping(pod.get("metadata")), "spec": {"containers": those}})
-    own: Document = next((each for each in those if each.get("name") == trainer), {})
-    rights, of_pod = mapping(own.get("securityContext")), mapping(spec.get("securityContext"))
-    added = {
-        str(right).upper().removeprefix("CAP_") for right in entries(mapping(rights.get("capabilities")).get("add"))
-    }
-    is_root = rights.get("runAsUser", of_pod.get("runAsUser")) in (None, 0)
-    has_right = rights.get("privileged") is True or added & {"NET_ADMIN", "ALL"}
-    return bool(has_right and is_root and not spec.get("hostNetwork"))
-
-
-def _first_index(job: Document, member: MemberId) -> int:
-    """Where there is a master, worker-0 has rank index 1. None of a master's replacements is meant."""
-    role, _dash, number = member.rpartition("-")
-    if not has_master(job):
-        return int(number)
-    return int(number) + 1 if role == WORKER else -int(number)
-
-
-def with_armed(pod: Document, job: Document, member: MemberId) -> Document:
-    """The pod, whose trainer finds what is armed for this member. Only the first of a rank index has it for its id's
-    number."""
-    faults = of_member(asked_of(job), _first_index(job, member))
-    trainer = containers.trainer_name(pod)
-    for container in pod["spec"]["containers"]:
-        if faults and container.get("name") == trainer:
-            container["env"] = [*container.get("env", ()), {"name": VARIABLE, "value": faults}]
-    return pod

@@ -3,7 +3,7 @@
 The API server stores more than its types say: an ElasticJob's template is any object, a schema may be older than the
 master or gone. What is wrong here is one document's own matter: it is said with the field's path, and whoever was shown
 the document passes it over (docs/adr/0027). Rules about meaning stand elsewhere (`k8s.elasticjob.cross_field`,
-`k8s.injection.rejections`) and may rely on these shapes.
+`k8s.pods.rejections`) and may rely on these shapes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ POD_SPEC: Mapping[str, Any] = {
     },
 }
 OBJECTED = ("containers", "initContainers", "volumes")
-"""Fields of a template that `k8s.injection.rejections` looks at, in words of their own."""
+"""Fields of a template that `k8s.pods.rejections` looks at, in words of their own."""
 TEMPLATE: Shape = {
     "metadata": METADATA,
     "spec": {field: shape for field, shape in POD_SPEC.items() if field not in OBJECTED},

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 
 from outrider.master.core import quantities
-from outrider.master.core.k8s.pods import containers
+from outrider.master.core.k8s.pods.trainer_container import trainer_name
 from outrider.master.core.k8s.values.fields import entries, mapping, shown
 from outrider.master.core.k8s.values.names import PS_RESOURCES, Document
 from outrider.master.core.k8s.values.replica_specs import roles_of, sizes
@@ -38,7 +38,7 @@ def edition(job: Document) -> tuple[object, object]:
 
 def applied(pod: Document, job: Document, index: int) -> None:
     """The pod's trainer gets what the annotation says for its rank index."""
-    name, asked = containers.trainer_name(pod), _asked(job, index)
+    name, asked = trainer_name(pod), _asked(job, index)
     for container in pod["spec"]["containers"]:
         if container.get("name") == name and asked:
             container["resources"] = _with(mapping(container.get("resources")), asked)
@@ -70,7 +70,7 @@ def _asked(job: Document, index: int) -> dict[str, str]:
 
 
 def _of_template(template: Document) -> Document:
-    name = containers.trainer_name(template)
+    name = trainer_name(template)
     listed = [mapping(each) for each in entries(mapping(template.get("spec")).get("containers"))]
     return mapping(next((each.get("resources") for each in listed if each.get("name") == name), None))
 

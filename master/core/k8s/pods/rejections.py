@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from outrider.master.core import quantities
-from outrider.master.core.k8s.elasticjob import migration
-from outrider.master.core.k8s.injection import trainer as trainers
-from outrider.master.core.k8s.injection.sidecar import Place
+from outrider.master.core.k8s.owners.place import Place
+from outrider.master.core.k8s.pods import migration_dir
 from outrider.master.core.k8s.pods.containers import memory_limit
+from outrider.master.core.k8s.pods.trainer_container import chosen_of
 from outrider.master.core.k8s.values.fields import entries, mapping, shown
 from outrider.master.core.k8s.values.names import (
     CHECKPOINT_MEMORY,
@@ -20,6 +20,7 @@ from outrider.master.core.k8s.values.names import (
     HOOKS_CONTAINER,
     MIGRATION_DIR,
     MOUNT,
+    RESERVED,
     SIDECAR_CONTAINER,
     TOKEN_VOLUME,
     VOLUME,
@@ -44,13 +45,13 @@ def objections(pod: Document, place: Place) -> Iterator[str]:
         )
     yield from _of_the_pod(spec)
     yield from _names_of_ours(spec)
-    chosen = trainers.chosen(containers, place, notes)
+    chosen = chosen_of(containers, place, notes)
     if chosen.refused:
         yield f"spec.containers: {chosen.refused}"
     else:
         trainer = containers[chosen.index]
         yield from _taken(f"spec.containers[{chosen.index}]", trainer)
-        if place.migration_dir and (wrong := migration.objection(place.migration_dir, spec, trainer)):
+        if place.migration_dir and (wrong := migration_dir.objection(place.migration_dir, spec, trainer)):
             yield f"annotation {MIGRATION_DIR} (migrationDir of an ElasticJob): {wrong}"
         if wrong := _of_checkpoint_memory(place.checkpoint_memory, place.checkpoint_path, trainer):
             yield wrong
@@ -143,7 +144,7 @@ def _names_of_ours(spec: Document) -> Iterator[str]:
 def _taken(path: str, trainer: Document) -> Iterator[str]:
     """Names in the trainer's container that are ours."""
     for index, entry in enumerate(entries(trainer.get("env"))):
-        if entry.get("name") in trainers.RESERVED:
+        if entry.get("name") in RESERVED:
             yield (
                 f"{path}.env[{index}].name: its container {trainer.get('name')} sets {entry['name']} itself: is it "
                 f"supervised by hand already?"
