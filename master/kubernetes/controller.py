@@ -28,8 +28,7 @@ from outrider.master.core.k8s.elasticjob import begin_anew as elasticjob_begin_a
 from outrider.master.core.k8s.elasticjob.admission import Candidate, Queue
 from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.owners import revisions
-from outrider.master.core.k8s.pods import build as pod_documents
-from outrider.master.core.k8s.pods import disappeared
+from outrider.master.core.k8s.pods import disappeared, observe
 from outrider.master.core.k8s.pods import nodes as node_documents
 from outrider.master.core.k8s.values import modes, phases, shapes
 from outrider.master.core.k8s.values.fields import mapping
@@ -228,7 +227,7 @@ class Fleet:
         api, scope = self._api, self._scope
         jobs = ScopedWatch(api, scope, f"/apis/{GROUP_VERSION}", PLURAL, self._jobs_listed, self._job_changed)
         pods = ScopedWatch(api, scope, "/api/v1", "pods", self._list_pods, self._pod_changed, labelSelector=JOB,
-                           kept=pod_documents.kept)  # fmt: skip
+                           kept=observe.kept)  # fmt: skip
         nodes = Watch(self._api, "/api/v1/nodes", self._nodes.listed, self._nodes.shown, node_documents.trimmed)
         async with asyncio.TaskGroup() as group:
             group.create_task(nodes.run())
@@ -442,7 +441,7 @@ class Fleet:
         """The pods that its owner has made since wait for a job."""
         self._forget_end(key)
         pods = self._pods.get(key, {}).values()
-        waits = (pod for pod in pods if not pod["metadata"].get("deletionTimestamp") and not pod_documents.is_over(pod))
+        waits = (pod for pod in pods if not pod["metadata"].get("deletionTimestamp") and not observe.is_over(pod))
         for pod in [*waits][:1]:
             self._adopt_if_needed(key, pod)
 
@@ -740,7 +739,7 @@ class Fleet:
             or is_ours
             or key in self._jobs
             or pod["metadata"].get("deletionTimestamp")
-            or pod_documents.is_over(pod)
+            or observe.is_over(pod)
         ):
             return
         self._spawn(self._adopt(pod))

@@ -22,8 +22,7 @@ from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
 from outrider.master.core.k8s.elasticjob.admission import Candidate
 from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.owners import resize as owners_resize
-from outrider.master.core.k8s.pods import build as pod_documents
-from outrider.master.core.k8s.pods import disappeared, ps_resources
+from outrider.master.core.k8s.pods import disappeared, observe, ps_resources
 from outrider.master.core.k8s.values import identity, pytorch_fields, replica_specs, shapes
 from outrider.master.core.k8s.values.fields import mapping
 from outrider.master.core.k8s.values.limits import USUAL, Limits
@@ -225,7 +224,7 @@ class RunningJob:
         policy starts a failed trainer again, its sidecar was never reached) is deleted."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_PATIENCE):
-                goes = deletion.goes if self.is_deleted else lambda pod: not pod_documents.is_over(pod)
+                goes = deletion.goes if self.is_deleted else lambda pod: not observe.is_over(pod)
                 while any(map(goes, self._pods.values())) and not self._forgotten:
                     self._moved.clear()
                     await self._moved.wait()
@@ -235,7 +234,7 @@ class RunningJob:
             if self._forgotten or self.state.spec.is_adopted or self.state.spec.observed
             else list(self._pods.values())
         ):
-            if leaves_none or not pod_documents.is_over(pod):
+            if leaves_none or not observe.is_over(pod):
                 with contextlib.suppress(ApiError):
                     await self._platform.remove(pod)
         if not self._forgotten:
@@ -337,18 +336,18 @@ class RunningJob:
 
     async def _list_after(self, missing: list[Document]) -> None:
         for pod in missing:
-            if (seen := pod_documents.seen(pod, self._public_key)) is not None:
+            if (seen := observe.seen(pod, self._public_key)) is not None:
                 await self._look_after(pod, seen)
         self._put_list()
 
     def _put_list(self) -> None:
-        found = pod_documents.listed(self._pods.values(), self._public_key)
+        found = observe.listed(self._pods.values(), self._public_key)
         self._told = {pod.member: pod for pod in found.pods}
         self._pump.put(found)
         self._tell_nodes()
 
     def pod_changed(self, kind: str, pod: Document) -> None:
-        name, seen = pod["metadata"]["name"], pod_documents.seen(pod, self._public_key)
+        name, seen = pod["metadata"]["name"], observe.seen(pod, self._public_key)
         if kind == "DELETED":
             self._pods.pop(name, None)
         else:
@@ -362,9 +361,9 @@ class RunningJob:
         if kind == "DELETED" and disappeared.may_run(pod):
             self._told.pop(seen.member, None)
             self._look_at(self._look_after(pod, seen))
-        elif kind == "DELETED" or pod_documents.is_gone(pod):
+        elif kind == "DELETED" or observe.is_gone(pod):
             self._told.pop(seen.member, None)
-            self._pump.put(pod_documents.gone(pod, seen, is_deleted=kind == "DELETED"))
+            self._pump.put(observe.gone(pod, seen, is_deleted=kind == "DELETED"))
         elif self._told.get(seen.member) != seen:
             self._told[seen.member] = seen
             self._pump.put(seen)

@@ -26,7 +26,7 @@ from outrider.master.core import job_kinds
 from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
 from outrider.master.core.k8s.owners import completion as owners_completion
 from outrider.master.core.k8s.owners import resize as owners_resize
-from outrider.master.core.k8s.pods import build as pods_build
+from outrider.master.core.k8s.pods import observe
 from outrider.master.core.k8s.values import identity
 from outrider.master.core.k8s.values.names import RANK_INDEX, SIDECAR_CONTAINER, Document
 from outrider.master.core.state.job import State
@@ -244,7 +244,7 @@ class Recording:
                 if kind == "DELETED":
                     return
             pod["metadata"]["labels"][RANK_INDEX] = "" if rank_index is None else str(rank_index)
-        if (found := pods_build.seen(pod)) is None:
+        if (found := observe.seen(pod)) is None:
             return
         member.uid, member.member, member.role, member.rank_index = (
             found.uid,
@@ -253,8 +253,8 @@ class Recording:
             found.rank_index,
         )
         member.grace = float(pod["spec"].get("terminationGracePeriodSeconds") or 30)
-        is_gone = kind == "DELETED" or pods_build.is_gone(pod)
-        self._tell(pods_build.gone(pod, found, is_deleted=kind == "DELETED") if is_gone else found)
+        is_gone = kind == "DELETED" or observe.is_gone(pod)
+        self._tell(observe.gone(pod, found, is_deleted=kind == "DELETED") if is_gone else found)
 
     def _logged(self, member: Member, kind: str, message: str) -> None:
         """The sidecar's own words stand for what reached it from outside."""

@@ -12,7 +12,7 @@ from outrider.master.core.k8s.elasticjob import validation
 from outrider.master.core.k8s.injection import trainer as injection_trainer
 from outrider.master.core.k8s.injection import webhook as injection_webhook
 from outrider.master.core.k8s.owners.place import Place
-from outrider.master.core.k8s.pods import build as pods_build
+from outrider.master.core.k8s.pods import observe
 from outrider.master.core.k8s.values import bounds
 from outrider.master.core.k8s.values.bounds import MOST_BYTES, MOST_VALUES
 from tests.core.cluster.documents import job
@@ -81,7 +81,7 @@ def test_of_one_that_is_too_large_a_watch_keeps_who_it_is_and_why_it_is_not_read
     assert kept["metadata"]["annotations"] == {"outrider.dev/supervise": "off"}
     assert kept["spec"] == {"adopts": document["spec"]["adopts"]}
     assert validation.problems(kept) == [said]
-    assert pods_build.kept({"metadata": {"name": "p"}, "spec": {"x": [[]] * 50_000}}) is None
+    assert observe.kept({"metadata": {"name": "p"}, "spec": {"x": [[]] * 50_000}}) is None
 
 
 def test_commands_of_the_largest_size_are_searched_in_one_go() -> None:

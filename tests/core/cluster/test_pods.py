@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from outrider.master.core import text
 from outrider.master.core.events import PodSeen
-from outrider.master.core.k8s.pods import build as pods_build
-from outrider.master.core.k8s.pods import containers
+from outrider.master.core.k8s.pods import containers, observe
 from outrider.master.core.k8s.values import identity
 from outrider.master.core.k8s.values.names import Document
 from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
@@ -66,7 +65,7 @@ STANDINGS: list[tuple[str, str, str, int | None]] = [
 
 
 def standing(pod: Document) -> tuple[str, str, int | None]:
-    found = pods_build.seen(pod)
+    found = observe.seen(pod)
     assert found is not None
     return found.phase, found.reason, found.exit_code
 
@@ -108,14 +107,14 @@ def test_every_recorded_pod_is_in_the_table() -> None:
 
 def test_the_core_is_told_who_the_pod_is_and_where() -> None:
     pod = recorded("running")
-    assert pods_build.seen(pod) == PodSeen(
+    assert observe.seen(pod) == PodSeen(
         MemberId("worker-0"), PodUid(pod["metadata"]["uid"]), Role("worker"), RankIndex(0), "running", node="node-1"
     )
     assert identity.job_of(pod) == "research/mnist"
 
 
 def test_a_container_that_the_kernel_ended_for_its_memory_is_told_with_its_limit() -> None:
-    seen = {path.stem: pods_build.seen(recorded(path.stem)) for path in SEEN.glob("*.json")}
+    seen = {path.stem: observe.seen(recorded(path.stem)) for path in SEEN.glob("*.json")}
     found = {name: pod.memory_limit for name, pod in seen.items() if pod is not None and pod.out_of_memory}
     assert found == {"out_of_memory": 20 * 2**20, "out_of_memory_loop": 20 * 2**20}
 
@@ -125,27 +124,27 @@ def test_one_that_was_started_again_before_anybody_looked_has_been_out_of_memory
     trainer = next(each for each in pod["status"]["containerStatuses"] if each["name"] == "main")
     assert "waiting" in trainer["state"]
     trainer["state"] = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
-    seen = pods_build.seen(pod)
+    seen = observe.seen(pod)
     assert seen is not None
     assert (seen.phase, seen.out_of_memory) == ("running", True)
 
 
 def test_a_failed_pod_lingers_while_something_in_it_runs_or_will_again() -> None:
-    seen = {path.stem: pods_build.seen(recorded(path.stem)) for path in SEEN.glob("*.json")}
+    seen = {path.stem: observe.seen(recorded(path.stem)) for path in SEEN.glob("*.json")}
     lingering = {name for name, pod in seen.items() if pod is not None and pod.lingers}
     assert {"trainer_failed", "trainer_crash_loop_at_last", "out_of_memory"} <= lingering
     assert not lingering & {"all_failed", "init_failed", "deadline", "running", "trainer_done"}
 
 
 def test_only_a_pod_for_which_there_is_no_room_is_unschedulable() -> None:
-    seen = {path.stem: pods_build.seen(recorded(path.stem)) for path in SEEN.glob("*.json")}
+    seen = {path.stem: observe.seen(recorded(path.stem)) for path in SEEN.glob("*.json")}
     assert [name for name, pod in sorted(seen.items()) if pod is not None and pod.unschedulable] == ["unschedulable"]
 
 
 def test_a_pod_that_is_held_back_by_a_scheduling_gate_is_not_waited_for() -> None:
     pod = recorded("unschedulable")
     pod["status"]["conditions"][0] |= {"reason": "SchedulingGated", "message": ""}
-    found = pods_build.seen(pod)
+    found = observe.seen(pod)
     assert found is not None
     assert (found.phase, found.reason, found.unschedulable) == ("pending", "SchedulingGated", True)
 
@@ -154,7 +153,7 @@ def test_a_spare_has_no_rank_index_and_another_owners_pod_is_the_member_of_its_o
     pod = recorded("running")
     for label in ("rank-index", "member", "id", "role"):
         del pod["metadata"]["labels"][f"outrider.dev/{label}"]
-    found = pods_build.seen(pod)
+    found = observe.seen(pod)
     assert found is not None
     assert (found.member, found.role, found.rank_index) == ("mnist-worker-0", "worker", None)
 
@@ -166,11 +165,9 @@ def test_a_pod_whose_sidecar_was_given_another_masters_key_is_seen_as_such(kind:
     others = [c for c in pod["spec"]["containers"] if c["name"] != "outrider-sidecar"]
     pod["spec"] |= {"containers": others, "initContainers": []}
     pod["spec"][kind] = [*pod["spec"][kind], sidecar]
-    told = {
-        key: found.has_another_key for key in ("new", "old", "") if (found := pods_build.seen(pod, key)) is not None
-    }
+    told = {key: found.has_another_key for key in ("new", "old", "") if (found := observe.seen(pod, key)) is not None}
     assert told == {"new": True, "old": False, "": False}
-    assert [found.has_another_key for found in pods_build.listed([pod], "new").pods] == [True]
+    assert [found.has_another_key for found in observe.listed([pod], "new").pods] == [True]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +177,7 @@ def test_a_pod_that_does_not_say_which_key_it_holds_is_taken_for_ours(entry: dic
     pod = recorded("running")
     env = [] if entry is None else [{"name": "OUTRIDER_MASTER_KEY", **entry}]
     pod["spec"]["containers"] = [{"name": "trainer"}, {"name": "outrider-sidecar", "env": env}]
-    found = pods_build.seen(pod, "new")
+    found = observe.seen(pod, "new")
     assert found is not None
     assert not found.has_another_key
 
@@ -188,8 +185,8 @@ def test_a_pod_that_does_not_say_which_key_it_holds_is_taken_for_ours(entry: dic
 def test_a_pod_of_no_job_is_nobody() -> None:
     pod = recorded("running")
     del pod["metadata"]["labels"]["outrider.dev/job"]
-    assert (pods_build.seen(pod), identity.job_of(pod), identity.member_of(pod)) == (None, None, None)
-    assert pods_build.seen({"metadata": {"name": "x"}}) is None
+    assert (observe.seen(pod), identity.job_of(pod), identity.member_of(pod)) == (None, None, None)
+    assert observe.seen({"metadata": {"name": "x"}}) is None
 
 
 def test_another_owners_pod_that_crashes_again_and_again_is_left_to_its_owner() -> None:
@@ -219,7 +216,7 @@ def test_a_trainer_that_is_killed_again_and_again_does_not_crash_by_itself() -> 
 def test_between_two_restarts_nothing_seems_to_change() -> None:
     """The kubelet shows each as terminated first and as waiting for the back-off then."""
     first, then = recorded("trainer_just_failed_on_failure"), recorded("trainer_crash_loop")
-    assert pods_build.seen(first) == pods_build.seen(then)
+    assert observe.seen(first) == observe.seen(then)
     failed, waits = standing(recorded("image_pull")), standing(recorded("image_pull_back_off"))
     assert failed[1].startswith(f"{waits[1]}: "), "the back-off says less, and nothing else"
     newer = recorded("image_pull_back_off")
@@ -229,7 +226,7 @@ def test_between_two_restarts_nothing_seems_to_change() -> None:
 
 
 def test_a_pod_cannot_start_while_a_container_waits_for_what_does_not_come_by_itself() -> None:
-    seen = {path.stem: pods_build.seen(recorded(path.stem)) for path in SEEN.glob("*.json")}
+    seen = {path.stem: observe.seen(recorded(path.stem)) for path in SEEN.glob("*.json")}
     held = [name for name, pod in sorted(seen.items()) if pod is not None and pod.cannot_start]
     assert held == ["config_error", "image_name", "image_never", "image_pull", "image_pull_back_off"]
 
@@ -237,7 +234,7 @@ def test_a_pod_cannot_start_while_a_container_waits_for_what_does_not_come_by_it
 def test_a_trainer_that_ended_and_whose_image_is_gone_is_not_being_restarted() -> None:
     pod = recorded("trainer_crash_loop")
     trainer(pod)["state"] = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
-    found = pods_build.seen(pod)
+    found = observe.seen(pod)
     assert found is not None
     assert (found.phase, found.cannot_start, found.reason[:16]) == ("running", True, "ImagePullBackOff")
 
@@ -245,21 +242,21 @@ def test_a_trainer_that_ended_and_whose_image_is_gone_is_not_being_restarted() -
 def test_a_pod_that_is_deleted_says_how_long_it_has() -> None:
     pod = recorded("terminating")
     pod["metadata"] |= {"deletionTimestamp": "2026-11-21T07:33:24Z", "deletionGracePeriodSeconds": 5}
-    found = pods_build.seen(pod)
+    found = observe.seen(pod)
     assert found is not None
     assert (found.grace, found.ends_at) == (5.0, 1795246404.0)
-    running = pods_build.seen(recorded("running"))
+    running = observe.seen(recorded("running"))
     assert running is not None
     assert (running.grace, running.ends_at) == (None, None)
 
 
 def test_a_pod_that_is_deleted_has_ended_when_all_of_its_containers_have_and_no_finalizer_holds_it() -> None:
-    assert not pods_build.seen(recorded("terminating")).has_ended  # type: ignore[union-attr]
+    assert not observe.seen(recorded("terminating")).has_ended  # type: ignore[union-attr]
     pod = recorded("terminating_trainer_ended")
-    assert pods_build.seen(pod).has_ended  # type: ignore[union-attr]
+    assert observe.seen(pod).has_ended  # type: ignore[union-attr]
     pod["metadata"]["finalizers"] = ["example.com/hold"]
-    assert not pods_build.seen(pod).has_ended  # type: ignore[union-attr]
-    assert not pods_build.seen(recorded("all_done")).has_ended  # type: ignore[union-attr]
+    assert not observe.seen(pod).has_ended  # type: ignore[union-attr]
+    assert not observe.seen(recorded("all_done")).has_ended  # type: ignore[union-attr]
 
 
 def test_a_pod_without_a_controller_is_known_as_one() -> None:
@@ -267,37 +264,35 @@ def test_a_pod_without_a_controller_is_known_as_one() -> None:
     del pod["metadata"]["labels"]["outrider.dev/member"]
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "u", "controller": True}
     made = {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}}
-    told = [
-        found.has_controller for found in map(pods_build.seen, (pod, made, recorded("running"))) if found is not None
-    ]
+    told = [found.has_controller for found in map(observe.seen, (pod, made, recorded("running"))) if found is not None]
     assert told == [False, True, True]
 
 
 def test_what_is_deleted_and_over_is_gone_and_what_has_its_grace_is_not() -> None:
     deleted = {"deletionTimestamp": "2026-11-21T07:00:00Z", "deletionGracePeriodSeconds": 30, "finalizers": ["x/keep"]}
     ended, trains = recorded("all_failed"), recorded("running")
-    assert not pods_build.is_gone(ended)
+    assert not observe.is_gone(ended)
     for pod in (ended, trains):
         pod["metadata"] |= deleted
-    assert (pods_build.is_gone(ended), pods_build.is_gone(trains)) == (True, False)
+    assert (observe.is_gone(ended), observe.is_gone(trains)) == (True, False)
     assert standing(ended)[1] == "it was deleted with 30 s of grace, and is held by x/keep"
     ended["metadata"]["finalizers"] = ["batch.kubernetes.io/job-tracking"]
     assert standing(ended)[1] == "it was deleted with 30 s of grace", "every pod of a Job has that one"
-    assert not pods_build.is_gone(disrupted("EvictionByEvictionAPI")), "it is told to go, and trains"
-    assert pods_build.is_gone(taken(message="The node was low on resource: memory."))
+    assert not observe.is_gone(disrupted("EvictionByEvictionAPI")), "it is told to go, and trains"
+    assert observe.is_gone(taken(message="The node was low on resource: memory."))
 
 
 def test_what_remains_of_an_evicted_pod_is_told_as_that_and_not_as_a_pod() -> None:
     evicted, held = taken(message="The node was low on resource: memory."), recorded("all_failed")
     held["metadata"] |= {"deletionTimestamp": "2026-11-21T07:00:00Z", "finalizers": ["x/keep"]}
-    found = pods_build.listed([evicted, held, recorded("running")])
+    found = observe.listed([evicted, held, recorded("running")])
     assert len(found.pods) == 1
     (left,) = found.remains
     assert (left.reason, left.rank_index) == ("Evicted: The node was low on resource: memory", 0)
-    seen = pods_build.seen(evicted)
+    seen = observe.seen(evicted)
     assert seen is not None
-    assert pods_build.gone(evicted, seen, is_deleted=False) == left
-    assert not pods_build.gone(evicted, seen, is_deleted=True).remains
+    assert observe.gone(evicted, seen, is_deleted=False) == left
+    assert not observe.gone(evicted, seen, is_deleted=True).remains
 
 
 def test_a_native_sidecar_is_found_among_the_init_containers() -> None:
@@ -361,7 +356,7 @@ def disrupted(reason: str, **metadata: Any) -> Document:
     ],
 )
 def test_who_lost_its_machine_is_told_from_who_broke_a_limit(pod: Document, is_taken: bool) -> None:
-    assert pods_build.is_taken(pod) is is_taken
+    assert observe.is_taken(pod) is is_taken
 
 
 def test_an_evicted_trainer_has_not_succeeded_whatever_its_exit_code_is() -> None:
@@ -388,7 +383,7 @@ def test_a_pod_that_must_make_room_says_for_whom() -> None:
 
 def test_a_pod_whose_sidecar_runs_on_is_not_over() -> None:
     is_over = {
-        name: pods_build.is_over(recorded(name)) for name in ("all_done", "trainer_done", "trainer_crash_loop_at_last")
+        name: observe.is_over(recorded(name)) for name in ("all_done", "trainer_done", "trainer_crash_loop_at_last")
     }
     assert is_over == {"all_done": True, "trainer_done": False, "trainer_crash_loop_at_last": False}
 
@@ -430,7 +425,7 @@ def test_every_pod_is_in_one_of_the_five_phases(
     if is_deleted:
         pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     before = json.dumps(pod)
-    found = pods_build.seen(pod)
+    found = observe.seen(pod)
     assert found is not None
     assert found.phase in ("pending", "running", "terminating", "succeeded", "failed")
     assert (found.phase == "terminating") is is_deleted
@@ -447,7 +442,7 @@ def test_every_pod_is_in_one_of_the_five_phases(
      ("running", ""), ("trainer_done_sidecar_failed", ""), ("terminating", "")],
 )  # fmt: skip
 def test_a_sidecar_that_the_kubelet_does_not_start_again_is_told(name: str, end: str) -> None:
-    seen = pods_build.seen(recorded(name))
+    seen = observe.seen(recorded(name))
     assert seen is not None
     assert seen.sidecar_ended == end
 

@@ -13,6 +13,7 @@ from outrider.master.core.actions import CreatePod
 from outrider.master.core.events import PodSeen
 from outrider.master.core.k8s.elasticjob.spec import spec_of
 from outrider.master.core.k8s.elasticjob.validation import problems
+from outrider.master.core.k8s.pods import addresses, observe
 from outrider.master.core.k8s.pods import build as pods_build
 from outrider.master.core.k8s.values import identity
 from outrider.master.core.k8s.values.names import SIDECAR_CONTAINER, Document
@@ -67,9 +68,9 @@ def test_a_pod_that_was_made_is_seen_as_the_member_that_was_asked_for() -> None:
     pod = pods_build.pod_of(job(), creation("worker-4", 1))
     pod["metadata"]["uid"] = "u"
     asked = PodSeen(MemberId("worker-4"), PodUid("u"), Role("worker"), RankIndex(1), "pending", has_sidecar=False)
-    assert pods_build.seen(pod) == asked
+    assert observe.seen(pod) == asked
     pod["spec"]["initContainers"] = [{"name": SIDECAR_CONTAINER}]  # the webhook adds it
-    assert pods_build.seen(pod) == replace(asked, has_sidecar=True)
+    assert observe.seen(pod) == replace(asked, has_sidecar=True)
 
 
 def test_a_spare_has_no_rank() -> None:
@@ -219,7 +220,7 @@ def test_memory_grows_to_what_is_needed_and_never_shrinks(
 
 @pytest.mark.parametrize(("role", "port"), [("ps", 2222), ("worker", 3333), ("chief", 3333)])
 def test_a_rank_index_has_one_address_whoever_holds_it(role: str, port: int) -> None:
-    service = pods_build.service_of(job(), Role(role), RankIndex(0))
+    service = addresses.service_of(job(), Role(role), RankIndex(0))
     assert service["metadata"]["name"] == f"mnist-{role}-0"
     assert "clusterIP" not in service["spec"], "the API server gives one, and it stays"
     assert service["spec"]["publishNotReadyAddresses"] is True
@@ -260,7 +261,7 @@ def test_a_memory_limit_of_the_whole_pod_is_seen_and_raised(
     spec |= of_pod
     spec["containers"][0] |= own
     made = pods_build.pod_of(asked, creation("worker-0"))
-    seen = pods_build.seen(made)
+    seen = observe.seen(made)
     assert seen is not None
     assert seen.memory_limit == quantities.parsed(had)
     assert spec_of(asked).max_memory == 32 * seen.memory_limit

@@ -11,6 +11,7 @@ from outrider.master.core.k8s.elasticjob import ps as elasticjob_ps
 from outrider.master.core.k8s.elasticjob.conditions import status_of
 from outrider.master.core.k8s.elasticjob.validation import problems
 from outrider.master.core.k8s.pods import build as pods_build
+from outrider.master.core.k8s.pods import observe
 from outrider.master.core.k8s.values.names import PS_RESOURCES, Document
 from outrider.master.core.ps.tf_config import seat_spec
 from outrider.master.core.spec import RoleLimits
@@ -154,7 +155,7 @@ def test_one_parameter_server_may_have_more_than_its_template_says() -> None:
     assert pod["spec"]["containers"][0]["resources"] == {
         "requests": {"cpu": "2", "memory": "8Gi"}, "limits": {"memory": "8Gi"}
     }  # fmt: skip
-    seen = pods_build.seen(pod)
+    seen = observe.seen(pod)
     assert seen is not None
     assert seen.resources == spec.resources
     other = created(document, "ps-0", 0, 0)["spec"]["containers"][0]["resources"]

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from outrider.master.core.events import PodGone
-from outrider.master.core.k8s.pods import build as pods_build
-from outrider.master.core.k8s.pods import disappeared
+from outrider.master.core.k8s.pods import disappeared, observe
 from outrider.master.core.k8s.values import identity
 from outrider.master.core.k8s.values.names import JOB, SIDECAR_CONTAINER, Document
 from tests.core.cluster.documents import recorded
@@ -20,7 +19,7 @@ PODS = Path(__file__).with_name("pods")
 
 def read(now: Document | None) -> PodGone | None:
     pod = running()
-    seen = pods_build.seen(pod)
+    seen = observe.seen(pod)
     assert seen is not None
     return disappeared.read_again(pod, seen, now or {})
 

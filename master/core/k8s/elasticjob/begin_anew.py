@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from outrider.master.core.k8s.owners import revisions
 from outrider.master.core.k8s.owners.references import controller_of
 from outrider.master.core.k8s.owners.revisions import BEGUN_ANEW, LABEL, OWNER, REVISION, UNREADABLE, Made
-from outrider.master.core.k8s.pods.build import is_over
+from outrider.master.core.k8s.pods.observe import is_over
 from outrider.master.core.k8s.values.fields import entries, mapping, whole
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.k8s.values.phases import CREATED, FAILED, OVER, RESTARTING, SUCCEEDED, SUSPENDED

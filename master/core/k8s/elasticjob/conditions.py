@@ -18,7 +18,7 @@ from outrider.master.core.events import PodSeen
 from outrider.master.core.k8s.elasticjob import run_policy
 from outrider.master.core.k8s.elasticjob import scaling as elasticjob_scaling
 from outrider.master.core.k8s.pods import unknown_fields
-from outrider.master.core.k8s.pods.build import seen
+from outrider.master.core.k8s.pods.observe import seen
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.identity import name_of
 from outrider.master.core.k8s.values.modes import OBSERVED

@@ -15,7 +15,7 @@ from datetime import datetime
 
 from outrider.master.core.k8s.elasticjob import adopted as elasticjob_adopted
 from outrider.master.core.k8s.owners.references import controller_of
-from outrider.master.core.k8s.pods.build import is_over
+from outrider.master.core.k8s.pods.observe import is_over
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.names import GROUP_VERSION, KIND, SAVE_SIGNAL, Document
 from outrider.wire.ids import JobName

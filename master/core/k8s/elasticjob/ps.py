@@ -14,7 +14,7 @@ from dataclasses import replace
 from outrider.master.core.k8s.elasticjob import scaling as elasticjob_scaling
 from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
 from outrider.master.core.k8s.pods import ps_resources
-from outrider.master.core.k8s.pods.build import port_of
+from outrider.master.core.k8s.pods.addresses import port_of
 from outrider.master.core.k8s.values.fields import entries, mapping, shown, whole
 from outrider.master.core.k8s.values.names import (
     CHAOS,

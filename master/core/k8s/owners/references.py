@@ -1,11 +1,11 @@
-"""From a pod to its controller, and on to that one's own: owner references, and the documents that they mean."""
+"""Owner references: from a pod to its controller, and on to that one's own; and what is made for a job refers to it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from outrider.master.core.k8s.values.fields import entries, mapping
-from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.k8s.values.names import GROUP_VERSION, KIND, Document
 
 
 def controller_of(metadata: Document) -> Document | None:
@@ -28,3 +28,16 @@ def meant_by(reference: Document | None, owners: Sequence[Document]) -> Document
 def above(owner: Document | None, owners: Sequence[Document]) -> Document | None:
     """The owner of an owner."""
     return meant_by(controller_of(mapping(mapping(owner).get("metadata"))), owners)
+
+
+def owned_by(job: Document) -> Document:
+    """The owner reference of everything that is made for a job: it goes when the job is deleted."""
+    metadata = job["metadata"]
+    return {
+        "apiVersion": GROUP_VERSION,
+        "kind": KIND,
+        "name": metadata["name"],
+        "uid": metadata.get("uid") or "",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from itertools import chain
 
 from outrider.master.core.events import PodGone, PodSeen
-from outrider.master.core.k8s.pods.build import gone, is_over
+from outrider.master.core.k8s.pods.observe import gone, is_over
 from outrider.master.core.k8s.values.fields import mapping
 from outrider.master.core.k8s.values.identity import job_of
 from outrider.master.core.k8s.values.names import JOB, SIDECAR_CONTAINER, Document

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from outrider.master.core.k8s.pods.build import is_over, owned_by, seen
+from outrider.master.core.k8s.owners.references import owned_by
+from outrider.master.core.k8s.pods.observe import is_over, seen
 from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.identity import key_of
 from outrider.master.core.k8s.values.names import JOB, ROLE, Document
