@@ -23,7 +23,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from outrider.master.core.events import Event, LeaseLapsed, LeaseRegained, NodeSeen, TurnTold
-from outrider.master.core.k8s.elasticjob import accepted_spec, conditions, deletion, run_policy, validation
+from outrider.master.core.k8s.elasticjob import accepted_spec, deletion, run_policy, status, validation
 from outrider.master.core.k8s.elasticjob import begin_anew as elasticjob_begin_anew
 from outrider.master.core.k8s.elasticjob.admission import Candidate, Queue
 from outrider.master.core.k8s.injection.sidecar import Policy
@@ -528,7 +528,7 @@ class Fleet:
     async def _write_refusal(self, job: Document, wrong: list[str]) -> None:
         """Whatever the document is, so much can be written; one that changes meanwhile is refused anew."""
         identity = shapes.identity_of(job)
-        patch = conditions.refused(job, wrong, now())
+        patch = status.refused(job, wrong, now())
         try:
             await self._api.patch(f"{path_of(identity.namespace, identity.name)}/status", patch)
         except ApiError as error:

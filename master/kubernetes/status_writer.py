@@ -14,9 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from outrider.master.core.k8s.elasticjob import accepted_spec, conditions, deletion
+from outrider.master.core.k8s.elasticjob import accepted_spec, deletion
 from outrider.master.core.k8s.elasticjob import begin_anew as elasticjob_begin_anew
 from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
+from outrider.master.core.k8s.elasticjob.event import event_of
+from outrider.master.core.k8s.elasticjob.status import left_by, status_of, unsupervised
 from outrider.master.core.k8s.owners import revisions
 from outrider.master.core.k8s.pods import create_errors, unknown_fields
 from outrider.master.core.k8s.pods.event_rate import Allowance
@@ -116,7 +118,7 @@ class JobRecord:
                     raise
                 continue
             self._version = job["metadata"]["resourceVersion"]
-            return conditions.left_by(mapping(job.get("status")))
+            return left_by(mapping(job.get("status")))
         raise ApiError(409, "Conflict", f"{self.path}: the status changes faster than it can be claimed")
 
     async def save_status(self, status: Mapping[str, object]) -> None:
@@ -141,7 +143,7 @@ class JobRecord:
         """The condition Supervised is False; the rest of the status stays as it was left."""
         for _ in range(CLAIMS):
             job = await self._read()
-            status = conditions.unsupervised(mapping(job.get("status")), reason, message, now())
+            status = unsupervised(mapping(job.get("status")), reason, message, now())
             if status == job.get("status"):
                 return
             try:
@@ -185,7 +187,7 @@ class JobRecord:
         for _ in range(CLAIMS):
             if self.is_gone:
                 return
-            document = conditions.status_of(self.job, status, self._pods(), now(), self.problems, self.unknown_fields)
+            document = status_of(self.job, status, self._pods(), now(), self.problems, self.unknown_fields)
             document = revisions.kept(document, self.job, self._pods(), self.owner())
             if self.problems:
                 document = accepted_spec.kept(document, self.accepted)
@@ -219,7 +221,7 @@ class JobRecord:
     def add(
         self, kind: str, reason: str, severity: str, member: str | None, generation: str, detail: dict[str, Any]
     ) -> None:
-        event = conditions.event_of(self.job, kind, reason, severity, member, now())
+        event = event_of(self.job, kind, reason, severity, member, now())
         if event is None or self._takes_no_more:
             return
         try:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.k8s.elasticjob.conditions import MEMBERS_SHOWN, QUIET, event_of, left_by, status_of
+from outrider.master.core.k8s.elasticjob.event import QUIET, event_of
+from outrider.master.core.k8s.elasticjob.status import MEMBERS_SHOWN, left_by, status_of
 from outrider.master.core.k8s.values.names import Document
 from tests.core.cluster.documents import job, recorded, worker
 
@@ -354,9 +355,6 @@ def test_saves_that_are_not_whole_are_a_condition_for_as_long_as_they_are_so() -
 
 
 def test_an_event_has_no_character_that_a_terminal_obeys() -> None:
-    from outrider.master.core.k8s.elasticjob.conditions import event_of
-    from tests.core.cluster.documents import job
-
     event = event_of(
         job(), "WorkerExited", "a\x1b[31mb\r\nWarning  Fake\u202ec", "warning", None, "2026-01-01T00:00:00Z"
     )

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from outrider.master.core.actions import CreatePod
-from outrider.master.core.k8s.elasticjob.conditions import status_of
 from outrider.master.core.k8s.elasticjob.pytorch_objections import remarks
 from outrider.master.core.k8s.elasticjob.spec import resized, spec_of, with_defaults
+from outrider.master.core.k8s.elasticjob.status import status_of
 from outrider.master.core.k8s.elasticjob.validation import problems
 from outrider.master.core.k8s.pods import build as pods_build
 from outrider.master.core.k8s.pods import disruption

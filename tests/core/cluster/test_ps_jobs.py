@@ -8,7 +8,7 @@ import pytest
 
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.k8s.elasticjob import ps as elasticjob_ps
-from outrider.master.core.k8s.elasticjob.conditions import status_of
+from outrider.master.core.k8s.elasticjob.status import status_of
 from outrider.master.core.k8s.elasticjob.validation import problems
 from outrider.master.core.k8s.pods import build as pods_build
 from outrider.master.core.k8s.pods import observe

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from outrider.master.core.k8s.elasticjob import run_policy
-from outrider.master.core.k8s.elasticjob.conditions import status_of
+from outrider.master.core.k8s.elasticjob.status import status_of
 from outrider.master.core.k8s.values.names import Document
 
 MADE, LATER = "2026-03-01T10:00:00Z", "2026-03-01T11:00:00Z"

@@ -7,7 +7,7 @@ from copy import deepcopy
 import pytest
 
 from outrider.master.core.actions import CreatePod
-from outrider.master.core.k8s.elasticjob.conditions import status_of
+from outrider.master.core.k8s.elasticjob.status import status_of
 from outrider.master.core.k8s.injection import webhook as injection_webhook
 from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.owners import owner as owners_owner

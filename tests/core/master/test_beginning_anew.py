@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from outrider.master.core.k8s.elasticjob.begin_anew import begun
-from outrider.master.core.k8s.elasticjob.conditions import left_by
+from outrider.master.core.k8s.elasticjob.status import left_by
 from outrider.wire.ids import Generation
 from outrider.wire.messages import Stop
 from tests.core.master.play import Play, running

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from outrider.master.core.actions import Action, SaveStatus
 from outrider.master.core.events import Event, PodSeen, SidecarSaid
-from outrider.master.core.k8s.elasticjob.conditions import status_of
+from outrider.master.core.k8s.elasticjob.status import status_of
 from outrider.master.core.k8s.values.limits import MEMBERS
 from outrider.wire.ids import PodUid
 from outrider.wire.messages import Hello
