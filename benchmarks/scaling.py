@@ -18,7 +18,8 @@ from curves import FAMILIES, Job, make_job
 from measure.report import table
 
 from outrider.master.core.scaling import size_policy
-from outrider.master.core.scaling.size_policy import Limits, Policy, Rate, Search
+from outrider.master.core.scaling.size_policy import Limits, Policy
+from outrider.master.core.state.scaling import Rate, Search
 
 MARK = 0.95
 PAUSE = 2.7

@@ -9,6 +9,7 @@ from typing import Any
 
 from measure.report import table
 
+from outrider.master.core.state.stragglers import Comparison
 from outrider.master.core.stragglers import cause as stragglers_cause
 from outrider.master.core.stragglers import detector as stragglers_detector
 from outrider.wire.ids import MemberId
@@ -64,7 +65,7 @@ def pace(rows: list[dict[str, Any]]) -> float:
 
 def replayed(path: Path) -> Replayed:
     trace = json.loads(path.read_text())
-    comparison, named = stragglers_detector.Comparison(), []
+    comparison, named = Comparison(), []
     for row in trace["windows"]:
         own = OwnTime(**{name: value for name, value in row.items() if name not in BESIDE})
         for each in stragglers_detector.take(comparison, MemberId(str(row["member"])), (own,), 2):

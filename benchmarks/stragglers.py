@@ -19,6 +19,7 @@ import straggler_replay
 from measure.report import OUT, table, write
 from straggler_jobs import SLOW_MINUTES, Job, Slow, Window, make_job, windows
 
+from outrider.master.core.state.stragglers import Comparison
 from outrider.master.core.stragglers import detector as stragglers_detector
 from outrider.wire.ids import MemberId
 from outrider.wire.messages import OwnTime
@@ -52,7 +53,7 @@ def sampling(job: Job) -> tuple[int, int]:
 
 def by_the_master(job: Job, seen: Iterable[Window]) -> list[tuple[float, int]]:
     """What the master's core says, report after report."""
-    comparison, found = stragglers_detector.Comparison(), []
+    comparison, found = Comparison(), []
     ranks = job.members * job.nproc
     for window in seen:
         own = np.nan_to_num(np.nanmedian(np.where(window.left_out, np.nan, window.own), axis=1))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from outrider.master.core.scaling.schedule import Entry
 from outrider.wire.ids import JobName, RankIndex, Role
 
 WORKER = Role("worker")
@@ -184,3 +183,8 @@ class JobSpec:
         """Seconds after which it is told that a member is slow to come. Six imports of TensorFlow side by side on two
         cores took more than the minute that is enough elsewhere, and nobody waits for a member of a PS job."""
         return self.start_patience * (3 if self.is_ps else 1)
+
+
+class Entry(NamedTuple):
+    cron: str
+    members: int

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from outrider.master.core.scaling.schedule import Entry
-from outrider.master.core.spec import JobSpec, Rule
+from outrider.master.core.spec import Entry, JobSpec, Rule
 from outrider.runtime.settings import Environment, WrongSetting
 from outrider.runtime.sockets import KeyPair, key_pair_of
 from outrider.wire.ids import JobName

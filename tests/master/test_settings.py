@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.master.core.scaling.schedule import Entry
-from outrider.master.core.spec import JobSpec, Rule
+from outrider.master.core.spec import Entry, JobSpec, Rule
 from outrider.master.service import settings
 from outrider.runtime.settings import Environment, WrongSetting
 from outrider.runtime.sockets import new_key_pair

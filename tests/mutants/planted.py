@@ -16,8 +16,9 @@ from outrider.master.core.actions import Action, Send
 from outrider.master.core.generation import lifecycle
 from outrider.master.core.hangs import limits as hangs_limits
 from outrider.master.core.membership import pod_deletion
-from outrider.master.core.network import link_health
 from outrider.master.core.ps.task_adapter import let
+from outrider.master.core.state import links as state_links
+from outrider.master.core.state.links import Cut
 from outrider.master.core.step import next_deadline
 from outrider.sidecar.core import events as heard
 from outrider.wire.messages import Fetch, Fetched, Hello, Kept, LineMatched, Remembered, Start, Stop, Welcome
@@ -280,9 +281,7 @@ def believe_one_of_two() -> list[Swap]:
 
     def cuts(known: Any, heard: Any, _size: int, now: float) -> Any:
         missing = [(a, b, known.rows[a][b].missing_since) for a, b in sorted(known.missing) if a in heard]
-        return [
-            link_health.Cut(*link_health.pair_of(a, b), since, True) for a, b, since in missing if now - since > 0.5
-        ]
+        return [Cut(*state_links.pair_of(a, b), since, True) for a, b, since in missing if now - since > 0.5]
 
     return [swap("cut links", cuts)]
 

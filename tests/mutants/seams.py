@@ -26,7 +26,7 @@ SEAMS = {
     "what has how much time": "outrider.master.core.hangs.limits:ruling",
     "least rounds of a check": "outrider.master.core.nodecheck.rounds:ROUNDS",
     "findings of a check": "outrider.master.core.nodecheck.pairing:findings",
-    "slow: times the others": "outrider.master.core.stragglers.detector:TIMES_THE_OTHERS",
+    "slow: times the others": "outrider.master.core.state.stragglers:TIMES_THE_OTHERS",
     "slow: stands out": "outrider.master.core.stragglers.detector:STANDS_OUT",
     "cut links": "outrider.master.core.network.link_health:cuts",
     "part two members": "outrider.master.core.network.partition:part",

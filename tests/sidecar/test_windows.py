@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from outrider.master.core.stragglers.detector import Comparison, Named, take
+from outrider.master.core.state.stragglers import Comparison, Named
+from outrider.master.core.stragglers.detector import take
 from outrider.sidecar.shell.step_windows import BEGINS, WindowReader
 from outrider.wire.codec import decode_from_sidecar, encode
 from outrider.wire.ids import Generation, MemberId

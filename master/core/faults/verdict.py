@@ -10,9 +10,9 @@ from __future__ import annotations
 from outrider.master.core.faults import error_signature
 from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import lifecycle
-from outrider.master.core.network import link_health
 from outrider.master.core.spec import FAIL, RESTART
 from outrider.master.core.state import budgets
+from outrider.master.core.state import links as state_links
 from outrider.master.core.state.generation import Episode, Failure, World
 from outrider.master.core.state.job import State
 
@@ -132,7 +132,7 @@ def is_free_port_clash(state: State) -> bool:
 def _fail_unless_explained(state: State, episode: Episode, cause: Failure | None, why: str) -> bool:
     """An exception of the script speaks for itself; for anything else the loss of a member may still be told."""
     is_certain = cause is not None and cause.exit.signal is None and not cause.is_effect
-    patience = LAST_LOOK if link_health.is_undecided(state.links, state.now) else LAST_WORD
+    patience = LAST_LOOK if state_links.is_undecided(state.links, state.now) else LAST_WORD
     if is_certain or state.now >= episode.began_at + patience:
         if cause is not None:
             fail_with(state, cause, why)

@@ -21,8 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from outrider.master.core.hangs import evidence as hangs_evidence
-from outrider.master.core.hangs.evidence import ENDED, STUCK, Told
-from outrider.master.core.hangs.evidence_reader import Call
+from outrider.master.core.state.hangs import ENDED, STUCK, Call, Told
 from outrider.wire.ids import MemberId
 
 NAMED = 8

@@ -24,8 +24,7 @@ from outrider.master.core.hangs import evidence as hangs_evidence
 from outrider.master.core.hangs import limits as hangs_limits
 from outrider.master.core.hangs import looks as hangs_looks
 from outrider.master.core.hangs.culprit import Finding
-from outrider.master.core.hangs.evidence import Told
-from outrider.master.core.hangs.limits import EVAL, INIT, STEP, Suspicion, Watch
+from outrider.master.core.hangs.limits import EVAL, INIT, STEP
 from outrider.master.core.hangs.progress_watch import own_limit, watched
 from outrider.master.core.membership import pod_deletion
 from outrider.master.core.network import partition
@@ -33,7 +32,8 @@ from outrider.master.core.network.report import cut_sentence
 from outrider.master.core.nodecheck import gate as nodecheck_gate
 from outrider.master.core.placement import pod_status
 from outrider.master.core.state.generation import World
-from outrider.master.core.state.job import Collection, State
+from outrider.master.core.state.hangs import Collection, Suspicion, Told, Watch
+from outrider.master.core.state.job import State
 from outrider.master.core.text import counted, seconds
 
 KIND = "RanksHang"

@@ -9,7 +9,8 @@ from __future__ import annotations
 from outrider.master.core.actions import Deliver
 from outrider.master.core.generation import orders, readiness
 from outrider.master.core.hangs import evidence_reader
-from outrider.master.core.state.job import Collection, State
+from outrider.master.core.state.hangs import Collection
+from outrider.master.core.state.job import State
 from outrider.master.core.state.member import ALIVE, Member
 from outrider.wire.ids import MemberId, OrderId
 from outrider.wire.messages import REHEARSAL, Answer, Ask

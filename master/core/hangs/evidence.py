@@ -8,41 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
-from outrider.master.core.hangs.evidence_reader import Call, Row, Rows, Used, short
+from outrider.master.core.hangs.evidence_reader import short
 from outrider.master.core.state.generation import Place
+from outrider.master.core.state.hangs import ENDED, STOPPED, STUCK, TRACED, Row, Rows, Told
 from outrider.wire.ids import MemberId
 
-ENDED, STOPPED, TRACED, STUCK = "ended", "stopped", "traced", "uninterruptible"
 NOTHING = Row("", "", None, ())
-
-
-class Told(NamedTuple):
-    """What is known of one rank."""
-
-    rank: int
-    member: MemberId
-    process: str = ""
-    """ended, stopped (by a signal), traced (stopped by a debugger), uninterruptible; empty: nothing of that kind."""
-    phase: str = ""
-    has_recorder: bool = False
-    """Its process itself has answered which collectives it called."""
-    calls: tuple[Call, ...] = ()
-    stack: tuple[str, ...] = ()
-    """`file:line function` of its main thread, the deepest first; empty where it gave none."""
-
-    used: Used | None = None
-    frames: int | None = None
-    has_left: bool = False
-
-    @property
-    def is_stopped(self) -> bool:
-        return self.process in (STOPPED, TRACED)
-
-    @property
-    def is_mute(self) -> bool:
-        return not self.has_recorder and not self.stack and self.process != ENDED
 
 
 def read(

@@ -10,73 +10,16 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
+
+from outrider.master.core.state.hangs import Call, Known, Row, Rows, Used
 
 COMPLETED = "completed"
-DEFAULT_GROUP = ("0", "default_pg")
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line (?P<line>\d+|\?+) in (?P<name>.*)$')
 THREAD = re.compile(r"^(Current thread|Thread) 0x")
 LONGEST_WORD = 200
 
 Found = TypeVar("Found")
-Known = dict[object, Any]
-"""Stacks and lists of ranks that were read before, by themselves."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A rank's last collective in one process group, or the oldest there that is not over."""
-
-    group: str
-    """Unlike for unlike groups."""
-    name: str
-    """What users call it."""
-    seq: int
-    op: str
-    is_over: bool
-    shape: str
-    """Sizes and types: equal where ranks call the same thing."""
-    frame: str
-    age: float
-    members: frozenset[int] = frozenset()
-    """The group's ranks, empty where they are not known."""
-
-    @property
-    def is_of_all(self) -> bool:
-        return self.name == DEFAULT_GROUP[1] or self.group == DEFAULT_GROUP[0]
-
-
-class Used(NamedTuple):
-    """What a rank's process and all that descends from it have used so far."""
-
-    cpu: float
-    """Seconds."""
-    io: float
-    net: float
-    """Bytes over TCP, but for those to the store."""
-    tree: float
-    """Another number where other processes descend from it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One rank's words."""
-
-    process: str
-    phase: str
-    calls: tuple[Call, ...] | None
-    """None: its process itself has said nothing of its collectives."""
-    stack: tuple[str, ...]
-    used: Used | None = None
-    frames: int | None = None
-    """Another number where its main thread is elsewhere."""
-    has_left: bool = False
-    """It has destroyed its process group."""
-
-
-Rows = Mapping[int, Row]
-"""By local rank."""
 
 
 def rows(body: str, known: Known) -> Rows:

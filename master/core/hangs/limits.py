@@ -17,14 +17,12 @@ one. A duration is remembered only where the rank was heard all the while, or a 
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from outrider.master.core.hangs.evidence import Told
-from outrider.master.core.hangs.evidence_reader import Rows
 from outrider.master.core.spec import JobSpec
+from outrider.master.core.state.hangs import Pace, Seen, Watch
 from outrider.wire.ids import Generation, MemberId
 from outrider.wire.messages import RankProgress
 
@@ -39,93 +37,6 @@ RECENT = 3600.0
 SHORTEST, KEPT = 1.0, 32
 """Seconds of the shortest step that is remembered, and how many are."""
 FARTHEST_STEP = 1 << 62
-
-
-@dataclass(slots=True)
-class Pace:
-    """What is known of a job over all its generations."""
-
-    longest: dict[str, float] = field(default_factory=dict)
-    """Seconds, of init, checkpoint and eval."""
-    slow_steps: deque[tuple[float, float]] = field(default_factory=deque)
-    """When, and how long; each longer than all that came after it."""
-    knows_steps: bool = False
-    """A step was seen to follow another."""
-    told_uncounted: bool = False
-
-
-@dataclass(slots=True)
-class Seen:
-    """A rank, as its last report had it."""
-
-    step: int
-    phase: str
-    since: float
-    """When this phase was first seen."""
-    heard_at: float
-
-
-@dataclass(slots=True)
-class Suspicion:
-    """No progress for too long: the ranks are asked where they are."""
-
-    requests: set[str]
-    is_told: bool
-    """The user knows of it."""
-    is_sure: bool = False
-    """Two looks have shown it beyond doubt (`hangs.looks`)."""
-    said: dict[str, dict[MemberId, Rows]] = field(default_factory=dict)
-    """By what was asked, what the members that answered say."""
-
-
-@dataclass(slots=True)
-class Looks:
-    """What was seen of the ranks since nothing goes on (`hangs.looks`)."""
-
-    asked: int = 0
-    request: str = ""
-    """The one that is not answered yet."""
-    since: float = 0.0
-    """The progress behind which they were made."""
-    at: float = 0.0
-    told: list[Told] = field(default_factory=list)
-    """When the last one was answered, and what it showed."""
-    doubtless: object = None
-    """What it had beyond doubt."""
-    worked: dict[int, float] = field(default_factory=dict)
-    """By rank when it was last seen at work; a rank that has not is not there."""
-    moved: float | None = None
-    """When bytes of whichever rank were last seen to move."""
-    at_work: frozenset[int] = frozenset()
-    is_let_work: bool = False
-    """They may take longer, because these ranks work; nobody named: because bytes move."""
-
-
-@dataclass(slots=True)
-class Watch:
-    """A generation's progress."""
-
-    generation: Generation
-    began: float
-    since: float
-    """The last progress."""
-    stepped_at: float
-    """The last step."""
-    heard_at: float
-    step: int = 0
-    """The highest step of a rank that is beyond its init."""
-    ranks: dict[tuple[MemberId, int], Seen] = field(default_factory=dict)
-    phases: Counter[str] = field(default_factory=Counter)
-    """How many ranks are in which."""
-    inherited: tuple[int, str] | None = None
-    """The step, and the phase that counted, when an earlier master wrote them down last."""
-    ending: bool = False
-    """A rank has ended with 0: what the others still do is no training step."""
-    lenient: bool = False
-    """It has the time of an evaluation, though no rank says that it makes one."""
-    questions: int = 0
-    suspicion: Suspicion | None = None
-    looks: Looks = field(default_factory=Looks)
 
 
 def begin(generation: Generation, now: float) -> Watch:

@@ -21,11 +21,10 @@ from outrider.master.core.hangs import diagnostics as hangs_diagnostics
 from outrider.master.core.hangs import evidence as hangs_evidence
 from outrider.master.core.hangs import limits as hangs_limits
 from outrider.master.core.hangs.culprit import Finding
-from outrider.master.core.hangs.evidence import ENDED, STOPPED, Told
-from outrider.master.core.hangs.evidence_reader import Call, Rows
-from outrider.master.core.hangs.limits import STEP, Looks, Watch
+from outrider.master.core.hangs.limits import STEP
 from outrider.master.core.hangs.progress_watch import LOOK, watched
 from outrider.master.core.state.generation import World
+from outrider.master.core.state.hangs import ENDED, STOPPED, Call, Looks, Rows, Told, Watch
 from outrider.master.core.state.job import State
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from outrider.master.core.hangs import limits as hangs_limits
-from outrider.master.core.hangs.limits import Watch
 from outrider.master.core.state.generation import World
+from outrider.master.core.state.hangs import Watch
 from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import Member
 from outrider.wire.messages import Report

@@ -25,7 +25,7 @@ from outrider.master.core.events import NodeSeen
 from outrider.master.core.faults import recovery
 from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import orders, readiness
-from outrider.master.core.network import link_health
+from outrider.master.core.state import links as state_links
 from outrider.master.core.state.job import RUNNING, STOPPING, State
 from outrider.master.core.state.member import ALIVE, SILENT, Doubt, Member
 from outrider.master.core.text import seconds
@@ -327,7 +327,7 @@ def _back(state: State, member: Member) -> None:
         end_doubt(state, member)
     if member.life == SILENT and not member.deleting:
         member.life = ALIVE
-        link_health.heard_again(state.links, member.id, state.now)
+        state_links.heard_again(state.links, member.id, state.now)
         state.deadlines.cancel(("replace", member.id))
         place = f"with rank index {member.rank_index}" if member.rank_index is not None else "as a spare"
         state.announce("MemberBack", f"{member.id} speaks again and comes back {place}.", member.id)

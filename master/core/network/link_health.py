@@ -13,9 +13,9 @@ same, so it is told and nothing is done. What was said long ago counts for nothi
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from statistics import median
 
+from outrider.master.core.state.links import Cut, Links, Pair, Row, Slow, pair_of
 from outrider.wire.ids import MemberId
 from outrider.wire.messages import LinkSeen
 
@@ -24,9 +24,6 @@ CUT_AFTER = 3.0
 ONE_WAY_AFTER = 10.0
 CONFIRMED_AFTER = 2.0
 """Seconds since the master heard of it first: reports that were held up tell in one moment what is over."""
-ANSWERED_WITHIN = 1.0
-UNDECIDED = 6.0
-"""Seconds after which one that was missed is found again, or known to be cut off from whoever missed it."""
 FRESH = 25.0
 """Seconds for which a report of a link counts: two of them may be lost."""
 SLOW_TIMES, SLOW_BY = 5.0, 0.02
@@ -35,73 +32,6 @@ LOSSY, LEAST_LOST = 0.1, 3
 """A lossy one loses this share of its datagrams, and at least so many of the last."""
 AGAIN = 2
 """Looks running at which a link was slow before it is told."""
-
-Pair = tuple[MemberId, MemberId]
-
-
-@dataclass(slots=True)
-class Row:
-    """How one member finds another, as it said last."""
-
-    at: float
-    round_trip: float = 0.0
-    lost: int = 0
-    sent: int = 0
-    missing_since: float | None = None
-    noted_at: float = 0.0
-    """When the master heard first that it is missing."""
-    was_found: bool = False
-    """It has answered this member before."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Two members that do not find each other, by name; where it is one way only, `first` does not find `second`."""
-
-    first: MemberId
-    second: MemberId
-    since: float
-    is_both: bool
-
-    @property
-    def pair(self) -> Pair:
-        return pair_of(self.first, self.second)
-
-
-@dataclass(frozen=True, slots=True)
-class Slow:
-    """A link, or all links of a member, that are much slower than the others', or lose much."""
-
-    members: tuple[MemberId, ...]
-    """One where all of its links are so."""
-    round_trip: float
-    usual: float
-    loss: float
-
-
-@dataclass(slots=True)
-class Links:
-    rows: dict[MemberId, dict[MemberId, Row]] = field(default_factory=dict)
-    """By who looks, then by whom it looks at."""
-    missing: set[Pair] = field(default_factory=set)
-    """Those that do not find one: who looks, and at whom."""
-    told: dict[Pair, Cut] = field(default_factory=dict)
-    slow: dict[tuple[MemberId, ...], Slow] = field(default_factory=dict)
-    """As told."""
-    doubts: dict[tuple[MemberId, ...], int] = field(default_factory=dict)
-    """How many looks running a link was slow."""
-    usual: float = 0.0
-    """Seconds of the round trip over the link that a quarter of the others are faster than."""
-    slow_at: float = 0.0
-    """When slow links are looked for again."""
-    asked_at: float = float("-inf")
-    """When many were asked at once."""
-    asked: dict[int, Pair] = field(default_factory=dict)
-    """Questions on their way (order numbers)."""
-
-
-def pair_of(one: MemberId, other: MemberId) -> Pair:
-    return (one, other) if one <= other else (other, one)
 
 
 # -- what members say ---------------------------------------------------------------------------------------------
@@ -135,13 +65,6 @@ def _missing(links: Links, observer: MemberId, target: MemberId, row: Row, since
         row.missing_since, row.noted_at = since, now
         links.missing.add((observer, target))
     return is_new
-
-
-def heard_again(links: Links, member: MemberId, now: float) -> None:
-    """It was cut off from everybody and is back: whether others miss it is to be seen from now on."""
-    for observer, target in [pair for pair in links.missing if member in pair]:
-        row = links.rows[observer][target]
-        row.missing_since = row.noted_at = now
 
 
 def forget(links: Links, members: Collection[MemberId]) -> None:
@@ -205,15 +128,6 @@ def _are_found(links: Links, one: MemberId, other: MemberId, now: float) -> bool
             for target, row in links.rows.get(member, {}).items())
         for member, but in ((one, other), (other, one))
     )  # fmt: skip
-
-
-def is_undecided(links: Links, now: float) -> bool:
-    """Somebody is missing, or may be, and it is not known yet whether the two cannot see each other."""
-    if links.asked and now - links.asked_at < ANSWERED_WITHIN:
-        return True
-    rows = ((pair, links.rows.get(pair[0], {}).get(pair[1])) for pair in links.missing)
-    return any(row is not None and now - row.noted_at < UNDECIDED and pair_of(*pair) not in links.told
-               for pair, row in rows)  # fmt: skip
 
 
 def to_part(cuts: Iterable[Cut], age: dict[MemberId, float], spared: Collection[MemberId], most: int) -> list[MemberId]:

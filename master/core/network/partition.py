@@ -21,14 +21,16 @@ from outrider.master.core.faults import recovery
 from outrider.master.core.faults.node_exclusion import PARTED
 from outrider.master.core.generation import orders
 from outrider.master.core.hangs import limits as hangs_limits
-from outrider.master.core.hangs.limits import STEP, Watch
+from outrider.master.core.hangs.limits import STEP
 from outrider.master.core.membership import pod_deletion
 from outrider.master.core.network import link_health
-from outrider.master.core.network.link_health import Cut, Pair, Slow
 from outrider.master.core.network.report import cut_sentence, slow_sentence, where
 from outrider.master.core.placement import replicas
+from outrider.master.core.state import links as state_links
 from outrider.master.core.state.generation import World
+from outrider.master.core.state.hangs import Watch
 from outrider.master.core.state.job import REBUILDING, RUNNING, State
+from outrider.master.core.state.links import Cut, Pair, Slow
 from outrider.master.core.state.member import ALIVE, Member
 from outrider.master.core.text import seconds
 from outrider.wire.ids import MemberId
@@ -112,7 +114,7 @@ def _ask_about_the_missing(state: State) -> None:
     missing look at each other by themselves."""
     for one, other in sorted(state.links.missing)[:OTHERS]:
         noted_at = state.links.rows[one][other].noted_at
-        pause = ASK_AGAIN if state.now - noted_at < link_health.UNDECIDED else link_health.FRESH / 2
+        pause = ASK_AGAIN if state.now - noted_at < state_links.UNDECIDED else link_health.FRESH / 2
         for pair in ((one, other), (other, one)):
             row = state.links.rows.get(pair[0], {}).get(pair[1])
             if row is None or state.now - row.at >= pause:
@@ -121,7 +123,7 @@ def _ask_about_the_missing(state: State) -> None:
 
 def is_undecided(state: State) -> bool:
     """It will be known within seconds whether two members cannot see each other."""
-    return link_health.is_undecided(state.links, state.now)
+    return state_links.is_undecided(state.links, state.now)
 
 
 def ended(state: State, member: Member) -> None:

@@ -6,8 +6,8 @@ from statistics import median
 from typing import Any
 
 from outrider.master.core.network import link_health
-from outrider.master.core.network.link_health import Cut, Slow
 from outrider.master.core.state.job import State
+from outrider.master.core.state.links import Cut, Slow
 from outrider.master.core.state.member import Member
 from outrider.master.core.text import seconds
 from outrider.wire.ids import MemberId

@@ -14,14 +14,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median_low
 from zlib import crc32
 
+from outrider.master.core.state.nodecheck import Answer, Finding, Groups, Round
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import Checked, PeerCheck
-
-Groups = tuple[tuple[MemberId, ...], ...]
+from outrider.wire.messages import Checked
 
 OK = "ok"
 SAYS_NOTHING = ("port taken", "interrupted", "gone")
@@ -32,44 +30,6 @@ LEAST_COMPUTE, LEAST_NETWORK = 0.02, 0.03
 MET_WITHIN = 3.0
 """Seconds between the beginnings of two probes; they wait 4 s for each other."""
 LONGEST = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What one member's probe found in one round."""
-
-    result: str
-    error: str = ""
-    kind: str = ""
-    compute: float = 0.0
-    elapsed: float = 0.0
-    peers: tuple[PeerCheck, ...] = ()
-    began: float = 0.0
-    """When its probe began, on the master's clock, as far as that can be told."""
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One that is over: who was together, and what each said."""
-
-    number: int
-    groups: Groups
-    answers: Mapping[MemberId, Answer]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What all rounds say about a member. `compute` and `network` are its best times, 0 where there is none."""
-
-    verdict: str
-    """ok, faulty, unclear (it was never well, and that may be another's fault) or unmeasured (its port was taken, or
-    nobody was left to measure it with)."""
-    check: str = ""
-    """compute or network: which one it did not pass."""
-    reason: str = ""
-    kind: str = ""
-    compute: float = 0.0
-    network: float = 0.0
 
 
 def answer_of(message: Checked, shares_its_machine: bool, is_contained: bool = False, now: float = 0.0) -> Answer:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from outrider.master.core.nodecheck.pairing import OK, SAYS_NOTHING, Answer, Finding, Round
+from outrider.master.core.nodecheck.pairing import OK, SAYS_NOTHING
 from outrider.master.core.state.job import State
+from outrider.master.core.state.nodecheck import Answer, Finding, Round
 from outrider.wire.ids import MemberId
 
 NAMED = 32

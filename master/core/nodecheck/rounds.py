@@ -22,11 +22,12 @@ from outrider.master.core.membership import pod_deletion
 from outrider.master.core.nodecheck import gate as nodecheck_gate
 from outrider.master.core.nodecheck import pairing
 from outrider.master.core.nodecheck import report as nodecheck_report
-from outrider.master.core.nodecheck.pairing import OK, Answer, Finding, Round
+from outrider.master.core.nodecheck.pairing import OK
 from outrider.master.core.placement import pod_status
 from outrider.master.core.state.generation import World
-from outrider.master.core.state.job import GATHERING, RUNNING, Check, State
+from outrider.master.core.state.job import GATHERING, RUNNING, State
 from outrider.master.core.state.member import ALIVE, SILENT, Member
+from outrider.master.core.state.nodecheck import Answer, Check, Finding, Round
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId, OrderId, RankIndex
 from outrider.wire.messages import Check as CheckOrder

@@ -48,7 +48,8 @@ from outrider.master.core.ps import job_end as ps_job_end
 from outrider.master.core.ps import status_batch as ps_status_batch
 from outrider.master.core.ps.state import Key, PsState, Seat
 from outrider.master.core.ps.task_adapter import tell
-from outrider.master.core.state.job import ENDED, Collection
+from outrider.master.core.state.hangs import Collection
+from outrider.master.core.state.job import ENDED
 from outrider.wire.ids import MemberId, RankIndex, Role
 from outrider.wire.messages import REHEARSAL, Hello, Report, Saved, StateSaved
 

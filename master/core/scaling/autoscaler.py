@@ -16,13 +16,14 @@ from outrider.master.core.actions import WriteReplicas
 from outrider.master.core.generation import observe_only, readiness
 from outrider.master.core.scaling import schedule as scaling_schedule
 from outrider.master.core.scaling import size_policy, throughput
-from outrider.master.core.scaling.curve import PENDING, STOP, Scaling, policy_of
-from outrider.master.core.scaling.size_policy import Limits, Policy, Rate
-from outrider.master.core.scaling.throughput import Meter
+from outrider.master.core.scaling.curve import PENDING, STOP, policy_of
+from outrider.master.core.scaling.size_policy import Limits, Policy
 from outrider.master.core.spec import EFFICIENCY, SCHEDULE, JobSpec
+from outrider.master.core.state import scaling as state_scaling
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import Member
+from outrider.master.core.state.scaling import Meter, Rate, Scaling
 from outrider.master.core.text import counted, moment, seconds
 from outrider.wire.messages import RankProgress, Report
 
@@ -106,7 +107,7 @@ def still_unmeasured(state: State) -> None:
         or state.scaling.message == UNMEASURED
     ):
         return
-    _tell(state, size_policy.START, UNMEASURED)
+    _tell(state, state_scaling.START, UNMEASURED)
     state.announce("ScalingUnmeasured", UNMEASURED, warning=True)
     state.mark_status()
 

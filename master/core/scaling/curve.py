@@ -2,50 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from outrider.master.core.scaling import size_policy
-from outrider.master.core.scaling.size_policy import Policy, Rate, Search
-from outrider.master.core.scaling.throughput import Meter
+from outrider.master.core.scaling.size_policy import Policy
 from outrider.master.core.spec import SCHEDULE, JobSpec
+from outrider.master.core.state.scaling import Rate, Scaling, Search
 from outrider.master.core.text import moment
 
 STOP, PENDING = "Stop", "HasPendingPod"
-TRAIL, NOISES = 16, 21
-
-
-@dataclass(slots=True)
-class Scaling:
-    search: Search = field(default_factory=Search)
-    began: float | None = None
-    meter: Meter | None = None
-    condition: str = size_policy.START
-    message: str = "nothing is measured yet"
-    last: int | None = None
-    """The size before this one."""
-    by_hand: str = ""
-    """Why nothing is decided here, where that is so."""
-    room: int | None = None
-    """There was none for more members than that."""
-    room_at: float | None = None
-    """When it is asked for again."""
-    no_room: int = 0
-    """How often."""
-    batch: float = 0.0
-    """Samples in a member's part of a step; 0: unknown."""
-    noise: deque[float] = field(default_factory=lambda: deque(maxlen=NOISES))
-    """What lines of the log said last of the gradient noise."""
-    due_at: float | None = None
-    """When the schedule says another size."""
-    seen: int | None = None
-    """The size that the ElasticJob had when it was read last."""
-    written: set[int] = field(default_factory=set)
-    """Sizes that were written into the ElasticJob and have not been read there yet."""
-    trail: deque[tuple[float, int, str]] = field(default_factory=lambda: deque(maxlen=TRAIL))
-    """When, which size, why."""
 
 
 def policy_of(spec: JobSpec) -> Policy:

@@ -4,10 +4,10 @@ master."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
+from outrider.master.core.state.scaling import Metrics
 from outrider.master.core.text import moment
 from outrider.wire.messages import Group
 
@@ -26,18 +26,6 @@ noise the gradient noise scale in samples."""
 SECONDS: dict[str, Callable[[float], float]] = {"latency_ms": lambda each: each / 1000, "rate": lambda each: 1 / each}
 """What says the same as a latency in other words."""
 ANY = (float("-inf"), float("inf"))
-
-
-@dataclass(slots=True)
-class Metrics:
-    values: dict[str, float] = field(default_factory=dict)
-    line: str = ""
-    """The newest that has fitted."""
-    at: float | None = None
-    lines: int = 0
-    problem: str = ""
-    told: set[str] = field(default_factory=set)
-    """Groups of which it was said that they are no numbers."""
 
 
 def read(groups: Iterable[Group]) -> tuple[dict[str, float], dict[str, str]]:

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 
 from outrider.master.core.generation import progress
 from outrider.master.core.scaling import autoscaler
-from outrider.master.core.scaling.log_metric_values import Metrics, read
+from outrider.master.core.scaling.log_metric_values import read
 from outrider.master.core.spec import JobSpec
 from outrider.master.core.state.generation import Place
 from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import Member
+from outrider.master.core.state.scaling import Metrics
 from outrider.master.core.text import quoted, seconds
 from outrider.wire.messages import LineMatched, PatternDropped
 

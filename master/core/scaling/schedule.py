@@ -12,14 +12,11 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from outrider.master.core.spec import Entry
+
 FIELDS = 5
 SOON = 1e-3
 """Seconds: whoever is woken at a moment may be early by what a float lacks."""
-
-
-class Entry(NamedTuple):
-    cron: str
-    members: int
 
 
 class Due(NamedTuple):

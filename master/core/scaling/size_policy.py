@@ -13,13 +13,13 @@ one, and at the latest after 40 steps; the current size is given up for one that
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from math import ceil, log, sqrt
 from typing import NamedTuple
 
+from outrider.master.core.state.scaling import START, Rate, Search
 from outrider.master.core.text import counted
 
-START, CONTINUE, MAX_METRIC, MAX_REPLICAS = "Start", "Continue", "ReachMaxMetric", "ReachMaxReplicas"
+CONTINUE, MAX_METRIC, MAX_REPLICAS = "Continue", "ReachMaxMetric", "ReachMaxReplicas"
 WINDOW = 20
 """Steps; every decision takes two windows at the most."""
 FEWEST, FIRST = 5, 10
@@ -36,16 +36,6 @@ STEEP = 0.6
 """A doubling that gains more than this, counted from `min_gain`, leaves no better size below it."""
 REMEMBERED = 400
 """Steps that a measurement counts for at the most: older ones fade."""
-
-
-class Rate(NamedTuple):
-    """What a size has made. `error`: its relative standard error."""
-
-    samples: float
-    """A second."""
-    error: float
-    steps: int
-    at: float
 
 
 class Limits(NamedTuple):
@@ -92,24 +82,6 @@ class Decision(NamedTuple):
     condition: str
     reason: str
     """One sentence."""
-
-
-@dataclass(slots=True)
-class Search:
-    """What is known; all of it survives the master, in the job's status."""
-
-    known: dict[int, Rate] = field(default_factory=dict)
-    base: int = 0
-    """The size that the current one is tried against; 0: none."""
-    changed: float = 0.0
-    settled: float | None = None
-    """Since when no better size is looked for."""
-    patience: float = 0.0
-    """Seconds from then to the next evaluation: twice as long after each that changed nothing."""
-    aside: dict[int, Rate] = field(default_factory=dict)
-    """What sizes made that an evaluation tries again."""
-    odd: int = 0
-    """Windows running that differ from what this size made before."""
 
 
 # -- measuring ------------------------------------------------------------------------------------------------------

@@ -9,12 +9,10 @@ serves as well to compare sizes. Where the hooks see no steps, lines of the log 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from statistics import median
 
 from outrider.master.core.scaling import size_policy
-from outrider.master.core.scaling.size_policy import Rate
-from outrider.wire.ids import Generation
+from outrider.master.core.state.scaling import Meter, Rate
 from outrider.wire.messages import RankProgress
 
 WARM_UP = 3
@@ -22,22 +20,6 @@ WARM_UP = 3
 FEWEST_SEEN = 5
 """Reports with new steps in them, from which a window is made."""
 STEPPING = "step"
-
-
-@dataclass(slots=True)
-class Meter:
-    generation: Generation
-    of_lines: bool = False
-    """Of lines of the log, not of reports."""
-    first: int | None = None
-    """The first step seen."""
-    before: tuple[float, float, int] | None = None
-    """Step, when it ended, samples so far."""
-    batch: float = 0.0
-    """Samples that a rank's step had in the last window; 0: unknown."""
-    steps: int = 0
-    step_seconds: list[float] = field(default_factory=list)
-    step_samples: list[float] = field(default_factory=list)
 
 
 def note(meter: Meter, row: RankProgress, ranks: int, now: float) -> Rate | None:

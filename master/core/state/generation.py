@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from outrider.master.core.stragglers.detector import Comparison
+from outrider.master.core.state.stragglers import Comparison
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId, PodUid, RankIndex, Role
 from outrider.wire.messages import WorkerExit
 

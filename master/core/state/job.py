@@ -23,18 +23,16 @@ from typing import NamedTuple
 
 from outrider.master.core.actions import Action, Announce
 from outrider.master.core.events import NodeSeen
-from outrider.master.core.hangs.evidence_reader import Known, Rows
-from outrider.master.core.hangs.limits import Pace, Watch
-from outrider.master.core.network.link_health import Links
-from outrider.master.core.nodecheck.pairing import Answer, Finding, Groups, Round
-from outrider.master.core.scaling.curve import Scaling
-from outrider.master.core.scaling.log_metric_values import Metrics
 from outrider.master.core.spec import JobSpec, Rule
 from outrider.master.core.state.crowd import Crowd
 from outrider.master.core.state.generation import Episode, Fault, Reservation, World
+from outrider.master.core.state.hangs import Collection, Pace, Watch
+from outrider.master.core.state.links import Links
 from outrider.master.core.state.member import Member, Placed
+from outrider.master.core.state.nodecheck import Check, Finding
+from outrider.master.core.state.scaling import Metrics, Scaling
 from outrider.master.core.state.timers import Deadlines
-from outrider.wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
+from outrider.wire.ids import NO_GENERATION, Generation, JobName, MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages import Exited, LineMatched
 
 GATHERING, COMMITTING, RUNNING, STOPPING = "gathering", "committing", "running", "stopping"
@@ -98,48 +96,6 @@ class Budget:
 
     used: int = 0
     since: float = 0.0
-
-
-@dataclass(slots=True)
-class Collection:
-    """A question to every member: who has answered what."""
-
-    request: str
-    what: str
-    orders: dict[OrderId, MemberId] = field(default_factory=dict)
-    bodies: dict[MemberId, str] = field(default_factory=dict)
-    """Where a user asks."""
-    said: dict[MemberId, Rows] = field(default_factory=dict)
-    """Where we ask."""
-    known: Known = field(default_factory=dict)
-    missing: set[MemberId] = field(default_factory=set)
-    is_ours: bool = False
-    """Not a user asks, but we: about a hang."""
-
-
-@dataclass(slots=True)
-class Check:
-    """A node check that is going on (`nodecheck.rounds`), and its present round, if one is."""
-
-    subjects: set[MemberId]
-    """Who is judged."""
-    helpers: list[MemberId]
-    """Who is known to be well, and measures with them."""
-    training: frozenset[MemberId]
-    """Helpers that train meanwhile: all-gather only."""
-    rounds: list[Round] = field(default_factory=list)
-    number: int = 0
-    groups: Groups = ()
-    began_at: float = 0.0
-    orders: dict[MemberId, OrderId] = field(default_factory=dict)
-    """Of those whose answers are awaited."""
-    ports: dict[MemberId, int] = field(default_factory=dict)
-    """The ports that this round uses up."""
-    answers: dict[MemberId, Answer] = field(default_factory=dict)
-    lost: set[MemberId] = field(default_factory=set)
-    """Members that cannot answer any more, to be looked at in this step."""
-    mute: set[MemberId] = field(default_factory=set)
-    """Subjects that live and were not ready again for this round: they count as without an answer in it."""
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from outrider.master.core.nodecheck.pairing import Finding
+from outrider.master.core.state.nodecheck import Finding
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId, PodUid, RankIndex, Role
 from outrider.wire.messages import FromMaster, Ready, Report
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from outrider.master.core.generation import reservations
 from outrider.master.core.hangs import limits as hangs_limits
-from outrider.master.core.nodecheck.pairing import Finding
 from outrider.master.core.scaling import curve as scaling_curve
 from outrider.master.core.scaling import log_metric_values
 from outrider.master.core.spec import JobSpec, rule_of
 from outrider.master.core.state.generation import Fault, World
 from outrider.master.core.state.job import STOPPING, Budget, DataNote, FailedPod, Flag, State
 from outrider.master.core.state.member import SILENT, Member, Placed, in_order
+from outrider.master.core.state.nodecheck import Finding
 from outrider.wire.ids import Generation, MemberId, PodUid, RankIndex, Role
 
 PRINTS_SAVED = 64

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outrider.master.core.stragglers.detector import PARTS, Lag
+from outrider.master.core.state.stragglers import Lag
+from outrider.master.core.stragglers.detector import PARTS
 from outrider.master.core.text import seconds
 
 HALF = 0.5

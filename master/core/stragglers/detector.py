@@ -18,15 +18,16 @@ Where it fails (no recorder, one member, times that are none) there is no verdic
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, deque
-from dataclasses import dataclass, field, fields, replace
+from collections import Counter
+from dataclasses import fields, replace
 from math import log, sqrt
 from statistics import median
 
+from outrider.master.core.state import stragglers as state_stragglers
+from outrider.master.core.state.stragglers import Comparison, Key, Lag, Named
 from outrider.wire.ids import MemberId
 from outrider.wire.messages import OwnTime
 
-TIMES_THE_OTHERS = 1.3
 RUNNING, LASTING = 3, 30.0
 """Windows in a row, to be named and to be taken back, and the seconds from the first to the last of a run: contention
 that is over within half a minute is nobody's fault that could be put right."""
@@ -36,97 +37,25 @@ too few to tell slowness from three pauses."""
 MOST_TIMES = 2.0
 """The most that one window counts for, because one pause makes two steps as slow as you like. Both numbers are from
 made-up jobs: without them nearly all false alarms were in windows of two steps."""
-LEAST_SHARE, LEAST = 0.05, 0.001
-"""Of a step, and in seconds: less is not worth a word."""
 STANDS_OUT = 5.5
 """Standard errors of the mean logarithm of a run's factors: with 4.5 the benchmark has five times the false alarms."""
-ALWAYS, REMEMBERED = 0.05, 16
-"""Sigma of the logarithm by which healthy members differ for minutes, and windows from which the rest is estimated."""
+ALWAYS = 0.05
+"""Sigma of the logarithm by which healthy members differ for minutes."""
 LONGEST_RUN = 16
 OPEN = 3
 """Windows that are waited for: who does not tell one is not waited for longer. Ranks that meet in every step are never
 ahead of each other, so who leaves out as many and tells later ones is not believed until others tell them too."""
 AHEAD = "it tells of steps that no other member has made"
-LONGEST, LEAST_FACTOR = 86_400.0, 0.01
+LONGEST = 86_400.0
 RECORDER_AND_CPU, RECORDER, CPU, NO_SOURCE = "recorder and cpu", "recorder", "cpu", "none"
 MANY = 64
 """Members from which on one of them does not move a median: it is computed once for all."""
-Key = tuple[MemberId, int]
-"""A rank, by its member and local rank."""
 TIMES = tuple(
     each.name for each in fields(OwnTime) if each.name not in ("local_rank", "first_step", "steps", "source", "shape")
 )
 COUNTED = ("throttled", "stolen", "waited", "delayed", "cpu")
 PARTS = (*COUNTED, "idle")
 """Where a slow member's time goes. `idle`: what lies in its gap and keeps its main thread not busy."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """One rank in one window: what it needs by itself a step, what the others need, and how much more of each part."""
-
-    own: float
-    others: float
-    step: float
-    first_step: int
-    more: tuple[float, ...] = ()
-    """By PARTS; only of a slow one."""
-    level: float = 0.0
-    """The logarithm of what it needs by itself, whatever the others need."""
-
-    @property
-    def excess(self) -> float:
-        return self.own - self.others
-
-    @property
-    def factor(self) -> float:
-        return max(self.own / self.others, LEAST_FACTOR)
-
-    @property
-    def is_slow(self) -> bool:
-        return self.factor > TIMES_THE_OTHERS and self.excess >= max(LEAST, LEAST_SHARE * self.step)
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A member that is slow now, or (`is_over`) that is no more."""
-
-    member: MemberId
-    local_rank: int
-    pace: Lag
-    """Means of its windows."""
-    of_two: bool = False
-    """There is only one other member: who is slow is relative."""
-    is_over: bool = False
-
-
-@dataclass(slots=True)
-class Comparison:
-    """The windows of one generation."""
-
-    open: dict[int, dict[Key, OwnTime]] = field(default_factory=dict)
-    """Not judged yet, by first step."""
-    judged: int = -1
-    told: frozenset[Key] = frozenset()
-    """Who told the window that was judged last."""
-    ahead: Counter[Key] = field(default_factory=Counter)
-    """Windows running that a rank has left out, and told a later one."""
-    aside: dict[Key, OwnTime] = field(default_factory=dict)
-    """The newest windows of ranks that are not believed."""
-    slow: dict[Key, list[Lag]] = field(default_factory=dict)
-    """The slow windows running of ranks that have some."""
-    last: dict[Key, float] = field(default_factory=dict)
-    """The level of each rank that was not slow in the window before."""
-    changes: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-    """Of each of the newest windows: by how much that of the middle rank had changed."""
-    fine: dict[MemberId, int] = field(default_factory=dict)
-    """Windows running in which a named member was not slow."""
-    named: dict[MemberId, Named] = field(default_factory=dict)
-    pace: dict[MemberId, Lag] = field(default_factory=dict)
-    """Of its slowest rank, in the window that was judged last."""
-    sources: dict[MemberId, str] = field(default_factory=dict)
-    problems: dict[MemberId, str] = field(default_factory=dict)
-    """Why a member's windows are not judged."""
 
 
 def take(comparison: Comparison, member: MemberId, windows: tuple[OwnTime, ...], ranks: int) -> list[Named]:
@@ -295,7 +224,7 @@ def _note(comparison: Comparison, paces: dict[Key, Lag], of_two: bool) -> list[N
         if member not in slowest or pace.factor > slowest[member].factor:
             slowest[member] = pace
         running = comparison.slow.pop((member, local_rank), [])
-        if pace.is_slow or (running and log(pace.factor) > log(TIMES_THE_OTHERS) - spread):
+        if pace.is_slow or (running and log(pace.factor) > log(state_stragglers.TIMES_THE_OTHERS) - spread):
             running = comparison.slow[member, local_rank] = [*running, pace][-LONGEST_RUN:]
             if member not in comparison.named and _stands_out(running, spread):
                 comparison.named[member] = Named(member, local_rank, _mean(running), of_two)

@@ -14,9 +14,10 @@ from outrider.master.core.scaling import resize as scaling_resize
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import Member
+from outrider.master.core.state.stragglers import Named
 from outrider.master.core.stragglers import cause as stragglers_cause
 from outrider.master.core.stragglers import report as stragglers_report
-from outrider.master.core.stragglers.detector import Named, take
+from outrider.master.core.stragglers.detector import take
 from outrider.wire.messages import Report
 
 

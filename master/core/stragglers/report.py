@@ -8,8 +8,9 @@ from typing import Any
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
+from outrider.master.core.state.stragglers import Named
 from outrider.master.core.stragglers import cause as stragglers_cause
-from outrider.master.core.stragglers.detector import NO_SOURCE, Named
+from outrider.master.core.stragglers.detector import NO_SOURCE
 from outrider.master.core.text import counted
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import click
 
 from outrider.master.core.k8s.values import durations
-from outrider.master.core.scaling.schedule import Entry, is_zone, problem
-from outrider.master.core.spec import EFFICIENCY, SCHEDULE, THROUGHPUT
+from outrider.master.core.scaling.schedule import is_zone, problem
+from outrider.master.core.spec import EFFICIENCY, SCHEDULE, THROUGHPUT, Entry
 
 SETTINGS = {"min-gain": "min_gain", "cooldown": "scale_cooldown", "evaluation": "scale_evaluation"}
 """By their names in the flag those of a JobSpec."""

@@ -9,8 +9,9 @@ import pytest
 
 from outrider.master.core.hangs.culprit import Finding, find
 from outrider.master.core.hangs.evidence import place, read
-from outrider.master.core.hangs.evidence_reader import Rows, rows, short
+from outrider.master.core.hangs.evidence_reader import rows, short
 from outrider.master.core.state.generation import Place
+from outrider.master.core.state.hangs import Rows
 from outrider.wire.ids import MemberId, RankIndex, Role
 from tests.core.master.ranks import (
     Answers,

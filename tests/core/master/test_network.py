@@ -7,6 +7,8 @@ import pytest
 from outrider.master.core.actions import DeletePod
 from outrider.master.core.events import ActionFailed
 from outrider.master.core.network import link_health
+from outrider.master.core.state import links as state_links
+from outrider.master.core.state.links import Links
 from outrider.wire.messages import LinkSeen, Probe
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import elsewhere, is_stopped, waits
@@ -298,10 +300,10 @@ def test_a_new_master_knows_whose_place_was_taken_anew() -> None:
 
 def test_who_was_cut_off_and_is_back_is_not_told_as_cut_from_those_that_missed_it_meanwhile() -> None:
     """A reports once more what it saw during the cut, when B is heard again and finds it."""
-    seen = link_health.Links()
+    seen = Links()
     link_health.note(seen, A, [LinkSeen(B, 0.001, 0, 20)], 0.0)
     link_health.note(seen, A, [LinkSeen(B, 0.001, 20, 20, 12.0)], 14.0)
-    link_health.heard_again(seen, B, 15.0)
+    state_links.heard_again(seen, B, 15.0)
     link_health.note(seen, B, [LinkSeen(A, 0.001, 0, 20)], 15.5)
     link_health.note(seen, A, [LinkSeen(B, 0.001, 20, 20, 14.0)], 16.0)
     assert link_health.cuts(seen, {A, B}, 3, 19.0) == []

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.master.core.nodecheck import pairing
-from outrider.master.core.nodecheck.pairing import Answer, Finding, Groups, Round
+from outrider.master.core.state.nodecheck import Answer, Finding, Groups, Round
 from outrider.wire.ids import MemberId, OrderId
 from outrider.wire.messages import Checked, PeerCheck
 

@@ -9,7 +9,7 @@ import pytest
 
 from outrider.master.core.events import ScaleAsked, ScalingAsked, SpecChanged
 from outrider.master.core.scaling import schedule as scaling_schedule
-from outrider.master.core.scaling.schedule import Entry
+from outrider.master.core.spec import Entry
 from tests.core.master.play import Play, job
 from tests.core.master.test_masters import successor
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from outrider.master.core.scaling import size_policy
-from outrider.master.core.scaling.size_policy import Decision, Limits, Policy, Rate, Search
+from outrider.master.core.scaling.size_policy import Decision, Limits, Policy
+from outrider.master.core.state.scaling import Rate, Search
 
 NOISE = 0.1
 MOST_SAMPLES = Policy(min_gain=0.0, cooldown=0.0)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outrider.master.core.state.stragglers import Comparison, Lag, Named
 from outrider.master.core.stragglers import cause as stragglers_cause
-from outrider.master.core.stragglers.detector import Comparison, Lag, Named, compare, median_without, take
+from outrider.master.core.stragglers.detector import compare, median_without, take
 from outrider.wire.ids import MemberId
 from outrider.wire.messages import OwnTime
 

@@ -8,8 +8,8 @@ from typing import Any
 from outrider.master.core.k8s.values import durations
 from outrider.master.core.k8s.values.fields import entries, mapping, shown, whole
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.core.scaling.schedule import Entry, is_zone, problem
-from outrider.master.core.spec import EFFICIENCY, SCHEDULE, THROUGHPUT, WORKER
+from outrider.master.core.scaling.schedule import is_zone, problem
+from outrider.master.core.spec import EFFICIENCY, SCHEDULE, THROUGHPUT, WORKER, Entry
 
 OWN = (THROUGHPUT, EFFICIENCY, SCHEDULE)
 """By these the size is not the user's."""

@@ -1,0 +1,74 @@
+"""A node check that goes on, its rounds, and what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from outrider.wire.ids import MemberId, OrderId
+from outrider.wire.messages import PeerCheck
+
+Groups = tuple[tuple[MemberId, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one member's probe found in one round."""
+
+    result: str
+    error: str = ""
+    kind: str = ""
+    compute: float = 0.0
+    elapsed: float = 0.0
+    peers: tuple[PeerCheck, ...] = ()
+    began: float = 0.0
+    """When its probe began, on the master's clock, as far as that can be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One that is over: who was together, and what each said."""
+
+    number: int
+    groups: Groups
+    answers: Mapping[MemberId, Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What all rounds say about a member. `compute` and `network` are its best times, 0 where there is none."""
+
+    verdict: str
+    """ok, faulty, unclear (it was never well, and that may be another's fault) or unmeasured (its port was taken, or
+    nobody was left to measure it with)."""
+    check: str = ""
+    """compute or network: which one it did not pass."""
+    reason: str = ""
+    kind: str = ""
+    compute: float = 0.0
+    network: float = 0.0
+
+
+@dataclass(slots=True)
+class Check:
+    """A node check that is going on (`nodecheck.rounds`), and its present round, if one is."""
+
+    subjects: set[MemberId]
+    """Who is judged."""
+    helpers: list[MemberId]
+    """Who is known to be well, and measures with them."""
+    training: frozenset[MemberId]
+    """Helpers that train meanwhile: all-gather only."""
+    rounds: list[Round] = field(default_factory=list)
+    number: int = 0
+    groups: Groups = ()
+    began_at: float = 0.0
+    orders: dict[MemberId, OrderId] = field(default_factory=dict)
+    """Of those whose answers are awaited."""
+    ports: dict[MemberId, int] = field(default_factory=dict)
+    """The ports that this round uses up."""
+    answers: dict[MemberId, Answer] = field(default_factory=dict)
+    lost: set[MemberId] = field(default_factory=set)
+    """Members that cannot answer any more, to be looked at in this step."""
+    mute: set[MemberId] = field(default_factory=set)
+    """Subjects that live and were not ready again for this round: they count as without an answer in it."""
