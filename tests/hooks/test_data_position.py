@@ -13,8 +13,7 @@ import pytest
 from tests.hooks.agent import Trainer
 from tests.tiers import witnesses
 from tests.warm import Warm
-from training_hooks.abi import progress_page
-from training_hooks.rank import worker as worker_module
+from training_hooks.abi import progress_page, rank_files
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("warm")]
 BEGIN = """
@@ -149,7 +148,7 @@ if FIRST:
     assert words(told) == ["state loaded", "loaded"]
     assert ("memory" in told[0]["sentence"]) == bool(memory)
     assert_goes_on(worker, told[1:])
-    reading = progress_page.read(worker_module.page_path(str(worker.trainer.volume), 0))
+    reading = progress_page.read(rank_files.page_path(str(worker.trainer.volume), 0))
     assert (reading.base, reading.step) == (5, 5 + 21)
 
 

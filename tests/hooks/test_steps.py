@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from training_hooks.abi import progress_page
+from training_hooks.abi import progress_page, rank_files
 from training_hooks.rank import worker
 from training_hooks.telemetry import step_counter
 
@@ -24,7 +24,7 @@ class Optimizer:
 
 
 def reading(watched: Any) -> Any:
-    return progress_page.read(worker.page_path(watched.volume, 0), watched.pid)
+    return progress_page.read(rank_files.page_path(watched.volume, 0), watched.pid)
 
 
 def test_only_the_optimizer_called_first_counts(watched: Any) -> None:
@@ -144,7 +144,7 @@ def test_another_user_may_read_the_page_whatever_the_umask(tmp_path: Path) -> No
     finally:
         os.umask(before)
     made.channel.close()
-    path = Path(worker.page_path(made.volume, 0))
+    path = Path(rank_files.page_path(made.volume, 0))
     assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o755, 0o644]
 
 

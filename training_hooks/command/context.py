@@ -30,7 +30,7 @@ def execute(argv, environ, why_not=""):
 
 
 def _note(path, kind, sentence):
-    from ..telemetry import exception_report
+    from ..process import exception_report
 
     found = {"type": kind, "message": sentence, "frame": "", "traceback": "", "in_import": True}
     try:

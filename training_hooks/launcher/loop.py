@@ -12,12 +12,14 @@ import signal
 import sys
 import time
 
+from ..abi import rank_files
 from ..checkpoints import reservation
 from ..command import context, process_specs
 from ..command.torchrun_args import is_python
 from ..logs import capture
 from ..nodecheck import runner
 from ..process import (
+    exception_report,
     exit_state,
     sidecar_client,
     signals,
@@ -27,8 +29,8 @@ from ..process import (
     worker_channel,
     worker_messages,
 )
-from ..rank import known_checkpoints, worker
-from ..telemetry import exception_report, oom
+from ..rank import known_checkpoints
+from ..telemetry import oom
 from ..template import rehearsal
 from . import rank_discovery
 
@@ -242,7 +244,7 @@ class Supervisor:
 
     # -- processes ----------------------------------------------------------------------------------------------------
     def _spawn(self, local_rank, variables):
-        paths = worker.error_paths(self.volume, local_rank)
+        paths = rank_files.error_paths(self.volume, local_rank)
         exception_report.remove(*paths)
         streams = self.outlet.open(self.generation, self.global_ranks.get(local_rank, local_rank))
         macro = local_rank if self.told.get("macros") else None

@@ -6,14 +6,14 @@ its page, which names its pid and generation, is what it is known by.
 
 import os
 
-from ..abi import progress_page
+from ..abi import progress_page, rank_files
 from ..process import tree
 from ..template import fork_worker
 
 
 class Observed:
     def __init__(self, volume):
-        self.folder = os.path.join(volume, "progress")
+        self.folder = rank_files.page_folder(volume)
 
     def readings(self, generation, keep=()):
         """{local rank: page} of the processes below this one that belong to the generation; None: to any."""

@@ -7,10 +7,8 @@ import shutil
 import signal
 import time
 
-from ..abi import progress_page
-from ..rank import worker
-from ..telemetry import exception_report
-from . import tree
+from ..abi import progress_page, rank_files
+from . import exception_report, tree
 
 
 def how_it_ended(volume, local_rank, pid, status):
@@ -18,7 +16,7 @@ def how_it_ended(volume, local_rank, pid, status):
     whatever became of it on its way out."""
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     code = None if number else os.WEXITSTATUS(status)
-    ours, torchs = worker.error_paths(volume, local_rank)
+    ours, torchs = rank_files.error_paths(volume, local_rank)
     error = exception_report.read(ours, torchs) if status else None
     at, raised = exception_report.last_word(ours, pid)
     if raised and number:
@@ -34,7 +32,7 @@ def had_left(volume, living):
     def asked(pid):
         if pid not in living:
             return ""
-        at, raised = exception_report.last_word(worker.error_paths(volume, living[pid])[0], pid)
+        at, raised = exception_report.last_word(rank_files.error_paths(volume, living[pid])[0], pid)
         if at is None or at >= began:
             return ""
         return "raised" if raised else "leaving"
@@ -58,7 +56,7 @@ def _session_of(pid):
 
 def clear(volume):
     """Removes the folders in which processes that are gone were writing a save."""
-    folder = os.path.join(volume, "progress")
+    folder = rank_files.page_folder(volume)
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
         reading = progress_page.read(os.path.join(folder, name))
         if reading is None or os.path.exists("/proc/%d" % reading.pid):
@@ -73,7 +71,7 @@ def is_saving(volume, living, save_grace):
 
     def asked(pid):
         rank = living.get(pid)
-        reading = progress_page.read(worker.page_path(volume, rank.local_rank), pid) if rank else None
+        reading = progress_page.read(rank_files.page_path(volume, rank.local_rank), pid) if rank else None
         if reading is None or reading.phase != progress_page.CHECKPOINT:
             return False
         return time.monotonic() - began < reading.patience(save_grace)

@@ -9,12 +9,12 @@ import os
 import threading
 import time
 
-from ..abi import arena, progress_page
+from ..abi import arena, progress_page, rank_files
 from ..checkpoints import save_hooks
 from ..data import lightning_loop, loader_hooks, position
 from ..frameworks import tf_config
-from ..process import import_hooks, worker_channel
-from ..telemetry import exception_report, stacks, step_counter, step_window
+from ..process import exception_report, import_hooks, worker_channel
+from ..telemetry import stacks, step_counter, step_window
 from . import checkpoint_opens, checkpoint_reads, known_checkpoints, save_group
 
 NOT_ATOMIC, ATOMIC = "not atomic", "atomic"
@@ -48,8 +48,8 @@ def _nothing():
 class Worker:
     def __init__(self, volume, local_rank, generation, known_before=None):
         self.volume, self.local_rank, self.generation, self.pid = volume, local_rank, list(generation), os.getpid()
-        os.makedirs(os.path.join(volume, "progress"), exist_ok=True)
-        self.page = progress_page.Page(page_path(volume, local_rank), *generation)
+        os.makedirs(rank_files.page_folder(volume), exist_ok=True)
+        self.page = progress_page.Page(rank_files.page_path(volume, local_rank), *generation)
         self.channel = worker_channel.Channel(volume)
         self.listening = False
         self.series = save_hooks.Series()
@@ -277,29 +277,15 @@ def _in_main_thread():
     return threading.current_thread() is threading.main_thread()
 
 
-def page_path(volume, local_rank):
-    return os.path.join(volume, "progress", str(local_rank))
-
-
-def stack_path(volume, local_rank):
-    return os.path.join(volume, "stacks", str(local_rank))
-
-
-def error_paths(volume, local_rank):
-    """Ours, and the one named in TORCHELASTIC_ERROR_FILE."""
-    folder = os.path.join(volume, "errors")
-    return os.path.join(folder, "%s.json" % local_rank), os.path.join(folder, "%s.torch.json" % local_rank)
-
-
 def activate(worker):
     """Makes this process that worker."""
     global _current
     _current = worker
     os.environ["OUTRIDER_WORKER"] = str(worker.pid)
-    ours, _ = error_paths(worker.volume, worker.local_rank)
+    ours, _ = rank_files.error_paths(worker.volume, worker.local_rank)
     os.makedirs(os.path.dirname(ours), exist_ok=True)
     exception_report.install(ours, lambda: worker.page.words[progress_page.LAST])
-    worker.stack_file = stacks.install(stack_path(worker.volume, worker.local_rank))
+    worker.stack_file = stacks.install(rank_files.stack_path(worker.volume, worker.local_rank))
     import_hooks.when_imported(
         "torch.utils.data.dataloader",
         lambda module: step_counter.count_batches(worker, lambda: current() is worker, module),

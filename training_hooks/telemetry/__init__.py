@@ -1,1 +1,1 @@
-"""What a rank tells of itself: steps, busy time, collectives, stacks, errors, memory."""
+"""What a rank tells of itself: steps, busy time, collectives, stacks, memory."""

@@ -7,8 +7,7 @@ time says so in its row: one that is stopped, or a process that is no Python wit
 
 import time
 
-from ..abi import progress_page
-from ..rank import worker
+from ..abi import progress_page, rank_files
 from . import activity, stacks
 
 PATIENCE, DUMP_PATIENCE = 3.0, 2.0
@@ -43,7 +42,7 @@ class Collection:
         if _process(rank.pid):
             self.found[rank.local_rank] = {"stack": ""}
             return
-        path = worker.stack_path(self.volume, rank.local_rank)
+        path = rank_files.stack_path(self.volume, rank.local_rank)
         self.dumps[rank.local_rank] = stacks.Dump(rank.pid, path, DUMP_PATIENCE, self.most)
 
     def hear(self, message):
@@ -77,7 +76,7 @@ class Collection:
 
     def _row(self, rank):
         row = _known(rank)
-        reading = progress_page.read(worker.page_path(self.volume, rank.local_rank), rank.pid)
+        reading = progress_page.read(rank_files.page_path(self.volume, rank.local_rank), rank.pid)
         if reading is not None:
             row.update(step=reading.step, phase=reading.name)
         row.update(self.found.get(rank.local_rank, {}))

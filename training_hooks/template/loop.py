@@ -13,11 +13,13 @@ import signal
 import sys
 import time
 
+from ..abi import rank_files
 from ..checkpoints import reservation
 from ..command import invocation, process_specs, trainer_detection
 from ..logs import capture
 from ..nodecheck import runner
 from ..process import (
+    exception_report,
     exit_state,
     sidecar_client,
     signals,
@@ -27,8 +29,7 @@ from ..process import (
     worker_channel,
     worker_messages,
 )
-from ..rank import worker
-from ..telemetry import exception_report, oom
+from ..telemetry import oom
 from . import file_stamps, fork_worker, rehearsal
 
 ALL_SIGNALS = signal.valid_signals() if hasattr(signal, "valid_signals") else range(1, signal.NSIG)
@@ -235,7 +236,7 @@ class Template:
         for spec in order["ranks"]:
             environment = dict(common, **(spec.get("env") or {}))
             rank = int(environment.get("RANK", spec["local_rank"]))
-            exception_report.remove(*worker.error_paths(self.volume, spec["local_rank"]))
+            exception_report.remove(*rank_files.error_paths(self.volume, spec["local_rank"]))
             streams = self.outlet.open(self.generation, rank)
             try:
                 pid = os.fork()
