@@ -9,10 +9,10 @@ import os
 
 from .abi import progress_page
 from .checkpoints import renames, save_hooks
-from .frameworks import gloo_shutdown, huggingface, rendezvous_wait, tf_steps
+from .frameworks import gloo_shutdown, huggingface, rendezvous_wait, tf_config, tf_steps
 from .process import import_hooks
 from .public import exports
-from .rank.worker import current, look_early, observed, tell_of_saves
+from .rank.worker import current, look_early, observed, tell_of_saves, when_active
 from .telemetry import flight_recorder, step_counter
 
 MARKED = "OUTRIDER_CHECKPOINT_PATH"
@@ -43,7 +43,12 @@ def prepare():
     import_hooks.when_imported(
         "torch.distributed.checkpoint.state_dict", lambda module: step_counter.leave_out(current, module)
     )
+    when_active(_offer_tf_config)
     huggingface.prepare(current, import_hooks.when_imported)
+
+
+def _offer_tf_config(worker):
+    import_hooks.when_imported("tensorflow", lambda module: tf_config.offer(worker, current))
 
 
 def _wrap_torch(torch):

@@ -11,12 +11,12 @@ import threading
 import time
 
 from ..abi import progress_page
+from ..telemetry.flight_recorder import LOOK
 
 ASIDE_AFTER = 5.0
 """Seconds after which the listening thread saves itself, or a third of the time there is, if that is less."""
 STEP_PATIENCE = 10.0
 HOLD = 5.0
-LOOK = 0.05
 
 
 class Mover:

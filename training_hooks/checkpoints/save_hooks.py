@@ -11,26 +11,10 @@ is one where a signal has asked the ranks to save, which those know who have sen
 
 import functools
 import os
-import re
 import threading
 
 from ..rank import known_checkpoints
 from . import disk_room, newer_kept, overtaken
-
-DIGITS = re.compile(r"\d+")
-
-
-class Series:
-    """Which paths belong to a series of checkpoints in this process."""
-
-    def __init__(self):
-        self.shapes = set()
-
-    def continues(self, path, existed):
-        shape = DIGITS.sub("#", os.path.abspath(path))
-        known = shape in self.shapes
-        self.shapes.add(shape)
-        return existed or known
 
 
 def whole(worker, save, target, call, size, note=None):

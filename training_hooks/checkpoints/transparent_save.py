@@ -17,13 +17,13 @@ import threading
 import time
 
 from ..abi import arena
+from ..process import builtin_wrappers
 from ..rank import worker
 from . import (
     announcements,
     disk_room,
     memory_save,
     memory_tier,
-    renames,
     save_hooks,
     torch_buffer,
     transparent_load,
@@ -324,7 +324,7 @@ def wrap_files():
     """Who copies or renames the file that was just saved, or a folder above it, gets what was saved; who removes the
     folder finds nobody at work in it."""
     for name in ("rename", "replace", "link"):
-        renames.wrap(name, _settled)
+        builtin_wrappers.wrap(name, _settled)
     for name in ("copyfile", "copytree", "rmtree"):
         real = getattr(shutil, name)
         setattr(shutil, name, functools.wraps(real)(functools.partial(_settled, real)))

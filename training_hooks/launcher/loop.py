@@ -30,7 +30,7 @@ from ..process import (
     worker_messages,
 )
 from ..rank import known_checkpoints
-from ..telemetry import oom
+from ..telemetry import diagnostics, oom
 from ..template import rehearsal
 from . import rank_discovery
 
@@ -69,7 +69,7 @@ class Supervisor:
         self.watch = bool(told.get("watch"))
         self.agent = sidecar_client.Agent(self.volume, self.announcement)
         self.channel = worker_channel.Channel(self.volume, None if self.watch else "up")
-        self.hearing = worker_messages.Hearing(self.volume, self.channel, self.agent)
+        self.hearing = worker_messages.Hearing(self.channel, self.agent)
         self.memory = oom.OutOfMemory()
         self.outlet = capture.Outlet(environ)
         self.observed = rank_discovery.Observed(self.volume)
@@ -348,4 +348,5 @@ class Supervisor:
 
     def _ask(self, order):
         readings = self.observed.readings(self.generation, self.outlet.keep)
-        self.hearing.ask(order, *self.observed.split(readings, self.workers, self.global_ranks))
+        ranks, mute = self.observed.split(readings, self.workers, self.global_ranks)
+        self.hearing.collect(diagnostics.Collection(self.volume, self.channel, order, ranks, mute))

@@ -5,7 +5,6 @@ pattern, and answers to its questions.
 
 import time
 
-from ..telemetry.diagnostics import Collection
 from . import save_signal
 
 MATCHER = {"matched": "matched", "dropped": "pattern_dropped"}
@@ -19,8 +18,8 @@ class Hearing:
     """`busy` while an answer is awaited: `tell` is then due every few milliseconds, because a stack's file and a page
     tell nobody when they are written."""
 
-    def __init__(self, volume, channel, agent):
-        self.volume, self.channel, self.agent = volume, channel, agent
+    def __init__(self, channel, agent):
+        self.channel, self.agent = channel, agent
         self.collections, self.unsaid = [], []
         self.offer, self.remembered = None, {}
         self.signalled, self.signalled_at = (None, "", None), 0.0
@@ -30,9 +29,9 @@ class Hearing:
     def busy(self):
         return bool(self.collections)
 
-    def ask(self, order, ranks, mute=()):
-        """A `collect` order; `mute` are processes in which nothing is known to answer."""
-        self.collections.append(Collection(self.volume, self.channel, order, ranks, mute))
+    def collect(self, collection):
+        """The question of a `collect` order (`telemetry.diagnostics.Collection`), until its body is complete."""
+        self.collections.append(collection)
 
     def lines(self, generation):
         """What is said again on each new connection: who can save the state of the running generation, and the newest

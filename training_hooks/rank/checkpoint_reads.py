@@ -11,7 +11,7 @@ import os
 import stat
 import time
 
-from ..checkpoints import renames
+from ..process import builtin_wrappers
 
 NO_CHECKPOINTS = (".py", ".pyc", ".so", ".log", ".lock")
 PLACES = ("/proc/", "/sys/", "/dev/")
@@ -26,7 +26,7 @@ class Reads:
         self.since, self.now = since, time.time()
         self.seen = False
         self._real = builtins.open
-        self._ours = renames.Wrapped(self._real, self._open, "io")
+        self._ours = builtin_wrappers.Wrapped(self._real, self._open, "io")
         builtins.open = io.open = self._ours
 
     def _open(self, real, *args, **kwargs):

@@ -9,12 +9,14 @@ import collections
 import hashlib
 import json
 import os
+import re
 
 HEAD, TAIL = 1 << 12, 1 << 16
 """Bytes that are read of a file. One of torch's ends with the checksums of all that is in it."""
 MOST = 256
 """Saves of this process that may still be renamed, and fingerprints."""
 MOST_EARLY = 64
+DIGITS = re.compile(r"\d+")
 FILE = "known.json"
 """In the member's volume, for ranks that a launcher starts."""
 
@@ -85,6 +87,19 @@ class Known:
                 self.steps[os.path.realpath(to)] = step
             moved.append((message, to))
         return moved
+
+
+class Series:
+    """Which paths belong to a series of checkpoints in this process."""
+
+    def __init__(self):
+        self.shapes = set()
+
+    def continues(self, path, existed):
+        shape = DIGITS.sub("#", os.path.abspath(path))
+        known = shape in self.shapes
+        self.shapes.add(shape)
+        return existed or known
 
 
 early = []

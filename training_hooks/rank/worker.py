@@ -10,9 +10,7 @@ import threading
 import time
 
 from ..abi import arena, progress_page, rank_files
-from ..checkpoints import save_hooks
 from ..data import lightning_loop, loader_hooks, position
-from ..frameworks import tf_config
 from ..process import exception_report, import_hooks, worker_channel
 from ..telemetry import stacks, step_counter, step_window
 from . import checkpoint_opens, checkpoint_reads, known_checkpoints, save_group
@@ -27,13 +25,19 @@ VERDICT = 10.0
 """Seconds in which the master decides whether a script has started over."""
 WHOLE_AGAIN = "checkpoints are whole again: the new file has room beside the old one"
 _current = None
-_told_of_saves = None
+_told_of_saves = _when_active = None
 
 
 def tell_of_saves(call):
     """`call(path)` at each checkpoint of this rank from now on."""
     global _told_of_saves
     _told_of_saves = call
+
+
+def when_active(call):
+    """`call(worker)` when this process becomes one."""
+    global _when_active
+    _when_active = call
 
 
 def current():
@@ -52,7 +56,7 @@ class Worker:
         self.page = progress_page.Page(rank_files.page_path(volume, local_rank), *generation)
         self.channel = worker_channel.Channel(volume)
         self.listening = False
-        self.series = save_hooks.Series()
+        self.series = known_checkpoints.Series()
         self.known = known_before or known_checkpoints.Known()
         self._awaits_verdict = os.environ.get("OUTRIDER_REQUIRE_RESUME") == "1"
         self._newest_before = max(self.known.steps.values(), default=0)
@@ -296,7 +300,8 @@ def activate(worker):
     if began and not worker.known.steps:
         worker.reads = checkpoint_reads.Reads(began / 1e9)
     _keep_book(worker)
-    import_hooks.when_imported("tensorflow", lambda module: tf_config.offer(worker, current))
+    if _when_active is not None:
+        _when_active(worker)
     atexit.register(worker.together.passed)
 
 

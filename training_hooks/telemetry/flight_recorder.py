@@ -13,12 +13,13 @@ import threading
 import time
 import zlib
 
-from ..checkpoints import planned_save
 from . import activity, stacks
 
 OF_ALL = "default_pg"
 RECORDER, OF_NCCL = "_dump_fr_trace", "_dump_nccl_trace"
 """gloo's, and NCCL's own: torch for CUDA has two."""
+LOOK = 0.05
+"""Seconds between two looks of the listening thread while the rank is asked to save its state."""
 MOST_GROUPS, MOST_SIZES = 32, 16
 """Process groups, and tensors of one collective, that an answer tells of: it is a datagram."""
 
@@ -167,7 +168,7 @@ def _serve(worker, channel):
     waiting.register(channel, select.POLLIN)
     while True:
         is_asked = worker.mover is not None and worker.mover.waits
-        happened = waiting.poll(1000 * (planned_save.LOOK if is_asked else sampler.pause()))
+        happened = waiting.poll(1000 * (LOOK if is_asked else sampler.pause()))
         if any(event != select.POLLIN for _, event in happened):  # closed
             return
         message = channel.hear() if happened else None

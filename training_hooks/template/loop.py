@@ -29,7 +29,7 @@ from ..process import (
     worker_channel,
     worker_messages,
 )
-from ..telemetry import oom
+from ..telemetry import diagnostics, oom
 from . import file_stamps, fork_worker, rehearsal
 
 ALL_SIGNALS = signal.valid_signals() if hasattr(signal, "valid_signals") else range(1, signal.NSIG)
@@ -58,7 +58,7 @@ class Template:
         self.ranks, self.exits = {}, []
         self.generation, self.highest, self.stopped = None, [0, 0], [0, 0]
         self.ending, self.answers, self.finish_code = None, [], None
-        self.hearing = worker_messages.Hearing(volume, self.channel, self.agent)
+        self.hearing = worker_messages.Hearing(self.channel, self.agent)
         self.terminated = 0
         self.selector = selectors.DefaultSelector()
         self.wakeup = signals.Wakeup()
@@ -197,7 +197,7 @@ class Template:
         elif what == "collect" and order.get("what") == rehearsal.WHAT:
             self.rehearsing.begin(order)
         elif what == "collect":
-            self.hearing.ask(order, self.ranks.values())
+            self.hearing.collect(diagnostics.Collection(self.volume, self.channel, order, self.ranks.values()))
         elif what == "save_state":
             self.hearing.save(order, {rank.local_rank: pid for pid, rank in self.ranks.items()})
         return None
