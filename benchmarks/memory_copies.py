@@ -31,7 +31,7 @@ from outrider.sidecar.shell import arena
 from outrider.sidecar.shell.checkpoint_transfer import Giver, Taking
 from outrider.wire.ids import Generation, MemberId, OrderId
 from outrider.wire.messages import Fetch, Wanted
-from training_hooks.abi import arena as hooks_arena
+from training_hooks.abi import arena as layout
 
 LEAST_OF_PLAIN, MOST_MB = 0.8, 45
 PIECE = 1 << 20
@@ -96,23 +96,23 @@ def ours(target: Path, wanted: Wanted, step: int) -> float:
 
 def filled(path: Path, length: int) -> None:
     """A member's memory with one copy in it."""
-    hooks_arena.allot(str(path), 2 * length + (1 << 20))
+    layout.allot(str(path), 2 * length + (1 << 20))
     with arena.opened(path) as memory:
-        division = memory.divide(arena.REPLICATED, 1)
+        division = memory.divide(layout.REPLICATED, 1)
         place = next(memory.places(division))
         with path.open("r+b") as file:
             for at in range(place.payload, place.payload + length, PIECE):
                 file.seek(at)
                 file.write(b"x" * min(PIECE, place.payload + length - at))
         made_in = MADE_IN.term << 32 | MADE_IN.number
-        memory.put(place, arena.Head(1, 2, 7, made_in, 0, 2, arena.REPLICATED, 1, length, 0, 0))
+        memory.put(place, layout.Head(1, 2, 7, made_in, 0, 2, layout.REPLICATED, 1, length, 0, 0))
 
 
 def copies(folder: Path, length: int, rounds: int) -> tuple[list[float], list[float]]:
     """Seconds of each way, by turns."""
     source, target = folder / "source", folder / "target"
     filled(source, length)
-    hooks_arena.allot(str(target), 2 * length + (1 << 20))
+    layout.allot(str(target), 2 * length + (1 << 20))
     context = multiprocessing.get_context("spawn")
     (to_giver, of_giver), (to_plain, of_plain) = context.Pipe(), context.Pipe()
     helpers = [

@@ -34,10 +34,11 @@ from typing import Any, Final
 
 from outrider.runtime.addresses import listening
 from outrider.sidecar.shell import arena
-from outrider.sidecar.shell.arena import Arena, Head, NoMemory, Place
+from outrider.sidecar.shell.arena import Arena, Place
 from outrider.sidecar.shell.copy_seals import LENGTH as SEAL
 from outrider.sidecar.shell.copy_seals import Seal
 from outrider.wire.messages import Fetch, Fetched, Wanted
+from training_hooks.abi.arena import MARKED, PAGE, REPLICATED, SHARDED, Head, Unusable, give
 
 PIECE: Final = 1 << 20
 NONCE: Final = 32
@@ -149,17 +150,17 @@ class Giver:
         try:
             with arena.opened(self._path) as memory:
                 self._send(connection, memory, nonce, said)
-        except NoMemory as error:
+        except Unusable as error:
             _say(connection, {"error": str(error)})
 
     def _send(self, connection: socket.socket, memory: Arena, nonce: bytes, said: dict[str, Any]) -> None:
-        rank, step, division = said["rank"], said["step"], memory.division()
+        rank, step = said["rank"], said["step"]
         version = step, said["generation"]
         place = memory.find(rank, version, bool(said["sharded"]))
-        if place is not None and place.head is not None and place.head.kind == arena.SHARDED:
-            memory.give(place.head, GIVEN_FOR + place.head.length / SLOWEST)
+        if place is not None and place.head is not None and place.head.kind == SHARDED:
+            give(memory.fd, place.head, GIVEN_FOR + place.head.length / SLOWEST)
             place = memory.find(rank, version, sharded=True)
-        if place is None or place.head is None or division is None:
+        if place is None or place.head is None:
             _say(connection, {"error": f"there is no whole copy of step {step} for rank {rank} any more"})
             return
         head = list(place.head)
@@ -173,7 +174,7 @@ class Giver:
             seal.close()
             raise
         made = seal.finish()
-        connection.sendall((WHOLE if memory.is_still(place, division) else TORN) + made)
+        connection.sendall((WHOLE if memory.is_still(place) else TORN) + made)
 
 
 def _listener(address: str) -> socket.socket:
@@ -205,21 +206,21 @@ class Taking:
                     self._take(memory, wanted)
                 if not order.marked and not all(wanted.held for wanted in order.wanted):
                     self._write(lambda: memory.keep(order.step))  # the others have it: it is not written over
-        except (OSError, NoMemory, Interrupted) as wrong:
+        except (OSError, Unusable, Interrupted) as wrong:
             error = str(wrong) or type(wrong).__name__
         return Fetched(order.order, order.generation, order.step, time.monotonic() - self._began, error)
 
     def _take(self, memory: Arena, wanted: Wanted) -> None:
         order = self._order
-        kind = arena.SHARDED if order.sharded else arena.MARKED if order.marked else arena.REPLICATED
+        kind = SHARDED if order.sharded else MARKED if order.marked else REPLICATED
         division = memory.division() if wanted.held else memory.divide(kind, self._nproc)
         if division is None or division.kind != kind:
-            raise NoMemory("the memory for checkpoints is not divided for such copies yet")
+            raise Unusable("the memory for checkpoints is not divided for such copies yet")
         if order.marked and memory.find(wanted.rank, self._version(), sharded=False) is not None:
             return  # a master that does not know has asked again
         place = memory.target(division, wanted.local_rank, wanted.held)
         try:
-            self._copy(memory, place, division.size - arena.PAGE, wanted)
+            self._copy(memory, place, division.size - PAGE, wanted)
         except (OSError, Interrupted) as error:
             raise Interrupted(f"from {wanted.member} ({wanted.address}:{wanted.port}): {error}") from error
 
@@ -227,7 +228,7 @@ class Taking:
         with socket.create_connection((wanted.address, wanted.port), timeout=self._left()) as connection:
             head, nonces = self._asked(connection, wanted)
             if head.length > room:
-                raise NoMemory(f"a copy of {head.length} bytes does not fit into {room}")
+                raise Unusable(f"a copy of {head.length} bytes does not fit into {room}")
             sequence = self._write(lambda: memory.begin(place))
             seal = Seal(wanted.memory_key, nonces, memory.fd, place.payload)
             try:

@@ -9,8 +9,7 @@ from pathlib import Path
 from outrider.sidecar.shell import arena
 from outrider.sidecar.shell.checkpoint_transfer import Giver, Taking
 from outrider.wire.messages import Copy, Fetch, Fetched
-
-NAME = "checkpoints"
+from training_hooks.abi.arena import NAME, Unusable
 
 
 class Checkpoints:
@@ -25,7 +24,7 @@ class Checkpoints:
         return arena.copies(self._path)
 
     def keep(self, step: int) -> None:
-        with suppress(arena.NoMemory, OSError), arena.opened(self._path) as memory:
+        with suppress(Unusable, OSError), arena.opened(self._path) as memory:
             memory.keep(step)
 
     async def fetch(self, order: Fetch, nproc: int) -> Fetched:

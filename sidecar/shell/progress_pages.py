@@ -17,13 +17,11 @@ from pathlib import Path
 
 from outrider.wire.ids import Generation
 from outrider.wire.messages import RankProgress
+from training_hooks.abi import progress_page as layout
+from training_hooks.abi import rank_files
 
-LAYOUT = struct.Struct("<4sIQQQQQQQQQIIQQQQQ96xQQ")
-"""Between the last two lies the window of steps (`sidecar.shell.step_windows`)."""
-MAGIC = b"OTRP"
-VERSION = 1
+WORDS = struct.Struct(f"<{layout.OPENED + 1}Q")
 TRIES = 4
-PHASES = ("init", STEP := "step", CHECKPOINT := "checkpoint", "eval")
 RECENT = 15
 
 
@@ -71,21 +69,34 @@ def whole(path: Path, length: int, at: int = 8) -> bytes | None:
 
 def read_page(path: Path) -> Page | None:
     """None where there is none that is whole, or it is not one of this version."""
-    raw = whole(path, LAYOUT.size)
+    raw = whole(path, WORDS.size)
     return None if raw is None else _parsed(raw)
 
 
 def _parsed(raw: bytes) -> Page | None:
-    magic, version, _, term, number, pid, *rest = LAYOUT.unpack_from(raw)
-    if magic != MAGIC or version != VERSION:
+    words = WORDS.unpack_from(raw)
+    if raw[:4] != layout.MAGIC or words[0] >> 32 != layout.VERSION:
         return None
-    step, base, last, before, samples, phase, source, began, saves, longest, forked, behind, stuck, opened = rest
-    word = PHASES[phase] if phase < len(PHASES) else STEP
-    if word == CHECKPOINT and behind:  # all is saved, and the script may save more
-        word = PHASES[behind - 1] if behind <= len(PHASES) else STEP
-    generation = Generation(term, number)
-    flags = bool(stuck), bool(opened)
-    return Page(generation, pid, step, base, last, before, samples, word, source, began, saves, longest, forked, *flags)
+    phase, behind = words[layout.PHASE] & 0xFFFFFFFF, words[layout.BEHIND]
+    if phase == layout.CHECKPOINT and behind:  # all is saved, and the script may save more
+        phase = behind - 1
+    return Page(
+        generation=Generation(words[layout.TERM], words[layout.NUMBER]),
+        pid=words[layout.PID],
+        step=words[layout.STEPS],
+        base=words[layout.BASE],
+        last_step_at=words[layout.LAST],
+        step_before_at=words[layout.BEFORE],
+        samples=words[layout.SAMPLES],
+        phase=layout.PHASES[phase if phase < len(layout.PHASES) else layout.STEP],
+        source=words[layout.PHASE] >> 32,
+        phase_began_at=words[layout.SINCE],
+        saves=words[layout.SAVES],
+        longest_save=words[layout.LONGEST],
+        forked_at=words[layout.FORKED],
+        is_stuck=bool(words[layout.STUCK]),
+        opened=bool(words[layout.OPENED]),
+    )
 
 
 @dataclass(slots=True)
@@ -99,7 +110,7 @@ class PageReader:
     """Reads all pages of a member and remembers how long the recent steps took."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder / "progress"
+        self._folder = Path(rank_files.page_folder(str(folder)))
         self._recent: dict[int, _Recent] = {}
 
     def read(self, generation: Generation) -> tuple[RankProgress, ...]:

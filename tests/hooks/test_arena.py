@@ -1,7 +1,6 @@
 """The memory for checkpoints: what counts as a copy, and which one a save may take the place of."""
 
 import os
-import time
 
 import pytest
 
@@ -155,10 +154,7 @@ def test_of_one_step_saved_twice_the_later_generation_is_safe(memory):
 
 
 def give(fd, step, generation=1, seconds=60.0):
-    """As a sidecar does it (sidecar/shell/arena.py)."""
-    (kept,) = arena.KEPT.unpack(os.pread(fd, arena.KEPT.size, arena.KEPT_AT))
-    until = int((time.monotonic() + seconds) * 1000)
-    os.pwrite(fd, arena.GIVEN.pack(step + 1, generation, kept, until), arena.GIVEN_AT)
+    arena.give(fd, arena.Head(arena.VERSION, 2, step, generation, 0, 2, arena.SHARDED, 1, 100, 7, 8), seconds)
 
 
 def claim(fd, divided, generation=1):

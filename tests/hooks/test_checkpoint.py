@@ -327,7 +327,7 @@ def test_while_a_partner_takes_over_a_copy_others_are_not_kept_in_memory_and_go_
     with opened(trainer.volume / arena.NAME) as memory:
         memory.keep(1)
         newest = max(place.head for place in memory.places(memory.division()) if place.head is not None)
-        memory.give(newest, 60.0)
+        arena.give(memory.fd, newest, 60.0)
     (tmp_path / "given").touch()
     assert trainer.agent.expect("exited")["code"] == 0, trainer.read()
     assert said(tmp_path) == [["saved"], [[5, 50]]]

@@ -13,24 +13,24 @@ from pathlib import Path
 
 import pytest
 
-from outrider.sidecar.shell import arena as ours
+from outrider.sidecar.shell import arena
 from outrider.sidecar.shell.checkpoint_transfer import MOST_AT_ONCE, PIECE, Giver, Taking
 from outrider.wire.ids import Generation, MemberId, OrderId
 from outrider.wire.messages import Copy, Fetch, Fetched, Wanted
-from training_hooks.abi import arena as theirs
+from training_hooks.abi import arena as layout
 
 SIZE = 64 << 20
 MADE_IN = Generation(1, 2)
 PAYLOAD = os.urandom(3 * PIECE + 12345)
 
 
-def memory(folder: Path, kind: int = theirs.REPLICATED, size: int = SIZE) -> Path:
+def memory(folder: Path, kind: int = layout.REPLICATED, size: int = SIZE) -> Path:
     path = folder / "checkpoints"
     folder.mkdir(exist_ok=True)
-    theirs.allot(str(path), size)
+    layout.allot(str(path), size)
     if kind:
         with open(path, "r+b") as file:
-            theirs.divide(file.fileno(), kind, 2)
+            layout.divide(file.fileno(), kind, 2)
     return path
 
 
@@ -38,23 +38,23 @@ def put(path: Path, slot: int, step: int, payload: bytes = PAYLOAD, rank: int = 
     """As a rank writes it."""
     with open(path, "r+b") as file:
         fd = file.fileno()
-        divided = theirs.division(fd)
-        sequence = theirs.begin(fd, divided, slot)
-        os.pwrite(fd, payload, theirs.place(divided, slot) + theirs.PAGE)
+        divided = layout.division(fd)
+        sequence = layout.begin(fd, divided, slot)
+        os.pwrite(fd, payload, layout.place(divided, slot) + layout.PAGE)
         made_in = MADE_IN.term << 32 | MADE_IN.number
         sums = (zlib.crc32(payload), 7)
-        head = (theirs.VERSION, sequence, step, made_in, rank, 4, divided.kind, 1, len(payload), *sums)
-        theirs.put(fd, divided, slot, head)
+        head = (layout.VERSION, sequence, step, made_in, rank, 4, divided.kind, 1, len(payload), *sums)
+        layout.put(fd, divided, slot, head)
 
 
-def found(path: Path, slot: int) -> tuple[theirs.Head, bytes] | None:  # type: ignore[name-defined]
+def found(path: Path, slot: int) -> tuple[layout.Head, bytes] | None:
     """As a rank reads it."""
     with open(path, "rb") as file:
-        divided = theirs.division(file.fileno())
-        head = theirs.head(file.fileno(), divided, slot)
+        divided = layout.division(file.fileno())
+        head = layout.head(file.fileno(), divided, slot)
         if head is None or not head.sealed:
             return None
-        return head, os.pread(file.fileno(), head.length, theirs.place(divided, slot) + theirs.PAGE)
+        return head, os.pread(file.fileno(), head.length, layout.place(divided, slot) + layout.PAGE)
 
 
 def order(wanted: Wanted, step: int, *, sharded: bool = False) -> Fetch:
@@ -86,9 +86,9 @@ def test_a_copy_arrives_as_it_was_and_counts(tmp_path: Path, at: str) -> None:
     assert came is not None
     assert came[1] == PAYLOAD
     assert came[0]._replace(sequence=0) == kept[0]._replace(sequence=0)
-    assert ours.copies(target) == (Copy(0, 40, False, 4, MADE_IN, len(PAYLOAD)),)
+    assert arena.copies(target) == (Copy(0, 40, False, 4, MADE_IN, len(PAYLOAD)),)
     with open(target, "rb") as file:
-        assert theirs.kept(file.fileno()) == 40
+        assert layout.kept(file.fileno()) == 40
 
 
 def test_the_newest_copy_that_is_there_is_not_what_gives_way(tmp_path: Path) -> None:
@@ -97,32 +97,32 @@ def test_the_newest_copy_that_is_there_is_not_what_gives_way(tmp_path: Path) -> 
     put(target, 0, 60, b"newest")
     put(target, 1, 20, b"oldest")
     assert taken(source, target).error == ""
-    assert [copy.step for copy in ours.copies(target)] == [60, 40]
+    assert [copy.step for copy in arena.copies(target)] == [60, 40]
 
 
 def test_a_partner_holds_the_ranks_of_another_beside_its_own(tmp_path: Path) -> None:
-    source, target = memory(tmp_path / "a", theirs.SHARDED), memory(tmp_path / "b", theirs.SHARDED)
+    source, target = memory(tmp_path / "a", layout.SHARDED), memory(tmp_path / "b", layout.SHARDED)
     put(source, 4, 40, rank=3)
     put(target, 0, 40, b"its own", rank=0)
     answer = taken(source, target, sharded=True, held=True, rank=3)
     assert answer.error == ""
-    assert [(copy.rank, copy.held) for copy in ours.copies(target)] == [(0, False), (3, True)]
+    assert [(copy.rank, copy.held) for copy in arena.copies(target)] == [(0, False), (3, True)]
     assert taken(source, target, sharded=True, held=True, rank=2).error.endswith("for rank 2 any more")
 
 
 def test_what_a_partner_has_taken_over_stays_with_its_owner_until_it_is_kept(tmp_path: Path) -> None:
-    source, target = memory(tmp_path / "a", theirs.SHARDED), memory(tmp_path / "b", theirs.SHARDED)
+    source, target = memory(tmp_path / "a", layout.SHARDED), memory(tmp_path / "b", layout.SHARDED)
     made_in = MADE_IN.term << 32 | MADE_IN.number
     put(source, 0, 30)
     put(source, 1, 40)
-    with open(source, "r+b") as file, ours.opened(source) as memory_of_ours:
-        fd, divided = file.fileno(), theirs.division(file.fileno())
+    with open(source, "r+b") as file, arena.opened(source) as memory_of_ours:
+        fd, divided = file.fileno(), layout.division(file.fileno())
         memory_of_ours.keep(30)
-        assert theirs.next_slot(fd, divided, (0, 1)) == 1
+        assert layout.next_slot(fd, divided, (0, 1)) == 1
         assert taken(source, target, sharded=True, held=True).error == ""
-        assert theirs.claim(fd, divided, (0, 1), made_in) is None
+        assert layout.claim(fd, divided, (0, 1), made_in) is None
         memory_of_ours.keep(40)
-        assert theirs.claim(fd, divided, (0, 1), made_in)[0] == 0
+        assert layout.claim(fd, divided, (0, 1), made_in)[0] == 0
 
 
 def test_who_does_not_know_the_key_gets_nothing(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_what_was_changed_on_the_way_does_not_count_whatever_its_checksums_say(t
 
     assert "somebody has changed it on the way" in taken(source, target, change=changed).error
     assert found(target, 0) is None
-    assert ours.copies(target) == ()
+    assert arena.copies(target) == ()
 
 
 def test_who_never_says_a_whole_line_takes_nobodys_place(tmp_path: Path) -> None:
@@ -253,19 +253,12 @@ def test_after_a_stop_nothing_is_written(tmp_path: Path) -> None:
     assert found(target, 0) is None
 
 
-def test_both_sides_read_the_same_of_a_memory_and_refuse_the_same(tmp_path: Path) -> None:
-    path = memory(tmp_path / "a", theirs.SHARDED)
+def test_a_damaged_head_is_no_copy_and_a_foreign_memory_says_why(tmp_path: Path) -> None:
+    path = memory(tmp_path / "a", layout.SHARDED)
     put(path, 4, 40, rank=3)
-    with ours.opened(path) as memory_of_ours, open(path, "r+b") as file:
-        fd = file.fileno()
-        assert tuple(memory_of_ours.division() or ()) == tuple(theirs.division(fd))
-        memory_of_ours.keep(40)
-        assert theirs.kept(fd) == 40
-        os.pwrite(fd, b"?", theirs.place(theirs.division(fd), 4) + 20)
-        assert theirs.head(fd, theirs.division(fd), 4) is None
-        assert ours.copies(path) == ()
-        os.pwrite(fd, b"ELSE", 0)
-        with pytest.raises(ours.NoMemory, match="something else"):
+    with arena.opened(path) as memory_of_ours:
+        os.pwrite(memory_of_ours.fd, b"?", layout.place(memory_of_ours.division(), 4) + 20)
+        assert arena.copies(path) == ()
+        os.pwrite(memory_of_ours.fd, b"ELSE", 0)
+        with pytest.raises(layout.Unusable, match="something else"):
             memory_of_ours.division()
-        with pytest.raises(theirs.Unusable, match="something else"):
-            theirs.division(fd)

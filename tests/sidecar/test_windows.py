@@ -10,7 +10,7 @@ import pytest
 
 from outrider.master.core.state.stragglers import Comparison, Named
 from outrider.master.core.stragglers.detector import take
-from outrider.sidecar.shell.step_windows import BEGINS, WindowReader
+from outrider.sidecar.shell.step_windows import WindowReader
 from outrider.wire.codec import decode_from_sidecar, encode
 from outrider.wire.ids import Generation, MemberId
 from outrider.wire.messages import OwnTime, Report
@@ -112,5 +112,5 @@ def test_a_page_that_is_none_has_no_window(tmp_path: Path, content: bytes) -> No
 
 
 def test_the_window_lies_where_the_contract_says(written: Any) -> None:
-    assert BEGINS == 8 * progress_page.WINDOW == 128
+    assert 8 * progress_page.WINDOW == 128
     assert 8 * (progress_page.WINDOW + 1 + progress_page.WINDOW_NUMBERS) <= progress_page.LEFTOVER

@@ -15,6 +15,7 @@ import os
 import struct
 import time
 
+MAGIC, VERSION = b"OTRP", 1
 SIZE = 4096
 INIT, STEP, CHECKPOINT, EVAL = range(4)
 PHASES = ("init", "step", "checkpoint", "eval")
@@ -70,7 +71,7 @@ class Page:
     def _clear(self, term, number):
         words, now = self.words, time.monotonic_ns()
         words[SEQUENCE] |= 1
-        self.map[0:8] = b"OTRP" + WORD.pack(1)
+        self.map[0:8] = MAGIC + WORD.pack(VERSION)
         for index in (*range(TERM, BEHIND + 1), *range(WINDOW, OPENED + 1)):
             words[index] = 0
         words[TERM], words[NUMBER], words[PID] = term, number, os.getpid()
@@ -140,7 +141,7 @@ def read(path, pid=None):
                 data = file.read(SIZE)
         except OSError:
             return None
-        if len(data) < SIZE or data[:4] != b"OTRP":
+        if len(data) < SIZE or data[:4] != MAGIC:
             return None
         reading = Reading(data)
         if not data[8] & 1:
