@@ -43,7 +43,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from outrider.master.core.k8s.values import session_ticket
 from outrider.runtime.sockets import new_key_pair
 from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import Hello
+from outrider.wire.messages.membership import Hello
 
 ROOT = Path(__file__).resolve().parents[1]
 SYSTEM, NAMESPACE, JOB = "outrider-system", "outrider-bench", "large"

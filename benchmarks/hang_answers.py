@@ -28,19 +28,10 @@ from outrider.master.core.state.job import State
 from outrider.master.core.step import next_deadline, step
 from outrider.wire.codec import decode_from_sidecar, encode
 from outrider.wire.ids import JobName, MemberId, PodUid, Role
-from outrider.wire.messages import (
-    Answer,
-    Ask,
-    Exited,
-    FromSidecar,
-    Hello,
-    Ready,
-    Start,
-    Started,
-    Stepped,
-    Stop,
-    WorkerExit,
-)
+from outrider.wire.messages.diagnostics import Answer, Ask
+from outrider.wire.messages.directions import FromSidecar
+from outrider.wire.messages.generation import Exited, Ready, Start, Started, Stepped, Stop, WorkerExit
+from outrider.wire.messages.membership import Hello
 
 NEVER = 1e9
 LIMIT = 0.1

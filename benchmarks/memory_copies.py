@@ -30,7 +30,7 @@ from measure.report import machine, table, write
 from outrider.sidecar.shell import arena
 from outrider.sidecar.shell.checkpoint_transfer import Giver, Taking
 from outrider.wire.ids import Generation, MemberId, OrderId
-from outrider.wire.messages import Fetch, Wanted
+from outrider.wire.messages.checkpoints import Fetch, Wanted
 from training_hooks.abi import arena as layout
 
 LEAST_OF_PLAIN, MOST_MB = 0.8, 45

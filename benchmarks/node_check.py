@@ -30,7 +30,10 @@ from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.step import step
 from outrider.wire.codec import decode_from_sidecar, encode
 from outrider.wire.ids import JobName, MemberId, PodUid, Role
-from outrider.wire.messages import Check, Checked, FromSidecar, Hello, PeerCheck, Ready, Start, Started
+from outrider.wire.messages.directions import FromSidecar
+from outrider.wire.messages.generation import Ready, Start, Started
+from outrider.wire.messages.membership import Hello
+from outrider.wire.messages.node_check import Check, Checked, PeerCheck
 
 COMPUTE, NETWORK, TIMES, ROUND = 0.05, 0.01, 5, 1.0
 MOST_BYTES, MOST_MESSAGES = 2000, 2.0

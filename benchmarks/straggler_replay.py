@@ -13,7 +13,7 @@ from outrider.master.core.state.stragglers import Comparison
 from outrider.master.core.stragglers import cause as stragglers_cause
 from outrider.master.core.stragglers import detector as stragglers_detector
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import OwnTime
+from outrider.wire.messages.report import OwnTime
 
 TRACES = Path(__file__).parent / "traces"
 BESIDE = ("member", "at")

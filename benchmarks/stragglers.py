@@ -22,7 +22,7 @@ from straggler_jobs import SLOW_MINUTES, Job, Slow, Window, make_job, windows
 from outrider.master.core.state.stragglers import Comparison
 from outrider.master.core.stragglers import detector as stragglers_detector
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import OwnTime
+from outrider.wire.messages.report import OwnTime
 from training_hooks.telemetry import busy_time
 
 FACTORS = (1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0, 3.0)

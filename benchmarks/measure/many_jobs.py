@@ -29,18 +29,10 @@ from measure.played import Member
 from outrider.runtime.sockets import Dealer
 from outrider.wire.codec import decode_from_master
 from outrider.wire.ids import NO_GENERATION, JobName, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import (
-    Hello,
-    LinkSeen,
-    OwnTime,
-    RankProgress,
-    Ready,
-    Report,
-    Start,
-    Started,
-    Stepped,
-    Welcome,
-)
+from outrider.wire.messages.generation import Ready, Start, Started, Stepped
+from outrider.wire.messages.links import LinkSeen
+from outrider.wire.messages.membership import Hello, Welcome
+from outrider.wire.messages.report import OwnTime, RankProgress, Report
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 from tests.kubernetes.api_server import JOBS, ApiServer

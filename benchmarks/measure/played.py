@@ -12,22 +12,11 @@ import zmq
 from outrider.runtime.sockets import Dealer, Unreachable
 from outrider.wire.codec import decode_from_master, encode
 from outrider.wire.ids import NO_GENERATION, Generation
-from outrider.wire.messages import (
-    Acknowledged,
-    Finish,
-    FromSidecar,
-    Hello,
-    Probe,
-    Probed,
-    Ready,
-    Report,
-    Start,
-    Started,
-    Stepped,
-    Stop,
-    Stopped,
-    Welcome,
-)
+from outrider.wire.messages.directions import FromSidecar
+from outrider.wire.messages.generation import Acknowledged, Ready, Start, Started, Stepped, Stop, Stopped
+from outrider.wire.messages.links import Probe, Probed
+from outrider.wire.messages.membership import Finish, Hello, Welcome
+from outrider.wire.messages.report import Report
 
 STEP_SECONDS = 0.1
 

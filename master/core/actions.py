@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import FromMaster
+from outrider.wire.messages.directions import FromMaster
 
 
 @dataclass(frozen=True, slots=True)

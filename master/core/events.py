@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from outrider.master.core.actions import Action, CreatePod
 from outrider.master.core.spec import JobSpec
 from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import FromSidecar
+from outrider.wire.messages.directions import FromSidecar
 
 
 @dataclass(frozen=True, slots=True)

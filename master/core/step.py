@@ -92,33 +92,15 @@ from outrider.master.core.status import persist as status_persist
 from outrider.master.core.stragglers import remedy as stragglers_remedy
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import (
-    Acknowledged,
-    Answer,
-    Checked,
-    DataSaid,
-    Exited,
-    Fetched,
-    Hello,
-    Leaving,
-    LineMatched,
-    PatternDropped,
-    Ping,
-    Pong,
-    Probed,
-    Ready,
-    Remembered,
-    Report,
-    Saved,
-    Started,
-    StartFailed,
-    StateOffered,
-    StateSaved,
-    Stepped,
-    Stopped,
-    TrainerExited,
-    TrainerLost,
-)
+from outrider.wire.messages.checkpoints import Fetched, Remembered, Saved, StateOffered, StateSaved
+from outrider.wire.messages.data_position import DataSaid
+from outrider.wire.messages.diagnostics import Answer
+from outrider.wire.messages.generation import Acknowledged, Exited, Ready, Started, StartFailed, Stepped, Stopped
+from outrider.wire.messages.links import Ping, Pong, Probed
+from outrider.wire.messages.log_lines import LineMatched, PatternDropped
+from outrider.wire.messages.membership import Hello, Leaving, TrainerExited, TrainerLost
+from outrider.wire.messages.node_check import Checked
+from outrider.wire.messages.report import Report
 
 SAVE_AGAIN = 1.0
 CHECKED_UP_TO = 64

@@ -51,7 +51,7 @@ from outrider.master.service.pattern_compiler import NotJudged, Patterns
 from outrider.master.service.sidecars import Denied, ForGood, HandsOff, Sidecars
 from outrider.runtime.pump import CORE_FAILED
 from outrider.wire.ids import JobName
-from outrider.wire.messages import Hello
+from outrider.wire.messages.membership import Hello
 
 NAMESPACES = "/api/v1/namespaces"
 FROM_BEFORE = "job {!r} has begun anew, and this pod is from before: it waits until its owner replaces it"

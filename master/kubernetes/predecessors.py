@@ -19,7 +19,7 @@ from outrider.master.core.k8s.values.names import Document
 from outrider.runtime.sockets import Dealer, Unreachable
 from outrider.wire.codec import encode
 from outrider.wire.ids import JobName, MemberId, PodUid, Role
-from outrider.wire.messages import Hello
+from outrider.wire.messages.membership import Hello
 
 OF_MASTERS = JobName("")
 """Jobs of the cluster have a namespace in their names."""

@@ -22,7 +22,7 @@ from outrider.master.core.state.job import ENDED
 from outrider.master.service.effects import Answers
 from outrider.master.service.status_files import Records
 from outrider.runtime.http import failure
-from outrider.wire.messages import REHEARSAL
+from outrider.wire.messages.diagnostics import REHEARSAL
 
 COLLECT_SECONDS = 9.0
 REHEARSAL_SECONDS = 150.0

@@ -27,7 +27,8 @@ from outrider.runtime.rate_limit import RateLimit
 from outrider.runtime.sockets import KeyPair, Limits, Router, Unreachable
 from outrider.wire.codec import BadMessage, decode_from_sidecar, encode, name_at
 from outrider.wire.ids import JobName, MemberId
-from outrider.wire.messages import FromMaster, FromSidecar, Hello, Refused, Welcome
+from outrider.wire.messages.directions import FromMaster, FromSidecar
+from outrider.wire.messages.membership import Hello, Refused, Welcome
 
 RETRY_AFTER = 2.0
 SERVED_AGAIN = "its master serves this job again: who are you?"

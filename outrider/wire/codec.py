@@ -4,8 +4,8 @@ A message is one msgpack map: `message` holds its name, every other key is a fie
 may grow by a field; only a `Generation` is written as the pair `[term, number]`. Nothing is ever unpickled, and what
 arrives is data of strangers until it has passed here: a value of the wrong type, a number that is not finite, a message
 that nobody knows, an id that is too long, or more than `MAX_BYTES` of anything is a `BadMessage`, which says what was
-found and what may be there; prose that is too long is cut (`messages.Longest`). What a reader does not know it ignores,
-and what is missing takes its default: that is how versions are added.
+found and what may be there; prose that is too long is cut (`text_limits.Longest`). What a reader does not know it
+ignores, and what is missing takes its default: that is how versions are added.
 
 The work for a class is done once, when this module is loaded. A Report costs about ten microseconds each way, because a
 master that serves ten thousand members reads ten thousand of them a second.
@@ -22,7 +22,8 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_
 import msgpack  # type: ignore[import-untyped]
 
 from outrider.wire.ids import Generation
-from outrider.wire.messages import ID, PROSE, FromMaster, FromSidecar, Longest, Message
+from outrider.wire.messages.directions import FromMaster, FromSidecar, Message
+from outrider.wire.messages.text_limits import ID, PROSE, Longest
 
 MAX_BYTES: Final = 1 << 20
 """No message is longer. The longest that is meant, eight ranks failing at once with 8 KiB of traceback each, has a
@@ -293,7 +294,7 @@ def _reader_of_part(cls: Any) -> _Read:
 
 
 def _wanted(hint: Any) -> str:
-    return _WANTED.get(_plain(hint), "an array or a map, see wire/messages.py")
+    return _WANTED.get(_plain(hint), "an array or a map, see outrider/wire/messages/")
 
 
 # -- writers ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId
-from outrider.wire.messages import Check, Fetch, FromSidecar, Neighbour, Start
+from outrider.wire.messages.checkpoints import Fetch
+from outrider.wire.messages.directions import FromSidecar
+from outrider.wire.messages.generation import Start
+from outrider.wire.messages.links import Neighbour
+from outrider.wire.messages.node_check import Check
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from dataclasses import replace
 from outrider.sidecar.core import outbox
 from outrider.sidecar.core.actions import Action, Announce, FetchCopies, KeepCopies, StopFetching
 from outrider.sidecar.core.state import State
-from outrider.wire.messages import Copy, Fetch, Fetched, Kept, Remembered, Saved, Start
+from outrider.wire.messages.checkpoints import Copy, Fetch, Fetched, Kept, Remembered, Saved
+from outrider.wire.messages.generation import Start
 
 MOST_SAID_AGAIN = 16
 

@@ -10,7 +10,7 @@ from outrider.sidecar.core import outbox
 from outrider.sidecar.core.actions import Action, Announce
 from outrider.sidecar.core.events import DataTold
 from outrider.sidecar.core.state import State
-from outrider.wire.messages import DATA_KINDS, DataSaid
+from outrider.wire.messages.data_position import DATA_KINDS, DataSaid
 
 MOST = 64
 """Of a generation's that are said again."""

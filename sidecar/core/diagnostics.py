@@ -9,7 +9,7 @@ from outrider.sidecar.core import outbox
 from outrider.sidecar.core.actions import Action, AnswerHere, CollectFromWorkers
 from outrider.sidecar.core.state import State
 from outrider.wire.ids import OrderId
-from outrider.wire.messages import Answer
+from outrider.wire.messages.diagnostics import Answer
 
 NOBODY = '{"error": "there is no template or launcher to ask"}'
 LOST = '{"error": "the template or launcher went while it was asked"}'

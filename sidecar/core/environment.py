@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.wire.messages import Start
+from outrider.wire.messages.generation import Start
 
 
 def common(start: Start) -> dict[str, str]:

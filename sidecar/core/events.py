@@ -6,21 +6,14 @@ from dataclasses import dataclass
 
 from outrider.sidecar.core.actions import Action
 from outrider.wire.ids import NO_ORDER, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
-from outrider.wire.messages import (
-    Checked,
-    Copy,
-    DataSaid,
-    Fetched,
-    FromMaster,
-    LineMatched,
-    Neighbour,
-    OwnTime,
-    PatternDropped,
-    RankProgress,
-    Remembered,
-    StateSaved,
-    WorkerExit,
-)
+from outrider.wire.messages.checkpoints import Copy, Fetched, Remembered, StateSaved
+from outrider.wire.messages.data_position import DataSaid
+from outrider.wire.messages.directions import FromMaster
+from outrider.wire.messages.generation import WorkerExit
+from outrider.wire.messages.links import Neighbour
+from outrider.wire.messages.log_lines import LineMatched, PatternDropped
+from outrider.wire.messages.node_check import Checked
+from outrider.wire.messages.report import OwnTime, RankProgress
 
 
 @dataclass(frozen=True, slots=True)

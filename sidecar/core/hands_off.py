@@ -13,7 +13,7 @@ from __future__ import annotations
 from outrider.sidecar.core import member_end
 from outrider.sidecar.core.actions import Action, Announce
 from outrider.sidecar.core.state import Phase, State
-from outrider.wire.messages import WorkerExit
+from outrider.wire.messages.generation import WorkerExit
 
 SIGNALLED = 128
 """A shell's code for a command that a signal has ended is this and the signal's number."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from outrider.sidecar.core import outbox
 from outrider.sidecar.core.actions import Action
 from outrider.sidecar.core.state import State
-from outrider.wire.messages import LineMatched, PatternDropped
+from outrider.wire.messages.log_lines import LineMatched, PatternDropped
 
 
 def matched(state: State, said: LineMatched, at: float, now: float) -> list[Action]:

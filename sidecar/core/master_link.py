@@ -21,7 +21,7 @@ from outrider.sidecar.core import (
 )
 from outrider.sidecar.core.actions import Action, Announce
 from outrider.sidecar.core.state import State
-from outrider.wire.messages import Refused, Welcome
+from outrider.wire.messages.membership import Refused, Welcome
 
 HOOKS_FIRST = 2.5
 """Seconds that Hello waits for the hooks where an earlier sidecar served this member: they reconnect within 2 s, and a

@@ -10,7 +10,8 @@ from __future__ import annotations
 from outrider.sidecar.core import outbox
 from outrider.sidecar.core.actions import Action, Announce, Exit, FinishTrainer, SweepProcesses
 from outrider.sidecar.core.state import Ending, State
-from outrider.wire.messages import Acknowledged, Finish
+from outrider.wire.messages.generation import Acknowledged
+from outrider.wire.messages.membership import Finish
 
 LAST_SECONDS = 5.0
 """Before the grace has run out, a member that nobody told to finish ends itself."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from outrider.sidecar.core import outbox, supervision
 from outrider.sidecar.core.actions import Action, Announce, RunCheck
 from outrider.sidecar.core.state import Checking, State
-from outrider.wire.messages import Check, Checked
+from outrider.wire.messages.node_check import Check, Checked
 
 SLACK = 5.0
 """Seconds beyond those of the probe, in which the hooks end it and say so."""

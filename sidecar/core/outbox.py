@@ -10,20 +10,10 @@ from outrider.sidecar.core import peer_links
 from outrider.sidecar.core.actions import Action, ReadPages, SampleUsage, Send
 from outrider.sidecar.core.state import Phase, State, Work
 from outrider.wire.ids import NO_GENERATION, Generation, OrderId
-from outrider.wire.messages import (
-    Exited,
-    FromSidecar,
-    Hello,
-    Leaving,
-    Ready,
-    Report,
-    Started,
-    Stepped,
-    Stopped,
-    TrainerExited,
-    TrainerLost,
-    WorkerExit,
-)
+from outrider.wire.messages.directions import FromSidecar
+from outrider.wire.messages.generation import Exited, Ready, Started, Stepped, Stopped, WorkerExit
+from outrider.wire.messages.membership import Hello, Leaving, TrainerExited, TrainerLost
+from outrider.wire.messages.report import Report
 
 HELLO_AGAIN = 5.0
 """Seconds after which a Hello that was not answered is repeated."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from outrider.sidecar.core import peer_links
 from outrider.sidecar.core.actions import Action
 from outrider.sidecar.core.state import Neighbourhood, State
-from outrider.wire.messages import Neighbour
+from outrider.wire.messages.links import Neighbour
 
 LOOK_EVERY = 1.0
 """Seconds from a look that was answered to the next."""

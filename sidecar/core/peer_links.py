@@ -11,7 +11,7 @@ from collections import deque
 from statistics import median
 
 from outrider.sidecar.core.state import Neighbourhood, Place, Seen, State
-from outrider.wire.messages import LinkSeen, Neighbour
+from outrider.wire.messages.links import LinkSeen, Neighbour
 
 WINDOW = 20
 """Looks at one neighbour: a minute of them where there are three."""

@@ -10,7 +10,7 @@ from outrider.sidecar.core import outbox
 from outrider.sidecar.core.actions import Action, SaveWorkersState
 from outrider.sidecar.core.state import State
 from outrider.wire.ids import Generation
-from outrider.wire.messages import SaveState, StateOffered, StateSaved
+from outrider.wire.messages.checkpoints import SaveState, StateOffered, StateSaved
 
 
 def offered(state: State, generation: Generation, names: tuple[str, ...]) -> list[Action]:

@@ -16,7 +16,8 @@ from outrider.sidecar.core import outbox, peer_health, supervision
 from outrider.sidecar.core.actions import Action, Announce, ProbeNeighbour
 from outrider.sidecar.core.state import Neighbourhood, Phase, State
 from outrider.wire.ids import NO_ORDER
-from outrider.wire.messages import Neighbour, Ping, Stop
+from outrider.wire.messages.generation import Stop
+from outrider.wire.messages.links import Neighbour, Ping
 
 LOOK_AGAIN = 0.5
 """Seconds to the next look as long as this one is not answered."""

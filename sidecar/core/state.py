@@ -8,23 +8,13 @@ from enum import StrEnum
 
 from outrider.sidecar.core.events import Began
 from outrider.wire.ids import NO_GENERATION, NO_ORDER, Generation, OrderId
-from outrider.wire.messages import (
-    Check,
-    Checked,
-    Copy,
-    DataSaid,
-    Fetch,
-    Fetched,
-    LineMatched,
-    Neighbour,
-    OwnTime,
-    PatternDropped,
-    RankProgress,
-    Remembered,
-    Saved,
-    Start,
-    WorkerExit,
-)
+from outrider.wire.messages.checkpoints import Copy, Fetch, Fetched, Remembered, Saved
+from outrider.wire.messages.data_position import DataSaid
+from outrider.wire.messages.generation import Start, WorkerExit
+from outrider.wire.messages.links import Neighbour
+from outrider.wire.messages.log_lines import LineMatched, PatternDropped
+from outrider.wire.messages.node_check import Check, Checked
+from outrider.wire.messages.report import OwnTime, RankProgress
 
 
 class Phase(StrEnum):

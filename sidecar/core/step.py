@@ -83,24 +83,13 @@ from outrider.sidecar.core.events import (
 )
 from outrider.sidecar.core.state import State
 from outrider.wire.ids import MemberId, OrderId
-from outrider.wire.messages import (
-    Ask,
-    Check,
-    Fetch,
-    Fetched,
-    Finish,
-    FromMaster,
-    Kept,
-    Pong,
-    Probe,
-    Probed,
-    Refused,
-    Saved,
-    SaveState,
-    Start,
-    Stop,
-    Welcome,
-)
+from outrider.wire.messages.checkpoints import Fetch, Fetched, Kept, Saved, SaveState
+from outrider.wire.messages.diagnostics import Ask
+from outrider.wire.messages.directions import FromMaster
+from outrider.wire.messages.generation import Start, Stop
+from outrider.wire.messages.links import Pong, Probe, Probed
+from outrider.wire.messages.membership import Finish, Refused, Welcome
+from outrider.wire.messages.node_check import Check
 
 UNSURE = 10.0
 """Seconds after which a member that an earlier sidecar served, and where no hook speaks, is taken to hold no worker."""

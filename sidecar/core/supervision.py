@@ -13,7 +13,8 @@ from outrider.sidecar.core.events import PagesRead
 from outrider.sidecar.core.state import LogLines, Phase, State, Stopping, Work
 from outrider.sidecar.core.transitions import move
 from outrider.wire.ids import NO_ORDER, Generation, OrderId
-from outrider.wire.messages import Copy, Start, StartFailed, Stop, WorkerExit
+from outrider.wire.messages.checkpoints import Copy
+from outrider.wire.messages.generation import Start, StartFailed, Stop, WorkerExit
 
 START_PATIENCE = 60.0
 """Seconds the template or launcher has to start the processes; forking takes 0.1 s, a T1 command's start a few."""

@@ -31,7 +31,7 @@ from outrider.sidecar.core.events import (
 )
 from outrider.sidecar.core.state import Phase, State, Trainer
 from outrider.sidecar.core.transitions import move
-from outrider.wire.messages import Refused
+from outrider.wire.messages.membership import Refused
 
 ALONE, SERVED = "alone", "served"
 EVERY = 60.0

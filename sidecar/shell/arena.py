@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outrider.wire.ids import Generation
-from outrider.wire.messages import Copy
+from outrider.wire.messages.checkpoints import Copy
 from training_hooks.abi import arena as layout
 from training_hooks.abi.arena import MARKED, PAGE, SHARDED, SLOTS, Division, Head, Unusable
 

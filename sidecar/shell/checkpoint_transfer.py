@@ -37,7 +37,7 @@ from outrider.sidecar.shell import arena
 from outrider.sidecar.shell.arena import Arena, Place
 from outrider.sidecar.shell.copy_seals import LENGTH as SEAL
 from outrider.sidecar.shell.copy_seals import Seal
-from outrider.wire.messages import Fetch, Fetched, Wanted
+from outrider.wire.messages.checkpoints import Fetch, Fetched, Wanted
 from training_hooks.abi.arena import MARKED, PAGE, REPLICATED, SHARDED, Head, Unusable, give
 
 PIECE: Final = 1 << 20

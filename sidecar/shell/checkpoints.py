@@ -8,7 +8,7 @@ from pathlib import Path
 
 from outrider.sidecar.shell import arena
 from outrider.sidecar.shell.checkpoint_transfer import Giver, Taking
-from outrider.wire.messages import Copy, Fetch, Fetched
+from outrider.wire.messages.checkpoints import Copy, Fetch, Fetched
 from training_hooks.abi.arena import NAME, Unusable
 
 

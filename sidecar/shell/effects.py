@@ -61,7 +61,9 @@ from outrider.sidecar.shell.resource_usage import UsageSampler
 from outrider.sidecar.shell.step_windows import WindowReader
 from outrider.sidecar.shell.trainers import Trainers
 from outrider.wire.ids import Generation
-from outrider.wire.messages import Fetch, Hello, Start
+from outrider.wire.messages.checkpoints import Fetch
+from outrider.wire.messages.generation import Start
+from outrider.wire.messages.membership import Hello
 
 FINISHING = "finishing"
 """A file that tells the local node that this member's trainer ends because it was told to, whatever its code is."""

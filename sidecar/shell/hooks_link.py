@@ -19,7 +19,7 @@ from outrider.runtime.unix import checked_path, listening_socket
 from outrider.sidecar.core.events import Collected, Event, HookDisconnected, WorkerExited, WorkersStopped
 from outrider.sidecar.shell import hooks_protocol
 from outrider.sidecar.shell.hooks_protocol import BadLine, Line
-from outrider.wire.messages import REHEARSAL
+from outrider.wire.messages.diagnostics import REHEARSAL
 
 FIRST_LINE_SECONDS = 5.0
 MOST_CONNECTIONS = 32

@@ -28,18 +28,11 @@ from outrider.sidecar.core.events import (
     WorkersStopped,
 )
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId
-from outrider.wire.messages import (
-    DATA_KINDS,
-    Checked,
-    DataSaid,
-    Group,
-    LineMatched,
-    PatternDropped,
-    PeerCheck,
-    Remembered,
-    StateSaved,
-    WorkerExit,
-)
+from outrider.wire.messages.checkpoints import Remembered, StateSaved
+from outrider.wire.messages.data_position import DATA_KINDS, DataSaid
+from outrider.wire.messages.generation import WorkerExit
+from outrider.wire.messages.log_lines import Group, LineMatched, PatternDropped
+from outrider.wire.messages.node_check import Checked, PeerCheck
 
 VERSION = 1
 LARGEST_NUMBER = 1 << 62

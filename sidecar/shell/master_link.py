@@ -10,7 +10,7 @@ import zmq
 from outrider.runtime.sockets import Dealer
 from outrider.sidecar.core.events import Event, MasterConnected, MasterDisconnected, MasterSaid
 from outrider.wire.codec import BadMessage, decode_from_master, encode
-from outrider.wire.messages import FromSidecar
+from outrider.wire.messages.directions import FromSidecar
 
 log = logging.getLogger("master")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from outrider.wire.ids import Generation
-from outrider.wire.messages import RankProgress
+from outrider.wire.messages.report import RankProgress
 from training_hooks.abi import progress_page as layout
 from training_hooks.abi import rank_files
 

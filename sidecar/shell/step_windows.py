@@ -11,7 +11,7 @@ from pathlib import Path
 
 from outrider.sidecar.shell.progress_pages import whole
 from outrider.wire.ids import Generation
-from outrider.wire.messages import OwnTime
+from outrider.wire.messages.report import OwnTime
 from training_hooks.abi import progress_page as layout
 from training_hooks.abi import rank_files
 

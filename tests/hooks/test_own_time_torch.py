@@ -13,7 +13,7 @@ import pytest
 from outrider.runtime.ports import find_port
 from outrider.sidecar.shell.step_windows import WindowReader
 from outrider.wire.ids import Generation
-from outrider.wire.messages import OwnTime
+from outrider.wire.messages.report import OwnTime
 from tests.hooks.agent import Trainer, wait_until
 from tests.tiers import witnesses
 from tests.warm import Warm

@@ -21,7 +21,9 @@ from outrider.master.service.sidecars import Sidecars
 from outrider.runtime.sockets import KeyPair, new_key_pair
 from outrider.wire.codec import encode
 from outrider.wire.ids import NO_GENERATION, Generation, JobName, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import FromMaster, Hello, Ready, Start, Started, Welcome
+from outrider.wire.messages.directions import FromMaster
+from outrider.wire.messages.generation import Ready, Start, Started
+from outrider.wire.messages.membership import Hello, Welcome
 from tests.core.cluster.documents import worker
 from tests.kubernetes.cluster_double import Documents
 from tests.master.peer import Peer, peers

@@ -21,19 +21,9 @@ from outrider.master.service.sidecars import Sidecars
 from outrider.runtime.sockets import KeyPair, new_key_pair
 from outrider.wire.codec import encode
 from outrider.wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import (
-    Exited,
-    FromMaster,
-    Hello,
-    Ready,
-    Start,
-    Started,
-    Stepped,
-    Stop,
-    Stopped,
-    Welcome,
-    WorkerExit,
-)
+from outrider.wire.messages.directions import FromMaster
+from outrider.wire.messages.generation import Exited, Ready, Start, Started, Stepped, Stop, Stopped, WorkerExit
+from outrider.wire.messages.membership import Hello, Welcome
 from tests.core.cluster.documents import job, worker
 from tests.kubernetes.api_server import ApiServer
 from tests.master.peer import Peer, peers

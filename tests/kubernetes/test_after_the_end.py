@@ -10,7 +10,8 @@ import pytest
 from outrider.master.core.k8s.values.names import Document
 from outrider.wire.codec import encode
 from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import Exited, Finish, Hello, Ready, Refused, Start, Started, Welcome, WorkerExit
+from outrider.wire.messages.generation import Exited, Ready, Start, Started, WorkerExit
+from outrider.wire.messages.membership import Finish, Hello, Refused, Welcome
 from tests.core.cluster.test_beginning_anew import over
 from tests.kubernetes.api_server import ApiServer, Asked, api_server
 from tests.kubernetes.served_fleet import served

@@ -14,7 +14,7 @@ from outrider.master.core.k8s.values.names import Document
 from outrider.master.kubernetes.auth.authn import ClusterDoor, why_refused
 from outrider.master.service.sidecars import Admitted, Connection, Denied, ForGood, Verdict
 from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import Hello
+from outrider.wire.messages.membership import Hello
 from tests.kubernetes.unwell_server import refuses, says, unwell
 from tests.waiting import DEADLINE
 

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from outrider.wire.ids import Generation, JobName
-from outrider.wire.messages import Refused, Start, Stop, Welcome
+from outrider.wire.messages.generation import Start, Stop
+from outrider.wire.messages.membership import Refused, Welcome
 from tests.kubernetes.api_server import api_server
 from tests.kubernetes.fleet_of_one import World, one_job
 from tests.kubernetes.served_fleet import healthy, member, served

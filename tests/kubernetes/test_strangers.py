@@ -23,7 +23,8 @@ from outrider.master.service.sidecars import Sidecars
 from outrider.runtime.sockets import new_key_pair
 from outrider.wire.codec import encode
 from outrider.wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import Hello, Refused, Report
+from outrider.wire.messages.membership import Hello, Refused
+from outrider.wire.messages.report import Report
 from tests.kubernetes.api_server import api_server
 from tests.kubernetes.document_server import DocumentServer, having
 from tests.kubernetes.served_fleet import healthy, member, served

@@ -6,7 +6,8 @@ import asyncio
 from pathlib import Path
 
 from outrider.wire.ids import Generation
-from outrider.wire.messages import Exited, Refused, Start, Stop, Welcome, WorkerExit
+from outrider.wire.messages.generation import Exited, Start, Stop, WorkerExit
+from outrider.wire.messages.membership import Refused, Welcome
 from tests.kubernetes.fleet_of_one import World, one_job
 
 KILLED = WorkerExit(0, 101, None, signal=9)

@@ -9,7 +9,7 @@ import zmq
 
 from outrider.runtime.sockets import KeyPair
 from outrider.wire.codec import decode_from_master
-from outrider.wire.messages import FromMaster
+from outrider.wire.messages.directions import FromMaster
 from tests.waiting import until
 
 

@@ -29,7 +29,7 @@ from outrider.master.service.http import Api
 from outrider.master.service.status_files import Records
 from outrider.runtime.http import HttpServer
 from outrider.wire.ids import JobName
-from outrider.wire.messages import REHEARSAL
+from outrider.wire.messages.diagnostics import REHEARSAL
 from tests.waiting import until
 
 

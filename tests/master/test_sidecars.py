@@ -27,7 +27,9 @@ from outrider.master.service.sidecars import (
 from outrider.runtime.sockets import KeyPair, Unreachable, new_key_pair
 from outrider.wire.codec import encode
 from outrider.wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import Exited, Hello, Refused, Report, Welcome, WorkerExit
+from outrider.wire.messages.generation import Exited, WorkerExit
+from outrider.wire.messages.membership import Hello, Refused, Welcome
+from outrider.wire.messages.report import Report
 from tests.master.peer import peers
 from tests.waiting import until
 

@@ -21,7 +21,10 @@ from outrider.master.core.state import links as state_links
 from outrider.master.core.state.links import Cut
 from outrider.master.core.step import next_deadline
 from outrider.sidecar.core import events as heard
-from outrider.wire.messages import Fetch, Fetched, Hello, Kept, LineMatched, Remembered, Start, Stop, Welcome
+from outrider.wire.messages.checkpoints import Fetch, Fetched, Kept, Remembered
+from outrider.wire.messages.generation import Start, Stop
+from outrider.wire.messages.log_lines import LineMatched
+from outrider.wire.messages.membership import Hello, Welcome
 from tests.mutants.seams import Swap, hears, is_followed_by, real, row, swap, wants
 
 

@@ -26,7 +26,7 @@ from outrider.runtime.processes import is_alive, marked, send_signal, sweep
 from outrider.runtime.settings import Environment, WrongSetting
 from outrider.runtime.unix import SocketPathTooLong, checked_path, listening_socket, peer_of
 from outrider.wire.ids import Generation
-from outrider.wire.messages import Welcome
+from outrider.wire.messages.membership import Welcome
 from tests.waiting import DEADLINE
 
 MARK = "OUTRIDER_TEST_MARK"

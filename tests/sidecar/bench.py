@@ -19,7 +19,9 @@ import zmq
 from outrider.runtime.sockets import Router, new_key_pair
 from outrider.wire.codec import decode_from_sidecar, encode
 from outrider.wire.ids import Generation, JobName, OrderId, RankIndex, Role
-from outrider.wire.messages import FromMaster, FromSidecar, Hello, Start, Welcome
+from outrider.wire.messages.directions import FromMaster, FromSidecar
+from outrider.wire.messages.generation import Start
+from outrider.wire.messages.membership import Hello, Welcome
 from tests.waiting import DEADLINE
 
 ROOT = Path(__file__).resolve().parents[2]

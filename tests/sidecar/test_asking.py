@@ -10,7 +10,9 @@ import sys
 from typing import Any
 
 from outrider.wire.ids import OrderId
-from outrider.wire.messages import Answer, Ask, Hello, Ready
+from outrider.wire.messages.diagnostics import Answer, Ask
+from outrider.wire.messages.generation import Ready
+from outrider.wire.messages.membership import Hello
 from tests.sidecar.bench import Hook, Member, member, template
 from tests.waiting import DEADLINE
 

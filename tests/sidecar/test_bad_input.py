@@ -12,7 +12,8 @@ import pytest
 from outrider.runtime.settings import Environment, WrongSetting
 from outrider.sidecar.shell.settings import read
 from outrider.wire.ids import Generation
-from outrider.wire.messages import Hello, Ready, Refused, Started
+from outrider.wire.messages.generation import Ready, Started
+from outrider.wire.messages.membership import Hello, Refused
 from tests.sidecar.bench import Master, Member, member, start_order, template
 
 FIRST = Generation(1, 1)

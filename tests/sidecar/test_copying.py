@@ -16,7 +16,7 @@ import pytest
 from outrider.sidecar.shell import arena
 from outrider.sidecar.shell.checkpoint_transfer import MOST_AT_ONCE, PIECE, Giver, Taking
 from outrider.wire.ids import Generation, MemberId, OrderId
-from outrider.wire.messages import Copy, Fetch, Fetched, Wanted
+from outrider.wire.messages.checkpoints import Copy, Fetch, Fetched, Wanted
 from training_hooks.abi import arena as layout
 
 SIZE = 64 << 20

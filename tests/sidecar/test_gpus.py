@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from outrider.wire.ids import Generation, RankIndex
-from outrider.wire.messages import Ready
+from outrider.wire.messages.generation import Ready
 from tests.sidecar.bench import member, start_order, template
 
 FIRST = Generation(1, 1)

@@ -15,7 +15,10 @@ import pytest
 
 from outrider.sidecar.shell.peer_probes import ANSWER, QUESTION, Probes
 from outrider.wire.ids import Generation, MemberId, OrderId
-from outrider.wire.messages import Finish, Hello, LinkSeen, Neighbour, Ping, Pong, Ready, Report, Started, Stop, Welcome
+from outrider.wire.messages.generation import Ready, Started, Stop
+from outrider.wire.messages.links import LinkSeen, Neighbour, Ping, Pong
+from outrider.wire.messages.membership import Finish, Hello, Welcome
+from outrider.wire.messages.report import Report
 from tests.sidecar.bench import DEADLINE, Hook, Master, Member, member, start_order, template
 
 FIRST, SECOND = Generation(1, 1), Generation(1, 2)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from outrider.wire.ids import MemberId, OrderId
-from outrider.wire.messages import Check, Checked, CheckPeer, Finish, PeerCheck, Ready
+from outrider.wire.messages.generation import Ready
+from outrider.wire.messages.membership import Finish
+from outrider.wire.messages.node_check import Check, Checked, CheckPeer, PeerCheck
 from tests.sidecar.bench import member, template
 
 ORDER = Check(OrderId(7), 2, 2000, (CheckPeer(MemberId("worker-2"), "10.0.0.2", 2001),), (MemberId("worker-3"),))

@@ -10,26 +10,12 @@ from pathlib import Path
 
 from outrider.sidecar.shell.service import OVER
 from outrider.wire.ids import Generation, OrderId
-from outrider.wire.messages import (
-    Acknowledged,
-    Answer,
-    Ask,
-    Exited,
-    Finish,
-    Hello,
-    Leaving,
-    Probe,
-    Probed,
-    Ready,
-    Report,
-    Saved,
-    Started,
-    StartFailed,
-    Stepped,
-    Stop,
-    Stopped,
-    TrainerExited,
-)
+from outrider.wire.messages.checkpoints import Saved
+from outrider.wire.messages.diagnostics import Answer, Ask
+from outrider.wire.messages.generation import Acknowledged, Exited, Ready, Started, StartFailed, Stepped, Stop, Stopped
+from outrider.wire.messages.links import Probe, Probed
+from outrider.wire.messages.membership import Finish, Hello, Leaving, TrainerExited
+from outrider.wire.messages.report import Report
 from tests.sidecar.bench import member, start_order, template
 
 FIRST, SECOND = Generation(1, 1), Generation(1, 2)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from outrider.runtime.ports import find_port
-from outrider.wire.messages import Hello, Refused
+from outrider.wire.messages.membership import Hello, Refused
 from tests.sidecar.bench import DEADLINE, Master, Member, member
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from outrider.master.core.stragglers.detector import take
 from outrider.sidecar.shell.step_windows import WindowReader
 from outrider.wire.codec import decode_from_sidecar, encode
 from outrider.wire.ids import Generation, MemberId
-from outrider.wire.messages import OwnTime, Report
+from outrider.wire.messages.report import OwnTime, Report
 from training_hooks.abi import progress_page
 from training_hooks.telemetry import busy_time
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from outrider.sidecar.core import events as told
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import Check, Checked, Finish, PeerCheck
+from outrider.wire.messages.membership import Finish
+from outrider.wire.messages.node_check import Check, Checked, PeerCheck
 
 if TYPE_CHECKING:
     from tests.simulation.masters import Master

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from outrider.master.core.placement.pod_status import KILLED
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId
-from outrider.wire.messages import Finish, Start, Stop, TrainerLost, Welcome
+from outrider.wire.messages.generation import Start, Stop
+from outrider.wire.messages.membership import Finish, TrainerLost, Welcome
 
 if TYPE_CHECKING:
     from tests.simulation.masters import Master

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from outrider.master.core.spec import REPLACE, REPLACE_NODE, RESTART, Rule
 from outrider.sidecar.core.events import PatternMet
 from outrider.wire.ids import Generation
-from outrider.wire.messages import LineMatched
+from outrider.wire.messages.log_lines import LineMatched
 
 if TYPE_CHECKING:
     from outrider.master.core.actions import Announce

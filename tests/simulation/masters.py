@@ -16,7 +16,7 @@ from outrider.master.core.k8s.values.leases import DURATION, HELD
 from outrider.master.core.ps.state import PsState
 from outrider.master.core.state.job import State
 from outrider.master.core.status import invariants
-from outrider.wire.messages import Hello, Refused
+from outrider.wire.messages.membership import Hello, Refused
 from tests.simulation.inside import MasterInside
 from tests.simulation.network import Link
 from tests.simulation.pods import UNIX

@@ -13,7 +13,8 @@ from outrider.master.core.actions import Announce
 from outrider.sidecar.core import events as told
 from outrider.sidecar.core.actions import FetchCopies, KeepCopies
 from outrider.wire.ids import NO_GENERATION, Generation
-from outrider.wire.messages import Copy, Fetched, Remembered, Start, Wanted
+from outrider.wire.messages.checkpoints import Copy, Fetched, Remembered, Wanted
+from outrider.wire.messages.generation import Start
 
 if TYPE_CHECKING:
     from tests.simulation.masters import Master

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from outrider.sidecar.core import events as told
 from outrider.sidecar.core.actions import SaveWorkersState
 from outrider.wire.ids import NO_GENERATION, OrderId
-from outrider.wire.messages import StateSaved
+from outrider.wire.messages.checkpoints import StateSaved
 
 if TYPE_CHECKING:
     from tests.simulation.trainer import Trainer, Worker

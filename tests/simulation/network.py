@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from outrider.wire.messages import Hello
+from outrider.wire.messages.membership import Hello
 
 if TYPE_CHECKING:
     from tests.simulation.masters import Master

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from outrider.wire.messages import OwnTime
+from outrider.wire.messages.report import OwnTime
 
 if TYPE_CHECKING:
     from tests.simulation.pods import Pod

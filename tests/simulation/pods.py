@@ -16,7 +16,7 @@ from outrider.sidecar.core import invariants
 from outrider.sidecar.core import step as core_step
 from outrider.sidecar.core.state import State
 from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import Welcome
+from outrider.wire.messages.membership import Welcome
 from tests.simulation import hangs
 from tests.simulation.inside import SidecarInside
 from tests.simulation.memories import Memory

@@ -17,7 +17,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from outrider.master.core.events import SpecChanged
-from outrider.wire.messages import Finish, Start, Stop
+from outrider.wire.messages.generation import Start, Stop
+from outrider.wire.messages.membership import Finish
 from tests.simulation.hangs import Hangs
 from tests.simulation.scenario import Scenario
 from tests.simulation.trainer import Run

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 from outrider.sidecar.core import events as told
 from outrider.sidecar.core.actions import SaveWorkersState
 from outrider.wire.ids import NO_GENERATION, Generation
-from outrider.wire.messages import Check, Checked, RankProgress, Remembered, Start, WorkerExit
+from outrider.wire.messages.checkpoints import Remembered
+from outrider.wire.messages.generation import Start, WorkerExit
+from outrider.wire.messages.node_check import Check, Checked
+from outrider.wire.messages.report import RankProgress
 from tests.simulation.moves import Mover
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from outrider.wire import messages
 from tests import release_before
 from tests.simulation.pods import Pod
 from tests.simulation.world import World
@@ -37,7 +38,10 @@ def importable(folder: Path) -> Iterator[None]:
     release_before.unpacked(inner, "master", "sidecar")
     for path in inner.rglob("*.py"):
         text = re.sub(r"\b(master|sidecar)\.core\b", r"before.\1.core", path.read_text())
+        text = re.sub(r"(?m)^(\s*from) wire\.messages\b", r"\1 before.messages", text)
         path.write_text(re.sub(r"(?m)^(\s*from) wire\b", r"\1 outrider.wire", text))
+    ours = [each.name for each in pkgutil.iter_modules(messages.__path__, f"{messages.__name__}.")]
+    (inner / "messages.py").write_text("".join(f"from {name} import *\n" for name in ours))
     sys.path.insert(0, str(folder))
     try:
         yield

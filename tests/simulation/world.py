@@ -12,7 +12,7 @@ from outrider.master.core.events import StopAsked
 from outrider.runtime.journal import line
 from outrider.sidecar.core.state import State as SidecarState
 from outrider.wire.ids import Generation
-from outrider.wire.messages import Start
+from outrider.wire.messages.generation import Start
 from tests.simulation.checking import Checking
 from tests.simulation.faults import Faults
 from tests.simulation.hangs import Hangs

@@ -7,7 +7,7 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from outrider.wire.ids import Generation
-from outrider.wire.messages import FromMaster, FromSidecar, Message
+from outrider.wire.messages.directions import FromMaster, FromSidecar, Message
 
 _numbers = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 _counts = st.integers(min_value=0, max_value=2**63 - 1)

@@ -24,41 +24,16 @@ from outrider.wire.codec import (
     name_at,
 )
 from outrider.wire.ids import Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
-from outrider.wire.messages import (
-    Acknowledged,
-    Answer,
-    Check,
-    Checked,
-    CheckPeer,
-    Copy,
-    DataSaid,
-    Exited,
-    Fetch,
-    Fetched,
-    Finish,
-    FromSidecar,
-    Group,
-    Hello,
-    Kept,
-    LineMatched,
-    LinkSeen,
-    Message,
-    Neighbour,
-    OwnTime,
-    PatternDropped,
-    PeerCheck,
-    Ping,
-    Pong,
-    RankProgress,
-    Ready,
-    Remembered,
-    Report,
-    Start,
-    Stop,
-    Wanted,
-    Welcome,
-    WorkerExit,
-)
+from outrider.wire.messages.checkpoints import Copy, Fetch, Fetched, Kept, Remembered, Wanted
+from outrider.wire.messages.data_position import DataSaid
+from outrider.wire.messages.diagnostics import Answer
+from outrider.wire.messages.directions import FromSidecar, Message
+from outrider.wire.messages.generation import Acknowledged, Exited, Ready, Start, Stop, WorkerExit
+from outrider.wire.messages.links import LinkSeen, Neighbour, Ping, Pong
+from outrider.wire.messages.log_lines import Group, LineMatched, PatternDropped
+from outrider.wire.messages.membership import Finish, Hello, Welcome
+from outrider.wire.messages.node_check import Check, Checked, CheckPeer, PeerCheck
+from outrider.wire.messages.report import OwnTime, RankProgress, Report
 from tests.wire.strategies import from_master, from_sidecar
 
 OF_DATA = b"\xacelastic_data\xc2\xadkeep_batch_of\x00" + b"\xa9tf_config\xa0\xa9worker_id\x00\xaaworker_num\x00"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from outrider.master.core.state.job import DataNote, State
 from outrider.master.core.state.member import Member
 from outrider.wire.ids import Generation
-from outrider.wire.messages import DATA_KINDS, DataSaid
+from outrider.wire.messages.data_position import DATA_KINDS, DataSaid
 
 SHOWN = 32
 ROOM = ("not atomic", "atomic")

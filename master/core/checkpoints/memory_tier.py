@@ -17,7 +17,7 @@ from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import Member
 from outrider.master.core.text import counted
 from outrider.wire.ids import Generation, MemberId, OrderId
-from outrider.wire.messages import Fetch, Fetched, Kept, Remembered
+from outrider.wire.messages.checkpoints import Fetch, Fetched, Kept, Remembered
 
 VERSIONS = 4
 """Steps that some ranks have and others not, yet."""

@@ -18,7 +18,7 @@ from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import ALIVE, Member
 from outrider.master.core.text import seconds
 from outrider.wire.ids import MemberId, OrderId
-from outrider.wire.messages import Saved, SaveState, StateOffered, StateSaved
+from outrider.wire.messages.checkpoints import Saved, SaveState, StateOffered, StateSaved
 
 SHARE = 1 / 3
 """Of a leaving member's grace: at the latest then it is asked."""

@@ -12,7 +12,7 @@ from outrider.master.core.state.generation import Keeping, World
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import Fetch, Fetched, Remembered
+from outrider.wire.messages.checkpoints import Fetch, Fetched, Remembered
 
 LEAST = 30.0
 """Seconds for a copy; more where it is large."""

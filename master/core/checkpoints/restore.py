@@ -18,7 +18,7 @@ from outrider.master.core.state.job import COMMITTING, State
 from outrider.master.core.state.member import Member
 from outrider.master.core.text import seconds
 from outrider.wire.ids import MemberId, OrderId
-from outrider.wire.messages import Fetch, Fetched, Wanted
+from outrider.wire.messages.checkpoints import Fetch, Fetched, Wanted
 
 LEAST, MOST = 10.0, 180.0
 SLOWEST = 50e6

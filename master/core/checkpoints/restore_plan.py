@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from outrider.master.core.state.generation import Place
 from outrider.wire.ids import Generation, MemberId
-from outrider.wire.messages import Copy
+from outrider.wire.messages.checkpoints import Copy
 
 Copies = Mapping[MemberId, Sequence[Copy]]
 

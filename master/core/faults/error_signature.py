@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from outrider.master.core.text import quoted
-from outrider.wire.messages import WorkerExit
+from outrider.wire.messages.generation import WorkerExit
 
 EFFECT_TYPES = ("DistBackendError", "DistNetworkError", "DistStoreError", "DistError")
 EFFECT_TEXT = re.compile(

@@ -27,7 +27,8 @@ from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 from outrider.master.core.text import quoted, seconds
 from outrider.wire.ids import Generation, MemberId
-from outrider.wire.messages import LineMatched, WorkerExit
+from outrider.wire.messages.generation import WorkerExit
+from outrider.wire.messages.log_lines import LineMatched
 
 Verdict = tuple[str, str]
 """What is to be done, and which words of the user's say so; empty where none do."""

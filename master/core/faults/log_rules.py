@@ -15,7 +15,7 @@ from outrider.master.core.spec import FAIL, RESTART
 from outrider.master.core.state.job import REBUILDING, RUNNING, State
 from outrider.master.core.state.member import Member
 from outrider.master.core.text import quoted
-from outrider.wire.messages import LineMatched, PatternDropped
+from outrider.wire.messages.log_lines import LineMatched, PatternDropped
 
 CODE = 1
 """What the job, or the container of a member that is replaced, ends with."""

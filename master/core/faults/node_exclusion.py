@@ -26,7 +26,7 @@ from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 from outrider.master.core.text import seconds
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import WorkerExit
+from outrider.wire.messages.generation import WorkerExit
 
 WINDOW = 24 * 3600.0
 INCIDENTS = 2

@@ -15,7 +15,7 @@ from outrider.master.core.placement import pod_status
 from outrider.master.core.spec import REPLACE, REPLACE_NODE
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
-from outrider.wire.messages import Exited
+from outrider.wire.messages.generation import Exited
 
 
 def exited(state: State, member: Member, message: Exited) -> None:

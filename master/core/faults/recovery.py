@@ -28,7 +28,8 @@ from outrider.master.core.state.job import COMMITTING, REBUILDING, RUNNING, STOP
 from outrider.master.core.state.member import Member
 from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION, Generation
-from outrider.wire.messages import Exited, Stopped, TrainerExited, TrainerLost, WorkerExit
+from outrider.wire.messages.generation import Exited, Stopped, WorkerExit
+from outrider.wire.messages.membership import TrainerExited, TrainerLost
 
 EFFECT_WITHIN = 10.0
 """Seconds after another end within which an error of torch.distributed is its effect, and within which the loss of a

@@ -12,7 +12,8 @@ from outrider.master.core.generation import lifecycle, observe_only, orders, pro
 from outrider.master.core.state.job import ENDED, FINISHING, REBUILDING, STOPPING, State
 from outrider.master.core.state.member import ENDED_WELL, SILENT, Member
 from outrider.master.core.text import counted
-from outrider.wire.messages import Finish, Stop
+from outrider.wire.messages.generation import Stop
+from outrider.wire.messages.membership import Finish
 
 FINISH_PATIENCE = 5.0
 """Seconds that members have for acknowledging Finish once nothing runs any more."""

@@ -19,7 +19,7 @@ from outrider.master.core.state.job import COMMITTING, GATHERING, RUNNING, STOPP
 from outrider.master.core.state.member import Member
 from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION, Generation, OrderId
-from outrider.wire.messages import Start, Stop
+from outrider.wire.messages.generation import Start, Stop
 
 SAVES_TOLD, PRINTS_TOLD = 16, 32
 START_OVERDUE = 60.0

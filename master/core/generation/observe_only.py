@@ -21,7 +21,9 @@ from outrider.master.core.spec import JobSpec
 from outrider.master.core.state.job import GATHERING, RUNNING, State
 from outrider.master.core.state.member import ALIVE, SILENT
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import Finish, Refused, SaveState, Stop
+from outrider.wire.messages.checkpoints import SaveState
+from outrider.wire.messages.generation import Stop
+from outrider.wire.messages.membership import Finish, Refused
 
 WOULD = "Would"
 CLAIMS = frozenset({

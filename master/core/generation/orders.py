@@ -18,7 +18,11 @@ from outrider.master.core.spec import JobSpec
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member, Order
 from outrider.wire.ids import Generation, MemberId, OrderId
-from outrider.wire.messages import Check, Fetch, Finish, FromMaster, SaveState, Start, Stop
+from outrider.wire.messages.checkpoints import Fetch, SaveState
+from outrider.wire.messages.directions import FromMaster
+from outrider.wire.messages.generation import Start, Stop
+from outrider.wire.messages.membership import Finish
+from outrider.wire.messages.node_check import Check
 
 FIRST_REPEAT = 0.5
 SLOWEST_REPEAT = 2.0

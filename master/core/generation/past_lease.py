@@ -17,7 +17,11 @@ from outrider.master.core.generation import layout, lifecycle, readiness
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import COMMITTING, GATHERING, STOPPING, State
 from outrider.master.core.state.member import Member
-from outrider.wire.messages import Ask, Fetch, Hello, Kept, Pong, Probe, Refused, Start, Stop, Welcome
+from outrider.wire.messages.checkpoints import Fetch, Kept
+from outrider.wire.messages.diagnostics import Ask
+from outrider.wire.messages.generation import Start, Stop
+from outrider.wire.messages.links import Pong, Probe
+from outrider.wire.messages.membership import Hello, Refused, Welcome
 
 SAID = (Start, Stop, Welcome, Refused, Pong, Probe, Ask, Fetch, Kept)
 HARMLESS = (Announce, CloseSession, Deliver, ProbeMember)

@@ -18,7 +18,9 @@ from outrider.master.core.state.job import RUNNING, STOPPING, State
 from outrider.master.core.state.member import Member
 from outrider.master.core.text import counted, exactly
 from outrider.wire.ids import Generation
-from outrider.wire.messages import Report, Saved, Stepped, WorkerExit
+from outrider.wire.messages.checkpoints import Saved
+from outrider.wire.messages.generation import Stepped, WorkerExit
+from outrider.wire.messages.report import Report
 
 SAVES_KEPT = 64
 PRINTS_KEPT = 256

@@ -20,7 +20,7 @@ from outrider.master.core.state.generation import LOADED, NOTHING_SAVED, OVER, U
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 from outrider.master.core.text import counted, exactly
-from outrider.wire.messages import RankProgress
+from outrider.wire.messages.report import RankProgress
 
 FLAGS = "The script may want a flag for it, such as --resume or --init_from=resume"
 PATIENCE = 10.0

@@ -13,7 +13,7 @@ from outrider.master.core.state.hangs import Collection
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import ALIVE, Member
 from outrider.wire.ids import MemberId, OrderId
-from outrider.wire.messages import REHEARSAL, Answer, Ask
+from outrider.wire.messages.diagnostics import REHEARSAL, Answer, Ask
 
 ANSWER_WITHIN = 6.0
 REHEARSED_WITHIN = 140.0

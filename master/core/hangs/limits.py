@@ -24,7 +24,7 @@ from typing import Any
 from outrider.master.core.spec import JobSpec
 from outrider.master.core.state.hangs import Pace, Seen, Watch
 from outrider.wire.ids import Generation, MemberId
-from outrider.wire.messages import RankProgress
+from outrider.wire.messages.report import RankProgress
 
 INIT, STEP, CHECKPOINT, EVAL = "init", "step", "checkpoint", "eval"
 PHASES = (INIT, STEP, CHECKPOINT, EVAL)

@@ -11,7 +11,7 @@ from outrider.master.core.state.generation import World
 from outrider.master.core.state.hangs import Watch
 from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import Member
-from outrider.wire.messages import Report
+from outrider.wire.messages.report import Report
 
 FIRST_REPORTS = 3.0
 """Seconds until a new master knows what its members' ranks do, and so how long they may."""

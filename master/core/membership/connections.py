@@ -21,18 +21,10 @@ from outrider.master.core.state.job import REBUILDING, RUNNING, STOPPING, State
 from outrider.master.core.state.member import GONE, Member
 from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION, MemberId
-from outrider.wire.messages import (
-    PROTOCOL_VERSION,
-    Hello,
-    Neighbour,
-    Ready,
-    Refused,
-    Report,
-    Started,
-    StartFailed,
-    Stopped,
-    Welcome,
-)
+from outrider.wire.messages.generation import Ready, Started, StartFailed, Stopped
+from outrider.wire.messages.links import Neighbour
+from outrider.wire.messages.membership import PROTOCOL_VERSION, Hello, Refused, Welcome
+from outrider.wire.messages.report import Report
 
 REPORT_EVERY = 1.0
 CONFIRM_WITHIN = 5.0

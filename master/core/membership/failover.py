@@ -21,7 +21,7 @@ from outrider.master.core.state.job import GATHERING, REBUILDING, RUNNING, State
 from outrider.master.core.state.member import ENDED_WELL, Member, in_order
 from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
-from outrider.wire.messages import LineMatched
+from outrider.wire.messages.log_lines import LineMatched
 
 
 def begin(state: State) -> None:

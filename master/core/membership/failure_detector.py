@@ -30,7 +30,7 @@ from outrider.master.core.state.job import RUNNING, STOPPING, State
 from outrider.master.core.state.member import ALIVE, SILENT, Doubt, Member
 from outrider.master.core.text import seconds
 from outrider.wire.ids import MemberId, OrderId
-from outrider.wire.messages import Probe, Probed
+from outrider.wire.messages.links import Probe, Probed
 
 DOUBT_AT = 0.6
 PROBERS = 3

@@ -23,7 +23,7 @@ from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 from outrider.master.core.text import seconds
 from outrider.wire.ids import NO_GENERATION, MemberId
-from outrider.wire.messages import Hello, Refused
+from outrider.wire.messages.membership import Hello, Refused
 
 AFTER = 30.0
 """Seconds that a pod runs without a Hello until it is said: a sidecar needs 1 to 3 of them."""

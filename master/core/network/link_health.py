@@ -17,7 +17,7 @@ from statistics import median
 
 from outrider.master.core.state.links import Cut, Links, Pair, Row, Slow, pair_of
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import LinkSeen
+from outrider.wire.messages.links import LinkSeen
 
 CUT_AFTER = 3.0
 """Seconds for which neither has found the other. Each looks two or three times in it."""

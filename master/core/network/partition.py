@@ -34,7 +34,8 @@ from outrider.master.core.state.links import Cut, Pair, Slow
 from outrider.master.core.state.member import ALIVE, Member
 from outrider.master.core.text import seconds
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import Probe, Probed, Report
+from outrider.wire.messages.links import Probe, Probed
+from outrider.wire.messages.report import Report
 
 LOOK_EVERY, LOOK_FOR_SLOW = 1.0, 10.0
 HEARD, REPORTED = 2.5, 1.5

@@ -13,7 +13,7 @@ from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import Neighbour
+from outrider.wire.messages.links import Neighbour
 
 MOST = 3
 STEPS = 8

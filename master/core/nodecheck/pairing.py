@@ -19,7 +19,7 @@ from zlib import crc32
 
 from outrider.master.core.state.nodecheck import Answer, Finding, Groups, Round
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import Checked
+from outrider.wire.messages.node_check import Checked
 
 OK = "ok"
 SAYS_NOTHING = ("port taken", "interrupted", "gone")

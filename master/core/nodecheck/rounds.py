@@ -30,8 +30,8 @@ from outrider.master.core.state.member import ALIVE, SILENT, Member
 from outrider.master.core.state.nodecheck import Answer, Check, Finding, Round
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId, OrderId, RankIndex
-from outrider.wire.messages import Check as CheckOrder
-from outrider.wire.messages import Checked, CheckPeer
+from outrider.wire.messages.node_check import Check as CheckOrder
+from outrider.wire.messages.node_check import Checked, CheckPeer
 
 PROBE_SECONDS = 30.0
 ROUND_SECONDS = 45.0

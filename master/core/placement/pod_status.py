@@ -28,7 +28,7 @@ from outrider.master.core.state.job import State
 from outrider.master.core.state.member import ALIVE, ENDED_WELL, FAILED, GONE, SILENT, Member
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import Finish
+from outrider.wire.messages.membership import Finish
 
 PAST_KEPT = 64
 BY_OUR_WORD = ("MemberFailed", "MemberExcluded")

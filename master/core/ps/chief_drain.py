@@ -18,7 +18,7 @@ from outrider.master.core.ps.task_adapter import let
 from outrider.master.core.spec import WORKER
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
-from outrider.wire.messages import StateSaved
+from outrider.wire.messages.checkpoints import StateSaved
 
 ASK_BEFORE = 10.0
 """Seconds before it is stopped."""

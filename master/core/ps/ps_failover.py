@@ -20,7 +20,7 @@ from outrider.master.core.ps.task_adapter import let
 from outrider.master.core.spec import WORKER
 from outrider.master.core.state.job import STOPPING
 from outrider.master.core.text import seconds
-from outrider.wire.messages import Report
+from outrider.wire.messages.report import Report
 
 EFFECT_WITHIN = 30.0
 """Seconds after all serve again in which the end of a rank is an effect."""

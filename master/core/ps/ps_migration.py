@@ -20,7 +20,7 @@ from outrider.master.core.scaling import resize as scaling_resize
 from outrider.master.core.spec import WORKER
 from outrider.master.core.state.member import Member
 from outrider.master.core.text import seconds
-from outrider.wire.messages import StateSaved
+from outrider.wire.messages.checkpoints import StateSaved
 
 PATIENCE = ("move", "")
 

@@ -14,7 +14,7 @@ from outrider.master.core.ps.task_adapter import let
 from outrider.master.core.spec import WORKER
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
-from outrider.wire.messages import SaveState
+from outrider.wire.messages.checkpoints import SaveState
 
 
 def note_savers(job: PsState) -> None:

@@ -51,7 +51,10 @@ from outrider.master.core.ps.task_adapter import tell
 from outrider.master.core.state.hangs import Collection
 from outrider.master.core.state.job import ENDED
 from outrider.wire.ids import MemberId, RankIndex, Role
-from outrider.wire.messages import REHEARSAL, Hello, Report, Saved, StateSaved
+from outrider.wire.messages.checkpoints import Saved, StateSaved
+from outrider.wire.messages.diagnostics import REHEARSAL
+from outrider.wire.messages.membership import Hello
+from outrider.wire.messages.report import Report
 
 
 # -- the core's interface -----------------------------------------------------------------------------------------

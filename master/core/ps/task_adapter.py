@@ -15,7 +15,8 @@ from outrider.master.core.events import Event
 from outrider.master.core.ps import tf_config
 from outrider.master.core.ps.state import PsState, Seat
 from outrider.master.core.state.job import COMMITTING
-from outrider.wire.messages import Start, Welcome
+from outrider.wire.messages.generation import Start
+from outrider.wire.messages.membership import Welcome
 
 OF_THE_JOB = {"JobBegan", "JobSucceeded", "JobFailed", "JobStopped", "MasterStarted"}
 """Said once, by the job."""

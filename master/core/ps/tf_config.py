@@ -14,7 +14,9 @@ from dataclasses import replace
 from outrider.master.core.ps.state import CHIEF, EVALUATOR, PS, ROLES, Key, PsState, Seat
 from outrider.master.core.spec import WORKER, JobSpec
 from outrider.wire.ids import MemberId, RankIndex, Role
-from outrider.wire.messages import Neighbour, Start, Welcome, WorkerExit
+from outrider.wire.messages.generation import Start, WorkerExit
+from outrider.wire.messages.links import Neighbour
+from outrider.wire.messages.membership import Welcome
 
 MOST_NEIGHBOURS = 3
 NO_SERVER = "Could not start gRPC server"

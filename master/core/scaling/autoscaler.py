@@ -25,7 +25,7 @@ from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import Member
 from outrider.master.core.state.scaling import Meter, Rate, Scaling
 from outrider.master.core.text import counted, moment, seconds
-from outrider.wire.messages import RankProgress, Report
+from outrider.wire.messages.report import RankProgress, Report
 
 ROOM_AGAIN, ROOM_SLOWEST = 300.0, 3600.0
 WRITE_AGAIN = 10.0

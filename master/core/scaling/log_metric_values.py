@@ -9,7 +9,7 @@ from typing import Any
 
 from outrider.master.core.state.scaling import Metrics
 from outrider.master.core.text import moment
-from outrider.wire.messages import Group
+from outrider.wire.messages.log_lines import Group
 
 NAMES = ("epoch", "step", "latency", "latency_ms", "rate", "loss", "accuracy", "noise")
 """Groups that a pattern may have."""

@@ -18,7 +18,7 @@ from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import Member
 from outrider.master.core.state.scaling import Metrics
 from outrider.master.core.text import quoted, seconds
-from outrider.wire.messages import LineMatched, PatternDropped
+from outrider.wire.messages.log_lines import LineMatched, PatternDropped
 
 QUIET = 300.0
 """Seconds of a world after which it is told that no line has fitted."""

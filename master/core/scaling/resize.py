@@ -26,7 +26,7 @@ from outrider.master.core.state.job import GATHERING, REBUILDING, RUNNING, State
 from outrider.master.core.state.member import Member
 from outrider.master.core.text import counted, wanted
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import Finish, Leaving
+from outrider.wire.messages.membership import Finish, Leaving
 
 SOONER = 1.0
 """Seconds by which another word on the same end must differ to be told."""

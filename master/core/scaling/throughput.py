@@ -13,7 +13,7 @@ from statistics import median
 
 from outrider.master.core.scaling import size_policy
 from outrider.master.core.state.scaling import Meter, Rate
-from outrider.wire.messages import RankProgress
+from outrider.wire.messages.report import RankProgress
 
 WARM_UP = 3
 """Steps of a new world that say nothing: memory is being found, kernels are being chosen."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from outrider.master.core.state.stragglers import Comparison
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId, PodUid, RankIndex, Role
-from outrider.wire.messages import WorkerExit
+from outrider.wire.messages.generation import WorkerExit
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,8 @@ from outrider.master.core.state.nodecheck import Check, Finding
 from outrider.master.core.state.scaling import Metrics, Scaling
 from outrider.master.core.state.timers import Deadlines
 from outrider.wire.ids import NO_GENERATION, Generation, JobName, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import Exited, LineMatched
+from outrider.wire.messages.generation import Exited
+from outrider.wire.messages.log_lines import LineMatched
 
 GATHERING, COMMITTING, RUNNING, STOPPING = "gathering", "committing", "running", "stopping"
 REBUILDING, FINISHING, ENDED = "rebuilding", "finishing", "ended"

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from outrider.master.core.state.nodecheck import Finding
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId, PodUid, RankIndex, Role
-from outrider.wire.messages import FromMaster, Ready, Report
+from outrider.wire.messages.directions import FromMaster
+from outrider.wire.messages.generation import Ready
+from outrider.wire.messages.report import Report
 
 ALIVE, SILENT, GONE, FAILED = "alive", "silent", "gone", "failed"
 """A member's life: silent is a verdict that its next word takes back; gone and failed are for ever."""

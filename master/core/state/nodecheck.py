@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from outrider.wire.ids import MemberId, OrderId
-from outrider.wire.messages import PeerCheck
+from outrider.wire.messages.node_check import PeerCheck
 
 Groups = tuple[tuple[MemberId, ...], ...]
 

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import OwnTime
+from outrider.wire.messages.report import OwnTime
 
 TIMES_THE_OTHERS = 1.3
 

@@ -21,7 +21,7 @@ from outrider.master.core.state.member import FAILED, SILENT, Member, in_order
 from outrider.master.core.status import persist as status_persist
 from outrider.master.core.stragglers import report as stragglers_report
 from outrider.master.core.text import moment
-from outrider.wire.messages import Report
+from outrider.wire.messages.report import Report
 
 LIVING_STATES = ("starting", "checking", "ready", "running", "stopping", "spare", "silent", "unsupervised", "done")
 LEAST_APART = 1.0

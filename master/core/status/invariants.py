@@ -11,7 +11,7 @@ from outrider.master.core.actions import Action, DeletePod, Send
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import COMMITTING, ENDED, GATHERING, REBUILDING, RUNNING, STOPPING, State
 from outrider.master.core.state.member import SILENT
-from outrider.wire.messages import Start
+from outrider.wire.messages.generation import Start
 
 
 class Broken(AssertionError):

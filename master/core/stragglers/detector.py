@@ -26,7 +26,7 @@ from statistics import median
 from outrider.master.core.state import stragglers as state_stragglers
 from outrider.master.core.state.stragglers import Comparison, Key, Lag, Named
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import OwnTime
+from outrider.wire.messages.report import OwnTime
 
 RUNNING, LASTING = 3, 30.0
 """Windows in a row, to be named and to be taken back, and the seconds from the first to the last of a run: contention

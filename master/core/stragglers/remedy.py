@@ -18,7 +18,7 @@ from outrider.master.core.state.stragglers import Named
 from outrider.master.core.stragglers import cause as stragglers_cause
 from outrider.master.core.stragglers import report as stragglers_report
 from outrider.master.core.stragglers.detector import take
-from outrider.wire.messages import Report
+from outrider.wire.messages.report import Report
 
 
 def note_report(state: State, member: Member, report: Report) -> None:

@@ -33,7 +33,7 @@ from outrider.master.service.sidecars import (
     HandsOff,
     Verdict,
 )
-from outrider.wire.messages import Hello
+from outrider.wire.messages.membership import Hello
 
 PROVED_FOR = 60.0
 """Seconds for which a token need not be looked at again over the same connection: who waits for its job asks each 2."""

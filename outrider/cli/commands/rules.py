@@ -23,7 +23,7 @@ from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 from outrider.master.core.text import quoted
 from outrider.wire.ids import Generation, JobName, MemberId, RankIndex, Role
-from outrider.wire.messages import LineMatched
+from outrider.wire.messages.log_lines import LineMatched
 from training_hooks.logs.matcher import LONGEST_LINE, Clock, Pattern
 
 BATCH = 1000

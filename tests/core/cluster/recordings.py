@@ -36,7 +36,8 @@ from outrider.sidecar.core import events as told
 from outrider.sidecar.core import step as sidecar_core
 from outrider.sidecar.core.state import State as SidecarState
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import RankProgress, Report, WorkerExit
+from outrider.wire.messages.generation import WorkerExit
+from outrider.wire.messages.report import RankProgress, Report
 
 ORDINARY = "v1.20"
 """A Kubernetes without native sidecars."""

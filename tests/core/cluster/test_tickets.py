@@ -9,7 +9,7 @@ import pytest
 from outrider.master.core.k8s.values import session_ticket
 from outrider.master.core.membership import connections as membership_connections
 from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import Hello
+from outrider.wire.messages.membership import Hello
 
 KEY, NOW = b"k" * 32, 1_700_000_000.0
 HELLO = Hello(JobName("ns/digits"), MemberId("worker-0"), PodUid("u0"), Role("worker"), RankIndex(0), "")

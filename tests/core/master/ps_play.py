@@ -9,7 +9,7 @@ from outrider.master.core.actions import Action, CreatePod, Send
 from outrider.master.core.events import Event
 from outrider.master.core.ps.state import CHIEF, PsState
 from outrider.master.core.spec import WORKER, JobSpec
-from outrider.wire.messages import Start, Stop
+from outrider.wire.messages.generation import Start, Stop
 from tests.core.master.play import Actor, Play, job
 
 

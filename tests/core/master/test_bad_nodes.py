@@ -13,7 +13,7 @@ from outrider.master.core.state.generation import Fault
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 from outrider.wire.ids import NO_GENERATION, MemberId, PodUid, Role
-from outrider.wire.messages import WorkerExit
+from outrider.wire.messages.generation import WorkerExit
 from tests.core.master.play import Play, job
 from tests.core.master.test_masters import successor
 

@@ -8,7 +8,7 @@ from typing import Any
 from outrider.master.core.k8s.elasticjob.begin_anew import begun
 from outrider.master.core.k8s.elasticjob.status import left_by
 from outrider.wire.ids import Generation
-from outrider.wire.messages import Stop
+from outrider.wire.messages.generation import Stop
 from tests.core.master.play import Play, running
 
 

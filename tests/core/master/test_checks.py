@@ -9,7 +9,9 @@ import pytest
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.events import ScaleAsked, SidecarSaid, SpecChanged
 from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import Check, Checked, Finish, Hello, Refused, Start
+from outrider.wire.messages.generation import Start
+from outrider.wire.messages.membership import Finish, Hello, Refused
+from outrider.wire.messages.node_check import Check, Checked
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import elsewhere
 

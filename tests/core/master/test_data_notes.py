@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from outrider.wire.messages import DataSaid, Saved, Start
+from outrider.wire.messages.checkpoints import Saved
+from outrider.wire.messages.data_position import DataSaid
+from outrider.wire.messages.generation import Start
 from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import outrider.master.core
 from outrider.master.core.events import Event
 from outrider.master.core.step import DEADLINES, HANDLERS, MESSAGES
-from outrider.wire.messages import FromSidecar, Hello
+from outrider.wire.messages.directions import FromSidecar
+from outrider.wire.messages.membership import Hello
 
 ROOT = Path(__file__).resolve().parents[3]
 CORE = Path(outrider.master.core.__file__).parent

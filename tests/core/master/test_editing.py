@@ -7,7 +7,7 @@ from dataclasses import replace
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.events import CreateRefused, PodGone, PodSeen, PodsListed, SpecChanged, StopAsked
 from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import Finish
+from outrider.wire.messages.membership import Finish
 from tests.core.master.play import Play, job, running
 
 

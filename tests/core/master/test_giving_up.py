@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outrider.master.core.events import SidecarDisconnected, Stalled
 from outrider.master.core.generation import orders
-from outrider.wire.messages import Stop
+from outrider.wire.messages.generation import Stop
 from tests.core.master.play import Play, job, running
 
 LONGEST_STOP = orders.longest_stop(job())

@@ -11,7 +11,9 @@ from outrider.master.core.actions import CreatePod, Deliver, Send
 from outrider.master.core.events import Asked, SidecarSaid, SpecChanged, Stalled
 from outrider.master.core.hangs import detector as hangs_detector
 from outrider.master.core.hangs.limits import EVAL, INIT, LEAST, STEP
-from outrider.wire.messages import Ask, Exited, RankProgress, Report, Stepped, WorkerExit
+from outrider.wire.messages.diagnostics import Ask
+from outrider.wire.messages.generation import Exited, Stepped, WorkerExit
+from outrider.wire.messages.report import RankProgress, Report
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import Answers, elsewhere, holds_the_gil, is_stopped, mute, stack, trains_on, waits
 

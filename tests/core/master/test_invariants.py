@@ -12,7 +12,8 @@ from outrider.master.core.events import RestartAsked, ScaleAsked
 from outrider.master.core.state.timers import Deadlines
 from outrider.master.core.status.invariants import Broken, check, check_actions
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, RankIndex
-from outrider.wire.messages import Leaving, Start
+from outrider.wire.messages.generation import Start
+from outrider.wire.messages.membership import Leaving
 from tests.core.master.play import Play, job, running
 from tests.tiers import witnesses
 

@@ -10,7 +10,9 @@ from outrider.master.core.state.generation import Place, World
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
-from outrider.wire.messages import Ping, Pong, Start, Stop, Welcome
+from outrider.wire.messages.generation import Start, Stop
+from outrider.wire.messages.links import Ping, Pong
+from outrider.wire.messages.membership import Welcome
 from tests.core.master.play import Play, job, running
 
 WHY = "neither the master nor worker-0 could be reached for 3.0 s: this member is cut off"

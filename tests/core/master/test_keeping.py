@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from outrider.wire.ids import Generation
-from outrider.wire.messages import Fetch, Fetched, Kept, Start
+from outrider.wire.messages.checkpoints import Fetch, Fetched, Kept
+from outrider.wire.messages.generation import Start
 from tests.core.master.play import Play, job, running
 
 

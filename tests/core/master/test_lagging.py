@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.wire.messages import Leaving, OwnTime, Report
+from outrider.wire.messages.membership import Leaving
+from outrider.wire.messages.report import OwnTime, Report
 from tests.core.master.play import STEP_SECONDS, Play, running
 
 STRIDE = 128

@@ -11,7 +11,9 @@ from outrider.master.core.events import LeaseLapsed, LeaseRegained, ScaleAsked, 
 from outrider.master.core.generation import past_lease
 from outrider.master.core.generation.reservations import RESERVED
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId
-from outrider.wire.messages import Finish, SaveState, Start, Stop, Welcome
+from outrider.wire.messages.checkpoints import SaveState
+from outrider.wire.messages.generation import Start, Stop
+from outrider.wire.messages.membership import Finish, Welcome
 from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor
 from tests.core.master.test_membership import hello

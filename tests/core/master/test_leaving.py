@@ -5,7 +5,7 @@ from __future__ import annotations
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.events import OwnerSized, PodGone, PodSeen, ScaleAsked, StopAsked
 from outrider.wire.ids import Role
-from outrider.wire.messages import Leaving
+from outrider.wire.messages.membership import Leaving
 from tests.core.master.adopted import adopted
 from tests.core.master.play import Play, job, running
 

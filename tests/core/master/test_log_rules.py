@@ -8,7 +8,9 @@ from itertools import count
 from outrider.master.core.actions import CreatePod, DeletePod
 from outrider.master.core.events import SpecChanged
 from outrider.master.core.spec import Rule
-from outrider.wire.messages import Finish, LineMatched, PatternDropped, Start
+from outrider.wire.messages.generation import Start
+from outrider.wire.messages.log_lines import LineMatched, PatternDropped
+from outrider.wire.messages.membership import Finish
 from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor
 

@@ -8,7 +8,8 @@ import pytest
 
 from outrider.master.core.hangs.detector import KIND
 from outrider.master.core.hangs.limits import EVAL, LEAST, STEP
-from outrider.wire.messages import Ask, Exited, WorkerExit
+from outrider.wire.messages.diagnostics import Ask
+from outrider.wire.messages.generation import Exited, WorkerExit
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import Answers, call, elsewhere, holds_the_gil, is_stopped, stack, waits
 

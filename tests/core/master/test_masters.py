@@ -9,7 +9,8 @@ import pytest
 from outrider.master.core.actions import Deliver, EndJob
 from outrider.master.core.events import Asked, PodSeen, ScaleAsked, StopAsked
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import PROTOCOL_VERSION, Finish, Refused, Start, Started, Stop
+from outrider.wire.messages.generation import Start, Started, Stop
+from outrider.wire.messages.membership import PROTOCOL_VERSION, Finish, Refused
 from tests.core.master.play import Play, running
 
 

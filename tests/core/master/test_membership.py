@@ -10,18 +10,10 @@ from outrider.master.core.actions import CloseSession, CreatePod, Send
 from outrider.master.core.events import ActionFailed, PodSeen, PodsListed, ScaleAsked, SidecarSaid
 from outrider.master.core.membership.connections import TICKET_EVERY
 from outrider.wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
-from outrider.wire.messages import (
-    PROTOCOL_VERSION,
-    Hello,
-    Leaving,
-    Ping,
-    Refused,
-    Report,
-    Start,
-    StartFailed,
-    Stop,
-    Welcome,
-)
+from outrider.wire.messages.generation import Start, StartFailed, Stop
+from outrider.wire.messages.links import Ping
+from outrider.wire.messages.membership import PROTOCOL_VERSION, Hello, Leaving, Refused, Welcome
+from outrider.wire.messages.report import Report
 from tests.core.master.play import START_SECONDS, Play, job, running
 
 WORKER = Role("worker")

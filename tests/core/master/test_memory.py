@@ -9,7 +9,8 @@ import pytest
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.events import PodSeen
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import Exited, Finish, Stop, TrainerLost, WorkerExit
+from outrider.wire.messages.generation import Exited, Stop, WorkerExit
+from outrider.wire.messages.membership import Finish, TrainerLost
 from tests.core.master.play import Actor, Play, job, running
 from tests.core.master.test_masters import successor
 

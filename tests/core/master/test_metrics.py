@@ -10,7 +10,8 @@ import pytest
 
 from outrider.master.core.events import SpecChanged
 from outrider.master.core.k8s.elasticjob.metrics import IMAGENET
-from outrider.wire.messages import Group, LineMatched, PatternDropped, Start
+from outrider.wire.messages.generation import Start
+from outrider.wire.messages.log_lines import Group, LineMatched, PatternDropped
 from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor
 

@@ -6,7 +6,9 @@ import dataclasses
 
 from outrider.master.core.events import RestartAsked, ScaleAsked, SpecChanged, StopAsked
 from outrider.wire.ids import NO_GENERATION
-from outrider.wire.messages import Leaving, SaveState, StateOffered, Stop
+from outrider.wire.messages.checkpoints import SaveState, StateOffered
+from outrider.wire.messages.generation import Stop
+from outrider.wire.messages.membership import Leaving
 from tests.core.master.play import Play, job, running
 
 

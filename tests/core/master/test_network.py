@@ -9,7 +9,7 @@ from outrider.master.core.events import ActionFailed
 from outrider.master.core.network import link_health
 from outrider.master.core.state import links as state_links
 from outrider.master.core.state.links import Links
-from outrider.wire.messages import LinkSeen, Probe
+from outrider.wire.messages.links import LinkSeen, Probe
 from tests.core.master.play import Play, job, running
 from tests.core.master.ranks import elsewhere, is_stopped, waits
 

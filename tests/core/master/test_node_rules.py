@@ -7,7 +7,7 @@ from dataclasses import replace
 from outrider.master.core.actions import CreatePod, DeletePod
 from outrider.master.core.events import NodeSeen, SpecChanged
 from outrider.master.core.spec import Rule
-from outrider.wire.messages import Finish, Leaving
+from outrider.wire.messages.membership import Finish, Leaving
 from tests.core.master.play import Play, job
 from tests.core.master.test_masters import successor
 

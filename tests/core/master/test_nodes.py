@@ -9,7 +9,7 @@ from outrider.master.core.events import ActionFailed, CreateRefused, NodeSeen, P
 from outrider.master.core.membership import pod_deletion
 from outrider.master.core.placement import pod_blocked
 from outrider.wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import Finish, Leaving
+from outrider.wire.messages.membership import Finish, Leaving
 from tests.core.master.play import Play, job, running
 
 NODE = "node-2"

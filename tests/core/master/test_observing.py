@@ -24,7 +24,9 @@ from outrider.master.core.generation.observe_only import filtered
 from outrider.master.core.spec import Rule
 from outrider.master.core.state.job import State
 from outrider.wire.ids import Generation, MemberId, OrderId, PodUid
-from outrider.wire.messages import Finish, Leaving, Refused, SaveState, Start, Stop, Welcome
+from outrider.wire.messages.checkpoints import SaveState
+from outrider.wire.messages.generation import Start, Stop
+from outrider.wire.messages.membership import Finish, Leaving, Refused, Welcome
 from tests.core.master.play import Play, job, names, running
 
 FIRST, MEMBER = Generation(1, 1), MemberId("worker-0")

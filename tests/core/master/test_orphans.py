@@ -8,7 +8,7 @@ import json
 from outrider.master.core.actions import DeletePod, PlacePod
 from outrider.master.core.events import ActionFailed, PodSeen, SidecarDisconnected
 from outrider.wire.ids import Generation
-from outrider.wire.messages import Start, Stop
+from outrider.wire.messages.generation import Start, Stop
 from tests.core.master.play import Play, running
 
 KILLED = "ended with exit code 137"

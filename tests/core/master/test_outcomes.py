@@ -9,7 +9,8 @@ import pytest
 from outrider.master.core.actions import SaveStatus
 from outrider.master.core.events import PodSeen, SpecChanged, StatusSaved
 from outrider.wire.ids import NO_GENERATION
-from outrider.wire.messages import Finish, Stop
+from outrider.wire.messages.generation import Stop
+from outrider.wire.messages.membership import Finish
 from tests.core.master.adopted import adopted
 from tests.core.master.play import Play, names, running
 from tests.core.master.test_masters import successor

@@ -7,7 +7,7 @@ from dataclasses import replace
 from outrider.master.core.actions import Action, DeletePod, FollowOwner, ResizeOwner
 from outrider.master.core.events import ActionFailed, OwnerEnded, OwnerSized, PodGone, PodSeen, SpecChanged
 from outrider.wire.ids import Role
-from outrider.wire.messages import Finish
+from outrider.wire.messages.membership import Finish
 from tests.core.master.adopted import adopted
 from tests.core.master.play import Play, job
 from tests.core.master.test_masters import successor

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from outrider.master.core.nodecheck import pairing
 from outrider.master.core.state.nodecheck import Answer, Finding, Groups, Round
 from outrider.wire.ids import MemberId, OrderId
-from outrider.wire.messages import Checked, PeerCheck
+from outrider.wire.messages.node_check import Checked, PeerCheck
 
 
 def ids(count: int, first: int = 0) -> list[MemberId]:

@@ -20,7 +20,9 @@ from outrider.master.core.events import (
     StopAsked,
 )
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import Exited, Finish, Group, LineMatched, Start
+from outrider.wire.messages.generation import Exited, Start
+from outrider.wire.messages.log_lines import Group, LineMatched
+from outrider.wire.messages.membership import Finish
 from tests.core.master.play import Actor
 from tests.core.master.ps_play import PsPlay, created, ps_job, stopped, training
 

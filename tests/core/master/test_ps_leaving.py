@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from outrider.master.core.events import StopAsked
-from outrider.wire.messages import Leaving, SaveState
+from outrider.wire.messages.checkpoints import SaveState
+from outrider.wire.messages.membership import Leaving
 from tests.core.master.ps_play import PsPlay, created, stopped, training
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.events import SpecChanged, StopAsked
-from outrider.wire.messages import SaveState
+from outrider.wire.messages.checkpoints import SaveState
 from tests.core.master.ps_play import PsPlay, created, stopped, training
 
 

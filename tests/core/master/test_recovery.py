@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from outrider.wire.messages import Start, Stepped, Stop, TrainerLost, WorkerExit
+from outrider.wire.messages.generation import Start, Stepped, Stop, WorkerExit
+from outrider.wire.messages.membership import TrainerLost
 from tests.core.master.play import Play, job, running
 
 

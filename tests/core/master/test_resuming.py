@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from outrider.master.core.events import SpecChanged
 from outrider.master.core.generation.resume import PATIENCE
-from outrider.wire.messages import RankProgress, Report, Saved, Stepped
+from outrider.wire.messages.checkpoints import Saved
+from outrider.wire.messages.generation import Stepped
+from outrider.wire.messages.report import RankProgress, Report
 from tests.core.master.play import Play, running
 
 

@@ -10,7 +10,8 @@ from outrider.master.core.spec import Rule
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 from outrider.wire.ids import Generation, MemberId, RankIndex, Role
-from outrider.wire.messages import Exited, Finish, WorkerExit
+from outrider.wire.messages.generation import Exited, WorkerExit
+from outrider.wire.messages.membership import Finish
 from tests.core.master.play import Play, job, running
 from tests.core.master.test_masters import successor
 

@@ -9,7 +9,7 @@ import pytest
 from outrider.master.core.checkpoints import save_signal as checkpoints_save_signal
 from outrider.master.core.events import ScaleAsked, StopAsked
 from outrider.wire.ids import OrderId
-from outrider.wire.messages import Saved, SaveState
+from outrider.wire.messages.checkpoints import Saved, SaveState
 from tests.core.master.play import Play, job
 
 

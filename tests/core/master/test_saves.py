@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from outrider.master.core.events import RestartAsked
 from outrider.wire.ids import Generation
-from outrider.wire.messages import Saved, Start, Stop
+from outrider.wire.messages.checkpoints import Saved
+from outrider.wire.messages.generation import Start, Stop
 from tests.core.master.play import Play, running
 
 

@@ -8,7 +8,9 @@ from outrider.master.core.actions import CreatePod, Deliver
 from outrider.master.core.events import Asked, PodSeen, RestartAsked, RestartRefused, ScaleAsked
 from outrider.master.core.faults.rehearsal import refusal
 from outrider.wire.ids import Role
-from outrider.wire.messages import REHEARSAL, Ask, Finish, Leaving, RankProgress, Report
+from outrider.wire.messages.diagnostics import REHEARSAL, Ask
+from outrider.wire.messages.membership import Finish, Leaving
+from outrider.wire.messages.report import RankProgress, Report
 from tests.core.master.play import Play, job, running
 
 

@@ -9,17 +9,9 @@ from outrider.master.core.actions import ProbeMember, SaveStatus
 from outrider.master.core.events import MemberProbed
 from outrider.master.core.faults.verdict import FREE_PORT_CLASHES
 from outrider.wire.ids import NO_GENERATION, OrderId
-from outrider.wire.messages import (
-    Exited,
-    Probe,
-    Ready,
-    Start,
-    StartFailed,
-    Stop,
-    TrainerExited,
-    TrainerLost,
-    WorkerExit,
-)
+from outrider.wire.messages.generation import Exited, Ready, Start, StartFailed, Stop, WorkerExit
+from outrider.wire.messages.links import Probe
+from outrider.wire.messages.membership import TrainerExited, TrainerLost
 from tests.core.master.play import Actor, Play, job, running
 
 CLASH = "The server socket has failed to listen: EADDRINUSE, Address already in use"

@@ -8,7 +8,9 @@ from outrider.master.core.actions import CloseSession, ProbeMember, Send
 from outrider.master.core.events import PodSeen, SidecarDisconnected, SidecarSaid, Stalled, StopAsked
 from outrider.master.core.membership.connections import TICKET_EVERY
 from outrider.wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import PROTOCOL_VERSION, Hello, Probe, Refused, Stop, Welcome
+from outrider.wire.messages.generation import Stop
+from outrider.wire.messages.links import Probe
+from outrider.wire.messages.membership import PROTOCOL_VERSION, Hello, Refused, Welcome
 from tests.core.master.play import Actor, Play, job, running
 
 WORKER = Role("worker")

@@ -9,7 +9,9 @@ import pytest
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.events import MemberProbed, SpecChanged, Stalled, StopAsked
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import Probe, Report, Start, Stop
+from outrider.wire.messages.generation import Start, Stop
+from outrider.wire.messages.links import Probe
+from outrider.wire.messages.report import Report
 from tests.core.master.play import Play, running
 
 SILENT_AFTER = 3.0

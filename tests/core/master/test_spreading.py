@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from outrider.master.core.events import ScaleAsked
 from outrider.wire.ids import Generation
-from outrider.wire.messages import Kept, Saved, Start
+from outrider.wire.messages.checkpoints import Kept, Saved
+from outrider.wire.messages.generation import Start
 from tests.core.master.play import Play, running
 from tests.core.master.test_keeping import fetches, kept, reasons
 

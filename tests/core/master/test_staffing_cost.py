@@ -18,7 +18,8 @@ from outrider.master.core.state.job import State
 from outrider.master.core.state.member import SILENT, Doubt
 from outrider.master.core.step import next_deadline, step
 from outrider.wire.ids import NO_GENERATION, PodUid
-from outrider.wire.messages import Hello, Report
+from outrider.wire.messages.membership import Hello
+from outrider.wire.messages.report import Report
 from tests.core.master.play import Play, job
 
 FEW, MANY = 100, 800

@@ -12,7 +12,7 @@ from outrider.master.core.events import Event, PodSeen, SidecarSaid
 from outrider.master.core.k8s.elasticjob.status import status_of
 from outrider.master.core.k8s.values.limits import MEMBERS
 from outrider.wire.ids import PodUid
-from outrider.wire.messages import Hello
+from outrider.wire.messages.membership import Hello
 from tests.core.master.play import Play, job
 
 ETCD_TAKES = 1572864

@@ -14,7 +14,7 @@ from outrider.master.core.state.stragglers import Comparison, Lag, Named
 from outrider.master.core.stragglers import cause as stragglers_cause
 from outrider.master.core.stragglers.detector import compare, median_without, take
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import OwnTime
+from outrider.wire.messages.report import OwnTime
 
 STRIDE, STEP = 128, 0.1
 """12.8 s from window to window."""

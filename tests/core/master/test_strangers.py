@@ -7,7 +7,7 @@ from dataclasses import replace
 from outrider.master.core.actions import DeletePod
 from outrider.master.core.events import PodSeen, PodsListed, SpecChanged, StopAsked
 from outrider.wire.ids import Generation, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import Start
+from outrider.wire.messages.generation import Start
 from tests.core.master.play import Actor, Play, job, running
 
 LONG = 1200.0

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from outrider.master.core.events import PodGone, StopAsked
-from outrider.wire.messages import Finish, Refused, Stop
+from outrider.wire.messages.generation import Stop
+from outrider.wire.messages.membership import Finish, Refused
 from tests.core.master.adopted import adopted
 from tests.core.master.play import Play, running
 from tests.core.master.test_masters import successor

@@ -15,7 +15,8 @@ import pytest
 from outrider.master.core.actions import Action
 from outrider.master.core.events import Event, NodeSeen, PodSeen, ScaleAsked, SidecarSaid, Woke
 from outrider.wire.ids import Role
-from outrider.wire.messages import Leaving, Report
+from outrider.wire.messages.membership import Leaving
+from outrider.wire.messages.report import Report
 from tests.core.master.play import Play, job, running
 from tests.core.master.ps_play import training
 from tests.core.master.ranks import elsewhere

@@ -8,7 +8,8 @@ import pytest
 
 from outrider.master.core.events import PodSeen
 from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import Refused, Start
+from outrider.wire.messages.generation import Start
+from outrider.wire.messages.membership import Refused
 from tests.core.master.play import Actor, Play, job
 
 LONG = 3600.0

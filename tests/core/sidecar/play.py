@@ -10,7 +10,10 @@ from outrider.sidecar.core.invariants import check
 from outrider.sidecar.core.state import State
 from outrider.sidecar.core.step import describe, next_deadline, step
 from outrider.wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
-from outrider.wire.messages import FromMaster, FromSidecar, Neighbour, Start, Stop, Welcome, WorkerExit
+from outrider.wire.messages.directions import FromMaster, FromSidecar
+from outrider.wire.messages.generation import Start, Stop, WorkerExit
+from outrider.wire.messages.links import Neighbour
+from outrider.wire.messages.membership import Welcome
 
 FIRST, SECOND, THIRD = Generation(1, 1), Generation(1, 2), Generation(1, 3)
 A = TypeVar("A")

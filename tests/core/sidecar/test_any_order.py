@@ -34,7 +34,11 @@ from outrider.sidecar.core.events import (
 from outrider.sidecar.core.invariants import BrokenInvariant, check
 from outrider.sidecar.core.state import State
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId
-from outrider.wire.messages import Ask, Finish, Neighbour, Pong, RankProgress, Refused, Welcome, WorkerExit
+from outrider.wire.messages.diagnostics import Ask
+from outrider.wire.messages.generation import WorkerExit
+from outrider.wire.messages.links import Neighbour, Pong
+from outrider.wire.messages.membership import Finish, Refused, Welcome
+from outrider.wire.messages.report import RankProgress
 from tests.core.sidecar.play import BEGAN, RESTARTED, Play, start, stop, template
 
 NEIGHBOUR = Neighbour(MemberId("worker-1"), "10.0.0.2", 9000)

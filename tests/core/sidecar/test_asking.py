@@ -14,7 +14,7 @@ from outrider.sidecar.core.events import (
     TrainerEnded,
 )
 from outrider.wire.ids import OrderId
-from outrider.wire.messages import Answer, Ask
+from outrider.wire.messages.diagnostics import Answer, Ask
 from tests.core.sidecar.play import BEGAN, Play, none, only
 
 

@@ -16,7 +16,9 @@ from outrider.sidecar.core.events import (
     TrainerEnded,
 )
 from outrider.wire.ids import MemberId, OrderId
-from outrider.wire.messages import Check, Checked, CheckPeer, Finish, PeerCheck, Ready, Welcome
+from outrider.wire.messages.generation import Ready
+from outrider.wire.messages.membership import Finish, Welcome
+from outrider.wire.messages.node_check import Check, Checked, CheckPeer, PeerCheck
 from tests.core.sidecar.play import FIRST, Play, none, only, start, template
 
 ORDER = Check(OrderId(5), 0, 2000, awaited=(MemberId("worker-1"),))

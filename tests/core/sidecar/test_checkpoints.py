@@ -17,7 +17,9 @@ from outrider.sidecar.core.events import (
     WorkersStopped,
 )
 from outrider.wire.ids import MemberId, OrderId
-from outrider.wire.messages import Copy, Fetch, Fetched, Kept, Ready, Remembered, Saved, Start, Wanted, Welcome
+from outrider.wire.messages.checkpoints import Copy, Fetch, Fetched, Kept, Remembered, Saved, Wanted
+from outrider.wire.messages.generation import Ready, Start
+from outrider.wire.messages.membership import Welcome
 from tests.core.sidecar.play import FIRST, SECOND, Play, messages, none, only, start, stop
 
 SAID = Remembered(FIRST, 0, 40, 1000)

@@ -14,7 +14,9 @@ from outrider.sidecar.core.events import (
     WorkersStarted,
     WorkersStopped,
 )
-from outrider.wire.messages import DataSaid, Start, Welcome
+from outrider.wire.messages.data_position import DataSaid
+from outrider.wire.messages.generation import Start
+from outrider.wire.messages.membership import Welcome
 from tests.core.sidecar.play import FIRST, SECOND, Play, start, stop
 
 LOADED = DataSaid(FIRST, 0, "loaded", "rank 0 goes on")

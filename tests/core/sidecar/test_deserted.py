@@ -14,7 +14,7 @@ from outrider.sidecar.core.events import (
     WorkersStarted,
 )
 from outrider.wire.ids import OrderId
-from outrider.wire.messages import Finish, Refused, Welcome
+from outrider.wire.messages.membership import Finish, Refused, Welcome
 from tests.core.sidecar.play import BEGAN, FIRST, Play, ended_well, none, only, start, stop
 
 

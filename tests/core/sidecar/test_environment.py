@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from outrider.sidecar.core.environment import common, defaults, of_rank
-from outrider.wire.messages import Start
+from outrider.wire.messages.generation import Start
 from tests.core.sidecar.play import FIRST, start
 
 

@@ -21,7 +21,9 @@ from outrider.sidecar.core.events import (
     WorkersStarted,
 )
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import Exited, Hello, Neighbour, Refused, Welcome
+from outrider.wire.messages.generation import Exited
+from outrider.wire.messages.links import Neighbour
+from outrider.wire.messages.membership import Hello, Refused, Welcome
 from tests.core.sidecar.play import (
     FIRST,
     Play,

@@ -22,7 +22,9 @@ from outrider.sidecar.core.events import (
 )
 from outrider.sidecar.core.peer_health import LATELY
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import Hello, Neighbour, Ping, Pong, Ready, Stopped, Welcome
+from outrider.wire.messages.generation import Ready, Stopped
+from outrider.wire.messages.links import Neighbour, Ping, Pong
+from outrider.wire.messages.membership import Hello, Welcome
 from tests.core.sidecar.play import (
     BEGAN,
     FIRST,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from outrider.sidecar.core.actions import Action, ProbeNeighbour
 from outrider.sidecar.core.events import Event, NeighbourLeft, NeighbourProbed, Stalled, WorkersStarted
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import LinkSeen, Neighbour, Report
+from outrider.wire.messages.links import LinkSeen, Neighbour
+from outrider.wire.messages.report import Report
 from tests.core.sidecar.play import FIRST, Play, messages, start
 
 ONE = Neighbour(MemberId("worker-1"), "10.0.0.2", 9000)

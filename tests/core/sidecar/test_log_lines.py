@@ -12,7 +12,8 @@ from outrider.sidecar.core.events import (
     WorkersStarted,
     WorkersStopped,
 )
-from outrider.wire.messages import LineMatched, PatternDropped, Welcome
+from outrider.wire.messages.log_lines import LineMatched, PatternDropped
+from outrider.wire.messages.membership import Welcome
 from tests.core.sidecar.play import FIRST, SECOND, Play, none, only, start, stop
 
 SAID = LineMatched(FIRST, 1, "ECC", "uncorrectable ECC error", 70)

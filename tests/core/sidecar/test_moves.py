@@ -5,7 +5,8 @@ from __future__ import annotations
 from outrider.sidecar.core.actions import SaveWorkersState
 from outrider.sidecar.core.events import HookDisconnected, StateOfferMade, WorkersStarted
 from outrider.wire.ids import OrderId
-from outrider.wire.messages import SaveState, StateOffered, StateSaved, Welcome
+from outrider.wire.messages.checkpoints import SaveState, StateOffered, StateSaved
+from outrider.wire.messages.membership import Welcome
 from tests.core.sidecar.play import FIRST, SECOND, Play, none, only, start, template
 
 ORDER = SaveState(OrderId(7), FIRST, 30.0)

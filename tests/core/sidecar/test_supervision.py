@@ -37,26 +37,10 @@ from outrider.sidecar.core.events import (
     WorkersStopped,
 )
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId
-from outrider.wire.messages import (
-    Exited,
-    Finish,
-    Hello,
-    Ping,
-    Probe,
-    Probed,
-    RankProgress,
-    Ready,
-    Refused,
-    Report,
-    Started,
-    StartFailed,
-    Stepped,
-    Stop,
-    Stopped,
-    TrainerExited,
-    TrainerLost,
-    Welcome,
-)
+from outrider.wire.messages.generation import Exited, Ready, Started, StartFailed, Stepped, Stop, Stopped
+from outrider.wire.messages.links import Ping, Probe, Probed
+from outrider.wire.messages.membership import Finish, Hello, Refused, TrainerExited, TrainerLost, Welcome
+from outrider.wire.messages.report import RankProgress, Report
 from tests.core.sidecar.play import (
     BEGAN,
     FIRST,

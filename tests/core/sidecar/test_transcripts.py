@@ -26,7 +26,9 @@ from outrider.sidecar.core.events import (
     WorkersStopped,
 )
 from outrider.wire.ids import MemberId, OrderId
-from outrider.wire.messages import Finish, Neighbour, RankProgress, Welcome
+from outrider.wire.messages.links import Neighbour
+from outrider.wire.messages.membership import Finish, Welcome
+from outrider.wire.messages.report import RankProgress
 from tests.core.sidecar.play import (
     BEGAN,
     FIRST,

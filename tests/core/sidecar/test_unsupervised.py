@@ -20,7 +20,8 @@ from outrider.sidecar.core.events import (
     Woke,
     WordKept,
 )
-from outrider.wire.messages import Hello, Ready, Refused, Welcome
+from outrider.wire.messages.generation import Ready
+from outrider.wire.messages.membership import Hello, Refused, Welcome
 from tests.core.sidecar.play import BEGAN, FIRST, RESTARTED, Play, none, only, start, template
 
 MAY = replace(BEGAN, alone_after=600.0, endpoint="tcp://outrider-master.outrider-system.svc:7070")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hmac
 from hashlib import sha256
 
-from outrider.wire.messages import Hello
+from outrider.wire.messages.membership import Hello
 
 SECONDS = 3600.0
 """As long as the token that it stands for."""

@@ -6,7 +6,11 @@ import dataclasses
 
 from outrider.master.core.spec import WORKER
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
-from outrider.wire.messages import PROTOCOL_VERSION, Check, Copy, FromMaster, Start
+from outrider.wire.messages.checkpoints import Copy
+from outrider.wire.messages.directions import FromMaster
+from outrider.wire.messages.generation import Start
+from outrider.wire.messages.membership import PROTOCOL_VERSION
+from outrider.wire.messages.node_check import Check
 from tests.core.master.ranks import Answers
 
 LATENCY = 0.01

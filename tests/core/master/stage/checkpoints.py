@@ -6,7 +6,16 @@ import dataclasses
 
 from outrider.master.core.actions import Action
 from outrider.wire.ids import NO_GENERATION
-from outrider.wire.messages import Copy, Fetch, Fetched, Remembered, Saved, SaveState, StateOffered, StateSaved
+from outrider.wire.messages.checkpoints import (
+    Copy,
+    Fetch,
+    Fetched,
+    Remembered,
+    Saved,
+    SaveState,
+    StateOffered,
+    StateSaved,
+)
 from tests.core.master.stage.actor import Actor
 from tests.core.master.stage.speaking import Speaking
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from outrider.wire.messages import LinkSeen, Probe, Probed
+from outrider.wire.messages.links import LinkSeen, Probe, Probed
 from tests.core.master.stage.actor import LATENCY, ROUND_TRIP, Actor
 from tests.core.master.stage.speaking import Speaking
 

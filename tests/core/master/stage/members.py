@@ -7,7 +7,8 @@ import dataclasses
 from outrider.master.core.actions import Action, CreatePod
 from outrider.master.core.events import PodGone, SidecarDisconnected
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
-from outrider.wire.messages import Exited, TrainerLost, WorkerExit
+from outrider.wire.messages.generation import Exited, WorkerExit
+from outrider.wire.messages.membership import TrainerLost
 from tests.core.master.ranks import Answers, waits
 from tests.core.master.stage.actor import LATENCY, START_SECONDS, Actor
 from tests.core.master.stage.platform import Platform

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from outrider.wire.ids import MemberId
-from outrider.wire.messages import Check, Checked, PeerCheck
+from outrider.wire.messages.node_check import Check, Checked, PeerCheck
 from tests.core.master.stage.actor import CHECK_SECONDS, COMPUTE_SECONDS, NETWORK_SECONDS, SLOW, Actor
 from tests.core.master.stage.speaking import Speaking
 

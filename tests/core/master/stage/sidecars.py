@@ -6,26 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from outrider.wire.ids import NO_GENERATION
-from outrider.wire.messages import (
-    Acknowledged,
-    Answer,
-    Ask,
-    Check,
-    Fetch,
-    Finish,
-    FromMaster,
-    Kept,
-    Probe,
-    RankProgress,
-    Report,
-    SaveState,
-    Start,
-    Started,
-    StateSaved,
-    Stepped,
-    Stop,
-    Stopped,
-)
+from outrider.wire.messages.checkpoints import Fetch, Kept, SaveState, StateSaved
+from outrider.wire.messages.diagnostics import Answer, Ask
+from outrider.wire.messages.directions import FromMaster
+from outrider.wire.messages.generation import Acknowledged, Start, Started, Stepped, Stop, Stopped
+from outrider.wire.messages.links import Probe
+from outrider.wire.messages.membership import Finish
+from outrider.wire.messages.node_check import Check
+from outrider.wire.messages.report import RankProgress, Report
 from tests.core.master.ranks import body
 from tests.core.master.stage.actor import CHECK_SECONDS, STEP_SECONDS, Actor
 from tests.core.master.stage.checkpoints import Checkpoints

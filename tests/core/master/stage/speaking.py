@@ -8,7 +8,9 @@ from outrider.master.core.actions import Action
 from outrider.master.core.events import SidecarSaid
 from outrider.master.core.spec import JobSpec
 from outrider.wire.ids import NO_GENERATION, Generation
-from outrider.wire.messages import FromSidecar, Hello, Ready
+from outrider.wire.messages.directions import FromSidecar
+from outrider.wire.messages.generation import Ready
+from outrider.wire.messages.membership import Hello
 from tests.core.master.stage.actor import Actor
 from tests.core.master.stage.queries import Queries
 
