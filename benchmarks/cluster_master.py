@@ -41,7 +41,7 @@ from measure.report import table, write
 from prometheus_client.parser import text_string_to_metric_families
 
 from outrider.master.core.k8s.values import session_ticket
-from outrider.runtime.sockets import new_key_pair
+from outrider.runtime.curve_keys import new_key_pair
 from outrider.wire.ids import JobName, MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages.membership import Hello
 

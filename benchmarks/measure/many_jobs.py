@@ -26,7 +26,7 @@ import zmq
 from aiohttp import web
 
 from measure.played import Member
-from outrider.runtime.sockets import Dealer
+from outrider.runtime.dealer import Dealer
 from outrider.wire.codec import decode_from_master
 from outrider.wire.ids import NO_GENERATION, JobName, MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages.generation import Ready, Start, Started, Stepped

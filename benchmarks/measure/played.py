@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 import zmq
 
-from outrider.runtime.sockets import Dealer, Unreachable
+from outrider.runtime.dealer import Dealer
+from outrider.runtime.sockets import Unreachable
 from outrider.wire.codec import decode_from_master, encode
 from outrider.wire.ids import NO_GENERATION, Generation
 from outrider.wire.messages.directions import FromSidecar

@@ -21,8 +21,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from outrider.runtime.curve_keys import new_key_pair
 from outrider.runtime.lines import LineConnection
-from outrider.runtime.sockets import new_key_pair
 from outrider.runtime.unix import listening_socket
 
 HERE = Path(__file__).resolve().parent

@@ -16,7 +16,8 @@ import zmq
 
 from outrider.master.core.k8s.values import session_ticket
 from outrider.master.core.k8s.values.names import Document
-from outrider.runtime.sockets import Dealer, Unreachable
+from outrider.runtime.dealer import Dealer
+from outrider.runtime.sockets import Unreachable
 from outrider.wire.codec import encode
 from outrider.wire.ids import JobName, MemberId, PodUid, Role
 from outrider.wire.messages.membership import Hello

@@ -39,8 +39,8 @@ from outrider.master.service.exit_codes import WRONG_SETTING
 from outrider.master.service.refused_connections import RefusalLog
 from outrider.master.service.sidecars import Sidecars
 from outrider.runtime import logs
+from outrider.runtime.curve_keys import KeyPair
 from outrider.runtime.settings import Environment, WrongSetting
-from outrider.runtime.sockets import KeyPair
 
 LEASE = "outrider-master"
 REPLICAS = "app.kubernetes.io/name=outrider,outrider.dev/part=master"

@@ -31,11 +31,11 @@ from outrider.master.local.sandbox.isolation import Hub
 from outrider.master.local.sandbox.namespaces import IsolationError
 from outrider.master.local.spawning import Child, exit_code_of
 from outrider.master.service.exit_codes import ADDRESS_TAKEN, ENDED, WRONG_SETTING
+from outrider.runtime.curve_keys import KeyPair, new_key_pair
 from outrider.runtime.lifeline import become_subreaper
 from outrider.runtime.lines import LineConnection
 from outrider.runtime.ports import find_port
 from outrider.runtime.processes import sweep
-from outrider.runtime.sockets import KeyPair, new_key_pair
 from outrider.runtime.unix import SocketPathTooLong, listening_socket
 from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from outrider.master.core.spec import Entry, JobSpec, Rule
+from outrider.runtime.curve_keys import KeyPair, key_pair_of
 from outrider.runtime.settings import Environment, WrongSetting
-from outrider.runtime.sockets import KeyPair, key_pair_of
 from outrider.wire.ids import JobName
 
 ROWS: dict[Any, tuple[Any, ...]] = {Rule: (list, str, list, str, str, int, (int, float), bool), Entry: (str, int)}

@@ -23,8 +23,10 @@ from typing import Protocol
 import zmq
 
 from outrider.master.core.events import Event, SidecarDisconnected, SidecarSaid
+from outrider.runtime.curve_keys import KeyPair
 from outrider.runtime.rate_limit import RateLimit
-from outrider.runtime.sockets import KeyPair, Limits, Router, Unreachable
+from outrider.runtime.router import Limits, Router
+from outrider.runtime.sockets import Unreachable
 from outrider.wire.codec import BadMessage, decode_from_sidecar, encode, name_at
 from outrider.wire.ids import JobName, MemberId
 from outrider.wire.messages.directions import FromMaster, FromSidecar

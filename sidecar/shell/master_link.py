@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import zmq
 
-from outrider.runtime.sockets import Dealer
+from outrider.runtime.dealer import Dealer
 from outrider.sidecar.core.events import Event, MasterConnected, MasterDisconnected, MasterSaid
 from outrider.wire.codec import BadMessage, decode_from_master, encode
 from outrider.wire.messages.directions import FromSidecar

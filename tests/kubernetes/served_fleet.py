@@ -18,7 +18,7 @@ from outrider.master.kubernetes.controller import BEGIN_AGAIN, Fleet
 from outrider.master.kubernetes.lease import Lease, since_boot
 from outrider.master.service.refused_connections import RefusalLog
 from outrider.master.service.sidecars import Sidecars
-from outrider.runtime.sockets import KeyPair, new_key_pair
+from outrider.runtime.curve_keys import KeyPair, new_key_pair
 from outrider.wire.codec import encode
 from outrider.wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages.directions import FromMaster

@@ -11,7 +11,7 @@ from outrider.master.kubernetes.api.client import Api, ApiError
 from outrider.master.kubernetes.auth import secret_keys
 from outrider.master.kubernetes.auth.secret_keys import CURVE, TICKETS, KeyReplaced, data_of
 from outrider.master.kubernetes.lease import Lease
-from outrider.runtime.sockets import KeyPair, new_key_pair
+from outrider.runtime.curve_keys import KeyPair, new_key_pair
 from tests.kubernetes.cluster_double import Documents
 
 NAMESPACE = "outrider-system"

@@ -20,7 +20,7 @@ from outrider.master.kubernetes.health import Health
 from outrider.master.kubernetes.lease import Lease
 from outrider.master.kubernetes.settings import MASTER, Settings
 from outrider.master.kubernetes.webhook import certificates
-from outrider.runtime.sockets import new_key_pair
+from outrider.runtime.curve_keys import new_key_pair
 from tests.kubernetes.cluster_double import Documents
 from tests.kubernetes.document_server import having
 from tests.kubernetes.unwell_server import api_at, refuses, says, unwell

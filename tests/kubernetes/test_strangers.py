@@ -20,7 +20,7 @@ from outrider.master.kubernetes.auth.authn import REVIEWS, ClusterDoor
 from outrider.master.kubernetes.auth.token_reviews import Question, Reviews
 from outrider.master.service.refused_connections import LINES, SECONDS, RefusalLog
 from outrider.master.service.sidecars import Sidecars
-from outrider.runtime.sockets import new_key_pair
+from outrider.runtime.curve_keys import new_key_pair
 from outrider.wire.codec import encode
 from outrider.wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages.membership import Hello, Refused

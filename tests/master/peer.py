@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 import zmq
 
-from outrider.runtime.sockets import KeyPair
+from outrider.runtime.curve_keys import KeyPair
 from outrider.wire.codec import decode_from_master
 from outrider.wire.messages.directions import FromMaster
 from tests.waiting import until

@@ -10,8 +10,8 @@ import pytest
 
 from outrider.master.core.spec import Entry, JobSpec, Rule
 from outrider.master.service import settings
+from outrider.runtime.curve_keys import new_key_pair
 from outrider.runtime.settings import Environment, WrongSetting
-from outrider.runtime.sockets import new_key_pair
 from outrider.wire.ids import JobName
 
 SPEC = JobSpec(JobName("digits"), 2, 4, 3)

@@ -24,7 +24,8 @@ from outrider.master.service.sidecars import (
     Sidecars,
     TokenDoor,
 )
-from outrider.runtime.sockets import KeyPair, Unreachable, new_key_pair
+from outrider.runtime.curve_keys import KeyPair, new_key_pair
+from outrider.runtime.sockets import Unreachable
 from outrider.wire.codec import encode
 from outrider.wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages.generation import Exited, WorkerExit

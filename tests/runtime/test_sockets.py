@@ -11,7 +11,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 import zmq
 
-from outrider.runtime.sockets import Dealer, KeyPair, Router, Unreachable, key_pair_of, new_key_pair
+from outrider.runtime.curve_keys import KeyPair, key_pair_of, new_key_pair
+from outrider.runtime.dealer import Dealer
+from outrider.runtime.router import Router
+from outrider.runtime.sockets import Unreachable
 from tests.waiting import DEADLINE
 
 
@@ -263,7 +266,7 @@ async def told(seen: Seen, here: Router, number: int) -> list[str]:
 async def test_a_connection_that_says_nothing_is_hung_up_and_one_that_is_somebodys_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("outrider.runtime.sockets.SILENT", 0.5)
+    monkeypatch.setattr("outrider.runtime.router.SILENT", 0.5)
     keys, seen, silent, member = new_key_pair(), Seen(), Seen(), Seen()
     async with (
         router(keys, seen) as (here, endpoint),
@@ -278,7 +281,7 @@ async def test_a_connection_that_says_nothing_is_hung_up_and_one_that_is_somebod
 
 
 async def test_of_too_many_that_are_nobodys_the_oldest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outrider.runtime.sockets.MOST_STRANGERS", 3)
+    monkeypatch.setattr("outrider.runtime.router.MOST_STRANGERS", 3)
     keys, seen, member = new_key_pair(), Seen(), Seen()
     others = [Seen() for _ in range(4)]
     async with router(keys, seen) as (here, endpoint), dealer(endpoint, keys.public, member) as there:
@@ -296,7 +299,9 @@ async def test_of_too_many_that_are_nobodys_the_oldest_gives_way(monkeypatch: py
 
 BUSY = """
 import asyncio, subprocess, sys, time, zmq
-from outrider.runtime.sockets import Dealer, Router, new_key_pair
+from outrider.runtime.curve_keys import new_key_pair
+from outrider.runtime.dealer import Dealer
+from outrider.runtime.router import Router
 
 async def main():
     keys, heard = new_key_pair(), []

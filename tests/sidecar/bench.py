@@ -16,7 +16,8 @@ from typing import TypeVar
 
 import zmq
 
-from outrider.runtime.sockets import Router, new_key_pair
+from outrider.runtime.curve_keys import new_key_pair
+from outrider.runtime.router import Router
 from outrider.wire.codec import decode_from_sidecar, encode
 from outrider.wire.ids import Generation, JobName, OrderId, RankIndex, Role
 from outrider.wire.messages.directions import FromMaster, FromSidecar

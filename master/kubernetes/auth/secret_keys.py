@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from outrider.master.kubernetes.api.client import ApiError
 from outrider.master.kubernetes.webhook.certificates import MERGE_PATCH, Calls, Reads
-from outrider.runtime.sockets import KeyPair, new_key_pair
+from outrider.runtime.curve_keys import KeyPair, new_key_pair
 
 CURVE, TICKETS, PUBLIC = "outrider-master-curve", "outrider-tickets", "outrider-master-public"
 PARTS = {CURVE: ("public", "secret"), TICKETS: ("key",), PUBLIC: ("public",)}
