@@ -151,7 +151,7 @@ class Fleet:
             return HandsOff(self._unserved[hello.job])
         if found is None and hello.job in self._over:
             return self._after_the_end(hello)
-        if found is not None and found.is_of_before(hello.uid):
+        if found is not None and found.pods.is_of_before(hello.uid):
             return Denied(FROM_BEFORE.format(hello.job), "job", retry_after=elasticjob_begin_anew.LOOK_AGAIN)
         return found.put if found is not None and found.has_begun and found.serves(hello.uid) else None
 
@@ -291,7 +291,7 @@ class Fleet:
     def _node_changed(self, node: NodeSeen) -> None:
         for key, running in self.running.items():
             with fenced(f"Node {node.node} for job {key}"):
-                running.node_changed(node)
+                running.pods.node_changed(node)
 
     async def _look_around(self) -> None:
         """Jobs that lack room wait in order; one that has had its time ends, or is deleted."""
@@ -505,7 +505,7 @@ class Fleet:
         self.running[key] = running
         self._refused.pop(key, None)
         if self._pods_listed:
-            running.list_pods(list(self._pods.get(key, {}).values()))
+            running.pods.listed(list(self._pods.get(key, {}).values()))
         self._spawn(self._run(key, running))
 
     def _serve(self, key: JobName) -> None:
@@ -695,7 +695,7 @@ class Fleet:
         self._pods_listed = True
         for key, running in self.running.items():
             with fenced(f"the pods of ElasticJob {key}"):
-                running.list_pods(list(self._pods.get(key, {}).values()))
+                running.pods.listed(list(self._pods.get(key, {}).values()))
         self._begin_all()
         for key, of_job in self._pods.items():
             with fenced(f"the pods of ElasticJob {key}"):
@@ -725,7 +725,7 @@ class Fleet:
         running = self.running.get(key)
         if modes.says_something(pod) or key in self._off or (running is not None and running.mode.why):
             self._look_at_mode(key)
-        if running is not None and running.has(pod):
+        if running is not None and running.pods.has(pod):
             running.pod_changed(kind, pod)
         elif kind == "ADDED":
             self._adopt_if_needed(key, pod)
