@@ -1,5 +1,5 @@
-"""What the master's core wants done, as frozen values in the imperative, each with the generation it belongs to and a
-reason, one sentence that is the log line, the Kubernetes Event and the assertion of the tests.
+"""What the master's core wants done, as frozen values in the imperative. Each has the generation it belongs to and a
+reason: one sentence that is the log line, the Kubernetes Event and the assertion of the tests.
 
 Doing one twice is harmless.
 """

@@ -1,4 +1,5 @@
-"""What the user asked for: the job's size, budgets and patience, one frozen value that is checked when it is made."""
+"""What the user asked for: the job's size, budgets and patience. It is one frozen value, which is checked when it is
+made."""
 
 from __future__ import annotations
 

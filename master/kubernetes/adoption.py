@@ -10,13 +10,35 @@ import logging
 
 from outrider.master.core.k8s.elasticjob import adopted as elasticjob_adopted
 from outrider.master.core.k8s.owners import owner as owners_owner
+from outrider.master.core.k8s.pods.observe import is_over
+from outrider.master.core.k8s.values.fields import mapping
 from outrider.master.core.k8s.values.limits import USUAL, Limits
-from outrider.master.core.k8s.values.names import Document
+from outrider.master.core.k8s.values.names import MEMBER, Document
 from outrider.master.kubernetes.api.client import Api, ApiError
+from outrider.master.kubernetes.api.fence import name_of
 from outrider.master.kubernetes.owner_chain import owners_of
 from outrider.master.kubernetes.status_writer import path_of
 
 log = logging.getLogger("adoption")
+
+
+def is_adoptable(pod: Document) -> bool:
+    """It is no ElasticJob's own, and goes on."""
+    return MEMBER not in mapping(pod["metadata"].get("labels")) and goes_on(pod)
+
+
+def goes_on(pod: Document) -> bool:
+    return not pod["metadata"].get("deletionTimestamp") and not is_over(pod)
+
+
+async def adopt_or_say(api: Api, pod: Document, limits: Limits) -> None:
+    """Why not is in the log."""
+    try:
+        await adopt(api, pod, limits)
+    except (ApiError, ValueError) as error:
+        log.warning("%s is in no job: %s", name_of("Pod", pod), error)
+    except Exception:  # its owner's document may be anything
+        log.exception("%s is in no job: its owners could not be read (a bug of ours)", name_of("Pod", pod))
 
 
 async def adopt(api: Api, pod: Document, limits: Limits = USUAL) -> None:

@@ -1,19 +1,19 @@
-"""The pods of one job as the watch shows them, and what its core is told of them and of the nodes that they are on."""
+"""The pods of one job as the watch shows them. Its core is told of them and of the nodes that they are on."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 
 from outrider.master.core.events import Event, NodeSeen, PodSeen
 from outrider.master.core.k8s.elasticjob import begin_anew, deletion
-from outrider.master.core.k8s.pods import build as pod_documents
-from outrider.master.core.k8s.pods import disappeared
+from outrider.master.core.k8s.pods import disappeared, observe
 from outrider.master.core.k8s.values.fields import mapping
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.spec import JobSpec
 from outrider.master.kubernetes.api.client import ApiError
+from outrider.master.kubernetes.background import Background
 from outrider.wire.ids import JobName, MemberId
 
 log = logging.getLogger("jobs")
@@ -29,13 +29,13 @@ class JobPods:
         node_of: Callable[[str], NodeSeen | None],
         put: Callable[[Event], None],
         read: Callable[[Document], Awaitable[Document]],
-        look_at: Callable[[Coroutine[object, object, None]], None],
+        background: Background,
     ) -> None:
         """`begun_anew`: from when on pods are its own. `job`: as it was shown last. `node_of`: what is known of a node.
-        `read`: a pod, as it is now. `look_at` does something that takes a while."""
+        `read`: a pod, as it is now."""
         self._key, self._begun_anew, self._job = key, begun_anew, job
         self._public_key, self._node_of = public_key, node_of
-        self._put, self._read, self._look_at = put, read, look_at
+        self._put, self._read, self._background = put, read, background
         self._shown: dict[str, Document] = {}
         """By name."""
         self._told: dict[MemberId, PodSeen] = {}
@@ -76,24 +76,24 @@ class JobPods:
         self._are_listed = True
         if self._are_told:
             missing = disappeared.missing(before.values(), pods)
-            self._look_at(self._list_after(missing)) if missing else self.tell_all()
+            self._background.start(self._list_after(missing)) if missing else self.tell_all()
 
     async def _list_after(self, missing: list[Document]) -> None:
         for pod in missing:
-            if (seen := pod_documents.seen(pod, self._public_key)) is not None:
+            if (seen := observe.seen(pod, self._public_key)) is not None:
                 await self._look_after(pod, seen)
         self.tell_all()
 
     def tell_all(self) -> None:
         """If they have been listed."""
         if self._are_listed:
-            found = pod_documents.listed(self._shown.values(), self._public_key)
+            found = observe.listed(self._shown.values(), self._public_key)
             self._told = {pod.member: pod for pod in found.pods}
             self._put(found)
             self._tell_nodes()
 
     def changed(self, kind: str, pod: Document) -> None:
-        name, seen = pod["metadata"]["name"], pod_documents.seen(pod, self._public_key)
+        name, seen = pod["metadata"]["name"], observe.seen(pod, self._public_key)
         if kind == "DELETED":
             self._shown.pop(name, None)
         else:
@@ -103,10 +103,10 @@ class JobPods:
             return
         if kind == "DELETED" and disappeared.may_run(pod):
             self._told.pop(seen.member, None)
-            self._look_at(self._look_after(pod, seen))
-        elif kind == "DELETED" or pod_documents.is_gone(pod):
+            self._background.start(self._look_after(pod, seen))
+        elif kind == "DELETED" or observe.is_gone(pod):
             self._told.pop(seen.member, None)
-            self._put(pod_documents.gone(pod, seen, is_deleted=kind == "DELETED"))
+            self._put(observe.gone(pod, seen, is_deleted=kind == "DELETED"))
         elif self._told.get(seen.member) != seen:
             self._told[seen.member] = seen
             self._put(seen)

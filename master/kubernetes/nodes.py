@@ -1,4 +1,5 @@
-"""What the watch shows of the cluster's nodes, for all jobs: each change once, and what is known of one by name."""
+"""What the watch shows of the cluster's nodes, for all jobs. Each change comes once, and what is known of a node is
+found by its name."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from outrider.master.core.events import NodeSeen
 from outrider.master.core.k8s.pods import nodes
 from outrider.master.core.k8s.values import shapes
 from outrider.master.core.k8s.values.names import Document
+from outrider.master.kubernetes.api.client import Api
 from outrider.master.kubernetes.api.fence import fenced, name_of, readable
+from outrider.master.kubernetes.api.watch import Watch
 
 LOST_KEPT = 1000
 
@@ -21,6 +24,9 @@ class Nodes:
         self._there: dict[str, NodeSeen] = {}
         self._lost: dict[str, NodeSeen] = {}
         """The newest that are no more: their pods outlive them by a minute."""
+
+    async def watch(self, api: Api) -> None:
+        await Watch(api, "/api/v1/nodes", self.listed, self.shown, nodes.trimmed).run()
 
     def listed(self, documents: list[Document]) -> None:
         there = {nodes.name_of(node) for node in readable("Node", documents, {})}

@@ -1,5 +1,5 @@
-"""The controller whose pods a job has adopted: its size and its end, read when pods come or go, and its size changed
-when the core says so.
+"""The controller whose pods a job has adopted. Its size and its end are read when pods come or go, and its size is
+changed when the core says so.
 
 A user who scales it is seen by what follows: a pod more, or one that is deleted. So it costs a request when pods
 change, and none while they do not. While pods are missing it is read now and then all the same: the cluster may have

@@ -1,4 +1,4 @@
-"""The documents of a pod's owners: of its controller, of that one's own, and so on, as far as we may read them."""
+"""The documents of a pod's owners. They are its controller, that one's own, and so on, as far as we may read them."""
 
 from __future__ import annotations
 

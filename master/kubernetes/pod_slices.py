@@ -1,5 +1,5 @@
-"""A job's pods are created a few at a time, in the order in which they were asked for: one, and with each that was made
-one more at once, as for the Job controller of Kubernetes.
+"""A job's pods are created a few at a time, in the order in which they were asked for. It begins with one, and with
+each that was made comes one more at once, as for the Job controller of Kubernetes.
 
 A refusal (a quota, a policy) takes half of that away; a server that is busy or not reached takes all but one, and a
 pause that grows.

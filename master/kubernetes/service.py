@@ -1,6 +1,6 @@
-"""Puts a replica together: the masters of all jobs once the Lease is held, and the webhook at once where the replica's
-Deployment is one from before docs/adr/0031 (`master.kubernetes.webhook.service` has it alone). Where the API server is
-away, it waits.
+"""Puts a replica together. It serves the masters of all jobs once the Lease is held, and the webhook at once if the
+replica's Deployment is one from before docs/adr/0031 (`master.kubernetes.webhook.service` has it alone). Where the API
+server is away, it waits.
 
 A Lease that is another's ends the process, whatever it was doing: the container's restart is a standby with nothing in
 its head. One that cannot be renewed does not (docs/adr/0030). SIGTERM gives the Lease back, so that the other replica
@@ -125,7 +125,9 @@ async def _lead(
     ticket_key = await until_it_answers(
         lambda: secret_keys.tickets(api, settings.namespace), "the key of the tickets", log
     )
-    fleet.sidecars = Sidecars(keys, ClusterDoor(api, ticket_key, fleet.inbox, fleet.superseded), RefusalLog())
+    fleet.sidecars = Sidecars(
+        keys, ClusterDoor(api, ticket_key, fleet.inbox, fleet.leadership.superseded), RefusalLog()
+    )
     health.fleet = fleet
     try:
         fleet.sidecars.bind(f"tcp://*:{settings.sidecars_port}")

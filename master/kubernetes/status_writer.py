@@ -25,7 +25,7 @@ from outrider.master.core.k8s.pods.event_rate import Allowance
 from outrider.master.core.k8s.values import paths, pytorch_fields, shapes
 from outrider.master.core.k8s.values.fields import mapping
 from outrider.master.core.k8s.values.names import GROUP_VERSION, PLURAL, Document
-from outrider.master.core.k8s.values.phases import OVER
+from outrider.master.core.k8s.values.phases import is_over
 from outrider.master.core.k8s.values.shapes import WrongDocument
 from outrider.master.kubernetes.api.client import MERGE_PATCH, Api, ApiError
 
@@ -160,7 +160,7 @@ class JobRecord:
         both: the owner and revision of the end are in the status until then."""
         for _ in range(CLAIMS):
             job = await self._read()
-            if mapping(job.get("status")).get("phase") not in OVER or deletion.is_deleted(job):
+            if not is_over(job) or deletion.is_deleted(job):
                 return None
             identity = {"uid": self.uid, "resourceVersion": self._version}
             owners = {"ownerReferences": meant["metadata"]["ownerReferences"]}

@@ -1,5 +1,5 @@
-"""The folder of a local job (docs/contracts.md §6): taken by one command at a time, emptied of the last job's leavings,
-filled with this one's secrets."""
+"""The folder of a local job (docs/contracts.md §6). One command at a time takes it, empties it of the last job's
+leavings, and fills it with this one's secrets."""
 
 from __future__ import annotations
 

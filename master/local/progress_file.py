@@ -1,4 +1,5 @@
-"""Writes down how the training of a local job goes, for `outrider plot`: a moment a second, sparser with the job's age.
+"""Writes down how the training of a local job goes, for `outrider plot`. It is a moment a second, sparser with the
+job's age.
 
 The core knows the newest step and when it was made, as the ranks' own reports say. Here it is only looked at: what is
 written changes nothing, and what cannot be written fails nothing.

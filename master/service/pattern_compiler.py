@@ -1,4 +1,4 @@
-"""Compiles users' patterns in a process of its own, because `re` knows no limit of time: the master's loop, on which
+"""Compiles users' patterns in a process of its own, because `re` knows no limit of time. The master's loop, on which
 the webhook answers and the Lease is renewed, compiles none.
 
 Each pattern is compiled once; what was found is kept. The process writes a line for each as it goes, and its own timer

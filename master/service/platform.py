@@ -1,5 +1,5 @@
-"""What the master wants of whatever holds its members and its records: a Kubernetes cluster, or the node and the folder
-of a local job.
+"""What the master wants of whatever holds its members and its records. That is a Kubernetes cluster, or the node and
+the folder of a local job.
 
 A platform tells what it has (`PodsListed` first, and again after each break, then `PodSeen` and `PodGone`) and does
 `CreatePod` and `DeletePod`. Both may raise, which becomes ActionFailed; that they have worked is seen, not returned.

@@ -1,4 +1,4 @@
-"""A job's status and events as they can be had now: from its master, else from what it left in its folder.
+"""A job's status and events as they can be had now. They come from its master, else from what it left in its folder.
 
 The master may be gone for a second (it is restarted while training goes on) or for good (the job ended): the files that
 it writes are the same documents, so a reader falls back on them and says so.

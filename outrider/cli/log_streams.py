@@ -1,5 +1,6 @@
-"""The files of the ranks' output, as `training_hooks.logs.files` writes them: `[MEMBER/]GENERATION/RANK/stdout.log`,
-the older part beside it as `stdout.log.1`, and the times of both where Outrider keeps them by itself."""
+"""The files of the ranks' output, as `training_hooks.logs.files` writes them. Each is
+`[MEMBER/]GENERATION/RANK/stdout.log`, with the older part beside it as `stdout.log.1`, and the times of both if
+Outrider keeps them by itself."""
 
 from __future__ import annotations
 

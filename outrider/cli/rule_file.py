@@ -1,4 +1,5 @@
-"""A file with rules, for `outrider run --rules` and `outrider rules`: an ElasticJob, or the part of it that has them.
+"""A file with rules, for `outrider run --rules` and `outrider rules`. It is an ElasticJob, or the part of it that has
+them.
 
 Accepted are `rules: [...]`, `recovery: {rules: [...]}`, the list alone, and an ElasticJob with all that it has beside.
 """

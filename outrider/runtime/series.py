@@ -1,4 +1,4 @@
-"""A series of moments in a file of JSON lines, which gets sparser as it gets older: what is drawn needs no more.
+"""A series of moments in a file of JSON lines, which gets sparser as it gets older. What is drawn needs no more.
 
 Two moments lie at least `age / DENSITY` apart, the age being that of the series. So a minute has 2,000 lines at the
 most, and each tenfold age 4,600 more: a month of training fits in about 2 MB, and nothing is ever rewritten. A disk

@@ -1,4 +1,5 @@
-"""What ranks tell of their data: a line in this member's log for each, and what the job's user reads, to the master.
+"""What ranks tell of their data. Each gets a line in this member's log, and the master is told what the job's user
+reads.
 
 Each rank goes on behind the same position, so the master hears it of rank 0 alone; of warnings, and of
 their end, it hears the first of each member. A new master hears all of it again.

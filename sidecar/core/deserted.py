@@ -1,4 +1,4 @@
-"""A member that is done, and whom no master tells to finish: it ends by itself, with 0, as it would without us.
+"""A member that is done, and whom no master tells to finish. It ends by itself, with 0, as it would without us.
 
 A master's word would have been the same, unless it began again for the sake of others: it has some minutes for that.
 One that is linked and serves this member ends the wait; one that refuses it is none.

@@ -1,4 +1,5 @@
-"""Lines of the ranks' output that fit a pattern: told to the master at once, and again to whoever welcomes this member.
+"""Lines of the ranks' output that fit a pattern. They are told to the master at once, and again to whoever welcomes
+this member.
 
 A repeat is known by its serial. Where nobody was there to be told, the lines of one rank and pattern are counted
 together, as the matcher itself does. All of it is forgotten when the next generation starts: what it was about is over.

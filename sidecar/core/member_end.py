@@ -1,4 +1,4 @@
-"""The end of this member: by the master's word, by the platform's, or because the command that owns the job is gone.
+"""The end of this member. The master or the platform orders it, or the command that owns the job is gone.
 
 Told to go, a member says so and trains on: the master makes a replacement first and then says Finish. Where no word
 comes it ends by itself, some seconds before it would be killed. The trainer ends before the sidecar, so that somebody

@@ -1,4 +1,5 @@
-"""Who is within reach: signs of life of the master and of a few neighbours, and the rule by which a member is cut off.
+"""Who is within reach. Signs of life of the master and of a few neighbours say it, and a rule says when a member is cut
+off.
 
 The master says nothing while all is well, so that it can serve ten thousand members; and a link may be up and dead. So
 a member looks around by itself, at its neighbours: one of them a second, and all of them as soon as one look brings

@@ -1,4 +1,5 @@
-"""How well each neighbour is reached: round trip, loss, and since when not at all, from the looks that are made anyway.
+"""How well each neighbour is reached: round trip, loss, and since when not at all. The looks that are made anyway tell
+it.
 
 The master is told in a report: of all neighbours every ten seconds, members taking turns, and of one that begins or
 ceases to answer at once. What was asked before a pause of this process may come back unanswered after it, so a pause

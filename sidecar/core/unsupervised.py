@@ -1,4 +1,4 @@
-"""A pod whose sidecar never heard a master: it waits and says so, or its command runs as without us, for good.
+"""A pod whose sidecar never heard a master. It waits and says so, or its command runs as without us, for good.
 
 Only where the webhook has allowed it (`Began.alone_after`): the command forms its world by itself, and no generation of
 its job was ever formed. Any word of any master ends that chance; it is written down before anything else is said to a

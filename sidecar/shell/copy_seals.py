@@ -1,4 +1,5 @@
-"""The seal of a copy: that its bytes are those which the giver has in its memory, whoever sits on the network between.
+"""The seal of a copy. It says that the bytes are those which the giver has in its memory, whoever sits on the network
+between.
 
 Poly1305 under a key that is used once: HMAC-SHA256 of the giver's key over both sides' nonces. It costs a quarter of
 what SHA-256 does, and a copy has to keep up with the network. A thread of its own follows the bytes as they come, in

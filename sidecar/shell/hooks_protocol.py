@@ -1,4 +1,4 @@
-"""The words of agent.sock, read: a line of the hooks' side becomes an event, or is refused with what was wrong with it.
+"""The words of agent.sock, read. A line of the hooks' side becomes an event, or is refused with what was wrong with it.
 
 Whatever process finds the socket may write to it, so a line is data of strangers until it has passed here.
 """

@@ -1,4 +1,4 @@
-"""Reads the windows of steps that the hooks put on the progress pages: what each rank was busy with by itself.
+"""Reads the windows of steps that the hooks put on the progress pages. They say what each rank was busy with by itself.
 
 A window is handed on once, as it appears. A page is written by the user's process, so nothing in it is believed. Times
 that can be none are handed on too, because the master says whose they are; only what no message can carry is no window.

@@ -159,9 +159,9 @@ async def one_job(
         try:
             yield World(fleet, documents, members, ends)
         finally:
-            for task in list(fleet._tasks):
+            for task in list(fleet._background.tasks):
                 task.cancel()
-            await asyncio.gather(*fleet._tasks, return_exceptions=True)
+            await asyncio.gather(*fleet._background.tasks, return_exceptions=True)
             fleet.sidecars.close()
 
 

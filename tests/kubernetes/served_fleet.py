@@ -14,7 +14,8 @@ from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.kubernetes.api.client import Api
 from outrider.master.kubernetes.auth.authn import ClusterDoor
-from outrider.master.kubernetes.controller import BEGIN_AGAIN, Fleet
+from outrider.master.kubernetes.controller import Fleet
+from outrider.master.kubernetes.job_attempts import BEGIN_AGAIN
 from outrider.master.kubernetes.lease import Lease, since_boot
 from outrider.master.service.refused_connections import RefusalLog
 from outrider.master.service.sidecars import Sidecars
@@ -68,13 +69,13 @@ async def served(
     term = await lease.acquire()
     policy = Policy("outrider/sidecar:1", "IfNotPresent", "tcp://master:7070", keys.public)
     fleet = Fleet(api, term, policy, folder, lease, ends.append, begin_again=begin_again)
-    fleet.sidecars = Sidecars(keys, ClusterDoor(api, TICKETS, fleet.inbox, fleet.superseded), RefusalLog())
+    fleet.sidecars = Sidecars(keys, ClusterDoor(api, TICKETS, fleet.inbox, fleet.leadership.superseded), RefusalLog())
     endpoint = fleet.sidecars.bind("tcp://127.0.0.1:*")
     tasks = [asyncio.ensure_future(each) for each in (fleet.run(), lease.keep())]
     try:
         yield Served(server, fleet, keys, endpoint, *tasks, ends)
     finally:
-        left = [*tasks, *fleet._tasks]
+        left = [*tasks, *fleet._background.tasks]
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)

@@ -51,7 +51,7 @@ async def test_a_new_pod_waits_and_is_taken_up_when_the_elasticjob_that_is_over_
         for uid, made in (("old", "2026-02-01T00:00:00Z"), ("new", "2026-03-02T00:00:00Z")):
             server.put(f"/api/v1/namespaces/a/pods/train-{uid}", pod(uid, made))
         async with served(server, api, tmp_path) as world:
-            await server.until(lambda: world.fleet._made)
+            await server.until(lambda: world.fleet._ended._made)
             with peers(world.endpoint, world.keys, 2) as (old, new):
                 answers = []
                 for peer, uid in ((old, "old"), (new, "new")):
@@ -125,7 +125,7 @@ async def test_a_job_begins_anew_with_pods_of_another_revision(tmp_path: Path) -
         server.put(f"{PODS}/train-old", of_revision("old", "2026-02-01T00:00:00Z", "one"))
         server.put(f"{PODS}/train-same", of_revision("same", "2026-03-02T00:00:00Z", "one"))
         async with served(server, api, tmp_path) as world:
-            await server.until(lambda: world.fleet._made)
+            await server.until(lambda: world.fleet._ended._made)
             as_it_ended = server.documents[path]
             assert as_it_ended["status"]["phase"] == "Failed", "the same revision begins nothing"
             server.put(f"{PODS}/train-new", of_revision("new", "2026-03-03T00:00:00Z", "two"))
@@ -156,7 +156,7 @@ async def test_its_next_end_keeps_its_revision_and_numbers_go_on_again(tmp_path:
         server.put(STATEFUL_SET, stateful_set())
         path = server.put_job(ended("StatefulSet", "apps/v1", owner="owner", revision="one"))
         async with served(server, api, tmp_path) as world:
-            await server.until(lambda: "a/train" in world.fleet._over)
+            await server.until(lambda: "a/train" in world.fleet._ended)
             server.put(f"{PODS}/train-new", of_revision("new", "2026-03-03T00:00:00Z", "two"))
             await server.until(lambda: "a/train" in world.fleet.running)
             with peers(world.endpoint, world.keys, 2) as (new, next_one):
@@ -167,7 +167,7 @@ async def test_its_next_end_keeps_its_revision_and_numbers_go_on_again(tmp_path:
                     pass
                 done = of_revision("new", "2026-03-03T00:00:00Z", "two")
                 server.put(f"{PODS}/train-new", {**done, "status": {"phase": "Succeeded"}})
-                await server.until(lambda: "a/train" in world.fleet._over, lambda: server.documents[path])
+                await server.until(lambda: "a/train" in world.fleet._ended, lambda: server.documents[path])
                 status = server.documents[path]["status"]
                 assert (status["phase"], status["exitCode"]) == ("Succeeded", 0)
                 assert (status["saved"]["owner"], status["saved"]["revision"]) == ("owner", "two")
@@ -197,7 +197,7 @@ async def test_a_job_begins_anew_with_the_pods_of_an_owner_that_was_applied_agai
         new = pod("new", "2026-03-03T00:00:00Z")
         new["metadata"]["ownerReferences"] = [reference]
         async with served(server, api, tmp_path) as world:
-            await server.until(lambda: "a/train" in world.fleet._over)
+            await server.until(lambda: "a/train" in world.fleet._ended)
             with peers(world.endpoint, world.keys, 1) as (peer,):
                 server.put(f"{PODS}/train-new", new)
                 await server.until(lambda: "a/train" in world.fleet.running)
@@ -229,7 +229,7 @@ async def test_an_elasticjob_that_changes_meanwhile_is_read_again(changes: str, 
 
         server.refuse = refuse
         async with served(server, api, tmp_path) as world:
-            await server.until(lambda: "a/train" in world.fleet._over)
+            await server.until(lambda: "a/train" in world.fleet._ended)
             new = pod("new", "2026-03-03T00:00:00Z")
             new["metadata"]["ownerReferences"][0]["uid"] = "owner-2"
             server.put(f"{PODS}/train-new", new)
@@ -270,7 +270,7 @@ async def test_a_further_attempt_of_the_same_job_is_refused_for_good(tmp_path: P
         new["metadata"]["ownerReferences"] = [reference]
         server.put(f"{PODS}/train-new", new)
         async with served(server, api, tmp_path) as world:
-            await server.until(lambda: world.fleet._made)
+            await server.until(lambda: world.fleet._ended._made)
             with peers(world.endpoint, world.keys, 1) as (peer,):
                 peer.say(hello("new"))
                 told = await peer.hear()

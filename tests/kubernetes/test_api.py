@@ -18,7 +18,7 @@ from outrider.master.core.k8s.values.requests import Request
 from outrider.master.kubernetes.api.client import Api, ApiError
 from outrider.master.kubernetes.api.outage import until_it_answers
 from outrider.master.kubernetes.api.watch import Watch
-from outrider.master.kubernetes.controller import ASK_AT_ONCE
+from outrider.master.kubernetes.namespace_shares import ASK_AT_ONCE
 from tests.kubernetes.unwell_server import Answer, api_at, hang, raw, refuses, says, streams, unwell
 from tests.waiting import DEADLINE, until
 

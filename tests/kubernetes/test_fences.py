@@ -112,11 +112,11 @@ async def test_no_callback_of_the_fleet_raises_for_any_document(tmp_path: Path) 
                 fleet._pod_changed(kind, document)
             for document in broken(node):
                 fleet._nodes.shown(kind, document)
-                fleet._namespace_changed(kind, document)
+                fleet._namespaces.shown(kind, document)
         fleet._jobs_listed(jobs)
         fleet._list_pods(list(broken(pod)))
         fleet._nodes.listed(list(broken(node)))
-        fleet._namespaces_listed(list(broken(node)))
-        await fleet._look_at_times(1e10)
-        assert fleet._candidates() is not None
+        fleet._namespaces.listed(list(broken(node)))
+        await fleet._rounds.look_at_times(1e10)
+        assert fleet._rounds.candidates() is not None
         master.assert_lives()

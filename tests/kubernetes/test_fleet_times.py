@@ -38,24 +38,24 @@ async def fleet_with(job: Document) -> tuple[Fleet, Documents]:
 
 async def test_a_job_that_is_over_is_deleted_after_its_time_and_not_before() -> None:
     fleet, documents = await fleet_with(over(ttlSecondsAfterFinished=60))
-    await fleet._look_at_times(END + 59)
+    await fleet._rounds.look_at_times(END + 59)
     assert documents.calls == []
-    await fleet._look_at_times(END + 60)
+    await fleet._rounds.look_at_times(END + 60)
     assert documents.calls == ["create events", "delete x"]
-    await fleet._look_at_times(END + 70)
+    await fleet._rounds.look_at_times(END + 70)
     assert documents.calls == ["create events", "delete x"], "once"
 
 
 async def test_a_deletion_that_is_refused_is_tried_again() -> None:
     fleet, documents = await fleet_with(over(ttlSecondsAfterFinished=0))
     documents.refusals = [ApiError(500, "InternalError", "down"), ApiError(500, "InternalError", "down")]
-    await fleet._look_at_times(END)
-    await fleet._look_at_times(END)
+    await fleet._rounds.look_at_times(END)
+    await fleet._rounds.look_at_times(END)
     assert documents.calls.count("delete x") == 2
 
 
 async def test_a_job_without_such_a_time_stays_and_so_does_one_whose_time_was_taken_away() -> None:
     fleet, documents = await fleet_with(over(ttlSecondsAfterFinished=60))
     fleet._job_changed("MODIFIED", over())
-    await fleet._look_at_times(END + 1000)
+    await fleet._rounds.look_at_times(END + 1000)
     assert documents.calls == []

@@ -13,7 +13,7 @@ import pytest
 from outrider.master.core.k8s.values.leases import HELD
 from outrider.master.kubernetes import lease, predecessors
 from outrider.master.kubernetes.api.client import ApiError
-from outrider.master.kubernetes.controller import SUPERSEDED
+from outrider.master.kubernetes.leadership import SUPERSEDED
 from outrider.wire.ids import Generation
 from tests.kubernetes.api_server import Asked, api_server
 from tests.kubernetes.served_fleet import TICKETS, Member, Served, healthy, member, served

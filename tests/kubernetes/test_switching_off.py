@@ -98,11 +98,11 @@ async def test_a_namespace_switches_its_jobs_off_and_on(tmp_path: Path) -> None:
     async with one_job(tmp_path) as world:
         await running(world)
         notes = {"outrider.dev/supervise": "off"}
-        world.fleet._namespace_changed("ADDED", {"metadata": {"name": "other", "annotations": notes}})
-        world.fleet._namespace_changed("ADDED", {"metadata": {"name": "n", "annotations": notes}})
+        world.fleet._namespaces.shown("ADDED", {"metadata": {"name": "other", "annotations": notes}})
+        world.fleet._namespaces.shown("ADDED", {"metadata": {"name": "n", "annotations": notes}})
         told = await asyncio.gather(*(member.until(Refused) for member in world.members))
         assert all(each.hands_off and "of its namespace n is" in each.reason for each in told)
-        world.fleet._namespaces_listed([{"metadata": {"name": "n", "annotations": {"somebody": "else's"}}}])
+        world.fleet._namespaces.listed([{"metadata": {"name": "n", "annotations": {"somebody": "else's"}}}])
         told = await asyncio.gather(*(member.until(Refused) for member in world.members))
         assert not any(each.hands_off for each in told)
 

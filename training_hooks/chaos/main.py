@@ -1,5 +1,5 @@
-"""Makes one fault in the container where it is started, holds it, and undoes it: `outrider chaos`, and what is armed by
-`OUTRIDER_CHAOS` before the start.
+"""Makes one fault in the container where it is started, holds it, and undoes it. `outrider chaos` starts it, and so
+does what `OUTRIDER_CHAOS` has armed before the start.
 
     main.py start cpu-load=90:60s      answers with one JSON line; the fault goes on in a process of its own
     main.py undo [NAME]                main.py list

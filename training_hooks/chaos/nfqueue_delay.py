@@ -1,5 +1,5 @@
-"""Holds back every packet that a netfilter queue hands over, for a fixed time, in order, as `tc netem delay` does: for
-kernels without that.
+"""Holds back every packet that a netfilter queue hands over, for a fixed time, in order. It is for kernels without `tc
+netem delay`, which does the same.
 
 The packets stay in the kernel, and only their numbers come here (linux/netfilter/nfnetlink_queue.h). They grow, so one
 verdict lets go of all that are due.

@@ -1,5 +1,5 @@
-"""Makes a fault in the network of a pod of this node: the program of the privileged pod that `outrider chaos` starts
-beside it, since a trainer has no right to break its own network.
+"""Makes a fault in the network of a pod of this node. It is the program of the privileged pod that `outrider chaos`
+starts beside it, since a trainer has no right to break its own network.
 
     main.py beside cut-network:60s       with OUTRIDER_POD_UID, which the processes of the pod carry
 

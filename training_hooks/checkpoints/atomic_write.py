@@ -1,4 +1,4 @@
-"""Where a save is written before it takes the place of the old file: a folder of its own beside the target.
+"""Where a save is written before it takes the place of the old file. It is a folder of its own beside the target.
 
 The file has its own name there, because torch puts the name into the bytes, which are to be the same as without us. It
 is flushed to disk and renamed. Links, special files, file objects and what cannot be written beside are saved as they

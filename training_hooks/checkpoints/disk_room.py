@@ -1,4 +1,4 @@
-"""A save that does not fit beside the old file: when the old file may be written over, and when it must stay.
+"""A save that does not fit beside the old file. When may the old file be written over, and when must it stay?
 
 To be whole, a save needs room for two files; a disk that has room for one was enough without us. So on a full disk what
 we have written is removed, and the save goes in place, as the script meant it: but only where the file system itself

@@ -1,5 +1,5 @@
-"""What a rank does for `checkpoint.load`: says which versions it can have, gets the one that all ranks have chosen, and
-goes on from there.
+"""What a rank does for `checkpoint.load`. It says which versions it can have, gets the one that all ranks have chosen,
+and goes on from there.
 
 A copy in memory counts only if its checksum is right; one that is damaged is told and left out. Copies that are newer
 than what was chosen belong to steps that will be made again, and are discarded.

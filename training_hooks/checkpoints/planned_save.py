@@ -1,4 +1,4 @@
-"""When the state of a planned move is saved: at the next moment at which it is that of a whole step.
+"""When the state of a planned move is saved. It is the next moment at which the state is that of a whole step.
 
 The main thread does it, where a batch is asked for after a step has ended, or else a module is called: then the
 scheduler has been stepped and the script's own numbers are those of that step. An evaluation is such a moment too. A

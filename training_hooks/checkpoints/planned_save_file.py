@@ -1,4 +1,5 @@
-"""The saved state of a planned move on the user's own volume: one file of torch's, and a record that makes it count.
+"""The saved state of a planned move on the user's own volume. It is one file of torch's, and a record that makes it
+count.
 
     <OUTRIDER_MIGRATION_DIR>/state-<step>-<n>.pth   what the script registered
     <OUTRIDER_MIGRATION_DIR>/migration.json         which file counts, its size and checksum, what happened

@@ -1,4 +1,4 @@
-"""Follows a checkpoint to its name: a script saves to `x.tmp`, a framework to a folder of its own, and renames it.
+"""Follows a checkpoint to its name. A script saves to `x.tmp`, a framework to a folder of its own, and renames it.
 
 Wrapped are os.rename and os.replace, which pathlib and shutil.move use as well.
 """

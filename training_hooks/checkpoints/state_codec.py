@@ -1,4 +1,4 @@
-"""A state in memory: what it is made of, pickled, and the bytes of its tensors, copied there as they lie.
+"""A state in memory. It is what the state is made of, pickled, and the bytes of its tensors, copied there as they lie.
 
 A payload is 16 bytes (where the pickled part begins, its length), then the storages of the tensors, each at a multiple
 of 64 bytes, then the pickled part, in which a plain tensor is a reference to its storage. Tensors that share a storage

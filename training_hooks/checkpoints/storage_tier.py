@@ -1,4 +1,4 @@
-"""Checkpoints on storage: a file of torch's that is whole or not there, and says what it is a checkpoint of.
+"""Checkpoints on storage. Each is a file of torch's that is whole or not there, and says what it is a checkpoint of.
 
 Of a sharded state each rank writes its own file, in a folder a version; a version counts once all its files are there.
 `torch.load(path)["state"]` gives the state without Outrider.

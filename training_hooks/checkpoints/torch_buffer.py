@@ -1,4 +1,4 @@
-"""A file of torch's in memory: what torch.save writes to it, and torch.load reads from it, as from any file object.
+"""A file of torch's in memory. torch.save writes to it, and torch.load reads from it, as from any file object.
 
 Whatever torch.load would make of the file it makes of this one. The file begins at a page of the payload, behind what
 the payload says of itself (`About`): 16 bytes (where the file begins, its length), then JSON.

@@ -1,4 +1,5 @@
-"""torch.load of the marked path: by torch itself, from a file in memory that it cannot tell from the one on storage.
+"""torch.load of the marked path. It is done by torch itself, from a file in memory that it cannot tell from the one on
+storage.
 
 Before the generation's first save every rank gets the version that the world begins from. The master says which one all
 members have in memory; a file on storage that is newer, or somebody else's, goes before it. The first rank that looks

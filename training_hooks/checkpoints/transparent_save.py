@@ -1,4 +1,4 @@
-"""torch.save to the path that the user has marked: it returns when the member's memory has the file, and a thread
+"""torch.save to the path that the user has marked. It returns when the member's memory has the file, and a thread
 writes it to storage. What torch.load of that path gives is in `checkpoints.transparent_load`.
 
 Rank 0 of the world saves; the master has the other members given what it saved. A version is the number of the save and

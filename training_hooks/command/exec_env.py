@@ -1,5 +1,5 @@
-"""What a launcher or a takeover tells the template that is to be: one variable beside the mark, because the template is
-the same process after an exec, and nothing else survives that.
+"""What a launcher or a takeover tells the template that is to be. It is one variable beside the mark, because the
+template is the same process after an exec, and nothing else survives that.
 
 `OUTRIDER_INNER` is JSON: `reason` (why this process is the trainer), `nproc` and `max_restarts` (the inner launcher's,
 or null), `macros` (true: `${local_rank}` in the script's arguments is to be filled in for each rank, as torchrun does),

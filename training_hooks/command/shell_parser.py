@@ -1,5 +1,5 @@
-"""Reads a shell's line or script as far as that can be done without a shell: its simple commands, and in them the
-Python scripts it runs and the flags of a torchrun.
+"""Reads a shell's line or script as far as that can be done without a shell. It finds its simple commands, and in them
+the Python scripts it runs and the flags of a torchrun.
 
 What the shell would still expand, a folder that it changes to, a file that it sources: there nothing is claimed, and
 the processes are looked at when they start.

@@ -1,4 +1,4 @@
-"""The global batch of a job's first world, kept in worlds of another size: each loader gets its rank's share of it.
+"""The global batch of a job's first world, kept in worlds of another size. Each loader gets its rank's share of it.
 
 The script's batch size is taken for what one rank of the first world had. Only a loader with torch's DistributedSampler
 can be changed: where the shares are unequal the samples must be cut to fit, or the ranks would make different numbers

@@ -1,4 +1,4 @@
-"""All ranks begin a pass at the same position, or none does: else they would make different numbers of steps and wait
+"""All ranks begin a pass at the same position, or none does. Else they would make different numbers of steps and wait
 for each other for ever. Often rank 0 alone loads the checkpoint and the others get its state by broadcast.
 
 They agree over the store of their process group, with a few requests each, whatever the world's size. Who has loaded a

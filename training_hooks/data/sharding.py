@@ -1,4 +1,5 @@
-"""Who trains on what of an epoch, as arithmetic: the order of its samples, the part that is done, each rank's share.
+"""Who trains on what of an epoch, as arithmetic. It is the order of its samples, the part that is done, and each rank's
+share.
 
 An epoch is one list, the same on all ranks: torch's permutation for seed and epoch. A *global step* takes the next
 `whole` samples of it (the global batch), of which rank r has every world-th, beginning with the r-th. So what is done

@@ -1,4 +1,4 @@
-"""Waits for gloo's threads before a process group ends, so that a finished training does not hang or abort at its end.
+"""Waits for gloo's threads before a process group ends. Else a finished training may hang or abort at its end.
 
 torch 2.13: a thread of gloo lets go of a work item a moment after everybody has its result, and needs the GIL for that,
 since the item holds Python objects (its tensors, the context of the backward pass; a barrier keeps the item before it).

@@ -1,4 +1,5 @@
-"""A monitored session that saves is asked to, before a planned move: the chief's, by the very hook with which it saves.
+"""Asks a monitored session that saves to save before a planned move. It asks the chief's, by the very hook with which
+it saves.
 
 Between two of its runs its main thread does it, so that what is saved is what it would have saved itself, where its
 script would look for it. Nothing waits for that: where no run ends in time, the answer is that there was none.

@@ -1,4 +1,4 @@
-"""The all-gather of a round of the node check: each of a group sends its block to each other one and gets theirs.
+"""The all-gather of a round of the node check. Each of a group sends its block to each other one and gets theirs.
 
 Over plain sockets, so that every wait has an end and no library is needed; the best of several counts. Who stands
 earlier in the order listens, who stands later connects, and both say which round they mean: a connection of another

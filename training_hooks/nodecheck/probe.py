@@ -1,4 +1,5 @@
-"""The probe of the node check: one round in a process that is thrown away, its findings as JSON in a pipe.
+"""The probe of the node check. It makes one round in a process that is thrown away, and writes its findings as JSON
+into a pipe.
 
 A child of the template, which has torch already, or a fresh Python beside a launcher. It opens its port before anything
 that takes time, measures every local device in a process of its own (the slowest counts), then the all-gather, which is

@@ -1,5 +1,5 @@
-"""Python imports this at its start, in every process that has the hooks folder on its PYTHONPATH: the trainer, but pip
-and DataLoader workers as well, and interpreters of any version.
+"""Python imports this at its start, in every process that has the hooks folder on its PYTHONPATH. That is the trainer,
+but pip and DataLoader workers as well, and interpreters of any version.
 
 So it decides with one look at the environment, before it imports anything (a descendant of a rank pays for this file
 alone), leaves no folder on sys.path, and hands on to the user's own sitecustomize, which Python would have found had

@@ -1,5 +1,5 @@
-"""Whether this process belongs to the container's own command, or was put beside it: by an exec probe, a postStart hook
-or `kubectl exec`.
+"""Whether this process belongs to the container's own command, or was put beside it. An exec probe, a postStart hook
+and `kubectl exec` put processes there.
 
 Asked only where the pod's own variables brought the hooks in, since no launcher could be put in front of the image's
 command: what the kubelet executes has them too then. The container's first process is the oldest of those that nobody

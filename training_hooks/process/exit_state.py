@@ -1,6 +1,5 @@
-"""What a worker process leaves behind when it ends: the reason, processes of its session, a half-written save; and,
-before that, whether it is inside a save that a stop lets finish. All of it is read from the member's volume.
-"""
+"""What a worker process leaves behind when it ends: the reason, processes of its session, a half-written save. Before
+that, it says whether it is inside a save that a stop lets finish. All of it is read from the member's volume."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""A script that has a handler of its own for a signal is asked to save by it: the job names the signal.
+"""A script that has a handler of its own for a signal is asked to save by it. The job names the signal.
 
 Without a handler most signals end a process, so nobody is sent one that he does not handle; and where one rank does
 not, no other beside it is asked, because they would wait for it in whatever they save together.

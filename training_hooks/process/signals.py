@@ -1,4 +1,5 @@
-"""Signals as an event of a selector loop: SIGCHLD only wakes it, what asks for the end is kept until it is taken."""
+"""Signals as an event of a selector loop. SIGCHLD only wakes it, and what asks for the end is kept until it is
+taken."""
 
 import signal
 import socket

@@ -1,7 +1,6 @@
-"""What worker processes and the matcher say by datagram, passed on to the sidecar: finished saves, where the data goes
-on, that a script can save its state when it is asked to, copies of states in memory, lines of the output that fit a
-pattern, and answers to its questions.
-"""
+"""What worker processes and the matcher say by datagram, passed on to the sidecar. They tell of finished saves, where
+the data goes on, that a script can save its state when it is asked to, copies of states in memory, lines of the output
+that fit a pattern, and answers to its questions."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What a script may import under Outrider without having it installed: `from training_hooks import migrator`, and
+"""What a script may import under Outrider without having it installed. It is `from training_hooks import migrator`, and
 `migration` for scripts that know the migrator by that name.
 
 The hooks are loaded under a name of their own and are on no path, so that a user's own `training_hooks` stays theirs.

@@ -1,5 +1,5 @@
-"""How long a rank is busy by itself in a step: from the moments at which steps ended, what the main thread used of its
-core between them, and when the collectives in between were created.
+"""How long a rank is busy by itself in a step. It follows from the moments at which steps ended, what the main thread
+used of its core between them, and when the collectives in between were created.
 
 Ranks that meet in every step take equally long for it, so a step's duration names nobody, and neither do data and
 forward measured in the script: with BatchNorm's broadcast the wait for the slowest is in them. What a rank does alone

@@ -1,5 +1,5 @@
-"""Takes a window of steps now and then (`telemetry.busy_time`), at the same step numbers on all ranks, and writes it on
-the page.
+"""Takes a window of steps now and then (`telemetry.busy_time`). It is at the same step numbers on all ranks, and is
+written on the page.
 
 Two threads share one Sampler. The hooks' own thread looks when a window is due, arms the sampler shortly before, and
 reads the Flight Recorder afterwards: 13 to 16 ms with the GIL held where its 2,000 entries are full, once in 7 to 15 s.

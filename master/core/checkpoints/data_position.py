@@ -1,4 +1,5 @@
-"""What ranks have told of their data: each thing once a generation, as an event, and the newest in the status.
+"""What ranks have told of their data. The core says each thing once a generation, as an event, and the newest in the
+status.
 
 Samples that are trained on again are counted from the checkpoint: what lies between it and the fault is repeated too,
 but the model went back with it, so nothing has been learnt twice.

@@ -1,4 +1,4 @@
-"""Which checkpoint in memory every rank has, while a world runs: that one is kept until there is a newer one.
+"""Which checkpoint in memory every rank has, while a world runs. Each member keeps that one until there is a newer one.
 
 Members say what is whole in their memory. A replicated state is kept when every member has it. A sharded one is copied
 to partners first, each member's to the next of the world, so that it survives any one of them; it is kept when every

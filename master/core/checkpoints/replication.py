@@ -1,4 +1,4 @@
-"""Saves of the marked path, which rank 0 alone makes, are given to every member of the world while it trains.
+"""Rank 0 alone saves the marked path. While the world trains, each of its members is given that save.
 
 Who has it gives it to one at a time, so that those who have it double in number with each round. It is kept when every
 member has it: any of them may be lost then, and the next world begins from it all the same.

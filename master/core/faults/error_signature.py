@@ -1,4 +1,4 @@
-"""Which error is which: what is the cause and what its effect, what is the same error again, and how it reads.
+"""Which error is which. It says what is the cause and what its effect, what is the same error again, and how it reads.
 
 When one rank dies, the others fail in their collectives a moment later; their errors are effects. Errors are the same
 if their exception type, their message without its numbers and their deepest frame are: an address, a pid or a step in a

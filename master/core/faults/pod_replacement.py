@@ -1,4 +1,4 @@
-"""Ends of ranks that call for another pod, though theirs is well: the kernel killed one for its container's memory, or
+"""Ends of ranks that call for another pod, though theirs is well. The kernel killed one for its container's memory, or
 a rule of the user's says so.
 
 The template or launcher goes on, so nobody but its hooks can tell that a container was too small, and the same one

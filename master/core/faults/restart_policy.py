@@ -1,4 +1,5 @@
-"""`restartPolicy` of a role, as jobs of Kubeflow and KubeDL have it: which ends of a rank by itself end the job.
+"""`restartPolicy` of a role, as jobs of Kubeflow and KubeDL have it. It says which ends of a rank by itself end the
+job.
 
 Never: all of them. ExitCode: 1 to 127, which are the script's own; 128 and more say that a signal or something outside
 has ended it (Kubeflow: `IsRetryableExitCode`, exitCode >= 128). OnFailure, Always, and none: no code does, and budgets

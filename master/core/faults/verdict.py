@@ -1,4 +1,4 @@
-"""The verdict on a generation that has ended by a fault, when its survivors have stopped: may the job go on?
+"""The verdict on a generation that a fault has ended, once its survivors have stopped. May the job go on?
 
 Not where a rule of the user's says so, where the same error comes again and again before a step is made, or where the
 budget of restarts is used up. What is no certain end of the script's own waits for a last word: the loss of a member

@@ -1,4 +1,4 @@
-"""The end of a job: everyone is told to finish, what cannot be told is deleted, and EndJob is said when all know it.
+"""The end of a job. Everyone is told to finish, what cannot be told is deleted, and EndJob is said when all know it.
 
 Exit codes: 0 where every rank ended with 0 or the user stopped the job; otherwise that of the first rank to fail, 128 +
 the number for a signal.

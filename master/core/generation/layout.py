@@ -1,5 +1,5 @@
-"""Who is in a world and with which ranks: by role, then by rank index, so that a replacement gets its predecessor's
-ranks and a member keeps its own for as long as nobody before it comes or goes."""
+"""Who is in a world and with which ranks. The order is by role, then by rank index: a replacement gets its
+predecessor's ranks, and a member keeps its own for as long as nobody before it comes or goes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Where a member stands: ready for a generation, coming soon, or neither; kept in sets that every change of a member
-refreshes in O(1), so that a message never costs a walk over all members."""
+"""Where a member stands: ready for a generation, coming soon, or neither. Every change of a member refreshes these sets
+in O(1), so that a message never costs a walk over all members."""
 
 from __future__ import annotations
 

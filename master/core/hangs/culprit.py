@@ -1,4 +1,4 @@
-"""Who is to blame for a hang: a pure decision over what the ranks say, with the sentence that says why.
+"""Who is to blame for a hang. This is a pure decision over what the ranks say, with the sentence that says why.
 
 Witnesses, in their order:
 

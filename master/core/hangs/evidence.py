@@ -1,4 +1,4 @@
-"""What is known of each rank of a world whose ranks were asked where they are, from the members' answers
+"""What is known of each rank of a world whose ranks were asked where they are. It comes from the members' answers
 (`hangs.evidence_reader`).
 
 A rank is known by its member's place in the world and its local rank, whatever number it gives itself.

@@ -1,4 +1,4 @@
-"""What users are told of a round of the node check: two lines, by rank index, and a part of the status.
+"""What users are told of a round of the node check. It is two lines, by rank index, and a part of the status.
 
 A word says what the rounds so far come to, so that who is left out for being slow does not read ok in the same moment.
 Of many members only those are named that stand out, so that a line fits into an Event.

@@ -1,4 +1,4 @@
-"""Pods that the platform will not make: a quota is used up, a policy forbids them, their namespace is being deleted.
+"""Pods that the platform will not make. A quota is used up, a policy forbids them, or their namespace is being deleted.
 
 A request that got lost is repeated within seconds (`placement.replicas.creation_failed`). One that was refused would be
 refused again, so it is repeated slowly, told once for all members that are refused alike, and nobody waits for the pod.

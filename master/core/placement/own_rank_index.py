@@ -1,4 +1,4 @@
-"""Pods that say their own rank index: another controller counts them (an Indexed Job, a JobSet), and makes a pod anew
+"""Pods that say their own rank index. Another controller counts them (an Indexed Job, a JobSet), and makes a pod anew
 while the one before it still terminates.
 
 Who says its rank index gets that one and no other, and where somebody who says it goes, nobody else is put in its

@@ -1,4 +1,4 @@
-"""A job whose pods another controller makes: its size is its owner's, and either of the two may be scaled by its user.
+"""A job whose pods another controller makes. Its size is its owner's, and its user may scale either of the two.
 
 Who was changed last, leads. Where the ElasticJob's user asks for a size, the owner is asked for it (`ResizeOwner`): for
 more at once, for fewer when no world needs the surplus any more, because the owner takes its pods without asking. Where

@@ -1,4 +1,4 @@
-"""Pods that cannot start: an image that cannot be pulled, a config map that is not there, a name that is none.
+"""Pods that cannot start. Their image cannot be pulled, a config map is not there, or a name is none.
 
 The kubelet goes on trying, and what is wrong is put right outside: in the registry, in a secret. So such a pod is left
 alone, not replaced (another one would wait for the same thing) and not waited for; the others train where they are

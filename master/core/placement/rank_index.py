@@ -1,4 +1,4 @@
-"""A member gets a rank index, at another's cost or not; its pod says so where a controller has not said it before."""
+"""A member gets a rank index, at another's cost or not. Its pod says so if a controller has not said it before."""
 
 from __future__ import annotations
 

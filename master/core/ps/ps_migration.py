@@ -1,4 +1,5 @@
-"""A parameter server is moved to a pod of another size, because its user wants it: one at a time, and no step is lost.
+"""A parameter server is moved to a pod of another size, because its user wants it. One moves at a time, and no step is
+lost.
 
 The new pod is made first. When it is ready, the session that saves is asked to, where it can be, and the old one serves
 on until a checkpoint is finished; then it stops, the new one takes its place and its address, and everybody goes on

@@ -1,4 +1,4 @@
-"""A worker that runs, and has made no step while the others train: it has never connected, or waits for something.
+"""A worker that runs, and has made no step while the others train. It has never connected, or waits for something.
 
 A coordinator's workers make no steps at all. So this is about workers beside a chief whose session saves, or beside
 another worker that makes steps. It is told; what a start may take is the user's to say (`--hang-after init=SECONDS`).

@@ -1,4 +1,5 @@
-"""The status of a PS job: the same document as any job's, of all seats together, and a row for each seat's address."""
+"""The status of a PS job. It is the same document as any job's, of all seats together, and a row for each seat's
+address."""
 
 from __future__ import annotations
 

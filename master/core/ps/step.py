@@ -1,4 +1,4 @@
-"""The core of a PS job as a whole: every event to the seat that it is about, and then what concerns all."""
+"""The core of a PS job as a whole. Every event goes to the seat that it is about; then comes what concerns all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Between the job and its seats: events go in, and what a seat wants done goes on as it is, or as the job's.
+"""What stands between the job and its seats. Events go in, and what a seat wants done goes on as it is, or as the
+job's.
 
 A seat knows nothing of the others. So the job puts into its Starts what they say of others, counts its pods among those
 of the role, writes one status for all, and says in its own words that it begins and ends.

@@ -1,4 +1,4 @@
-"""How many members a job is to have, from what its steps have shown: the one place where that is decided.
+"""How many members a job is to have, from what its steps have shown. This is the one place that decides it.
 
 A size is better than a smaller one if each member it has more adds at least `min_gain` of what a member of the smaller
 one makes: 1 is linear growth, and with 0 the most samples a second win, whatever they cost. The search doubles while

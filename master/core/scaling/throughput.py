@@ -1,4 +1,5 @@
-"""How fast a world trains: windows of steps, from what one of its ranks reports of its progress page once a second.
+"""How fast a world trains. Windows of steps say it, from what one of its ranks reports of its progress page once a
+second.
 
 Ranks step together, so one tells for all. What lies between two reports counts if both show the phase `step`: a save or
 an evaluation that a report has seen is left out, and the median is not moved by one that was over between two reports.

@@ -1,5 +1,5 @@
-"""How many of a job's members should be heard, and how many of them are not: kept as members change, so that a verdict
-on one of them is O(1) however large the job is.
+"""How many of a job's members should be heard, and how many of them are not. Each change of a member is counted as it
+comes, so that a verdict on one of them is O(1) however large the job is.
 
 The seats of a PS job share one: who is not heard there is judged beside the members of all seats.
 """

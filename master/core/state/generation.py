@@ -1,4 +1,4 @@
-"""A generation's world: who has which place in it, how it goes, what is saved in it and what it began from."""
+"""A generation's world. It says who has which place in it, how it goes, what is saved in it and what it began from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A member as the master's core knows it: its pod, its sidecar's session, what it said last, what is doubted of it."""
+"""A member as the master's core knows it. That is its pod, its sidecar's session, what it said last, and what is
+doubted of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done about a member that is slow while training: it is told, always, and replaced only where the user asks.
+"""What is done about a member that is slow while training. The user is always told, and it is replaced only if he asks.
 
 To replace it costs a change of the world, so it trains on until its replacement is ready (or, where fewer members are
 enough, until the next checkpoint). A rank index is replaced for this once: where its next member is slow too, it is not

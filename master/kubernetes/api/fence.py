@@ -1,4 +1,4 @@
-"""A fence around what is done for one document: whatever is raised there is said with the document's name, and costs
+"""A fence around what is done for one document. Whatever is raised there is said with the document's name, and costs
 nobody else anything (docs/adr/0027).
 
 What a document is not is known before it is taken in (`shapes`, `validation`), with the field's path. This is the last

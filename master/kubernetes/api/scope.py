@@ -1,4 +1,4 @@
-"""Where the masters look: in every namespace but those of the control plane, or in those that are listed and no other.
+"""Where the masters look. It is every namespace but those of the control plane, or those that are listed and no other.
 
 A listed namespace has watches of its own, so that rights in it are enough (a RoleBinding each). What is told is one
 whole all the same: nothing before each of them was listed, then every change. One that is not there, or is deleted, has

@@ -1,4 +1,5 @@
-"""What there is of one kind, and every change of it: list, watch from there, list again where the watch lost its place.
+"""What there is of one kind, and every change of it. A watch lists, watches from there, and lists again if it lost its
+place.
 
 A watch ends often and for good reasons; it goes on from the last version heard. 410 (the version is too old) and any
 refusal mean a list, after which everything is told anew. The API server being away is waited for, for ever. Nothing

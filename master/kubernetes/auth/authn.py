@@ -1,5 +1,5 @@
-"""Who a sidecar of the cluster is: a ticket of an earlier Welcome, else its pod's service account token, which the API
-server is asked about.
+"""Who a sidecar of the cluster is. A ticket of an earlier Welcome says it, else its pod's service account token, which
+the API server is asked about.
 
 The token is bound to a pod, and the API server says to which one; that its job is the one that the Hello names follows
 from the core, which knows each of its members by the UID of its pod. So a token of another job's pod, of a pod that is

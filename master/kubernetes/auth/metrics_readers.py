@@ -1,4 +1,4 @@
-"""Who may read /metrics: whoever shows a token of the cluster that may get that path, as of Kubernetes' own parts.
+"""Who may read /metrics. Whoever shows a token of the cluster that may get that path may, as of Kubernetes' own parts.
 
 Two questions a token, a TokenReview and a SubjectAccessReview, and the answers are kept for a while. The names of all
 tenants' jobs are in there: who may not read all of it reads nothing.

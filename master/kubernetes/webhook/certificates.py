@@ -1,4 +1,5 @@
-"""The webhook's HTTPS identity: a CA and a serving certificate, made here, kept in a Secret, told to the API server.
+"""The webhook's HTTPS identity: a CA and a serving certificate. They are made here, kept in a Secret, and told to the
+API server.
 
 Both replicas serve the one that is in the Secret: whoever makes it first, or renews it first, counts for both. A CA
 signs once and its key is thrown away, so that renewing makes another CA; the Secret's `ca.crt` then holds the old one

@@ -1,4 +1,5 @@
-"""The webhook goes from masters that have it in their own process, as all had it once, to its own pods (docs/adr/0031).
+"""The webhook goes from masters that have it in their own process to its own pods. All masters had it once
+(docs/adr/0031).
 
 The webhook's Service selects labels that both have, and a port by its name, which the masters of today do not have. So
 it leads to whoever is there; when a pod of the webhook is Ready, a master makes it select those alone, and only then is

@@ -1,4 +1,4 @@
-"""The cgroups of a job's isolated members, of version 1 or 2: one a member for its trainer, as a container has one.
+"""The cgroups of a job's isolated members, of version 1 or 2. Each member has one for its trainer, as a container has.
 
 They are `outrider-job-<uid>/<member>` in every hierarchy with one of `CONTROLLERS`: below the group of this process in
 version 1; at the top in version 2, where a group with processes in it cannot have groups with limits below it. A group

@@ -1,4 +1,4 @@
-"""`outrider run --isolate`: a machine of its own for each member of a local job, as far as the kernel has it.
+"""`outrider run --isolate`. Each member of a local job gets a machine of its own, as far as the kernel has it.
 
 A member lives in a *sandbox*, made as that of a pod is: namespaces for network, pids, mounts, IPC and host name, held
 by one process that does nothing and is pid 1 there, and a cgroup for its trainer. The sandboxes of a job are joined by

@@ -1,4 +1,4 @@
-"""Faults that last, in a member of a local job: the program in the hooks makes them, holds them and undoes them.
+"""Faults that last, in a member of a local job. The program in the hooks makes them, holds them and undoes them.
 
 It is started here with the marks of the member, so that it is found by them and ends with it (docs/contracts.md §1).
 """

@@ -1,5 +1,5 @@
-"""`outrider plot JOB`: how a local job went, as a picture; with --scaling what a job that finds its own size has
-measured, a local one or a cluster's."""
+"""`outrider plot JOB`: how a local job went, as a picture. With --scaling it draws what a job that finds its own size
+has measured, a local one or a cluster's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`outrider status [JOB] [--json]`: where a job stands, as a table or as the document of docs/status.md; of a cluster's
-job what it has measured and decided about its size."""
+"""`outrider status [JOB] [--json]`: where a job stands, as a table or as the document of docs/status.md. Of a cluster's
+job it shows what it has measured and decided about its size."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What jobs of Kubeflow and KubeDL have in common: `runPolicy`, whose fields KubeDL and older versions have in the spec
-itself, and the fields of a role."""
+"""What jobs of Kubeflow and KubeDL have in common. They have `runPolicy`, whose fields KubeDL and older versions have
+in the spec itself, and the fields of a role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a job that finds its own size has measured, and what it made of that: on the terminal, and as a picture."""
+"""What a job that finds its own size has measured, and what it made of that. It is shown on the terminal, and as a
+picture."""
 
 from __future__ import annotations
 

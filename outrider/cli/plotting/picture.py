@@ -1,4 +1,5 @@
-"""A job's timeline as a picture: loss, steps a second and its worlds over one time axis, its faults across all of them.
+"""A job's timeline as a picture. Loss, steps a second and its worlds stand over one time axis, its faults across all of
+them.
 
 Panels of which nothing is known are left out. A fault has a number above its line and its sentence in a list beneath,
 because sentences beside lines run into each other: numbers are moved apart where faults lie close together, as little

@@ -1,4 +1,5 @@
-"""The GPUs that a child of this command may use, found without torch and without CUDA: both belong to the trainer.
+"""The GPUs that a child of this command may use. They are found without torch and without CUDA: both belong to the
+trainer.
 
 nvidia-smi is asked; where there is none, the driver's device files are counted. Devices are numbered as CUDA numbers
 them. Of a GPU in MIG mode only its instances can be used, one a process, and only by their ids: which of them are meant

@@ -1,4 +1,5 @@
-"""Hosts a job: the node in this process, its events and its ranks' output on this terminal, its exit code at the end.
+"""Hosts a job. The node is in this process, its events and its ranks' output on this terminal, its exit code at the
+end.
 
 Ctrl-C means: end in order, and a rank that is saving is let finish. Again: now. SIGTERM and a closed terminal (SIGHUP)
 mean the first. A master that cannot be asked (it has just been killed) cannot hold the end up: then the node ends

@@ -1,5 +1,5 @@
-"""Writes down the training loss that the ranks of a local job print, with the time at which it came: `loss.jsonl` in
-the job's folder, for `outrider plot`.
+"""Writes down the training loss that the ranks of a local job print, with the time at which it came. It is `loss.jsonl`
+in the job's folder, for `outrider plot`.
 
 One rank's loss makes a curve, all ranks' a smear. So one is listened to: the lowest that has said a loss, until it says
 none for a minute (in a smaller world, the last rank that used to print is another one). This is called for each line on

@@ -1,4 +1,4 @@
-"""The last spec of a job that could be run, kept in its status while a newer one cannot be: the next master goes on
+"""The last spec of a job that could be run. The status keeps it while a newer one cannot be: the next master goes on
 with it, though the document says something else by then (docs/adr/0027).
 
 The status keeps it only as long as it is needed, so that no other job pays for it.

@@ -1,5 +1,5 @@
-"""A pod of a job that is over: was it part of it, does it come too late, does it wait, or does the job begin anew with
-it? (docs/adr/0035, 0036)
+"""What becomes of a pod of a job that is over. Was it part of it, does it come too late, does it wait, or does the job
+begin anew with it?
 
 Refused for good, its trainer ends and its owner makes the next pod: right for what was part of the job, and where there
 is a limit of retries (a Job). Pods of an owner that goes on for ever wait, and are told what begins the job anew. A job

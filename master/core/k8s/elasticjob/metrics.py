@@ -1,5 +1,5 @@
-"""`spec.metrics` as the user wrote it, in an ElasticJob or for `outrider run`: which lines of the log say how the
-training goes, and what is wrong with the expression."""
+"""`spec.metrics` as the user wrote it, in an ElasticJob or for `outrider run`. It names the lines of the log that say
+how the training goes; here is what is wrong with the expression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ElasticJob with the role ps is a PS job (docs/ps.md): what is wrong with it, and what its core is told.
+"""An ElasticJob with the role ps is a PS job (docs/ps.md). What is wrong with it, and what is its core told?
 
 Its members are found by name: `<job>-<role>-<rank index>`, a Service behind which is whoever holds the rank index. So
 the addresses follow from the document alone, before there is a pod, and stay for the job's whole life. What would

@@ -1,5 +1,5 @@
-"""`recovery.rules` and `recovery.exitCodes` as the user wrote them, in an ElasticJob or for `outrider run`: what is
-wrong with them, and what they mean.
+"""`recovery.rules` and `recovery.exitCodes` as the user wrote them, in an ElasticJob or for `outrider run`. What is
+wrong with them, and what do they mean?
 
 A pattern is one of Python's `re`. Whether it is too slow shows where it is followed; here it is refused where it cannot
 be read, and where it fits every line, because it fits nothing at all.

@@ -1,4 +1,5 @@
-"""`spec.runPolicy`, as jobs of Kubeflow have it: until when a job may run, and what is left of one that is over.
+"""`spec.runPolicy`, as jobs of Kubeflow have it. It says until when a job may run, and what is left of one that is
+over.
 
 Times come from the document alone, so that every master finds the same ones. What of a runPolicy is no field here is
 refused with what to use instead, because a limit that is passed over is found out when it is too late.
@@ -12,7 +13,7 @@ from datetime import datetime
 from outrider.master.core.k8s.elasticjob import begin_anew
 from outrider.master.core.k8s.values.fields import entries, mapping, shown, whole
 from outrider.master.core.k8s.values.names import Document
-from outrider.master.core.k8s.values.phases import FAILED, OVER, SUCCEEDED, SUSPENDED
+from outrider.master.core.k8s.values.phases import FAILED, SUCCEEDED, SUSPENDED, is_over
 
 FIELD = "runPolicy"
 CLEAN, TTL, DEADLINE = "cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds"
@@ -55,12 +56,7 @@ def expires_at(job: Document) -> float | None:
     seconds = whole(_policy(job).get(TTL))
     ends = (_condition(job, kind) for kind in (SUCCEEDED, FAILED))
     end = next((each for each in ends if each.get("status") == "True"), None)
-    if (
-        seconds is None
-        or end is None
-        or job["spec"].get("adopts")
-        or mapping(job.get("status")).get("phase") not in OVER
-    ):
+    if seconds is None or end is None or job["spec"].get("adopts") or not is_over(job):
         return None
     return _unix(end["lastTransitionTime"]) + seconds
 

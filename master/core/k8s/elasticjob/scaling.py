@@ -1,4 +1,4 @@
-"""`spec.scaling` of an ElasticJob: what is wrong with it, what the core is told of it, and the status of it."""
+"""`spec.scaling` of an ElasticJob. What is wrong with it, what is the core told of it, and what is its status?"""
 
 from __future__ import annotations
 

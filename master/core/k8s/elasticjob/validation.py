@@ -1,5 +1,5 @@
-"""All that is wrong with an ElasticJob, its pods' templates included: what is refused when it is applied, and what
-keeps a stored one from being run.
+"""All that is wrong with an ElasticJob, its pods' templates included. An apply of such a one is refused, and a stored
+one is not run.
 
 `k8s.elasticjob.cross_field` knows the job's own fields. A template that could not be supervised is found here, by the
 rules that the injection of its pods follows, because their refusal would come too late to be read: after the job was

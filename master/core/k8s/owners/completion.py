@@ -1,4 +1,4 @@
-"""Whether a pods' owner is over or suspended, in its own words: a Job that Kubernetes gave up (`backoffLimit`,
+"""Whether a pods' owner is over or suspended, in its own words. A Job that Kubernetes gave up (`backoffLimit`,
 `activeDeadlineSeconds`) makes no pod any more, and whoever waits for one waits for ever.
 
 A Job, a JobSet and a training operator's job say it alike: a condition that is True. Of others (a StatefulSet) there is

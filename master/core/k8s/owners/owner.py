@@ -1,4 +1,4 @@
-"""Whose pod is this: does it ask to be injected, which job is it of, which rank index has it, how many are there?
+"""Whose pod is this? Does it ask to be injected, which job is it of, which rank index has it, how many are there?
 
 Nothing is asked of the user that other controllers say already, by their labels and owner references. A rank index that
 nobody says is None, and then the master gives the lowest free one.

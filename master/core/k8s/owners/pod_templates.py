@@ -1,4 +1,5 @@
-"""The pods that a document asks for: itself, or its pod templates, with what its controller will write on the pods."""
+"""The pods that a document asks for: itself, or its pod templates. They come with what its controller will write on the
+pods."""
 
 from __future__ import annotations
 

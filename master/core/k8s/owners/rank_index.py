@@ -1,4 +1,5 @@
-"""Which rank index a pod of another controller has: its place among all pods of its job, from 0, whatever its role.
+"""Which rank index a pod of another controller has. It is its place among all pods of its job, from 0, whatever its
+role.
 
 Controllers count within a Job, a role, a set. Where they make several of those for one job, a pod's place is behind all
 pods of those before its own, which the owner's document says; where that cannot be read, what the controller has told

@@ -1,4 +1,4 @@
-"""By whom a pod was made and from which template of theirs, and what the status of their job keeps of it at its end
+"""By whom a pod was made and from which template of theirs. The status of their job keeps some of it at its end
 (docs/adr/0036)."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""How many pods an owner asks for, side by side: of a Job, a JobSet, a PyTorchJob, and of what else has replicas.
+"""How many pods an owner asks for, side by side. The owner is a Job, a JobSet, a PyTorchJob, or whatever else has
+replicas.
 
 Of an owner with several pod templates only those count whose pods are of the job: a driver that does not ask for
 injection, beside workers that do, is nobody's member, and a world that counted it would wait for it for ever.

@@ -1,4 +1,5 @@
-"""How fast a job may write Events: as they happen while they are few, one a second where many come at once.
+"""How fast a job may write Events. While they are few it writes each as it happens, and one a second if many come at
+once.
 
 A node that takes a hundred members with it is told in a hundred Events, which carry the moment at which each happened;
 the API server need not take them in that moment.

@@ -1,4 +1,4 @@
-"""What the container of each parameter server is to have: what its role's template says, and the job's annotation
+"""What the container of each parameter server is to have. Its role's template says it, and the job's annotation
 `outrider.dev/ps-resources` says otherwise (`memory=8Gi@rank-index=0, cpu=2@rank-index=0`).
 
 Both may be edited while the job trains. A pod says by an annotation of ours what it was made with, in the same words:

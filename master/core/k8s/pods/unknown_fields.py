@@ -1,4 +1,5 @@
-"""Fields of a pod template that the API server does not know: the pod is made without them, and only a warning says so.
+"""Fields of a pod template that the API server does not know. It makes the pod without them, and only a warning says
+so.
 
 An ElasticJob's template may hold any field; a misspelt one is met when a pod is made from it. A Kubernetes from 1.25 on
 that is asked with `WARN` then answers with a warning, `unknown field "spec.containers[0].comand"`; an older one passes

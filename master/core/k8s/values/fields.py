@@ -1,4 +1,4 @@
-"""Parts of a document, taken as they come: whatever is there, a reader gets the kind of value that it can use."""
+"""Parts of a document, taken as they come. Whatever is there, a reader gets the kind of value that it can use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which replica is the master, and with which term: a Lease as it was read gives what is to be written.
+"""Which replica is the master, and with which term. A Lease as it was read gives what is to be written.
 
 Nobody's clock matters but one's own: who waits measures how long the document has stayed the same, whatever times stand
 in it. The term is one more than the number of times that the Lease has changed hands, so each holder's is higher than

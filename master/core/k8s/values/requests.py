@@ -1,4 +1,4 @@
-"""What a request to the API server is in the words of RBAC: a verb and a resource of an API group.
+"""What a request to the API server is in the words of RBAC. It has a verb and a resource of an API group.
 
 https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb: the same reading of
 method and path as the server's own, so that what was asked for can be held against what is granted.

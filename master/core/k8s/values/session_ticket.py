@@ -1,5 +1,5 @@
-"""Tickets: what a member shows to a later master instead of its token, so that a master's restart does not cost the API
-server one question a member. Signed with a key that only masters have, bound to the pod's UID, good for an hour; a
+"""Tickets: what a member shows to a later master instead of its token. With them a master's restart does not cost the
+API server one question a member. Signed with a key that only masters have, bound to the pod's UID, good for an hour; a
 member that is linked gets another one every half hour (`membership.connections`)."""
 
 from __future__ import annotations
