@@ -25,6 +25,7 @@ from outrider.wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, 
 from outrider.wire.messages.directions import FromMaster
 from outrider.wire.messages.generation import Exited, Ready, Start, Started, Stepped, Stop, Stopped, WorkerExit
 from outrider.wire.messages.membership import Hello, Welcome
+from outrider.wire.messages.report import Report
 from tests.core.cluster.documents import job, worker
 from tests.kubernetes.api_server import ApiServer
 from tests.master.peer import Peer, peers
@@ -96,6 +97,19 @@ class Member:
     def __init__(self, served: Served, peer: Peer) -> None:
         self._served, self._peer = served, peer
         self.generation = Generation(0, 0)
+        self._step = 0
+        self._alive = asyncio.ensure_future(self._reports())
+
+    async def _reports(self) -> None:
+        """The sign of life; and steps, which nobody has to take for a hang."""
+        while True:
+            await asyncio.sleep(1.0)
+            if self.generation.number:
+                self._step += 1
+                self._say(Report(self.generation, "running", self._step))
+
+    def close(self) -> None:
+        self._alive.cancel()
 
     async def greet(self) -> None:
         """The pod is there and runs; its sidecar says Hello."""
@@ -114,7 +128,8 @@ class Member:
         start = await self._until(Start)
         self.generation = start.generation
         self._say(Started(start.order, start.generation, (8,)))
-        self._say(Stepped(start.generation, start.high_step + 1, 0.0))
+        self._step = start.high_step + 1
+        self._say(Stepped(start.generation, self._step, 0.0))
         return self.generation
 
     def loses_its_rank(self) -> None:
@@ -144,4 +159,8 @@ class Member:
 @contextlib.contextmanager
 def member(served: Served) -> Any:
     with peers(served.endpoint, served.keys, 1) as (peer,):
-        yield Member(served, peer)
+        played = Member(served, peer)
+        try:
+            yield played
+        finally:
+            played.close()

@@ -1,4 +1,4 @@
-"""How long nothing has gone on, who was asked about it, and what they said: what the rooms of hangs keep."""
+"""A generation's progress, who was asked about it, and what they said."""
 
 from __future__ import annotations
 

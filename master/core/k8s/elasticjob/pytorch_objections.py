@@ -1,4 +1,4 @@
-"""What is wrong with the fields that an ElasticJob has in common with PyTorchJobs, and which of them are not followed.
+"""What is wrong with the fields that an ElasticJob shares with PyTorchJobs, and which are not followed.
 
 Where these and our own say something, and not the same, the user is asked which; nobody guesses.
 """

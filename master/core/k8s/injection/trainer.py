@@ -1,4 +1,4 @@
-"""The trainer's container of an injected pod: what is changed in it, which rung is aimed at, what casts doubt on it.
+"""The trainer's container of an injected pod. Which one is it, what is changed in it, and which rung is aimed at?
 
 As little as can be: variables, a mount and, where the command is known, the launcher in front of it. Where it is the
 image's own, only PYTHONPATH brings the hooks in, and the pod must name what the image or the user has put there.

@@ -1,4 +1,4 @@
-"""The place of a pod among those of its job, and what its annotations ask for: all that its injection depends on."""
+"""The place of a pod among those of its job, and what its annotations ask for. Its injection depends on nothing else."""
 
 from __future__ import annotations
 

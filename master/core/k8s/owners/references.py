@@ -1,4 +1,4 @@
-"""Owner references: from a pod to its controller, and on to that one's own; and what is made for a job refers to it."""
+"""Owner references: from a pod to its controller, on to that one's own, and from what is made for a job to the job."""
 
 from __future__ import annotations
 
