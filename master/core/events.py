@@ -217,7 +217,7 @@ class RestartAsked:
 
 @dataclass(frozen=True, slots=True)
 class RestartRefused:
-    """The script, as it is now, would not come through its imports (`faults.rehearsal`): nothing was stopped."""
+    """The script, as it is now, would not come through its imports (`scaling.rehearsal`): nothing was stopped."""
 
     why: str
 

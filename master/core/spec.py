@@ -157,6 +157,8 @@ class JobSpec:
     remarks: tuple[str, ...] = ()
     """What of the user's job is passed over, to be told once."""
     ps_resources: tuple[str, ...] = ()
+    own_address: str = ""
+    """Where the others of a PS job look for this member."""
     """What the container of each parameter server is to have, in words, by rank index."""
     resources: str = ""
     """The same, of the one seat that this is the job of."""

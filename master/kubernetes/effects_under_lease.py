@@ -1,11 +1,11 @@
-"""What a master may do past its Lease: only begin a saved world again (`generation.past_lease`)."""
+"""What a master may do past its Lease: only begin a saved world again (`membership.past_lease`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 
 from outrider.master.core.actions import Action
-from outrider.master.core.generation import past_lease
+from outrider.master.core.membership import past_lease
 from outrider.master.service.effects import MasterEffects
 
 

@@ -1,5 +1,5 @@
 """Tells earlier leaders that there is a newer one. A leader that is cut off from the API server alone cannot read it in
-the Lease, and keeps its members on their links (`outrider.master.core.generation.past_lease`).
+the Lease, and keeps its members on their links (`outrider.master.core.membership.past_lease`).
 
 It comes as a Hello of no job, with a ticket: the key of the tickets is known to masters alone. It is said again with
 each new link for as long as this one leads. A replica that does not lead hears nothing at that port, and need not.

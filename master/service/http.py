@@ -16,8 +16,8 @@ from aiohttp import web
 
 from outrider.master.core import job_kinds
 from outrider.master.core.events import Asked, Event, RestartAsked, RestartRefused, ScaleAsked, ScalingAsked, StopAsked
-from outrider.master.core.faults import rehearsal
 from outrider.master.core.job_kinds import Job
+from outrider.master.core.scaling import rehearsal
 from outrider.master.core.state.job import ENDED
 from outrider.master.service.effects import Answers
 from outrider.master.service.status_files import Records

@@ -13,9 +13,9 @@ from typing import Any
 
 from outrider.master.core import events as told
 from outrider.master.core.actions import Action, Send
+from outrider.master.core.faults import delete_pod
 from outrider.master.core.generation import lifecycle
 from outrider.master.core.hangs import limits as hangs_limits
-from outrider.master.core.membership import pod_deletion
 from outrider.master.core.ps.task_adapter import let
 from outrider.master.core.state import links as state_links
 from outrider.master.core.state.links import Cut
@@ -158,7 +158,7 @@ def _members(state: Any) -> list[Any]:
 
 def _delete(state: Any, member: Any, reason: str) -> None:
     if member.uid is not None and not member.deleting:
-        pod_deletion.delete(state, member, reason)
+        delete_pod.delete(state, member, reason)
 
 
 def ignore_stalled() -> list[Swap]:

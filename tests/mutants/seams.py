@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 SEAMS = {
     "master step": "outrider.master.core.step:step",
-    "master events": "outrider.master.core.step:HANDLERS",
-    "master deadlines": "outrider.master.core.step:DEADLINES",
+    "master events": "outrider.master.core.handlers.events:HANDLERS",
+    "master deadlines": "outrider.master.core.handlers.deadlines:DEADLINES",
     "ps events": "outrider.master.core.ps.step:HANDLERS",
     "sidecar step": "outrider.sidecar.core.step:step",
     "acknowledge an order": "outrider.master.core.generation.orders:acknowledge",
@@ -32,8 +32,8 @@ SEAMS = {
     "part two members": "outrider.master.core.network.partition:part",
     "a start waits for copies": "outrider.master.core.checkpoints.restore:waits",
     "what all have of the marked path": "outrider.master.core.checkpoints.restore_plan:begun_from",
-    "who of the saved world is there": "outrider.master.core.generation.past_lease:all_of",
-    "number is reserved": "outrider.master.core.generation.past_lease:is_reserved",
+    "who of the saved world is there": "outrider.master.core.membership.past_lease:all_of",
+    "number is reserved": "outrider.master.core.membership.past_lease:is_reserved",
     "move a parameter server": "outrider.master.core.ps.ps_migration:advance",
     "why a start is refused": "outrider.sidecar.core.supervision:why_not",
     "a neighbour was probed": "outrider.sidecar.core.peer_health:probed",

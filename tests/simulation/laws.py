@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from outrider.master.core.placement.pod_status import KILLED
+from outrider.master.core.faults.oom import KILLED
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId
 from outrider.wire.messages.generation import Start, Stop
 from outrider.wire.messages.membership import Finish, TrainerLost, Welcome

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from outrider.master.core import actions as do
 from outrider.master.core import events as told
 from outrider.master.core import job_kinds
-from outrider.master.core.generation import past_lease
 from outrider.master.core.k8s.values.leases import DURATION, HELD
+from outrider.master.core.membership import past_lease
 from outrider.master.core.ps.state import PsState
 from outrider.master.core.state.job import State
 from outrider.master.core.status import invariants

@@ -7,9 +7,9 @@ but the model went back with it, so nothing has been learnt twice.
 
 from __future__ import annotations
 
+from outrider.master.core.occurrences import RankSaves
 from outrider.master.core.state.job import DataNote, State
 from outrider.master.core.state.member import Member
-from outrider.wire.ids import Generation
 from outrider.wire.messages.data_position import DATA_KINDS, DataSaid
 
 SHOWN = 32
@@ -35,8 +35,9 @@ def said(state: State, member: Member, message: DataSaid) -> None:
     state.announce(kind, f"{sentence}.", member.id, warning=message.warning)
 
 
-def saved(state: State, member: Member, generation: Generation) -> None:
+def saved(state: State, saves: RankSaves) -> None:
     """A rank says that it saves in place before it does: who has not said so in this generation saves whole again."""
+    member, generation = state.members[saves.member], saves.generation
     if member.in_place is not None and member.in_place[0] != generation:
         member.in_place = None
         state.mark_status()

@@ -13,12 +13,13 @@ when the signal came is of an earlier step.
 from __future__ import annotations
 
 from outrider.master.core.generation import orders, readiness
+from outrider.master.core.occurrences import CheckpointFinished
 from outrider.master.core.state.generation import PlannedSave, World
 from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import ALIVE, Member
 from outrider.master.core.text import seconds
 from outrider.wire.ids import MemberId, OrderId
-from outrider.wire.messages.checkpoints import Saved, SaveState, StateOffered, StateSaved
+from outrider.wire.messages.checkpoints import SaveState, StateOffered, StateSaved
 
 SHARE = 1 / 3
 """Of a leaving member's grace: at the latest then it is asked."""
@@ -107,13 +108,13 @@ def saved(state: State, member: Member, message: StateSaved) -> None:
     _over(state, world)
 
 
-def checkpoint(state: State, member: Member, message: Saved) -> None:
+def checkpoint(state: State, finished: CheckpointFinished) -> None:
     """The script has finished a save: the one that a signal asked for, where it began when that had been sent."""
-    world = state.world
+    world, message = state.world, finished.message
     if world is None or world.save is None or not is_asked(state) or message.asked not in world.save.orders:
         return
     text = f"The script has saved {message.path} at step {message.step}, asked by {world.save.signal}."
-    state.announce("StateSaved", text, member.id)
+    state.announce("StateSaved", text, finished.member)
     for each in [m for member_id in world.places if (m := state.members.get(member_id)) is not None]:
         for order in [number for number in each.orders if number in world.save.orders]:
             orders.acknowledge(state, each, order)

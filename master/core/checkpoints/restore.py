@@ -27,8 +27,14 @@ SLACK = 3.0
 """Seconds in which the answer may come."""
 
 
+def start(state: State, world: World) -> None:
+    """The world is saved: it starts, at once or when the copies are there that members lack."""
+    if not waits(state, world):
+        _start(state, world)
+
+
 def waits(state: State, world: World) -> bool:
-    """The world is saved. True: copies are on their way, and it starts when they are there."""
+    """Copies are on their way."""
     if world.restoring is None:
         world.restoring = Restoring()
         _ask(state, world, world.restoring)
@@ -87,7 +93,7 @@ def fetched(state: State, member: Member, message: Fetched) -> None:
         text = f"{member.id} has {world.restoring.name} in memory, after {seconds(message.seconds)}."
         state.announce("CheckpointReceived", text, member.id)
     if not world.restoring.orders:
-        _start(state, world)
+        _start_restored(state, world)
 
 
 def overdue(state: State, number: str) -> None:
@@ -101,7 +107,7 @@ def overdue(state: State, number: str) -> None:
         if pending is not None and isinstance(pending.message, Fetch):
             _goes_without(state, member_id, world.restoring, "it was not there in time")
     lifecycle.drop_fetches(state, world)
-    _start(state, world)
+    _start_restored(state, world)
 
 
 def _goes_without(state: State, member: MemberId, restoring: Restoring, why: str) -> None:
@@ -110,12 +116,20 @@ def _goes_without(state: State, member: MemberId, restoring: Restoring, why: str
 
 
 def _start(state: State, world: World) -> None:
+    there = {i: m.ready.copies for i in world.places if (m := state.members[i]).ready is not None}
+    begun = restore_plan.begun_from(world.places.values(), there)
+    if begun is not None:
+        world.begins_from = (begun.step, begun.generation)
+    lifecycle.start(state)
+
+
+def _start_restored(state: State, world: World) -> None:
     """Who could be started when the world was decided may have begun anew meanwhile."""
     state.deadlines.cancel(("fetch", str(world.generation.number)))
     first = state.members[world.order[0]].ready
     gone = [member for member in world.order if member not in state.ready]
     if not gone and first is not None and first.port == world.port:
-        lifecycle.start(state)
+        _start(state, world)
     else:
         who = " and ".join(gone) or str(world.order[0])
         lifecycle.stop(state, f"{who} began anew before generation {world.generation} started.")

@@ -52,6 +52,7 @@ SIGNALS = {
     1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
     10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 15: "SIGTERM",
 }  # fmt: skip
+NO_SERVER = "Could not start gRPC server"
 
 
 def is_effect(exit: WorkerExit) -> bool:
@@ -141,3 +142,10 @@ def _failed(exit: WorkerExit) -> str:
         first_line = f"{found[1].strip()[:200].rstrip('.')} ({first_line})"
     name = exit.error_type.rsplit(".", 1)[-1]
     return f"failed with {name}: {first_line}" if first_line else f"failed with {name}"
+
+
+def about_its_address(address: str, end: WorkerExit) -> str:
+    """TensorFlow does not say which port it could not have. `address`: of a PS job's member; empty for others."""
+    if not address or NO_SERVER not in end.error_message:
+        return ""
+    return f": {address}, where the others look for it, is taken by another process, or cannot be had here"

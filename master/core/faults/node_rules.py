@@ -10,10 +10,9 @@ or more than half of the nodes would be kept off, and whoever made it anew would
 from __future__ import annotations
 
 from outrider.master.core.events import NodeSeen
-from outrider.master.core.faults import failure_policy, node_exclusion
+from outrider.master.core.faults import delete_pod, failure_policy, node_exclusion
 from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import lifecycle
-from outrider.master.core.membership import pod_deletion
 from outrider.master.core.scaling import resize as scaling_resize
 from outrider.master.core.spec import FAIL, REPLACE, RESTART
 from outrider.master.core.state.job import RUNNING, Flag, State
@@ -107,9 +106,9 @@ def _replace(state: State, member: Member, flag: Flag) -> None:
         return
     why = f"node {member.node}: {flag.why}"
     if not member.has_controller:
-        pod_deletion.keep(state, member, f"{member.id} is to be replaced ({why})")
+        delete_pod.keep(state, member, f"{member.id} is to be replaced ({why})")
         return
     is_owners = state.spec.is_adopted
     scaling_resize.must_leave(state, member, why, OWNERS_GRACE if is_owners else LEAVE_GRACE)
     if is_owners or not member.greeted:
-        pod_deletion.dismiss(state, member, f"{member.id} is to be replaced: {why}.", OWNERS_GRACE)
+        delete_pod.dismiss(state, member, f"{member.id} is to be replaced: {why}.", OWNERS_GRACE)

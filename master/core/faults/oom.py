@@ -70,3 +70,7 @@ def needed(state: State, rank_index: RankIndex | None) -> int:
     found = max(state.memory.values(), default=0) if rank_index is None else state.memory.get(rank_index, 0)
     most = _most(state, rank_index) if found else None
     return found if most is None else min(found, most)
+
+
+KILLED = 137
+"""128 + SIGKILL: as a container ends that the kernel has ended for its memory."""

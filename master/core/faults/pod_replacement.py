@@ -9,9 +9,8 @@ ranks begin again in place.
 
 from __future__ import annotations
 
-from outrider.master.core.faults import error_signature, failure_policy, node_exclusion, oom
-from outrider.master.core.membership import pod_deletion
-from outrider.master.core.placement import pod_status
+from outrider.master.core.faults import delete_pod, error_signature, failure_policy, node_exclusion, oom
+from outrider.master.core.occurrences import FailMember
 from outrider.master.core.spec import REPLACE, REPLACE_NODE
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
@@ -41,17 +40,17 @@ def follow(state: State, member: Member, action: str, reason: str, code: int) ->
     if action == REPLACE_NODE:
         node_exclusion.condemn(state, member.node, reason)
     if state.spec.is_adopted and not member.has_controller:
-        pod_deletion.keep(state, member, reason)
+        delete_pod.keep(state, member, reason)
     elif state.spec.is_adopted:
-        pod_deletion.dismiss(state, member, f"{reason}; its controller makes another.")
+        delete_pod.dismiss(state, member, f"{reason}; its controller makes another.")
     else:
-        pod_status.fail(state, member, f"{reason}.", code)
+        state.occur(FailMember(member.id, f"{reason}.", code))
 
 
 # -- memory -------------------------------------------------------------------------------------------------------
 def _ran_out(state: State, member: Member, what: str) -> None:
     if oom.may_have_more(state, member):
         member.out_of_memory = True
-        pod_status.fail(state, member, f"{what}; {oom.raised(state, member)}.", pod_status.KILLED)
+        state.occur(FailMember(member.id, f"{what}; {oom.raised(state, member)}.", oom.KILLED))
     else:
         oom.explain(state, member)

@@ -19,9 +19,7 @@ from outrider.master.core.faults import verdict as faults_verdict
 from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import lifecycle, progress, readiness
 from outrider.master.core.generation import resume as generation_resume
-from outrider.master.core.hangs import progress_watch
-from outrider.master.core.nodecheck import gate as nodecheck_gate
-from outrider.master.core.ps import tf_config
+from outrider.master.core.occurrences import FaultNoted, RankDone
 from outrider.master.core.state import budgets
 from outrider.master.core.state.generation import Episode, Failure, Fault, World
 from outrider.master.core.state.job import COMMITTING, REBUILDING, RUNNING, STOPPING, State
@@ -54,7 +52,7 @@ def exited(state: State, member: Member, message: Exited) -> None:
     bad = [end for end in message.exits if end.code != 0]
     world = state.world
     if len(bad) < len(message.exits) and world is not None and world.generation == message.generation:
-        progress_watch.note_end(state)
+        state.occur(RankDone())
     if bad:
         _failed(state, member, message.generation, bad)
     elif message.alive == 0 and world is not None and world.generation == message.generation:
@@ -158,7 +156,7 @@ def _note(state: State, kind: str, reason: str, member: Member | None, exit: Wor
     state.fault_counts[kind] = state.fault_counts.get(kind, 0) + 1
     state.announce(kind, reason, fault.member, warning=True)
     node_exclusion.look(state)
-    nodecheck_gate.note_fault(state, node)
+    state.occur(FaultNoted(node))
     state.mark_status()
     return fault
 
@@ -168,7 +166,7 @@ def _blame(state: State, fault: Fault, kind: str, member: Member | None, reason:
     fault.kind, fault.member, fault.reason = kind, member.id if member else fault.member, reason
     fault.node = node_exclusion.blamed(kind, member, exit)
     node_exclusion.look(state)
-    nodecheck_gate.note_fault(state, fault.node)
+    state.occur(FaultNoted(fault.node))
     state.mark_status()
 
 
@@ -191,7 +189,8 @@ def _failure(state: State, world: World, member: Member, rank: int, end: WorkerE
     verdict = failure_policy.of_exit(state, world.generation, member, rank, end)
     return Failure(member.id, rank, state.now - end.age, end, error_signature.is_effect(end),
                    failure_policy.signature(state, member, end, verdict), verdict, state.spec.is_ps,
-                   tf_config.about_its_address(state.spec, end) or _though_done(world, end))  # fmt: skip
+                   error_signature.about_its_address(state.spec.own_address, end)
+                   or _though_done(world, end))  # fmt: skip
 
 
 def _though_done(world: World, end: WorkerExit) -> str:

@@ -7,9 +7,8 @@ the number for a signal.
 from __future__ import annotations
 
 from outrider.master.core.actions import DeletePod
-from outrider.master.core.checkpoints import planned_save
 from outrider.master.core.generation import lifecycle, observe_only, orders, progress, readiness, unsupervised
-from outrider.master.core.state.job import ENDED, FINISHING, REBUILDING, STOPPING, State
+from outrider.master.core.state.job import ENDED, FINISHING, STOPPING, State
 from outrider.master.core.state.member import ENDED_WELL, SILENT, Member
 from outrider.master.core.text import counted
 from outrider.wire.messages.generation import Stop
@@ -36,44 +35,13 @@ def fail(state: State, code: int, reason: str, traceback: str = "") -> None:
     _finish(state, code or 1, "failed", reason)
 
 
-def stop(state: State, reason: str, hard: bool, within: float | None = None) -> None:
-    """The user ends the job; hard: without any grace. Else the script saves its state first, where it can."""
-    reason = reason.rstrip(".")
-    if within is not None:
-        state.stop_by = state.now + within
-    if observe_only.would(state, "end the job", f"{reason}."):
-        return
-    if state.is_over:
-        if hard:
-            _hurry(state, reason)
-    elif hard or not _waits(state, reason):
-        stop_now(state, reason, hard=hard)
-    else:
-        state.stop_wanted = reason
-
-
-def _waits(state: State, reason: str) -> bool:
-    """For the world, which a new master does not know yet (whom it has not heard it could only delete), and for the
-    script's state."""
-    patience = (
-        None if state.stop_by is None else planned_save.before_end(state, state.stop_by - planned_save.LEAVE_EARLY)
-    )
-    return state.stage == REBUILDING or planned_save.holds(state, f"the job is stopped: {reason}", patience)
-
-
-def after_save(state: State) -> None:
-    """A job that waits for its end: the script's state is saved, or cannot be."""
-    if state.stop_wanted and not _waits(state, state.stop_wanted):
-        stop_now(state, state.stop_wanted)
-
-
 def stop_now(state: State, reason: str, *, hard: bool = False) -> None:
     state.stop_wanted = ""
     state.announce("JobStopped", f"The job is stopped: {reason}" + (", without grace." if hard else "."))
     _stop_world(state, reason, hard)
     _finish(state, 0, "stopped", f"The job was stopped: {reason}.")
     if hard:
-        _hurry(state, reason)
+        hurry(state, reason)
 
 
 def _stop_world(state: State, reason: str, hard: bool) -> None:
@@ -162,12 +130,12 @@ def unheard(state: State, member: Member) -> None:
 def overdue(state: State) -> None:
     """Some have not acknowledged: their pods are deleted."""
     if state.stage == FINISHING:
-        _hurry(state, "it did not acknowledge the end of the job in time")
+        hurry(state, "it did not acknowledge the end of the job in time")
     if state.stage == FINISHING:
         _end(state)
 
 
-def _hurry(state: State, reason: str) -> None:
+def hurry(state: State, reason: str) -> None:
     """Everything that is there is deleted, and what is being made as soon as it is there."""
     if state.stage != FINISHING:
         return

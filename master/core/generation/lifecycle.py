@@ -7,13 +7,17 @@ very step in which the last survivor has stopped and is ready again: no timer st
 
 from __future__ import annotations
 
-from outrider.master.core.checkpoints import restore_plan
-from outrider.master.core.faults import failure_policy
-from outrider.master.core.generation import layout, observe_only, orders, readiness, unsupervised
+from outrider.master.core.generation import (
+    layout,
+    log_patterns,
+    observe_only,
+    orders,
+    probe_ring,
+    readiness,
+    unsupervised,
+)
 from outrider.master.core.generation import resume as generation_resume
-from outrider.master.core.hangs import progress_watch
-from outrider.master.core.network import probe_ring
-from outrider.master.core.scaling import log_metrics
+from outrider.master.core.occurrences import GenerationStarted
 from outrider.master.core.state.generation import Place, World
 from outrider.master.core.state.job import COMMITTING, GATHERING, RUNNING, STOPPING, State
 from outrider.master.core.state.member import Member
@@ -105,9 +109,6 @@ def start(state: State) -> None:
     saves = tuple(list(state.saves.items())[-SAVES_TOLD:])
     prints = tuple([each for each in state.prints.items() if each[1]][-PRINTS_TOLD:])
     generation_resume.begin(state, world)
-    there = {i: m.ready.copies for i in world.places if (m := state.members[i]).ready is not None}
-    begun = restore_plan.begun_from(world.places.values(), there)
-    world.begins_from = (begun.step, begun.generation) if begun is not None else world.begins_from
     for place in world.places.values():
         member = state.members[place.member]
         member.told, member.ready, member.finished = world.generation, None, False
@@ -115,8 +116,7 @@ def start(state: State) -> None:
         readiness.refresh(state, member)
         _start(state, world, member, place, allowed, saves, prints)
     state.deadlines.set(("start", str(world.generation.number)), state.now + START_OVERDUE)
-    progress_watch.begin(state, world)
-    log_metrics.begin(state)
+    state.occur(GenerationStarted())
     readiness.note_resize(state)
 
 
@@ -154,7 +154,7 @@ def _start(
             prints=prints,
             reason=reason,
             neighbours=probe_ring.of(state, world, member.id),
-            patterns=tuple(dict.fromkeys(failure_policy.patterns(state) + log_metrics.patterns(state, place))),
+            patterns=log_patterns.of(state, place),
             elastic_data=state.spec.elastic_data,
             keep_batch_of=state.first_world if state.spec.keep_global_batch else 0,
             require_resume=state.spec.require_resume,

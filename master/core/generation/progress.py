@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outrider.master.core.checkpoints import data_position, planned_save
 from outrider.master.core.generation import readiness
 from outrider.master.core.generation import resume as generation_resume
-from outrider.master.core.hangs import progress_watch
+from outrider.master.core.occurrences import CheckpointFinished, RankSaves, StepMade
 from outrider.master.core.state.generation import OVER, UNKNOWN, Fault, World
 from outrider.master.core.state.job import RUNNING, STOPPING, State
 from outrider.master.core.state.member import Member
@@ -78,7 +77,7 @@ def stepped(state: State, member: Member, message: Stepped) -> None:
         return
     at = state.now - message.age
     _trains(state, world)
-    progress_watch.note_stepped(state, message.step)
+    state.occur(StepMade(message.step))
     world.resume.reached = max(world.resume.reached, message.step)
     world.resume.base = max(world.resume.base, message.base)
     generation_resume.decide(state, world)
@@ -181,7 +180,7 @@ def saved(state: State, member: Member, message: Saved) -> None:
         return
     if world is None or message.generation != world.generation:
         return
-    data_position.saved(state, member, message.generation)
+    state.occur(RankSaves(member.id, message.generation))
     if message.is_first:
         _note_prints(state, message)
         return
@@ -194,7 +193,7 @@ def saved(state: State, member: Member, message: Saved) -> None:
     if state.stage == RUNNING:
         if message.step - counts_from > world.keeping.finished:  # else it has counted, and comes to storage only now
             state.checkpoint_step = message.step
-        planned_save.checkpoint(state, member, message)
+        state.occur(CheckpointFinished(member.id, message))
         readiness.stir(state)
 
 

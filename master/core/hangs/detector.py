@@ -17,7 +17,7 @@ take.
 
 from __future__ import annotations
 
-from outrider.master.core.faults import recovery
+from outrider.master.core.faults import delete_pod, recovery
 from outrider.master.core.hangs import culprit, progress_watch
 from outrider.master.core.hangs import diagnostics as hangs_diagnostics
 from outrider.master.core.hangs import evidence as hangs_evidence
@@ -26,7 +26,6 @@ from outrider.master.core.hangs import looks as hangs_looks
 from outrider.master.core.hangs.culprit import Finding
 from outrider.master.core.hangs.limits import EVAL, INIT, STEP
 from outrider.master.core.hangs.progress_watch import own_limit, watched
-from outrider.master.core.membership import pod_deletion
 from outrider.master.core.network import partition
 from outrider.master.core.network.report import cut_sentence
 from outrider.master.core.nodecheck import gate as nodecheck_gate
@@ -199,7 +198,7 @@ def _end(state: State, watch: Watch, finding: Finding) -> None:
     reason = f"{reason}. It was to blame for a hang before, so {member.id} is replaced."
     recovery.begin(state, KIND, reason, member)
     if state.spec.is_adopted:
-        pod_deletion.dismiss(state, member, f"{member.id} hangs again and again; its controller makes another.")
+        delete_pod.dismiss(state, member, f"{member.id} hangs again and again; its controller makes another.")
     elif _may_be_replaced(state):
         member.hung = True
         pod_status.fail(state, member, reason, HUNG)

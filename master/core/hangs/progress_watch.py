@@ -3,10 +3,15 @@ decided in `hangs.detector`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from outrider.master.core.hangs import limits as hangs_limits
+from outrider.master.core.occurrences import (
+    GenerationAdopted,
+    GenerationStarted,
+    RankDone,
+    SpecEdited,
+    StepMade,
+    WorkersStarted,
+)
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.hangs import Watch
 from outrider.master.core.state.job import RUNNING, State
@@ -19,21 +24,23 @@ LOOK = 7.0
 """Seconds without progress after which ranks are looked at."""
 
 
-def begin(state: State, world: World) -> None:
+def begin(state: State, _started: GenerationStarted) -> None:
     """The world is told to start."""
+    world = state.world
+    assert world is not None
     state.watch = hangs_limits.begin(world.generation, state.now)
     look_in(state, state.watch)
     look_at_ranks_in(state, state.watch, LOOK)
 
 
-def take_over(state: State, world: World, kept: Mapping[str, Any]) -> None:
+def take_over(state: State, adopted: GenerationAdopted) -> None:
     """An earlier master's world runs on."""
-    state.watch = hangs_limits.taken_over(kept, world.generation, state.now, state.unix_offset)
+    state.watch = hangs_limits.taken_over(adopted.progress, state.generation, state.now, state.unix_offset)
     look_in(state, state.watch, FIRST_REPORTS)
     look_at_ranks_in(state, state.watch, LOOK)
 
 
-def edited(state: State) -> None:
+def edited(state: State, _edited: SpecEdited) -> None:
     """The limits may be others now."""
     if state.watch is not None:
         look_in(state, state.watch)
@@ -63,7 +70,7 @@ def own_limit(state: State, watch: Watch) -> float | None:
     return hangs_limits.asked(state.spec, hangs_limits.ruling(watch, state.pace, state.spec, state.now)[0])
 
 
-def note_started(state: State) -> None:
+def note_started(state: State, _started: WorkersStarted) -> None:
     """The processes of one more member exist: those of the others could do nothing without them."""
     if state.watch is not None:
         state.watch.since = state.now
@@ -79,9 +86,9 @@ def note_report(state: State, member: Member, report: Report) -> None:
         drop(state, watch, "its ranks go on")
 
 
-def note_stepped(state: State, step: int) -> None:
+def note_stepped(state: State, made: StepMade) -> None:
     """A step that was never made before is told at once, before a report shows it."""
-    watch = state.watch
+    watch, step = state.watch, made.step
     if watch is None or watch.generation != state.generation or step <= watch.step:
         return
     watch.step, watch.since, watch.stepped_at, watch.lenient = step, state.now, state.now, False
@@ -113,7 +120,6 @@ def note_no_turn(state: State) -> None:
         state.watch.since = state.watch.stepped_at = state.now
 
 
-def note_end(state: State) -> None:
-    """A rank of the running world has ended with 0."""
+def note_end(state: State, _done: RankDone) -> None:
     if state.watch is not None:
         state.watch.ending = True

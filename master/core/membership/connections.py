@@ -12,10 +12,9 @@ from outrider.master.core.actions import CloseSession, Send
 from outrider.master.core.checkpoints import memory_tier
 from outrider.master.core.faults import recovery
 from outrider.master.core.generation import job_end as generation_job_end
-from outrider.master.core.generation import lifecycle, orders, past_lease, readiness
-from outrider.master.core.hangs import progress_watch
-from outrider.master.core.membership import failure_detector, unreached
-from outrider.master.core.network import probe_ring
+from outrider.master.core.generation import lifecycle, orders, probe_ring, readiness
+from outrider.master.core.membership import failure_detector, past_lease, unreached
+from outrider.master.core.occurrences import WorkersStarted
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import REBUILDING, RUNNING, STOPPING, State
 from outrider.master.core.state.member import GONE, Member
@@ -274,7 +273,7 @@ def started(state: State, member: Member, message: Started) -> None:
         return
     is_new = member.id not in world.started
     if is_new:
-        progress_watch.note_started(state)
+        state.occur(WorkersStarted())
     world.started.add(member.id)
     if len(world.started) == len(world.places):
         state.deadlines.cancel(("start", str(world.generation.number)))

@@ -14,8 +14,8 @@ from typing import cast
 
 from outrider.master.core.faults import log_rules, pod_replacement, recovery
 from outrider.master.core.generation import lifecycle, readiness
-from outrider.master.core.hangs import progress_watch
 from outrider.master.core.membership import failure_detector
+from outrider.master.core.occurrences import GenerationAdopted
 from outrider.master.core.state.generation import UNKNOWN, Place, Resume, World
 from outrider.master.core.state.job import GATHERING, REBUILDING, RUNNING, State
 from outrider.master.core.state.member import ENDED_WELL, Member, in_order
@@ -68,7 +68,7 @@ def decide(state: State) -> None:
         world = None  # it may run, and nothing in it is to be told anything
     if world is not None and (running == {world.generation} or (not running and _was_started(state, world))):
         _adopt(state, world)
-        progress_watch.take_over(state, world, progress)
+        state.occur(GenerationAdopted(progress))
     else:
         _clear(state, running)
     for member in [m for _id, m in sorted(state.members.items())]:
@@ -80,7 +80,7 @@ def decide(state: State) -> None:
 
 
 def _world_before(state: State, running: set[Generation]) -> World | None:
-    """The saved one. An earlier master may have started it again past its Lease (`generation.past_lease`), under a
+    """The saved one. An earlier master may have started it again past its Lease (`membership.past_lease`), under a
     number that was reserved for it; also one that the status has as stopped."""
     saved, left = _saved_world(state.saved_world, state), _saved_world(state.saved_left, state)
     state.saved_world = state.saved_left = None

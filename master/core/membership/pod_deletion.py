@@ -13,14 +13,14 @@ works on it. A pod that no controller would make again is never deleted.
 from __future__ import annotations
 
 from outrider.master.core.actions import DeletePod
-from outrider.master.core.generation import observe_only, orders, readiness
+from outrider.master.core.faults.delete_pod import DELETE_GRACE, delete, keep
+from outrider.master.core.generation import orders, readiness
 from outrider.master.core.membership import failure_detector
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import SILENT, Doubt, Member
 from outrider.master.core.text import seconds
 from outrider.wire.ids import MemberId
 
-DELETE_GRACE = 5.0
 LEAST_GRACE = 1.0
 """With none the platform forgets a pod before its kubelet has ended it."""
 STUCK_AFTER = 10.0
@@ -99,13 +99,6 @@ def _last_seen(member: Member) -> str:
     return f"Last heard{f' from {where}' if where else ''}: {did}."
 
 
-def keep(state: State, member: Member, why: str) -> None:
-    if not member.is_stuck:
-        member.is_stuck = True
-        text = f"{why}; its pod is not deleted, because no controller would make another one: delete it yourself."
-        state.announce("PodKept", text, member.id, warning=True)
-
-
 def will_not_start(state: State, member: Member, why: str) -> None:
     """It waits for a kubelet that is not heard: another one may start elsewhere."""
     if member.uid is None or member.deleting or not member.has_controller:
@@ -133,23 +126,6 @@ def unended(state: State, member_id: str) -> None:
     reason = f"{member.id} cannot end the processes of generation {member.told}; its pod is deleted."
     state.announce("MemberGivenUp", reason, member.id, warning=True)
     delete(state, member, reason)
-
-
-def dismiss(state: State, member: Member, reason: str, grace: float = DELETE_GRACE) -> None:
-    """It may be well heard, and has to go all the same: for what it did, or where it is."""
-    if not state.spec.observed:
-        member.dismissed = reason
-    delete(state, member, reason, grace)
-
-
-def delete(state: State, member: Member, reason: str, grace: float = DELETE_GRACE) -> None:
-    assert member.uid is not None
-    if observe_only.would(state, f"delete the pod of {member.id}", reason, member.id):
-        return
-    member.deleting = True
-    state.act(DeletePod(member.id, member.uid, grace, state.generation, reason))
-    readiness.refresh(state, member)
-    readiness.note_staffing(state)
 
 
 # -- pods that stay -----------------------------------------------------------------------------------------------

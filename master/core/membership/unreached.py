@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from outrider.master.core.actions import CloseSession, Send
 from outrider.master.core.events import PodSeen
+from outrider.master.core.faults import delete_pod
 from outrider.master.core.generation import readiness, unsupervised
-from outrider.master.core.membership import failure_detector, pod_deletion
+from outrider.master.core.membership import failure_detector
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 from outrider.master.core.text import seconds
@@ -142,7 +143,7 @@ def runs_alone(state: State, session: str, member: Member) -> None:
 
 def _remove(state: State, member: Member, why: str) -> None:
     if not member.has_controller:
-        pod_deletion.keep(state, member, why.partition(";")[0])
+        delete_pod.keep(state, member, why.partition(";")[0])
         return
     state.announce("MemberGivenUp", why, member.id, warning=True)
-    pod_deletion.dismiss(state, member, why)
+    delete_pod.dismiss(state, member, why)

@@ -17,22 +17,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from outrider.master.core.faults import recovery
+from outrider.master.core.faults import delete_pod, recovery
 from outrider.master.core.faults.node_exclusion import PARTED
 from outrider.master.core.generation import orders
-from outrider.master.core.hangs import limits as hangs_limits
-from outrider.master.core.hangs.limits import STEP
-from outrider.master.core.membership import pod_deletion
 from outrider.master.core.network import link_health
 from outrider.master.core.network.report import cut_sentence, slow_sentence, where
+from outrider.master.core.occurrences import MembersCutOff
 from outrider.master.core.placement import replicas
 from outrider.master.core.state import links as state_links
 from outrider.master.core.state.generation import World
-from outrider.master.core.state.hangs import Watch
 from outrider.master.core.state.job import REBUILDING, RUNNING, State
 from outrider.master.core.state.links import Cut, Pair, Slow
 from outrider.master.core.state.member import ALIVE, Member
-from outrider.master.core.text import seconds
 from outrider.wire.ids import MemberId
 from outrider.wire.messages.links import Probe, Probed
 from outrider.wire.messages.report import Report
@@ -40,8 +36,6 @@ from outrider.wire.messages.report import Report
 LOOK_EVERY, LOOK_FOR_SLOW = 1.0, 10.0
 HEARD, REPORTED = 2.5, 1.5
 """Seconds within which both of a pair must have spoken; before they are asked, who may be about to be in doubt."""
-PATIENCE = 10.0
-"""Seconds without a step: a shorter outage costs less than a replacement."""
 SLACK = 5.0
 """Seconds, beside two steps, within which the last step is made after a link is cut: it is in the kernel's hands, and
 neither a look nor a report is there at once."""
@@ -201,36 +195,31 @@ def _tell_slow(state: State, found: list[Slow]) -> None:
 
 # -- doing --------------------------------------------------------------------------------------------------------
 def _act(state: State, found: list[Cut]) -> None:
-    world, watch = state.world, state.watch
-    if not found or world is None:
+    if not found or state.world is None:
         return
     if recovery.is_torn(state):
-        part(state, _at_fault(state, found), "Ranks ended with errors of torch.distributed alone")
-    elif state.stage == RUNNING and watch is not None and watch.generation == world.generation:
-        if watch.suspicion is not None:  # its ranks are asked where they are, which may say more
-            return
-        quiet = state.now - watch.since
-        patience = max(PATIENCE, hangs_limits.TIMES[STEP] * _slowest_step(watch, state))
-        if quiet >= patience and hangs_limits.ruling(watch, state.pace, state.spec, state.now)[0] == STEP:
-            part(state, _at_fault(state, found), f"No rank has made a step for {seconds(quiet)}")
+        part(state, at_fault(state, found), "Ranks ended with errors of torch.distributed alone")
+    elif state.stage == RUNNING:
+        state.occur(MembersCutOff(tuple(found)))
 
 
-def _slowest_step(watch: Watch, state: State) -> float:
+def slowest_step(state: State) -> float:
+    """Seconds; 0 where no recent one was slow."""
     recent = state.pace.slow_steps
     return recent[0][1] if recent else 0.0
 
 
 def of_a_hang(state: State) -> list[Cut]:
     """Pairs that cannot see each other, and may be why no step is made."""
-    return _at_fault(state, [cut for cut in _cuts(state) if cut.is_both])
+    return at_fault(state, [cut for cut in _cuts(state) if cut.is_both])
 
 
-def _at_fault(state: State, found: list[Cut]) -> list[Cut]:
+def at_fault(state: State, found: list[Cut]) -> list[Cut]:
     """Of this world's members, and cut no longer than steps have been missing: a job that trained on needs them not."""
     world, watch = state.world, state.watch
     if world is None or watch is None:
         return []
-    slack = SLACK + 2 * _slowest_step(watch, state)
+    slack = SLACK + 2 * slowest_step(state)
     is_late = watch.generation == world.generation and watch.step > 0
     return [cut for cut in found if cut.first in world.places and cut.second in world.places
             and not (is_late and watch.stepped_at > cut.since + slack)]  # fmt: skip
@@ -252,7 +241,7 @@ def part(state: State, found: list[Cut], what: str) -> bool:
         if member.rank_index is not None:
             state.parted[member.rank_index] = state.now
         recovery.parted(state, PARTED, reason, member)
-        pod_deletion.dismiss(state, member, reason)
+        delete_pod.dismiss(state, member, reason)
     return bool(gone)
 
 

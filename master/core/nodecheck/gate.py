@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from outrider.master.core.faults import node_exclusion
 from outrider.master.core.generation import readiness
+from outrider.master.core.occurrences import FaultNoted, MemberAdded, SpecEdited
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 
 NEW = "it is new"
 
 
-def note_new(state: State, member: Member) -> None:
+def note_new(state: State, added: MemberAdded) -> None:
     """Made or seen for the first time. An earlier master's check holds for the same pod."""
+    member = state.members[added.member]
     uid, finding = state.checked.get(member.id, (None, None))
     if member.uid is not None and uid == member.uid:
         member.finding = finding
     elif state.spec.node_check:
         member.check_wanted = NEW
+    readiness.refresh(state, member)
 
 
 def ask(state: State, member: Member, why: str) -> bool:
@@ -35,8 +38,9 @@ def ask(state: State, member: Member, why: str) -> bool:
     return True
 
 
-def note_fault(state: State, node: str) -> None:
-    """A fault that speaks against this node was noted: the second one calls for a check of who runs there."""
+def note_fault(state: State, noted: FaultNoted) -> None:
+    """The second fault that speaks against a node calls for a check of who runs there."""
+    node = noted.node
     if not node or not state.spec.node_check:
         return
     incidents = node_exclusion.incidents_on(state, node)
@@ -46,8 +50,10 @@ def note_fault(state: State, node: str) -> None:
         ask(state, member, f"node {node} has shown {incidents} faults")
 
 
-def forget(state: State) -> None:
-    """The user wants no checks any more."""
+def edited(state: State, _edited: SpecEdited) -> None:
+    """The user may want no checks any more."""
+    if state.spec.node_check:
+        return
     for member in [m for _id, m in sorted(state.members.items()) if m.check_wanted]:
         member.check_wanted = ""
         readiness.refresh(state, member)

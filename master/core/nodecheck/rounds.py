@@ -16,9 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from zlib import crc32
 
-from outrider.master.core.faults import node_exclusion
+from outrider.master.core.faults import delete_pod, node_exclusion
 from outrider.master.core.generation import lifecycle, orders, readiness
-from outrider.master.core.membership import pod_deletion
 from outrider.master.core.nodecheck import gate as nodecheck_gate
 from outrider.master.core.nodecheck import pairing
 from outrider.master.core.nodecheck import report as nodecheck_report
@@ -355,7 +354,7 @@ def _exclude(state: State, member: Member, what: str, finding: Finding) -> bool:
     node_exclusion.condemn(state, member.node, last_words)
     if state.spec.is_adopted:
         state.announce("MemberExcluded", reason, member.id, warning=True)
-        pod_deletion.dismiss(state, member, reason)
+        delete_pod.dismiss(state, member, reason)
     else:
         pod_status.exclude(state, member, reason, EXIT_CODE, last_words)
     return True

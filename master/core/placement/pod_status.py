@@ -9,18 +9,13 @@ from __future__ import annotations
 
 from outrider.master.core.actions import CloseSession
 from outrider.master.core.events import PodGone, PodSeen, PodsListed
-from outrider.master.core.faults import node_exclusion, node_rules, oom, recovery
+from outrider.master.core.faults import delete_pod, node_exclusion, node_rules, oom, recovery
+from outrider.master.core.faults.oom import KILLED
 from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import observe_only, orders, readiness, unsupervised
-from outrider.master.core.membership import (
-    failure_detector,
-    key_mismatch,
-    pod_deletion,
-    prior_success,
-    sidecar_exit,
-    unreached,
-)
-from outrider.master.core.placement import create_refused, failed_pods, pod_blocked, replicas
+from outrider.master.core.membership import failure_detector, key_mismatch, pod_deletion, prior_success, unreached
+from outrider.master.core.occurrences import FailMember
+from outrider.master.core.placement import create_refused, failed_pods, pod_blocked, replicas, sidecar_exit
 from outrider.master.core.placement import rank_index as placement_rank_index
 from outrider.master.core.scaling import autoscaler
 from outrider.master.core.scaling import resize as scaling_resize
@@ -33,8 +28,6 @@ from outrider.wire.messages.membership import Finish
 PAST_KEPT = 64
 BY_OUR_WORD = ("MemberFailed", "MemberExcluded")
 """Faults after which a pod stays to be read."""
-KILLED = 137
-"""128 + SIGKILL: as a container ends that the kernel has ended for its memory."""
 ABSENT_AFTER = 4.0
 """Times `start_patience`: so long after nobody waits for it any more a pod that was never heard is given up."""
 
@@ -264,6 +257,12 @@ def strangers_done(state: State) -> None:
         _lost(state, member, "MemberFailed", f"{member.id} has ended with code 0, and others of its world had failed.")
 
 
+def fail_as_decided(state: State, decided: FailMember) -> None:
+    member = state.members.get(decided.member)
+    if member is not None:
+        fail(state, member, decided.reason, decided.code)
+
+
 def fail(state: State, member: Member, reason: str, code: int) -> None:
     """It fails by our word, though its pod is well: its containers end with this code, and the pod stays to be read."""
     if not observe_only.would(state, f"fail {member.id}", reason, member.id):
@@ -365,4 +364,4 @@ def absent(state: State, member_id: str) -> None:
     else:
         reason = f"{member.id} has never been heard since it was created; its pod is deleted."
         state.announce("MemberGivenUp", reason, member.id, warning=True)
-        pod_deletion.delete(state, member, reason)
+        delete_pod.delete(state, member, reason)

@@ -21,7 +21,7 @@ from outrider.master.core.faults import node_exclusion, oom
 from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import observe_only, readiness
 from outrider.master.core.membership import failure_detector
-from outrider.master.core.nodecheck import gate as nodecheck_gate
+from outrider.master.core.occurrences import MemberAdded
 from outrider.master.core.placement import own_rank_index
 from outrider.master.core.placement import rank_index as placement_rank_index
 from outrider.master.core.spec import MASTER
@@ -190,7 +190,7 @@ def _create(
     state.next_id[role] = number + 1
     member = Member(MemberId(f"{role}-{number}"), role, rank_index, state.now)
     member.create_asked_at = state.now
-    nodecheck_gate.note_new(state, member)
+    state.occur(MemberAdded(member.id))
     placement_rank_index.add(state, member)
     state.deadlines.set(("patience", member.id), state.now + state.spec.ready_patience)
     is_first = _count_creation(state, rank_index)
@@ -301,7 +301,7 @@ def adopt(state: State, pod: PodSeen) -> Member:
         known = Placed(pod.uid, pod.rank_index, pod.rank_index if state.spec.is_adopted else None)
     rank_index = None if known.rank_index in state.holders else known.rank_index
     member = Member(pod.member, pod.role, rank_index, state.now, known.own_index, pod.uid)
-    nodecheck_gate.note_new(state, member)
+    state.occur(MemberAdded(member.id))
     uid, address, port = state.addresses.get(pod.member, (None, "", 0))
     if uid == pod.uid:
         member.address, member.probe_port = address, port

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 
 from outrider.master.core.checkpoints import planned_save
 from outrider.master.core.events import OwnerSized, SpecChanged
+from outrider.master.core.faults import delete_pod
 from outrider.master.core.generation import lifecycle, readiness
-from outrider.master.core.hangs import progress_watch
 from outrider.master.core.membership import connections as membership_connections
-from outrider.master.core.membership import pod_deletion
-from outrider.master.core.nodecheck import gate as nodecheck_gate
+from outrider.master.core.occurrences import SpecEdited
 from outrider.master.core.placement import admission as placement_admission
 from outrider.master.core.placement import owner_scaling
 from outrider.master.core.scaling import autoscaler, log_metrics
@@ -34,8 +33,6 @@ def edited(state: State, event: SpecChanged) -> None:
     if _patience(before) != _patience(event.spec):
         for member in [member for _id, member in sorted(state.members.items())]:
             membership_connections.welcome(state, member, "The job's patience was edited.")
-    if before.node_check and not event.spec.node_check:
-        nodecheck_gate.forget(state)
     is_own = autoscaler.is_own(state, event.spec.replicas)
     if event.spec.replicas != state.target and not is_own:
         state.announce("ScaleAsked", f"{wanted(event.spec.replicas, 'member')} instead of {state.target}.")
@@ -49,7 +46,7 @@ def edited(state: State, event: SpecChanged) -> None:
     autoscaler.follow_schedule(state)
     if event.has_new_template and not state.suspended:
         _use_template(state)
-    progress_watch.edited(state)
+    state.occur(SpecEdited(before))
     readiness.note_staffing(state)
     readiness.note_resize(state)
     state.mark_status()
@@ -75,7 +72,7 @@ def _use_template(state: State) -> None:
                 state.held.discard(member.rank_index)
             reason = f"{member.id} is made anew with the changed template: it could not start, {member.pod_reason}."
             state.announce("MemberRemade", reason, member.id)
-            pod_deletion.dismiss(state, member, reason)
+            delete_pod.dismiss(state, member, reason)
 
 
 def _patience(spec: JobSpec) -> tuple[float, ...]:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from outrider.master.core.faults import delete_pod
 from outrider.master.core.generation import readiness
-from outrider.master.core.membership import pod_deletion
 from outrider.master.core.ps import session_saver
 from outrider.master.core.ps.state import CHIEF, PS, PsState, Seat
 from outrider.master.core.ps.task_adapter import let
@@ -92,7 +92,7 @@ def _reconsider(job: PsState, seat: Seat) -> None:
         is_spare = other.rank_index is None and other.is_usable and other.uid is not None
         if is_spare and not _fits(seat, other):
             reason = f"{other.id} is made anew: its container was to have {other.resources}, and {wanted} is wanted."
-            let(job, seat, partial(pod_deletion.dismiss, seat.state, other, reason))
+            let(job, seat, partial(delete_pod.dismiss, seat.state, other, reason))
 
 
 def _begin(job: PsState, servers: list[Seat]) -> None:

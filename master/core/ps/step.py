@@ -33,7 +33,6 @@ from outrider.master.core.events import (
     TurnTold,
     Woke,
 )
-from outrider.master.core.faults import rehearsal
 from outrider.master.core.generation import observe_only
 from outrider.master.core.ps import (
     chief_drain,
@@ -48,6 +47,7 @@ from outrider.master.core.ps import job_end as ps_job_end
 from outrider.master.core.ps import status_batch as ps_status_batch
 from outrider.master.core.ps.state import Key, PsState, Seat
 from outrider.master.core.ps.task_adapter import tell
+from outrider.master.core.scaling import rehearsal
 from outrider.master.core.state.hangs import Collection
 from outrider.master.core.state.job import ENDED
 from outrider.wire.ids import MemberId, RankIndex, Role

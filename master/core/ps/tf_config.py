@@ -14,12 +14,11 @@ from dataclasses import replace
 from outrider.master.core.ps.state import CHIEF, EVALUATOR, PS, ROLES, Key, PsState, Seat
 from outrider.master.core.spec import WORKER, JobSpec
 from outrider.wire.ids import MemberId, RankIndex, Role
-from outrider.wire.messages.generation import Start, WorkerExit
+from outrider.wire.messages.generation import Start
 from outrider.wire.messages.links import Neighbour
 from outrider.wire.messages.membership import Welcome
 
 MOST_NEIGHBOURS = 3
-NO_SERVER = "Could not start gRPC server"
 """TensorFlow's words."""
 
 
@@ -40,14 +39,6 @@ def address(spec: JobSpec, key: Key) -> str:
     return found[index] if index < len(found) else ""
 
 
-def about_its_address(spec: JobSpec, end: WorkerExit) -> str:
-    """TensorFlow does not say which port it could not have."""
-    if not spec.is_ps or NO_SERVER not in end.error_message:
-        return ""
-    where = address(spec, (spec.role, RankIndex(spec.first_index)))
-    return f": {where}, where the others look for it, is taken by another process, or cannot be had here"
-
-
 def seat_spec(spec: JobSpec, key: Key) -> JobSpec:
     """The job of one seat. Parameter servers and evaluators make no steps, or seldom, and do not hang for it."""
     role, index = key
@@ -57,6 +48,7 @@ def seat_spec(spec: JobSpec, key: Key) -> JobSpec:
         spec,
         **limits | {"role": role, "limits": ()},
         resources=resources,
+        own_address=address(spec, key),
         min_members=1,
         max_members=1,
         replicas=1,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from outrider.master.core.actions import DeletePod
 from outrider.master.core.checkpoints import planned_save
-from outrider.master.core.faults import rehearsal
 from outrider.master.core.generation import (
     layout,
     lifecycle,
@@ -20,7 +19,7 @@ from outrider.master.core.generation import (
     reservations,
     unsupervised,
 )
-from outrider.master.core.scaling import autoscaler
+from outrider.master.core.scaling import autoscaler, rehearsal
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import GATHERING, REBUILDING, RUNNING, State
 from outrider.master.core.state.member import Member

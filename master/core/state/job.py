@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from outrider.master.core.actions import Action, Announce
 from outrider.master.core.events import NodeSeen
+from outrider.master.core.occurrences import Occurrence
 from outrider.master.core.spec import JobSpec, Rule
 from outrider.master.core.state.crowd import Crowd
 from outrider.master.core.state.generation import Episode, Fault, Reservation, World
@@ -210,7 +211,7 @@ class State:
     reserving: list[Reservation] = field(default_factory=list)
     """Of those that are being saved: one of them may be what the next master reads."""
     lapsed: bool = False
-    """The Lease is not renewed (`generation.past_lease`)."""
+    """The Lease is not renewed (`membership.past_lease`)."""
     outranked: int = 0
     """The highest term of which a member has heard."""
     met: dict[MemberId, tuple[Generation, int]] = field(default_factory=dict)
@@ -310,6 +311,8 @@ class State:
     unsized: bool = False
     """What the end of the step has to look at: anything, who holds which rank index, the size of the world."""
     actions: list[Action] = field(default_factory=list)
+    occurred: list[Occurrence] = field(default_factory=list)
+    """Which nobody has followed yet."""
 
     @property
     def generation(self) -> Generation:
@@ -334,6 +337,10 @@ class State:
     def ends(self) -> bool:
         """It is over, or waits for its end: nobody comes any more."""
         return self.is_over or bool(self.stop_wanted)
+
+    def occur(self, occurrence: Occurrence) -> None:
+        """Others follow it as soon as what is being handled is through."""
+        self.occurred.append(occurrence)
 
     def mark_status(self) -> None:
         """Something that users see has changed: the status is written soon."""

@@ -71,7 +71,7 @@ class Member:
     grace_ends: float | None = None
     """Its pod is being deleted, and has to be gone by then."""
     sidecar_ended: str = ""
-    """How its sidecar ended, where nobody starts it again (`membership.sidecar_exit`)."""
+    """How its sidecar ended, where nobody starts it again (`placement.sidecar_exit`)."""
     has_ended: bool = False
     """As its last PodSeen said."""
     is_stuck: bool = False

@@ -7,8 +7,7 @@ the machine. A pod of another controller is deleted, because only its owner make
 
 from __future__ import annotations
 
-from outrider.master.core.faults import node_exclusion
-from outrider.master.core.membership import pod_deletion
+from outrider.master.core.faults import delete_pod, node_exclusion
 from outrider.master.core.placement import replicas
 from outrider.master.core.scaling import resize as scaling_resize
 from outrider.master.core.state.generation import World
@@ -71,7 +70,7 @@ def _replace(state: State, member: Member, reason: str) -> None:
     state.slow_replaced.add(index)
     node_exclusion.condemn(state, member.node, reason)
     if state.spec.is_adopted:
-        pod_deletion.dismiss(state, member, f"{reason} Its controller makes another.")
+        delete_pod.dismiss(state, member, f"{reason} Its controller makes another.")
     else:
         scaling_resize.leave_when_replaced(state, member, "it is a straggler, and stragglers are to be replaced")
 

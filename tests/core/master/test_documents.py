@@ -8,7 +8,9 @@ from pathlib import Path
 
 import outrider.master.core
 from outrider.master.core.events import Event
-from outrider.master.core.step import DEADLINES, HANDLERS, MESSAGES
+from outrider.master.core.handlers.deadlines import DEADLINES
+from outrider.master.core.handlers.events import HANDLERS
+from outrider.master.core.handlers.messages import MESSAGES
 from outrider.wire.messages.directions import FromSidecar
 from outrider.wire.messages.membership import Hello
 

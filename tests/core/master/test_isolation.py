@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from outrider.master.core.events import SidecarSaid, SpecChanged
-from outrider.master.core.network import probe_ring
+from outrider.master.core.generation import probe_ring
 from outrider.master.core.state.generation import Place, World
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member

@@ -8,8 +8,8 @@ import pytest
 
 from outrider.master.core.actions import CreatePod, DeletePod, EndJob, PlacePod, ResizeOwner, SaveStatus, Send
 from outrider.master.core.events import LeaseLapsed, LeaseRegained, ScaleAsked, SidecarSaid
-from outrider.master.core.generation import past_lease
 from outrider.master.core.generation.reservations import RESERVED
+from outrider.master.core.membership import past_lease
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId
 from outrider.wire.messages.checkpoints import SaveState
 from outrider.wire.messages.generation import Start, Stop

@@ -6,6 +6,7 @@ import pytest
 
 from outrider.master.core.actions import CreatePod, DeletePod
 from outrider.master.core.events import ActionFailed, CreateRefused, NodeSeen, PodGone, PodSeen
+from outrider.master.core.faults import delete_pod
 from outrider.master.core.membership import pod_deletion
 from outrider.master.core.placement import pod_blocked
 from outrider.wire.ids import NO_GENERATION, MemberId, PodUid, RankIndex, Role
@@ -300,9 +301,9 @@ def test_one_that_was_given_up_and_stays_goes_by_force_too() -> None:
     play.until(lambda: bool(play.announced("MemberGivenUp")), 60)
     said = play.announced("MemberGivenUp")[0].reason
     assert " Last heard from 127.0.0.1 on node node-2: it was running generation 1.1 at step " in said
-    told_to_go(play, "worker-1", pod_deletion.DELETE_GRACE)
+    told_to_go(play, "worker-1", delete_pod.DELETE_GRACE)
     play.run(20)
-    assert [d.grace for d in deletions(play, "worker-1")] == [pod_deletion.DELETE_GRACE, 0]
+    assert [d.grace for d in deletions(play, "worker-1")] == [delete_pod.DELETE_GRACE, 0]
     assert not play.announced("MemberLeaving"), "it was our own word"
 
 

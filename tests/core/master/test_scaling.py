@@ -6,7 +6,7 @@ import pytest
 
 from outrider.master.core.actions import CreatePod, Deliver
 from outrider.master.core.events import Asked, PodSeen, RestartAsked, RestartRefused, ScaleAsked
-from outrider.master.core.faults.rehearsal import refusal
+from outrider.master.core.scaling.rehearsal import refusal
 from outrider.wire.ids import Role
 from outrider.wire.messages.diagnostics import REHEARSAL, Ask
 from outrider.wire.messages.membership import Finish, Leaving

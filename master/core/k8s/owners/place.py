@@ -1,4 +1,4 @@
-"""The place of a pod among those of its job, and what its annotations ask for. Its injection depends on nothing else."""
+"""A pod's place in its job, and what its annotations ask for: its injection depends on no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owner references: from a pod to its controller, on to that one's own, and from what is made for a job to the job."""
+"""Owner references: from a pod up through its controllers, and to a job from what is made for it."""
 
 from __future__ import annotations
 

@@ -80,8 +80,7 @@ def _start(state: State, world: World) -> None:
     chosen = all_of(state, world)
     if chosen and is_reserved(state, chosen, world.generation.number):
         world.version = state.saved_version
-        if not restore.waits(state, world):
-            lifecycle.start(state)
+        restore.start(state, world)
 
 
 def all_of(state: State, world: World) -> list[Member]:

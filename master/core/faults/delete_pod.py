@@ -1,0 +1,34 @@
+"""A member's pod is deleted; or kept, where no controller would make another one."""
+
+from __future__ import annotations
+
+from outrider.master.core.actions import DeletePod
+from outrider.master.core.generation import observe_only, readiness
+from outrider.master.core.state.job import State
+from outrider.master.core.state.member import Member
+
+DELETE_GRACE = 5.0
+
+
+def keep(state: State, member: Member, why: str) -> None:
+    if not member.is_stuck:
+        member.is_stuck = True
+        text = f"{why}; its pod is not deleted, because no controller would make another one: delete it yourself."
+        state.announce("PodKept", text, member.id, warning=True)
+
+
+def dismiss(state: State, member: Member, reason: str, grace: float = DELETE_GRACE) -> None:
+    """It may be well heard, and has to go all the same: for what it did, or where it is."""
+    if not state.spec.observed:
+        member.dismissed = reason
+    delete(state, member, reason, grace)
+
+
+def delete(state: State, member: Member, reason: str, grace: float = DELETE_GRACE) -> None:
+    assert member.uid is not None
+    if observe_only.would(state, f"delete the pod of {member.id}", reason, member.id):
+        return
+    member.deleting = True
+    state.act(DeletePod(member.id, member.uid, grace, state.generation, reason))
+    readiness.refresh(state, member)
+    readiness.note_staffing(state)

@@ -1,0 +1,1 @@
+"""Which room follows an event, a message, a deadline, and what another room has done: four tables."""

@@ -1,0 +1,50 @@
+"""From what has happened in one room to the others that it concerns, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from outrider.master.core.checkpoints import data_position, planned_save
+from outrider.master.core.hangs import cut_links, progress_watch
+from outrider.master.core.nodecheck import gate as nodecheck_gate
+from outrider.master.core.occurrences import (
+    CheckpointFinished,
+    FailMember,
+    FaultNoted,
+    GenerationAdopted,
+    GenerationStarted,
+    MemberAdded,
+    MembersCutOff,
+    RankDone,
+    RankSaves,
+    SpecEdited,
+    StepMade,
+    WorkersStarted,
+)
+from outrider.master.core.placement import pod_status
+from outrider.master.core.scaling import log_metrics
+from outrider.master.core.state.job import State
+
+ON: dict[type, tuple[Callable[[State, Any], None], ...]] = {
+    GenerationStarted: (progress_watch.begin, lambda state, _started: log_metrics.begin(state)),
+    GenerationAdopted: (progress_watch.take_over,),
+    WorkersStarted: (progress_watch.note_started,),
+    StepMade: (progress_watch.note_stepped,),
+    RankDone: (progress_watch.note_end,),
+    RankSaves: (data_position.saved,),
+    CheckpointFinished: (planned_save.checkpoint,),
+    MemberAdded: (nodecheck_gate.note_new,),
+    FaultNoted: (nodecheck_gate.note_fault,),
+    FailMember: (pod_status.fail_as_decided,),
+    MembersCutOff: (cut_links.consider,),
+    SpecEdited: (nodecheck_gate.edited, progress_watch.edited),
+}
+
+
+def follow(state: State) -> None:
+    """Until nothing has happened that nobody has followed: in the order in which it did."""
+    while state.occurred:
+        occurrence = state.occurred.pop(0)
+        for handler in ON[type(occurrence)]:
+            handler(state, occurrence)

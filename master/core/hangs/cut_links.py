@@ -1,0 +1,27 @@
+"""Members that cannot see each other are parted once no rank makes a step: before that counts as a hang."""
+
+from __future__ import annotations
+
+from outrider.master.core.hangs import limits as hangs_limits
+from outrider.master.core.hangs.limits import STEP
+from outrider.master.core.network import partition
+from outrider.master.core.occurrences import MembersCutOff
+from outrider.master.core.state.job import State
+from outrider.master.core.text import seconds
+
+PATIENCE = 10.0
+"""Seconds without a step: a shorter outage costs less than a replacement."""
+
+
+def consider(state: State, cut_off: MembersCutOff) -> None:
+    """Where steps have stopped too: a hang that has its reason."""
+    watch, world = state.watch, state.world
+    if watch is None or world is None or watch.generation != world.generation:
+        return
+    if watch.suspicion is not None:  # its ranks are asked where they are, which may say more
+        return
+    quiet = state.now - watch.since
+    patience = max(PATIENCE, hangs_limits.TIMES[STEP] * partition.slowest_step(state))
+    if quiet >= patience and hangs_limits.ruling(watch, state.pace, state.spec, state.now)[0] == STEP:
+        found = partition.at_fault(state, list(cut_off.pairs))
+        partition.part(state, found, f"No rank has made a step for {seconds(quiet)}")
