@@ -37,8 +37,8 @@ def said(state: State, member: Member, message: DataSaid) -> None:
 
 def saved(state: State, saves: RankSaves) -> None:
     """A rank says that it saves in place before it does: who has not said so in this generation saves whole again."""
-    member, generation = state.members[saves.member], saves.generation
-    if member.in_place is not None and member.in_place[0] != generation:
+    member, generation = state.members.get(saves.member), saves.generation
+    if member is not None and member.in_place is not None and member.in_place[0] != generation:
         member.in_place = None
         state.mark_status()
 

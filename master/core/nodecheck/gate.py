@@ -18,7 +18,9 @@ NEW = "it is new"
 
 def note_new(state: State, added: MemberAdded) -> None:
     """Made or seen for the first time. An earlier master's check holds for the same pod."""
-    member = state.members[added.member]
+    member = state.members.get(added.member)
+    if member is None:
+        return
     uid, finding = state.checked.get(member.id, (None, None))
     if member.uid is not None and uid == member.uid:
         member.finding = finding
