@@ -52,11 +52,13 @@ class Scenario:
     @property
     def recovery_seconds(self) -> float:
         """A start that is overdue, a stop with all its graces, a pod from nothing, and the patience of growth; seen at
-        most: 134 s and the patience of growth. A hang has its limit. A script that ends has its work to do."""
+        most: 134 s and the patience of growth. A hang has its limit. A script that ends has its work to do, and one
+        that fails at once all the restarts that its user has given it."""
         work = self.total_steps * (self.step_seconds + self.save_seconds[1] / self.save_every)
         limits = (self.spec.hang_step or 60.0, self.spec.hang_init, self.spec.hang_checkpoint, self.spec.hang_eval)
         checks = CHECKS_LAST if self.spec.node_check else 0.0
-        return 150.0 + max(limit or 0.0 for limit in limits) + self.spec.grow_patience + work + checks
+        tries = 8.0 * self.spec.max_restarts if self.import_error or self.crash_at is not None else 0.0
+        return 150.0 + max(limit or 0.0 for limit in limits) + self.spec.grow_patience + work + checks + tries
 
     @staticmethod
     def of(seed: int) -> Scenario:
