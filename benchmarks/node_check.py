@@ -144,14 +144,15 @@ def large(members: int, bad: int, slow: int) -> dict[str, Any]:
     job = Large(members, set(names[:bad]), set(names[bad:]))
     began = time.perf_counter()
     job.run()
-    excluded = {fault.member for fault in job.state.faults if fault.kind == "MemberExcluded"}
+    excluded = {fault.member for fault in job.state.faults.noted if fault.kind == "MemberExcluded"}
     per_round = (job.orders + job.answers) / max(job.orders, 1)
     wrong = [f"{name} was not left out" for name in sorted(set(names) - excluded)]
     wrong += [f"{name} was left out and is well" for name in sorted(excluded - set(names))]
     wrong += [f"a message had {job.most_bytes} bytes"] if job.most_bytes > MOST_BYTES else []
     wrong += [f"{per_round:.2f} messages a member and round"] if per_round > MOST_MESSAGES else []
     return {
-        "members": members, "bad": bad, "slow": slow, "rounds": job.state.round_number, "excluded": len(excluded),
+        "members": members, "bad": bad, "slow": slow, "rounds": job.state.nodecheck.round_number,
+        "excluded": len(excluded),
         "orders": job.orders, "answers": job.answers, "orders_repeated": job.repeats, "bytes": job.bytes,
         "bytes_per_member_and_round": round(job.bytes / max(job.orders, 1), 1), "longest_message": job.most_bytes,
         "master_cpu_seconds": round(job.cpu, 3), "wall_seconds": round(time.perf_counter() - began, 3), "wrong": wrong,

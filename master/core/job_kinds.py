@@ -78,7 +78,7 @@ def lacks_room(job: Job) -> bool:
 
 
 def waits_behind(job: Job) -> str:
-    return "" if isinstance(job, PsState) else job.waits_behind
+    return "" if isinstance(job, PsState) else job.placement.waits_behind
 
 
 def phase_of(job: Job) -> str:
@@ -88,9 +88,9 @@ def phase_of(job: Job) -> str:
 def position(job: Job) -> Position:
     """What a record of the training's progress is made of."""
     if isinstance(job, PsState):
-        furthest = max(parts(job), key=lambda state: state.high_step, default=None)
-        step, at = (furthest.high_step, furthest.high_step_at) if furthest else (0, None)
+        furthest = max(parts(job), key=lambda state: state.progress.high_step, default=None)
+        step, at = (furthest.progress.high_step, furthest.progress.high_step_at) if furthest else (0, None)
         running = sum(seat.runs is not None for seat in job.seats.values())
         return Position("-", running, step, at, job.unix_offset)
     members = len(job.world.places) if job.world is not None and job.stage == RUNNING else 0
-    return Position(str(job.generation), members, job.high_step, job.high_step_at, job.unix_offset)
+    return Position(str(job.generation), members, job.progress.high_step, job.progress.high_step_at, job.unix_offset)

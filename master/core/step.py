@@ -84,13 +84,13 @@ def check(state: State) -> None:
 # -- at the end of a step -----------------------------------------------------------------------------------------
 def _look(state: State) -> None:
     """What follows from what has changed; each part may change something for the next."""
-    if state.checkpoint_step is not None and not state.lapsed:
+    if state.checkpoint_step is not None and not state.lease.lapsed:
         scaling_resize.at_checkpoint(state)
     if state.world is not None and state.world.resume.verdict == OVER and state.spec.require_resume:
         recovery.started_over(state, state.world)
     if state.stirred:
         state.stirred = False
-        past_lease.advance(state) if state.lapsed else _advance(state)
+        past_lease.advance(state) if state.lease.lapsed else _advance(state)
     handlers_occurrences.follow(state)
     status_document.flush(state)
     if state.stage == ENDED:

@@ -102,7 +102,7 @@ class _Replica(Collector):
 def _faults(job: Job) -> Counter[str]:
     total: Counter[str] = Counter()
     for part in parts(job):
-        total.update(part.fault_counts)
+        total.update(part.faults.counts)
     return total
 
 
@@ -122,7 +122,7 @@ GAUGES: tuple[tuple[str, str, Reading, Merged], ...] = (
     ("members_wanted", "Members that the job is to have.", lambda job, now: job.target, sum),
     ("world_size", "Worker processes of the world, 0 where there is none.",
      lambda job, now: job.world.world_size if job.world is not None else 0, sum),
-    ("step", "The highest step that was ever made.", lambda job, now: job.high_step, max),
+    ("step", "The highest step that was ever made.", lambda job, now: job.progress.high_step, max),
     ("round_trip_seconds", "Of probes between members, the quarter quantile.",
      lambda job, now: job.links.usual or None, max),
     ("links_cut", "Pairs of members that cannot see each other.", lambda job, now: len(job.links.told), sum),
@@ -132,5 +132,9 @@ GAUGES: tuple[tuple[str, str, Reading, Merged], ...] = (
 COUNTERS: tuple[tuple[str, str, Reading], ...] = (
     ("generations", "Worlds that were agreed on.", lambda job, now: job.number),
     ("restarts", "Generations after the first.", lambda job, now: max(0, job.number - 1)),
-    ("seconds_lost", "From the last step before each fault to the first new one.", lambda job, now: job.seconds_lost),
+    (
+        "seconds_lost",
+        "From the last step before each fault to the first new one.",
+        lambda job, now: job.progress.seconds_lost,
+    ),
 )

@@ -49,7 +49,7 @@ class Served:
     def is_past_its_lease(self) -> bool:
         """Its only job knows that."""
         (job,) = self.fleet.running.values()
-        return job.state.lapsed  # type: ignore[union-attr]
+        return job.state.lease.lapsed  # type: ignore[union-attr]
 
     def assert_lives(self) -> None:
         assert not self.running.done(), self.running

@@ -87,15 +87,15 @@ class MasterInside:
 
     def rank_index_before(self, member: str) -> RankIndex | None:
         """Of one that is no member any more."""
-        found = self.state.past.get(member)
+        found = self.state.placement.past.get(member)
         return None if found is None else found.rank_index
 
     def keeps_failed(self, member: str) -> bool:
         """Its pod has failed, and stays to be read."""
-        return member in self.state.failed_pods
+        return member in self.state.placement.failed_pods
 
     def restarts_used(self) -> int:
-        return int(self.state.restarts.used)
+        return int((self.state if isinstance(self.state, PsState) else self.state.faults).restarts.used)
 
     # -- its world
     def generation(self) -> Generation | None:
@@ -122,7 +122,8 @@ class MasterInside:
     def step_limits(self) -> list[float]:
         """Seconds without a step that are too long, in each phase: more where it was slow before."""
         return [
-            hangs_limits.limit(self.state.pace, self.state.spec, phase, self.state.now) for phase in hangs_limits.PHASES
+            hangs_limits.limit(self.state.hangs.pace, self.state.spec, phase, self.state.now)
+            for phase in hangs_limits.PHASES
         ]
 
     def may_replace(self, member: str) -> bool:
@@ -134,7 +135,7 @@ class MasterInside:
 
     # -- other jobs
     def waits_behind(self) -> str:
-        return str(getattr(self.state, "waits_behind", ""))
+        return "" if self.is_ps else str(self.state.placement.waits_behind)
 
     def lacks_room(self) -> bool:
         return placement_admission.lacks_room(self.state)
@@ -154,7 +155,7 @@ class MasterInside:
 
 def _known(key: tuple[str, int], seat: Seat) -> SeatKnown:
     world = seat.state.world
-    return SeatKnown(key, world is not None and seat.state.saved_version >= world.version, seat.removed)
+    return SeatKnown(key, world is not None and seat.state.status.saved_version >= world.version, seat.removed)
 
 
 class SidecarInside:

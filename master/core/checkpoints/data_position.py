@@ -8,7 +8,8 @@ but the model went back with it, so nothing has been learnt twice.
 from __future__ import annotations
 
 from outrider.master.core.occurrences import RankSaves
-from outrider.master.core.state.job import DataNote, State
+from outrider.master.core.state.checkpoints import DataNote
+from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
 from outrider.wire.messages.data_position import DATA_KINDS, DataSaid
 
@@ -26,10 +27,10 @@ def said(state: State, member: Member, message: DataSaid) -> None:
     if message.word in ROOM:
         member.in_place = (message.generation, message.sentence) if message.word == ROOM[0] else None
         state.mark_status()
-    if note in state.data_notes:
+    if note in state.checkpoints.data_notes:
         return
     if message.word == "repeated":
-        state.samples_repeated += message.samples
+        state.checkpoints.samples_repeated += message.samples
     _add(state, note)
     sentence = message.sentence[:1].upper() + message.sentence[1:]
     state.announce(kind, f"{sentence}.", member.id, warning=message.warning)
@@ -49,5 +50,5 @@ def add(state: State, kind: str, sentence: str) -> None:
 
 
 def _add(state: State, note: DataNote) -> None:
-    state.data_notes = [*state.data_notes, note][-SHOWN:]
+    state.checkpoints.data_notes = [*state.checkpoints.data_notes, note][-SHOWN:]
     state.mark_status()

@@ -167,7 +167,7 @@ def _no_room(state: State, holder: MemberId, room: int, owner: MemberId, ranks: 
         f"checkpoint is kept in memory where members have unequal numbers of local ranks, and when a member is lost "
         f"all go on from storage"
     )
-    if all(note.sentence != sentence for note in state.data_notes):
+    if all(note.sentence != sentence for note in state.checkpoints.data_notes):
         data_position.add(state, "CheckpointNotHeld", sentence)
         state.announce("CheckpointNotHeld", f"{sentence}.", holder, warning=True)
 
@@ -195,10 +195,10 @@ def _keep(state: State, world: World, step: int) -> None:
     keeping.kept = step
     keeping.said = {version: ranks for version, ranks in keeping.said.items() if version[0] > step}
     if step in keeping.counted:  # a save of the marked path is good for whoever joins, in a world of any size
-        what, state.kept_in_memory = replication.described(keeping, step), keeping.counted[step]
-        _finished(state, keeping, state.kept_in_memory)
+        what, state.checkpoints.kept_in_memory = replication.described(keeping, step), keeping.counted[step]
+        _finished(state, keeping, state.checkpoints.kept_in_memory)
     else:
-        what, state.kept_in_memory = f"the checkpoint of step {step}", step
+        what, state.checkpoints.kept_in_memory = f"the checkpoint of step {step}", step
     state.announce("CheckpointKept", f"Every rank has {what} in memory.")
     for member_id in world.order:
         if (member := state.members.get(member_id)) is not None:

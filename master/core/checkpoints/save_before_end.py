@@ -12,7 +12,7 @@ def stop(state: State, reason: str, hard: bool, within: float | None = None) -> 
     """Hard: without any grace. `within`: seconds after which the platform ends the members by itself."""
     reason = reason.rstrip(".")
     if within is not None:
-        state.stop_by = state.now + within
+        state.checkpoints.stop_by = state.now + within
     if observe_only.would(state, "end the job", f"{reason}."):
         return
     if state.is_over:
@@ -28,7 +28,9 @@ def _waits(state: State, reason: str) -> bool:
     """For the world, which a new master does not know yet (whom it has not heard it could only delete), and for the
     script's state."""
     patience = (
-        None if state.stop_by is None else planned_save.before_end(state, state.stop_by - planned_save.LEAVE_EARLY)
+        None
+        if state.checkpoints.stop_by is None
+        else planned_save.before_end(state, state.checkpoints.stop_by - planned_save.LEAVE_EARLY)
     )
     return state.stage == REBUILDING or planned_save.holds(state, f"the job is stopped: {reason}", patience)
 

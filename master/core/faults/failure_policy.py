@@ -41,12 +41,12 @@ def of_exit(state: State, generation: Generation, member: Member, rank: int, end
     """A rank of this generation has ended so."""
     if end.code == 0 or error_signature.is_effect(end):
         return NONE
-    if state.judged_of != generation:
-        state.judged_of, state.judged = generation, {}
+    if state.rules.judged_of != generation:
+        state.rules.judged_of, state.rules.judged = generation, {}
     key = (member.id, end.local_rank)
-    if key not in state.judged:
-        state.judged[key] = _of_code(state, member, rank, end)
-    return state.judged[key]
+    if key not in state.rules.judged:
+        state.rules.judged[key] = _of_code(state, member, rank, end)
+    return state.rules.judged[key]
 
 
 def _of_code(state: State, member: Member, rank: int, end: WorkerExit) -> Verdict:
@@ -72,14 +72,14 @@ def of_node(state: State, node: NodeSeen) -> Verdict:
     for number, rule in enumerate(state.spec.rules, 1):
         key, named = (node.node, rule), _named_by(rule, node)
         if not named:
-            state.holding.pop(key, None)
+            state.rules.holding.pop(key, None)
         elif not found[0]:
             why = _why(number, rule, named)
-            if key not in state.holding:
-                state.holding[key] = _is_due(state, rule, node.node)
-                if state.holding[key] and rule.dry_run:
+            if key not in state.rules.holding:
+                state.rules.holding[key] = _is_due(state, rule, node.node)
+                if state.rules.holding[key] and rule.dry_run:
                     _tell_dry_run(state, rule, f"Node {node.node}", why, None)
-            found = (rule.action, why) if state.holding[key] and not rule.dry_run else NONE
+            found = (rule.action, why) if state.rules.holding[key] and not rule.dry_run else NONE
     return found
 
 
@@ -91,7 +91,7 @@ def line(member: Member, said: LineMatched) -> str:
 def patterns(state: State) -> tuple[str, ...]:
     """What the ranks' output is to be searched for."""
     wanted = dict.fromkeys(rule.log_pattern for rule in state.spec.rules if rule.log_pattern)
-    return tuple(pattern for pattern in wanted if pattern not in state.dropped_patterns)
+    return tuple(pattern for pattern in wanted if pattern not in state.rules.dropped_patterns)
 
 
 def signature(state: State, member: Member, end: WorkerExit, verdict: Verdict) -> str:
@@ -103,9 +103,9 @@ def signature(state: State, member: Member, end: WorkerExit, verdict: Verdict) -
 def edited(state: State) -> None:
     """What was counted for rules that are no more is forgotten."""
     left = set(state.spec.rules)
-    state.tried = {rule: at for rule, at in state.tried.items() if rule in left}
-    state.hits = {key: hits for key, hits in state.hits.items() if key[0] in left}
-    state.holding = {key: is_met for key, is_met in state.holding.items() if key[1] in left}
+    state.rules.tried = {rule: at for rule, at in state.rules.tried.items() if rule in left}
+    state.rules.hits = {key: hits for key, hits in state.rules.hits.items() if key[0] in left}
+    state.rules.holding = {key: is_met for key, is_met in state.rules.holding.items() if key[1] in left}
 
 
 # -- the first rule that fits and is due --------------------------------------------------------------------------
@@ -131,12 +131,12 @@ def _is_due(state: State, rule: Rule, subject: str, count: int = 1) -> bool:
     if rule.times <= 1:
         return True
     key = (rule, "" if rule.action in (FAIL, RESTART) else subject)
-    recent = [at for at in state.hits.get(key, ()) if at > state.now - rule.within]
+    recent = [at for at in state.rules.hits.get(key, ()) if at > state.now - rule.within]
     recent += [state.now] * min(count, rule.times)
     is_due = len(recent) >= rule.times
-    state.hits.pop(key, None)
+    state.rules.hits.pop(key, None)
     if not is_due:
-        state.hits[key] = recent
+        state.rules.hits[key] = recent
     state.mark_status()
     return is_due
 
@@ -147,7 +147,7 @@ def _why(number: int, rule: Rule, named: str) -> str:
 
 
 def _tell_dry_run(state: State, rule: Rule, seen: str, why: str, member: MemberId | None) -> None:
-    if state.now < state.tried.get(rule, float("-inf")) + TRIED_AGAIN:
+    if state.now < state.rules.tried.get(rule, float("-inf")) + TRIED_AGAIN:
         return
-    state.tried[rule] = state.now
+    state.rules.tried[rule] = state.now
     state.announce("RuleDryRun", f"{seen}: {why}. It is a dry run: nothing is done.", member, warning=True)

@@ -23,18 +23,18 @@ CODE = 1
 
 def matched(state: State, member: Member, said: LineMatched) -> None:
     """A new master keeps it until it knows the world."""
-    if said.serial <= state.log_serials.get(member.id, 0):
+    if said.serial <= state.rules.log_serials.get(member.id, 0):
         return
-    state.log_serials[member.id] = said.serial
+    state.rules.log_serials[member.id] = said.serial
     log_metrics.matched(state, member, said)
     if state.stage == REBUILDING:
-        state.deferred.append((member.id, said))
+        state.earlier.deferred.append((member.id, said))
     else:
         follow(state, member, said)
 
 
 def follow(state: State, member: Member, said: LineMatched) -> None:
-    if state.is_over or member.deleting or said.pattern in state.dropped_patterns:
+    if state.is_over or member.deleting or said.pattern in state.rules.dropped_patterns:
         return
     action, why = failure_policy.of_line(state, member, said)
     reason = f"{failure_policy.line(member, said)}: {why}"
@@ -52,9 +52,9 @@ def dropped(state: State, member: Member, said: PatternDropped) -> None:
     """Told once a pattern; no later generation is asked for it."""
     log_metrics.dropped(state, member, said)
     numbers = [str(n) for n, rule in enumerate(state.spec.rules, 1) if rule.log_pattern == said.pattern]
-    if not numbers or said.pattern in state.dropped_patterns:
+    if not numbers or said.pattern in state.rules.dropped_patterns:
         return
-    state.dropped_patterns.add(said.pattern)
+    state.rules.dropped_patterns.add(said.pattern)
     name = f"{quoted(said.pattern)}, the logPattern of rule {' and '.join(numbers)} of recovery.rules"
     on = f": {quoted(said.line)}" if said.line else ""
     state.announce("RuleDropped", f"{name}, is followed no more: on {member.id} {said.reason}{on}.", member.id,

@@ -72,7 +72,10 @@ def _is_of_the_machine(exit: WorkerExit) -> bool:
 # -- what follows -------------------------------------------------------------------------------------------------
 def avoided(state: State) -> tuple[str, ...]:
     """Nodes that a pod which is made now keeps off. O(faults + members)."""
-    incidents, condemned = _incidents(state), {n for n, at in state.condemned.items() if at > state.now - WINDOW}
+    incidents, condemned = (
+        _incidents(state),
+        {n for n, at in state.exclusion.condemned.items() if at > state.now - WINDOW},
+    )
     if not condemned and max(incidents.values(), default=0) < INCIDENTS:
         return ()
     used = len(_used(state) | set(incidents) | condemned)
@@ -83,7 +86,7 @@ def avoided(state: State) -> tuple[str, ...]:
 def condemn(state: State, node: str, why: str) -> None:
     """The user's rule or the node check says so of this node. More than half of the nodes are never condemned."""
     if node:
-        state.condemned[node] = state.now
+        state.exclusion.condemned[node] = state.now
         look(state, why)
 
 
@@ -95,8 +98,8 @@ def _incidents(state: State) -> Counter[str]:
     """By node. The faults are in the order of time."""
     last: dict[str, float] = {}
     found: Counter[str] = Counter()
-    for fault in state.faults:
-        if fault.node and fault.at >= max(state.now - WINDOW, state.forgiven_at):
+    for fault in state.faults.noted:
+        if fault.node and fault.at >= max(state.now - WINDOW, state.exclusion.forgiven_at):
             if fault.at - last.get(fault.node, float("-inf")) > ONE_INCIDENT:
                 found[fault.node] += 1
             last[fault.node] = fault.at
@@ -104,7 +107,7 @@ def _incidents(state: State) -> Counter[str]:
 
 
 def _used(state: State) -> set[str]:
-    return {m.node for members in (state.members, state.past) for m in members.values() if m.node}
+    return {m.node for members in (state.members, state.placement.past) for m in members.values() if m.node}
 
 
 def _stands_out(node: str, incidents: Counter[str], used: int) -> bool:
@@ -117,23 +120,23 @@ def _stands_out(node: str, incidents: Counter[str], used: int) -> bool:
 def look(state: State, why: str = "") -> None:
     """A fault was noted, or a pod is to be made: says which nodes are avoided from now on, and which not any more."""
     found = avoided(state)
-    if found == state.avoiding:
+    if found == state.exclusion.avoiding:
         return
-    for node in sorted(set(found) - set(state.avoiding)):
+    for node in sorted(set(found) - set(state.exclusion.avoiding)):
         what = f"New pods keep off node {node}"
         if state.spec.is_adopted:
             what = f"Node {node} is bad, and another controller's pods go there until it is cordoned"
         state.announce("NodeAvoided", f"{what}: {why or _why(state, node)}.", warning=True)
-    for node in sorted(set(state.avoiding) - set(found)):
+    for node in sorted(set(state.exclusion.avoiding) - set(found)):
         state.announce("NodeTrusted", f"New pods may land on node {node} again: too little speaks against it now.")
-    state.avoiding = found
+    state.exclusion.avoiding = found
     state.mark_status()
 
 
 def _why(state: State, node: str) -> str:
-    if node in state.condemned:
+    if node in state.exclusion.condemned:
         return "recovery.rules says so"
-    told = [fault for fault in state.faults if fault.node == node]
+    told = [fault for fault in state.faults.noted if fault.node == node]
     ago, last = seconds(state.now - told[0].at), told[-1].reason.rstrip(".")
     return f"{_incidents(state)[node]} incidents there in {ago}, and fewer on the job's other nodes; the last: {last}"
 
@@ -152,8 +155,8 @@ def forgive(state: State, member_id: str) -> Member | None:
     member = state.members.get(MemberId(member_id))
     if member is None or not member.unschedulable or not member.avoid or member.deleting or state.is_over:
         return None
-    state.forgiven_at, state.avoiding = state.now, ()
-    state.condemned.clear()
+    state.exclusion.forgiven_at, state.exclusion.avoiding = state.now, ()
+    state.exclusion.condemned.clear()
     nodes = ", ".join(member.avoid)
     text = f"{member.id} finds no room off {nodes}: a bad node is better than none, so it is made anew without that."
     state.announce("NodeTrusted", text, member.id, warning=True)

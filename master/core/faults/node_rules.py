@@ -15,8 +15,9 @@ from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import lifecycle
 from outrider.master.core.scaling import resize as scaling_resize
 from outrider.master.core.spec import FAIL, REPLACE, RESTART
-from outrider.master.core.state.job import RUNNING, Flag, State
+from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import ALIVE, Member
+from outrider.master.core.state.rules import Flag
 
 LEAVE_GRACE = 300.0
 """Seconds that a replacement has to become ready, as Kubernetes gives the pods of a node that is not heard."""
@@ -26,11 +27,11 @@ OWNERS_GRACE = 30.0
 
 def seen(state: State, node: NodeSeen) -> None:
     """A node as it is now. O(members) where a rule begins to hold."""
-    state.marked.pop(node.node, None)
+    state.rules.marked.pop(node.node, None)
     if node.conditions or node.taints:
-        state.marked[node.node] = node
+        state.rules.marked[node.node] = node
     action, why = failure_policy.of_node(state, node)
-    flag = state.flags.get(node.node)
+    flag = state.rules.flags.get(node.node)
     if flag is not None and flag.why != why:
         _end(state, node.node, flag)
     if not action or state.is_over:
@@ -44,13 +45,13 @@ def seen(state: State, node: NodeSeen) -> None:
 def edited(state: State) -> None:
     """The rules may be others than before."""
     failure_policy.edited(state)
-    for _name, node in sorted(state.marked.items()):
+    for _name, node in sorted(state.rules.marked.items()):
         seen(state, node)
 
 
 def arrived(state: State, member: Member) -> None:
     """Its pod is shown on a node. O(1)."""
-    flag = state.flags.get(member.node)
+    flag = state.rules.flags.get(member.node)
     if flag is None or state.is_over or member.uid is None:
         return
     if member.uid not in flag.to_go and member.created_at >= flag.since:
@@ -65,7 +66,7 @@ def arrived(state: State, member: Member) -> None:
 
 def _begin(state: State, node: str, action: str, why: str) -> None:
     there = [m for _id, m in sorted(state.members.items()) if m.node == node]
-    flag = state.flags[node] = Flag(action, why, state.now, is_told=bool(there))
+    flag = state.rules.flags[node] = Flag(action, why, state.now, is_told=bool(there))
     state.mark_status()
     if not there:
         return
@@ -83,10 +84,10 @@ def _begin(state: State, node: str, action: str, why: str) -> None:
 
 
 def _end(state: State, node: str, flag: Flag) -> None:
-    del state.flags[node]
+    del state.rules.flags[node]
     if flag.is_told:
         state.announce("NodeRuleOver", f"Node {node}: what {flag.why.partition(' says ')[0]} names holds no longer.")
-    if flag.action == REPLACE and state.condemned.pop(node, None) is not None:
+    if flag.action == REPLACE and state.exclusion.condemned.pop(node, None) is not None:
         node_exclusion.look(state)
     state.mark_status()
 

@@ -35,12 +35,12 @@ def raised(state: State, member: Member) -> str:
     if index is None or not has_own_limit(member):
         return "its replacement gets as much as it had"
     most = _most(state, index)
-    wanted = max(FACTOR * had, state.memory.get(index, 0))
+    wanted = max(FACTOR * had, state.faults.memory.get(index, 0))
     given = wanted if most is None else min(wanted, most)
     if given <= had:
         most_text = f"maxMemory, or {DEFAULT_CAP} times the template's"
         return f"it had {quantities.written(had)}, and that is all that it may have ({most_text})"
-    state.memory[index] = given
+    state.faults.memory[index] = given
     text = f"{quantities.written(given)} instead of {quantities.written(had)}"
     state.announce("MemoryRaised", f"The replacement of {member.id} gets {text} of memory, and as many times its "
                                    f"request, because {member.id} ran out of it.", member.id, warning=True)  # fmt: skip
@@ -67,7 +67,9 @@ def explain(state: State, member: Member) -> None:
 
 def needed(state: State, rank_index: RankIndex | None) -> int:
     """What a new pod of this rank index is to have; 0: what its template says. A spare can take any place."""
-    found = max(state.memory.values(), default=0) if rank_index is None else state.memory.get(rank_index, 0)
+    found = (
+        max(state.faults.memory.values(), default=0) if rank_index is None else state.faults.memory.get(rank_index, 0)
+    )
     most = _most(state, rank_index) if found else None
     return found if most is None else min(found, most)
 

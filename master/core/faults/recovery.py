@@ -45,7 +45,7 @@ LOSSES = ("MemberLost", "MemberSilent", "MemberFailed", "MemberIsolated", "Membe
 def exited(state: State, member: Member, message: Exited) -> None:
     """Worker processes ended by themselves, well or badly. A new master keeps it until it knows the world."""
     if state.stage == REBUILDING:
-        state.deferred.append((member.id, message))
+        state.earlier.deferred.append((member.id, message))
         return
     for end in message.exits:
         progress.note_step(state, message.generation, end.step, state.now - end.age)
@@ -109,7 +109,7 @@ def trainer_exited(state: State, member: Member, message: TrainerExited) -> None
 
 def start_failed(state: State, member: Member, reason: str, error: str) -> None:
     begin(state, "StartFailed", reason, member, free=bool(member.leaving) or member.deleting)
-    episode = state.episode
+    episode = state.faults.episode
     if episode is not None and error_signature.is_port_clash_text(error):
         episode.free = faults_verdict.is_free_port_clash(state)
 
@@ -140,7 +140,7 @@ def begin(state: State, kind: str, reason: str, member: Member | None, *, free: 
         return
     fault = _note(state, kind, reason, member)
     if state.stage == RUNNING:
-        state.episode = Episode(state.generation, fault, state.now, free=free)
+        state.faults.episode = Episode(state.generation, fault, state.now, free=free)
         lifecycle.stop(state, reason)
     elif state.stage == COMMITTING:
         lifecycle.stop(state, reason)
@@ -151,9 +151,9 @@ def _note(state: State, kind: str, reason: str, member: Member | None, exit: Wor
         progress.settle(state, state.world)
     node = node_exclusion.blamed(kind, member, exit)
     fault = Fault(state.now, kind, member.id if member else None, reason, state.generation, node=node)
-    state.faults.append(fault)
-    del state.faults[:-FAULTS_KEPT]
-    state.fault_counts[kind] = state.fault_counts.get(kind, 0) + 1
+    state.faults.noted.append(fault)
+    del state.faults.noted[:-FAULTS_KEPT]
+    state.faults.counts[kind] = state.faults.counts.get(kind, 0) + 1
     state.announce(kind, reason, fault.member, warning=True)
     node_exclusion.look(state)
     state.occur(FaultNoted(node))
@@ -178,7 +178,7 @@ def _failed(state: State, member: Member, generation: Generation, bad: list[Work
     failures = [_failure(state, world, member, first_rank + end.local_rank, end) for end in bad]
     if any(not progress.made_no_step(state, end) for end in bad):
         world.made_step = True
-    episode = state.episode
+    episode = state.faults.episode
     if state.stage == RUNNING and (episode is None or episode.generation != generation):
         _open(state, world, member, failures)
     elif episode is not None and episode.generation == generation:
@@ -206,10 +206,10 @@ def _open(state: State, world: World, member: Member, failures: list[Failure]) -
     """The first bad end of this generation."""
     cause = faults_verdict.first(failures)
     fault = _note(state, "WorkerExited", faults_verdict.sentence(cause), member, cause.exit)
-    state.episode = Episode(world.generation, fault, state.now, failures)
+    state.faults.episode = Episode(world.generation, fault, state.now, failures)
     if _is_at_import(state, world, failures):
         if _all_failed_alike(world, failures):
-            _all_fail_at_import(state, state.episode, cause)
+            _all_fail_at_import(state, state.faults.episode, cause)
             return
         state.deadlines.set(("hold", str(world.generation.number)), state.now + IMPORT_HOLD)
         state.message = f"{faults_verdict.sentence(cause)} It did so before its first step; do all ranks?"
@@ -239,7 +239,7 @@ def _add(state: State, world: World, episode: Episode, failures: list[Failure]) 
 
 
 def evidence(state: State, generation: Generation) -> list[Failure]:
-    episode = state.episode
+    episode = state.faults.episode
     return episode.failures if episode is not None and episode.generation == generation else []
 
 
@@ -247,7 +247,9 @@ def evidence(state: State, generation: Generation) -> list[Failure]:
 def _all_fail_at_import(state: State, episode: Episode, cause: Failure) -> None:
     """At once where only a change helps. Anything else gets a second try, a while later: storage, a name server or a
     download may be there by then."""
-    if cause.signature and (error_signature.needs_a_change(cause.exit) or state.same_error[0] == cause.signature):
+    if cause.signature and (
+        error_signature.needs_a_change(cause.exit) or state.faults.same_error[0] == cause.signature
+    ):
         faults_verdict.fail_with(state, cause, "every rank fails at import the same way")
         return
     if error_signature.asked_for_input(cause.exit):
@@ -265,7 +267,7 @@ def _all_fail_at_import(state: State, episode: Episode, cause: Failure) -> None:
 def _is_at_import(state: State, world: World, failures: list[Failure]) -> bool:
     """An exception of the script itself, or arguments that it does not take, before any step of the whole job, in its
     first generation or the one after. One member of a PS job says nothing about the others."""
-    if state.high_step > 0 or world.made_step or world.generation.number > 2 or state.spec.is_ps:
+    if state.progress.high_step > 0 or world.made_step or world.generation.number > 2 or state.spec.is_ps:
         return False
     return all(_is_of_the_script(f) for f in failures)
 
@@ -285,7 +287,7 @@ def _all_failed_alike(world: World, failures: list[Failure]) -> bool:
 
 def end_hold(state: State, number: str) -> None:
     """Not every rank failed at import: it is a fault like any other."""
-    world, episode = state.world, state.episode
+    world, episode = state.world, state.faults.episode
     if world is None or episode is None or state.stage != RUNNING or str(world.generation.number) != number:
         return
     lifecycle.stop(state, episode.fault.reason)
@@ -327,7 +329,7 @@ def member_isolated(state: State, member: Member, reason: str, generation: Gener
 def is_torn(state: State) -> bool:
     """Ranks have ended lately with errors of torch.distributed and nothing else; no loss of a member explains it, and
     no later generation has come to train."""
-    episode, world = state.episode, state.world
+    episode, world = state.faults.episode, state.world
     if episode is None or not episode.failures or not all(failure.is_effect for failure in episode.failures):
         return False
     if state.now - episode.began_at > EFFECT_WITHIN or episode.fault.kind in LOSSES:
@@ -337,12 +339,12 @@ def is_torn(state: State) -> bool:
 
 def parted(state: State, kind: str, reason: str, member: Member) -> None:
     """Two members cannot see each other, and this one goes: that ends the world, and explains how its ranks ended."""
-    episode, world = state.episode, state.world
+    episode, world = state.faults.episode, state.world
     if episode is not None and is_torn(state):
         episode.free = True
         if episode.charged:
             episode.charged = False
-            budgets.give_back(state.restarts)
+            budgets.give_back(state.faults.restarts)
         if state.stage == STOPPING and world is not None and world.generation == episode.generation:
             _blame(state, episode.fault, kind, member, reason, None)
             state.announce(kind, reason, member.id, warning=True)
@@ -352,7 +354,7 @@ def parted(state: State, kind: str, reason: str, member: Member) -> None:
 
 def _take_blame(state: State, member: Member, kind: str, reason: str, *, free: bool = True) -> bool:
     """Is this loss what the newest episode was about?"""
-    episode = state.episode
+    episode = state.faults.episode
     if episode is None or state.now - episode.began_at > EFFECT_WITHIN or episode.fault.kind == kind:
         return False
     if episode.fault.kind in LOSSES:
@@ -368,7 +370,7 @@ def _take_blame(state: State, member: Member, kind: str, reason: str, *, free: b
     episode.free = free
     if episode.charged and free:
         episode.charged = False
-        budgets.give_back(state.restarts)
+        budgets.give_back(state.faults.restarts)
     cost = "; it costs no restart" if free else ""
     state.announce(kind, f"{reason} That explains the ends of ranks seen before{cost}.", member.id,
                    warning=True)  # fmt: skip

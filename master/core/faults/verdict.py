@@ -44,7 +44,7 @@ def sentence(failure: Failure) -> str:
 # -- judgement ----------------------------------------------------------------------------------------------------
 def settle(state: State) -> bool:
     """The survivors have stopped: may the job go on? False where it has failed, or waits for a last word on it."""
-    episode = state.episode
+    episode = state.faults.episode
     world = state.world
     if episode is None or world is None or episode.generation != world.generation or episode.charged:
         return True
@@ -66,7 +66,7 @@ def why_no_input(state: State) -> str:
 
 
 def has_restarts(state: State) -> bool:
-    return budgets.left(state.restarts, lifecycle.max_restarts(state), state.spec.restart_decay, state.now) > 0
+    return budgets.left(state.faults.restarts, lifecycle.max_restarts(state), state.spec.restart_decay, state.now) > 0
 
 
 def _judge(state: State, world: World, episode: Episode) -> bool:
@@ -83,7 +83,9 @@ def _judge(state: State, world: World, episode: Episode) -> bool:
         step = cause.exit.step
         passed = f"was past step {step}" if world.made_step else "made a step"
         fail_with(
-            state, cause, f"the same error ended {state.same_error[1]} generations running, and none of them {passed}"
+            state,
+            cause,
+            f"the same error ended {state.faults.same_error[1]} generations running, and none of them {passed}",
         )
         return False
     if not has_restarts(state):
@@ -92,7 +94,7 @@ def _judge(state: State, world: World, episode: Episode) -> bool:
         )
         why = all_used if allowed else "no restart is allowed"
         return _fail_unless_explained(state, episode, cause, why)
-    budgets.use(state.restarts, state.spec.restart_decay, state.now)
+    budgets.use(state.faults.restarts, state.spec.restart_decay, state.now)
     episode.charged = True
     return True
 
@@ -100,9 +102,9 @@ def _judge(state: State, world: World, episode: Episode) -> bool:
 def _is_crash_loop(state: State, world: World, cause: Failure) -> bool:
     """Not where the user has said how many restarts there are."""
     signature = _signature(world, cause)
-    known, count = state.same_error
-    state.same_error = (signature, count + 1 if known == signature else 1)
-    return bool(signature) and state.same_error[1] >= state.spec.crash_loop and not state.spec.max_restarts_asked
+    known, count = state.faults.same_error
+    state.faults.same_error = (signature, count + 1 if known == signature else 1)
+    return bool(signature) and state.faults.same_error[1] >= state.spec.crash_loop and not state.spec.max_restarts_asked
 
 
 def _signature(world: World, cause: Failure) -> str:
@@ -121,8 +123,8 @@ def _signature(world: World, cause: Failure) -> str:
 
 
 def is_free_port_clash(state: State) -> bool:
-    state.port_clashes += 1
-    if state.port_clashes > FREE_PORT_CLASHES:
+    state.faults.port_clashes += 1
+    if state.faults.port_clashes > FREE_PORT_CLASHES:
         return False
     state.announce("PortTaken", "The rendezvous port was taken by someone else: one more generation, on another port, "
                                 "which costs no restart.")  # fmt: skip

@@ -21,7 +21,7 @@ DELETE_GRACE = 5.0
 
 def succeed(state: State, how: str = "") -> None:
     """Every rank of every member ended with 0."""
-    how = how or f"All ranks ended with code 0 after {counted(state.high_step, 'step')}."
+    how = how or f"All ranks ended with code 0 after {counted(state.progress.high_step, 'step')}."
     state.announce("JobSucceeded", how)
     _finish(state, 0, "succeeded", "The job has succeeded.")
 
@@ -99,7 +99,7 @@ def appeared(state: State, member: Member) -> None:
 
 def advance(state: State) -> None:
     """Members that have stopped are told to finish; when all have acknowledged it, the job is over."""
-    if state.stage != FINISHING or state.lapsed:
+    if state.stage != FINISHING or state.lease.lapsed:
         return
     for member_id in [i for i, told in state.ending.items() if not told]:
         member = state.members.get(member_id)

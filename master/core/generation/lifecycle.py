@@ -33,15 +33,20 @@ WRITE_DELAY = 0.5
 
 def try_form(state: State) -> None:
     """Forms the next generation if enough members are ready and nobody is worth waiting for."""
-    if state.stage != GATHERING or state.suspended or not state.listed or len(state.ready) < state.spec.min_members:
+    if (
+        state.stage != GATHERING
+        or state.placement.suspended
+        or not state.listed
+        or len(state.ready) < state.spec.min_members
+    ):
         return
-    if state.waits_behind:
+    if state.placement.waits_behind:
         return
     if state.patient and state.coming and _lacks(state):
         return
     if unsupervised.in_the_way(state) or observe_only.is_busy(state):
         return
-    if state.check is not None and state.check.helpers and not state.check.training:
+    if state.nodecheck.check is not None and state.nodecheck.check.helpers and not state.nodecheck.check.training:
         return  # some of the ready help to measure a new one: moments
     chosen = _chosen(state)
     if chosen:
@@ -62,7 +67,7 @@ def can_form(state: State) -> bool:
 def _chosen(state: State) -> list[Member]:
     """Nobody where they are too few, or one of them is in doubt."""
     chosen = layout.choose((state.members[i] for i in state.ready), state.indexes, state.spec.node_unit)
-    is_wrong = len(chosen) < state.spec.min_members or any(m.id in state.doubted for m in chosen)
+    is_wrong = len(chosen) < state.spec.min_members or any(m.id in state.membership.doubted for m in chosen)
     return [] if is_wrong else chosen
 
 
@@ -84,13 +89,13 @@ def decide(state: State, chosen: list[Member]) -> World:
         places=places,
         address=chosen[0].address,
         port=first.port,
-        version=state.version + 1,
+        version=state.status.version + 1,
         world_size=sum(p.nproc for p in places.values()),
         reason=state.message,
         formed_at=state.now,
-        lost_from=state.high_step_at if any(f.seconds_lost is None for f in state.faults) else None,
+        lost_from=state.progress.high_step_at if any(f.seconds_lost is None for f in state.faults.noted) else None,
     )
-    state.first_world = state.first_world or world.world_size
+    state.progress.first_world = state.progress.first_world or world.world_size
     state.met[chosen[0].id] = (world.generation, world.port)
     state.world, state.left, state.stage, state.patient = world, None, COMMITTING, False
     state.resize, state.restart_wanted = "", ""
@@ -106,8 +111,8 @@ def start(state: State) -> None:
     state.stage = RUNNING
     state.message = f"generation {world.generation} starts"
     allowed = max_restarts(state)
-    saves = tuple(list(state.saves.items())[-SAVES_TOLD:])
-    prints = tuple([each for each in state.prints.items() if each[1]][-PRINTS_TOLD:])
+    saves = tuple(list(state.progress.saves.items())[-SAVES_TOLD:])
+    prints = tuple([each for each in state.progress.prints.items() if each[1]][-PRINTS_TOLD:])
     generation_resume.begin(state, world)
     for place in world.places.values():
         member = state.members[place.member]
@@ -149,14 +154,14 @@ def _start(
             rank_index=place.rank_index,
             max_restarts=allowed,
             job=state.spec.name,
-            high_step=state.high_step,
+            high_step=state.progress.high_step,
             saves=saves,
             prints=prints,
             reason=reason,
             neighbours=probe_ring.of(state, world, member.id),
             patterns=log_patterns.of(state, place),
             elastic_data=state.spec.elastic_data,
-            keep_batch_of=state.first_world if state.spec.keep_global_batch else 0,
+            keep_batch_of=state.progress.first_world if state.spec.keep_global_batch else 0,
             require_resume=state.spec.require_resume,
             begins_from=world.begins_from[0],
             begins_in=world.begins_from[1],
@@ -220,7 +225,7 @@ def stop(state: State, reason: str) -> None:
         member = state.members.get(member_id)
         if member is not None:
             _stop(state, world, member, reason)
-    state.write_not_before = state.now + WRITE_DELAY
+    state.status.not_before = state.now + WRITE_DELAY
     state.deadlines.set(("stop", str(world.generation.number)), state.now + orders.longest_stop(state.spec))
     readiness.stir(state)
 

@@ -31,14 +31,18 @@ def note_step(state: State, generation: Generation, step: int, at: float) -> Non
         return
     if state.world is not None and generation == state.world.generation:
         step += state.world.resume.counts_from
-    if step < state.high_step:
+    if step < state.progress.high_step:
         return
-    if state.first_step is None:
-        state.first_step, state.first_step_at = step, at
-    if step > state.high_step:
-        state.high_step, state.high_step_at, state.high_step_generation = step, at, generation
-    elif generation == state.high_step_generation:
-        state.high_step_at = max(state.high_step_at or at, at)
+    if state.progress.first_step is None:
+        state.progress.first_step, state.progress.first_step_at = step, at
+    if step > state.progress.high_step:
+        state.progress.high_step, state.progress.high_step_at, state.progress.high_step_generation = (
+            step,
+            at,
+            generation,
+        )
+    elif generation == state.progress.high_step_generation:
+        state.progress.high_step_at = max(state.progress.high_step_at or at, at)
 
 
 def note_report(state: State, member: Member, report: Report) -> None:
@@ -57,7 +61,7 @@ def note_report(state: State, member: Member, report: Report) -> None:
     if not report.ranks:
         note_step(state, report.generation, report.step, state.now)
     if 0 < report.step_seconds <= state.now - state.began_at:
-        state.step_seconds.append(report.step_seconds)
+        state.progress.step_seconds.append(report.step_seconds)
 
 
 def _possible(state: State, age: float) -> float:
@@ -67,7 +71,7 @@ def _possible(state: State, age: float) -> float:
 
 def made_no_step(state: State, exit: WorkerExit) -> bool:
     """It ended where it began: at no step, or at exactly the step of a checkpoint that it had loaded."""
-    return exit.step == 0 or exit.step in state.saves.values()
+    return exit.step == 0 or exit.step in state.progress.saves.values()
 
 
 def stepped(state: State, member: Member, message: Stepped) -> None:
@@ -101,7 +105,7 @@ def read_in_log(state: State, world: World, step: int, at: float) -> None:
     """A line of a rank's output says so. It counts only where the hooks see no step."""
     if world.made_step:
         return
-    if step > state.high_step and not world.recovered:
+    if step > state.progress.high_step and not world.recovered:
         world.recovered = True
         _recover(state, world, at, step)
     note_step(state, world.generation, step, at)
@@ -119,16 +123,16 @@ def _recover(state: State, world: World, at: float, step: int) -> None:
     next fault's, the last one those to the new step. Where that may be one of before, an error may be too."""
     verdict = world.resume.verdict
     if verdict != UNKNOWN:
-        state.same_error = ("", 0)
-    state.port_clashes = 0
+        state.faults.same_error = ("", 0)
+    state.faults.port_clashes = 0
     if state.phase == "restarting":
         state.phase = "running"
-    open_faults = [fault for fault in state.faults if fault.seconds_lost is None]
+    open_faults = [fault for fault in state.faults.noted if fault.seconds_lost is None]
     begin = generation_resume.lost_from(state, world)
     if begin is None:
         return
     total = max(0.0, at - begin)
-    state.seconds_lost += total
+    state.progress.seconds_lost += total
     for fault, following in zip(open_faults, [*open_faults[1:], None], strict=True):
         until = at if following is None else min(max(following.at, begin), at)
         fault.seconds_lost = max(0.0, until - begin)
@@ -174,7 +178,7 @@ def saved(state: State, member: Member, message: Saved) -> None:
         counts_from = world.resume.counts_from
         message = replace(message, step=message.step + counts_from)
     if message.again:
-        if not message.is_first and state.saves.get(message.path, -1) < message.step:
+        if not message.is_first and state.progress.saves.get(message.path, -1) < message.step:
             _note_save(state, message)
         _note_prints(state, message)
         return
@@ -184,7 +188,7 @@ def saved(state: State, member: Member, message: Saved) -> None:
     if message.is_first:
         _note_prints(state, message)
         return
-    is_new = state.saves.get(message.path) != message.step
+    is_new = state.progress.saves.get(message.path) != message.step
     _note_save(state, message)
     _note_prints(state, message)
     if is_new:
@@ -198,16 +202,16 @@ def saved(state: State, member: Member, message: Saved) -> None:
 
 
 def _note_save(state: State, message: Saved) -> None:
-    state.saves.pop(message.path, None)
-    state.saves[message.path] = message.step
-    while len(state.saves) > SAVES_KEPT:
-        del state.saves[next(iter(state.saves))]
+    state.progress.saves.pop(message.path, None)
+    state.progress.saves[message.path] = message.step
+    while len(state.progress.saves) > SAVES_KEPT:
+        del state.progress.saves[next(iter(state.progress.saves))]
 
 
 def _note_prints(state: State, message: Saved) -> None:
     """Of files that saves of two steps have in common nothing can be said: 0."""
     for each in message.prints:
-        known = state.prints.pop(each, message.step)
-        state.prints[each] = message.step if known == message.step else 0
-    while len(state.prints) > PRINTS_KEPT:
-        del state.prints[next(iter(state.prints))]
+        known = state.progress.prints.pop(each, message.step)
+        state.progress.prints[each] = message.step if known == message.step else 0
+    while len(state.progress.prints) > PRINTS_KEPT:
+        del state.progress.prints[next(iter(state.progress.prints))]

@@ -10,7 +10,7 @@ from outrider.wire.ids import MemberId
 
 def refresh(state: State, member: Member) -> None:
     """Puts the member into the sets where it belongs now, and notes that something may have become possible."""
-    state.crowd.note(member)
+    state.membership.crowd.note(member)
     is_prepared = can_be_told(member)
     is_ready = is_prepared and not member.check_wanted
     is_held = member.unschedulable or member.cannot_start or member.overdue or member.is_stranger
@@ -19,11 +19,11 @@ def refresh(state: State, member: Member) -> None:
     _put(state.coming, member, is_coming)
     _put(state.unchecked, member, is_prepared and not is_ready)
     if (
-        state.check is not None
-        and member.id in state.check.orders
+        state.nodecheck.check is not None
+        and member.id in state.nodecheck.check.orders
         and not (member.is_usable and not member.trainer_lost)
     ):
-        state.check.lost.add(member.id)
+        state.nodecheck.check.lost.add(member.id)
     world = state.world
     if world is not None and state.stage == STOPPING and member.id in world.waiting:
         has_stopped = member.stopped >= world.generation

@@ -19,7 +19,7 @@ def reserve(state: State) -> None:
     """The status is about to be written."""
     world = _world(state)
     seats = () if world is None else tuple(_seat(state, place) for place in world.places.values())
-    state.reserving.append(Reservation(state.version, seats, up_to(state)))
+    state.reserving.append(Reservation(state.status.version, seats, up_to(state)))
     if len(state.reserving) > 1 and _is_alike(state.reserving[-2], state.reserving[-1]):
         del state.reserving[-1]  # the earlier one is saved at the latest with it
 

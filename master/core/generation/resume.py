@@ -30,21 +30,21 @@ PATIENCE = 10.0
 def begin(state: State, world: World) -> None:
     """Ranks are about to start. What earlier ones have made twice is counted."""
     resume = world.resume
-    resume.high = state.high_step
-    if state.high_step and not state.spec.is_ps:
-        resume.path, resume.saved = max(state.saves.items(), key=lambda save: save[1], default=("", 0))
+    resume.high = state.progress.high_step
+    if state.progress.high_step and not state.spec.is_ps:
+        resume.path, resume.saved = max(state.progress.saves.items(), key=lambda save: save[1], default=("", 0))
         resume.verdict = ""
 
 
 def end(state: State, world: World) -> None:
     """Its ranks make no further step."""
-    state.steps_repeated += world.resume.repeated
+    state.progress.steps_repeated += world.resume.repeated
     world.resume.reached = 0
 
 
 def lost_from(state: State, world: World) -> float | None:
     """Since when time is being lost; None: no fault's cost is open."""
-    first = next((fault.at for fault in state.faults if fault.seconds_lost is None), None)
+    first = next((fault.at for fault in state.faults.noted if fault.seconds_lost is None), None)
     return first if first is None or world.lost_from is None else world.lost_from
 
 
@@ -85,7 +85,7 @@ def _decided(state: State, world: World, verdict: str) -> None:
     resume.verdict = verdict
     if verdict == UNKNOWN:
         resume.counts_from, resume.passed = resume.high, (resume.stepped_at, resume.high + 1)
-        state.step_estimated = True
+        state.progress.step_estimated = True
         readiness.note_resize(state)  # it may wait for a save, and none is seen
         _tell_unknown(state, world)
     elif verdict == OVER:

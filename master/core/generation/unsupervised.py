@@ -14,7 +14,7 @@ GRACE = 30.0
 
 
 def in_the_way(state: State) -> list[Member]:
-    members = (state.members[member_id] for member_id in sorted(state.strangers))
+    members = (state.members[member_id] for member_id in sorted(state.membership.strangers))
     there = [m for m in members if m.pod_phase in ("running", "terminating") and not (m.has_ended or m.was_idle)]
     return there + _about_to_begin(state)
 
@@ -23,7 +23,7 @@ def _about_to_begin(state: State) -> list[Member]:
     """Who keeps the first generation from being formed."""
     if state.number:
         return []
-    return [m for each in sorted(state.unbound) if may_begin(m := state.members[each]) and not m.is_stranger]
+    return [m for each in sorted(state.membership.unbound) if may_begin(m := state.members[each]) and not m.is_stranger]
 
 
 def may_begin(member: Member) -> bool:

@@ -68,7 +68,7 @@ from outrider.wire.messages.membership import Hello
 
 
 def _began(state: State, event: Began) -> None:
-    state.is_left = event.is_left
+    state.earlier.is_left = event.is_left
     goes_on = status_persist.begin(state, event.term, event.spec, event.unix_time, event.saved)
     if goes_on:
         autoscaler.begin(state)
@@ -91,7 +91,7 @@ def _said(state: State, event: SidecarSaid) -> None:
     if isinstance(message, Hello):
         membership_connections.greet(state, event.session, message)
         return
-    member_id = state.sessions.get(event.session)
+    member_id = state.membership.sessions.get(event.session)
     member = state.members.get(member_id) if member_id is not None else None
     if member is None:
         return
@@ -101,10 +101,10 @@ def _said(state: State, event: SidecarSaid) -> None:
 
 
 def _status_saved(state: State, event: StatusSaved) -> None:
-    state.saved_version = max(state.saved_version, event.version)
+    state.status.saved_version = max(state.status.saved_version, event.version)
     reservations.saved(state, event.version)
     world = state.world
-    is_saved = state.stage == COMMITTING and world is not None and state.saved_version >= world.version
+    is_saved = state.stage == COMMITTING and world is not None and state.status.saved_version >= world.version
     if is_saved and world is not None:
         restore.start(state, world)
 
@@ -134,7 +134,7 @@ def _edited(state: State, event: SpecChanged) -> None:
 
 def _woke(state: State, _event: Woke) -> None:
     for kind, key in state.deadlines.take_due(state.now):
-        if state.lapsed and kind in past_lease.LATER:
+        if state.lease.lapsed and kind in past_lease.LATER:
             state.deadlines.set((kind, key), state.now + past_lease.AGAIN)
         else:
             DEADLINES[kind](state, key)

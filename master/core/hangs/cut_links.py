@@ -15,13 +15,13 @@ PATIENCE = 10.0
 
 def consider(state: State, cut_off: MembersCutOff) -> None:
     """Where steps have stopped too: a hang that has its reason."""
-    watch, world = state.watch, state.world
+    watch, world = state.hangs.watch, state.world
     if watch is None or world is None or watch.generation != world.generation:
         return
     if watch.suspicion is not None:  # its ranks are asked where they are, which may say more
         return
     quiet = state.now - watch.since
     patience = max(PATIENCE, hangs_limits.TIMES[STEP] * partition.slowest_step(state))
-    if quiet >= patience and hangs_limits.ruling(watch, state.pace, state.spec, state.now)[0] == STEP:
+    if quiet >= patience and hangs_limits.ruling(watch, state.hangs.pace, state.spec, state.now)[0] == STEP:
         found = partition.at_fault(state, list(cut_off.pairs))
         partition.part(state, found, f"No rank has made a step for {seconds(quiet)}")

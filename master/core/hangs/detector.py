@@ -51,7 +51,7 @@ def look(state: State, number: str) -> None:
     if found is None or found[0].suspicion is not None:
         return
     watch, world = found
-    if state.now < hangs_limits.due(watch, state.pace, state.spec, state.now) - 1e-6:
+    if state.now < hangs_limits.due(watch, state.hangs.pace, state.spec, state.now) - 1e-6:
         progress_watch.look_in(state, watch)
     elif state.now - watch.heard_at > max(FRESH, state.spec.silent_after):
         progress_watch.look_in(state, watch, LOOK_AGAIN)
@@ -74,7 +74,7 @@ def _suspect(state: State, watch: Watch, world: World, *, is_sure: bool = False)
 
 def _quiet(state: State, watch: Watch) -> str:
     """`No rank of generation 1.2 has made a step for 61 s`."""
-    phase, limit = hangs_limits.ruling(watch, state.pace, state.spec, state.now)
+    phase, limit = hangs_limits.ruling(watch, state.hangs.pace, state.spec, state.now)
     since = watch.began if not watch.step else watch.stepped_at
     doing = "" if phase == STEP else f" (in its {phase}, which may take {seconds(limit)})"
     return f"No rank of generation {watch.generation} has made a step for {seconds(state.now - since)}{doing}"
@@ -82,7 +82,7 @@ def _quiet(state: State, watch: Watch) -> str:
 
 def advance(state: State) -> None:
     """At the end of a step: are all answers there?"""
-    complete, state.answered = state.answered, []
+    complete, state.hangs.answered = state.hangs.answered, []
     for collection in complete:
         _answered(state, collection)
 
@@ -121,7 +121,7 @@ def conclude(state: State, number: str) -> None:
 
 
 def _conclude(state: State, watch: Watch, world: World, suspicion: Suspicion) -> None:
-    phase, limit = hangs_limits.ruling(watch, state.pace, state.spec, state.now)
+    phase, limit = hangs_limits.ruling(watch, state.hangs.pace, state.spec, state.now)
     is_counted, own = progress_watch.is_counted(state), own_limit(state, watch)
     told = hangs_evidence.read(world.places.values(), world.done, suspicion.said[COLLECTIVES], suspicion.said[STACKS])
     nodes = {member.id: member.node for member in state.members.values()}
@@ -143,7 +143,7 @@ def _conclude(state: State, watch: Watch, world: World, suspicion: Suspicion) ->
         _cannot_count(state, watch)
     elif phase == STEP and own is None and not (finding.is_certain or finding.is_odd):
         watch.lenient = True
-        more = hangs_limits.limit(state.pace, state.spec, EVAL, state.now)
+        more = hangs_limits.limit(state.hangs.pace, state.spec, EVAL, state.now)
         progress_watch.drop(state, watch, f"{_what_goes_on(finding)}, so it has the {seconds(more)} of an evaluation")
     elif phase == STEP and own is None and hangs_looks.may_take_longer(state, watch, finding, limit):
         _let_work(state, watch, finding, told)
@@ -159,7 +159,7 @@ def _let_work(state: State, watch: Watch, finding: Finding, told: list[Told]) ->
     progress_watch.look_in(state, watch)
     if was_lenient:
         return
-    most = hangs_limits.limit(state.pace, state.spec, EVAL, state.now)
+    most = hangs_limits.limit(state.hangs.pace, state.spec, EVAL, state.now)
     text = (
         f"{_quiet(state, watch)}: {hangs_looks.at_work(finding, told)}. That may take {seconds(most)} (--hang-after)."
     )
@@ -173,10 +173,10 @@ def _what_goes_on(finding: Finding) -> str:
 def _cannot_count(state: State, watch: Watch) -> None:
     """Told once a job."""
     watch.suspicion = None
-    progress_watch.look_in(state, watch, hangs_limits.limit(state.pace, state.spec, INIT, state.now))
-    if state.pace.told_uncounted:
+    progress_watch.look_in(state, watch, hangs_limits.limit(state.hangs.pace, state.spec, INIT, state.now))
+    if state.hangs.pace.told_uncounted:
         return
-    state.pace.told_uncounted = True
+    state.hangs.pace.told_uncounted = True
     text = (
         f"No rank of this job has shown a step in {seconds(state.now - watch.began)}: steps are counted by torch's "
         f"optimizers and DataLoaders. Whether it hangs cannot be told from that, so only a stopped process, or a "
@@ -189,7 +189,7 @@ def _cannot_count(state: State, watch: Watch) -> None:
 def _end(state: State, watch: Watch, finding: Finding) -> None:
     reason = f"{_quiet(state, watch)}: {finding.sentence}"
     member = state.members.get(finding.member) if finding.member is not None else None
-    is_repeat = member is not None and any(f.kind == KIND and f.member == member.id for f in state.faults)
+    is_repeat = member is not None and any(f.kind == KIND and f.member == member.id for f in state.faults.noted)
     if member is None or not is_repeat:
         recovery.begin(state, KIND, f"{reason}.", member)
         if member is not None:
@@ -207,4 +207,4 @@ def _end(state: State, watch: Watch, finding: Finding) -> None:
 def _may_be_replaced(state: State) -> bool:
     """Where a lost member is not replaced, it is better kept."""
     most = state.spec.max_relaunches
-    return most is None or state.relaunches < most
+    return most is None or state.placement.relaunches < most

@@ -23,7 +23,7 @@ REHEARSED_WITHIN = 140.0
 def ask(state: State, request: str, what: str, *, is_ours: bool = False) -> None:
     """Asks every member of the world, or every member where there is none. Where we ask, the answers stay here."""
     collection = Collection(request, what, is_ours=is_ours)
-    state.collections[request] = collection
+    state.hangs.collections[request] = collection
     world = state.world
     ids = list(world.places) if world is not None else sorted(state.members)
     if what == REHEARSAL:
@@ -48,7 +48,7 @@ def _can_answer(state: State, member_id: MemberId) -> bool:
 
 def answered(state: State, member: Member, message: Answer) -> None:
     orders.acknowledge(state, member, message.order)
-    for collection in list(state.collections.values()):
+    for collection in list(state.hangs.collections.values()):
         if collection.orders.pop(OrderId(message.order), None) is not None:
             if collection.is_ours:
                 collection.said[member.id] = evidence_reader.rows(message.body, collection.known)
@@ -59,7 +59,7 @@ def answered(state: State, member: Member, message: Answer) -> None:
 
 def overdue(state: State, request: str) -> None:
     """Who has not answered is missing: in a hang that is what one wants to know."""
-    collection = state.collections.get(request)
+    collection = state.hangs.collections.get(request)
     if collection is None:
         return
     for number, member_id in collection.orders.items():
@@ -74,10 +74,10 @@ def overdue(state: State, request: str) -> None:
 def _deliver_if_complete(state: State, collection: Collection) -> None:
     if collection.orders:
         return
-    del state.collections[collection.request]
+    del state.hangs.collections[collection.request]
     state.deadlines.cancel(("collect", collection.request))
     if collection.is_ours:
-        state.answered.append(collection)
+        state.hangs.answered.append(collection)
         readiness.stir(state)
         return
     bodies = tuple(sorted(collection.bodies.items()))

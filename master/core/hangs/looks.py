@@ -50,7 +50,7 @@ def due(state: State, number: str) -> None:
     if found is None:
         return
     watch, world = found
-    quiet_at = watch.since + max(LOOK, OF_A_STEP * hangs_limits.slowest_step(state.pace, state.now))
+    quiet_at = watch.since + max(LOOK, OF_A_STEP * hangs_limits.slowest_step(state.hangs.pace, state.now))
     is_blind = state.now - watch.heard_at > max(LOOK, state.spec.silent_after)
     if watch.looks.since != watch.since:
         watch.looks = Looks(watch.looks.asked, since=watch.since)
@@ -186,7 +186,7 @@ def is_idle_again(state: State, watch: Watch) -> bool:
     looks = watch.looks
     if not (looks.is_let_work and watch.lenient):
         return False
-    at, limit = _last_at_work(looks, looks.at_work), hangs_limits.limit(state.pace, state.spec, STEP, state.now)
+    at, limit = _last_at_work(looks, looks.at_work), hangs_limits.limit(state.hangs.pace, state.spec, STEP, state.now)
     if at is None or state.now - at >= limit - 1e-6:
         return True
     if at + limit - state.now < LONGEST_PAUSE:  # they are looked at when it is over

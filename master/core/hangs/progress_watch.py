@@ -28,27 +28,27 @@ def begin(state: State, _started: GenerationStarted) -> None:
     """The world is told to start."""
     world = state.world
     assert world is not None
-    state.watch = hangs_limits.begin(world.generation, state.now)
-    look_in(state, state.watch)
-    look_at_ranks_in(state, state.watch, LOOK)
+    state.hangs.watch = hangs_limits.begin(world.generation, state.now)
+    look_in(state, state.hangs.watch)
+    look_at_ranks_in(state, state.hangs.watch, LOOK)
 
 
 def take_over(state: State, adopted: GenerationAdopted) -> None:
     """An earlier master's world runs on."""
-    state.watch = hangs_limits.taken_over(adopted.progress, state.generation, state.now, state.unix_offset)
-    look_in(state, state.watch, FIRST_REPORTS)
-    look_at_ranks_in(state, state.watch, LOOK)
+    state.hangs.watch = hangs_limits.taken_over(adopted.progress, state.generation, state.now, state.unix_offset)
+    look_in(state, state.hangs.watch, FIRST_REPORTS)
+    look_at_ranks_in(state, state.hangs.watch, LOOK)
 
 
 def edited(state: State, _edited: SpecEdited) -> None:
     """The limits may be others now."""
-    if state.watch is not None:
-        look_in(state, state.watch)
+    if state.hangs.watch is not None:
+        look_in(state, state.hangs.watch)
 
 
 def look_in(state: State, watch: Watch, after: float | None = None) -> None:
     """Sets the moment at which it is looked at next; without one the first at which it could hang."""
-    at = hangs_limits.look_again(watch, state.pace, state.spec, state.now) if after is None else state.now + after
+    at = hangs_limits.look_again(watch, state.hangs.pace, state.spec, state.now) if after is None else state.now + after
     state.deadlines.set(("hang", str(watch.generation.number)), max(at, state.now))
 
 
@@ -58,7 +58,7 @@ def look_at_ranks_in(state: State, watch: Watch, seconds: float) -> None:
 
 def watched(state: State, number: str = "") -> tuple[Watch, World] | None:
     """The generation that runs, where hangs are looked for; `number`: only that one."""
-    watch, world = state.watch, state.world
+    watch, world = state.hangs.watch, state.world
     if watch is None or world is None or state.stage != RUNNING or world.generation != watch.generation:
         return None
     is_meant = not number or str(watch.generation.number) == number
@@ -67,28 +67,28 @@ def watched(state: State, number: str = "") -> tuple[Watch, World] | None:
 
 def own_limit(state: State, watch: Watch) -> float | None:
     """Of the phase that counts, as the user has given it."""
-    return hangs_limits.asked(state.spec, hangs_limits.ruling(watch, state.pace, state.spec, state.now)[0])
+    return hangs_limits.asked(state.spec, hangs_limits.ruling(watch, state.hangs.pace, state.spec, state.now)[0])
 
 
 def note_started(state: State, _started: WorkersStarted) -> None:
     """The processes of one more member exist: those of the others could do nothing without them."""
-    if state.watch is not None:
-        state.watch.since = state.now
+    if state.hangs.watch is not None:
+        state.hangs.watch.since = state.now
 
 
 def note_report(state: State, member: Member, report: Report) -> None:
     """O(the member's own ranks)."""
-    watch, world = state.watch, state.world
+    watch, world = state.hangs.watch, state.world
     if watch is None or world is None or report.generation != watch.generation or member.id not in world.places:
         return
     rows = [row for row in report.ranks if 0 <= row.local_rank < world.places[member.id].nproc]
-    if hangs_limits.note(watch, state.pace, member.id, rows, state.now) and watch.suspicion is not None:
+    if hangs_limits.note(watch, state.hangs.pace, member.id, rows, state.now) and watch.suspicion is not None:
         drop(state, watch, "its ranks go on")
 
 
 def note_stepped(state: State, made: StepMade) -> None:
     """A step that was never made before is told at once, before a report shows it."""
-    watch, step = state.watch, made.step
+    watch, step = state.hangs.watch, made.step
     if watch is None or watch.generation != state.generation or step <= watch.step:
         return
     watch.step, watch.since, watch.stepped_at, watch.lenient = step, state.now, state.now, False
@@ -106,20 +106,20 @@ def drop(state: State, watch: Watch, why: str) -> None:
 
 def is_counted(state: State) -> bool:
     """Some rank of the job has shown a step, in whichever generation."""
-    return state.first_step is not None
+    return state.progress.first_step is not None
 
 
 def note_stall(state: State, lost: float) -> None:
-    if state.watch is not None:
-        hangs_limits.note_stall(state.watch, lost, state.now)
+    if state.hangs.watch is not None:
+        hangs_limits.note_stall(state.hangs.watch, lost, state.now)
 
 
 def note_no_turn(state: State) -> None:
     """Nobody could make a step until now, and everybody knows why."""
-    if state.watch is not None:
-        state.watch.since = state.watch.stepped_at = state.now
+    if state.hangs.watch is not None:
+        state.hangs.watch.since = state.hangs.watch.stepped_at = state.now
 
 
 def note_end(state: State, _done: RankDone) -> None:
-    if state.watch is not None:
-        state.watch.ending = True
+    if state.hangs.watch is not None:
+        state.hangs.watch.ending = True

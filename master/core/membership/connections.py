@@ -45,7 +45,9 @@ def greet(state: State, session: str, hello: Hello) -> None:
         sentence, retry_after = refusal
         state.act(Send(session, hello.member, Refused(sentence, retry_after), state.generation, sentence))
         state.act(CloseSession(session, sentence, state.generation))
-        if hello.member not in state.past and (retry_after < 0 or retry_after >= 2):  # who has gone may speak once more
+        if hello.member not in state.placement.past and (
+            retry_after < 0 or retry_after >= 2
+        ):  # who has gone may speak once more
             _tell_refusal(state, hello.member, sentence)
         return
     member = state.members[hello.member]
@@ -78,8 +80,11 @@ def _why_refused(state: State, hello: Hello) -> tuple[str, float] | None:
     name = state.spec.name
     if hello.job != name:
         return (f"{hello.member} belongs to job {hello.job!r}, and this is the master of job {name!r}.", -1.0)
-    if hello.member in state.past:
-        return (f"{hello.member} is no longer a member of job {name!r}: {_why_past(state.past[hello.member])}.", -1.0)
+    if hello.member in state.placement.past:
+        return (
+            f"{hello.member} is no longer a member of job {name!r}: {_why_past(state.placement.past[hello.member])}.",
+            -1.0,
+        )
     member = state.members.get(hello.member)
     if member is None and _is_shown_no_more(state, hello):
         why = f"the platform shows its pod (uid {hello.uid}) no more as one of the job's"
@@ -104,7 +109,7 @@ def _why_refused(state: State, hello: Hello) -> tuple[str, float] | None:
 def _is_shown_no_more(state: State, hello: Hello) -> bool:
     """An earlier master knew this very pod, and what there is now has been listed: its label was taken away meanwhile,
     or it was deleted by force and runs on."""
-    known = state.placed.get(hello.member)
+    known = state.earlier.placed.get(hello.member)
     return known is not None and known.uid == hello.uid and state.listed and state.stage != REBUILDING
 
 
@@ -116,11 +121,11 @@ def _why_past(member: Member) -> str:
 
 def _bind(state: State, session: str, member: Member, hello: Hello) -> None:
     if member.session is not None and member.session != session:
-        state.sessions.pop(member.session, None)
+        state.membership.sessions.pop(member.session, None)
         state.act(CloseSession(member.session, f"{member.id} has a newer connection.", state.generation))
     first = not member.greeted
     member.session, member.greeted, member.ready, member.refusal = session, True, None, ""
-    state.sessions[session] = member.id
+    state.membership.sessions[session] = member.id
     member.address, member.probe_port, member.machine = hello.address, hello.probe_port, hello.machine
     member.memory_port, member.memory_key = hello.memory_port, hello.memory_key
     member.running, member.finished, member.highest = hello.running, hello.finished, hello.highest
@@ -128,7 +133,7 @@ def _bind(state: State, session: str, member: Member, hello: Hello) -> None:
     member.told = max(member.told, hello.running, hello.highest if hello.finished else NO_GENERATION)
     if hello.trainer_pid:
         member.rung, member.rung_reason, member.trainer_pid = hello.rung, hello.rung_reason, hello.trainer_pid
-    state.crowd.note(member)
+    state.membership.crowd.note(member)
     failure_detector.heard(state, member)
     if first:
         failure_detector.watch(state, member)
@@ -232,7 +237,7 @@ def stop_leftover(state: State, member: Member) -> None:
 
 def disconnected(state: State, session: str) -> None:
     """The connection broke: nothing can be sent, and only silence will tell whether that means anything."""
-    member_id = state.sessions.pop(session, None)
+    member_id = state.membership.sessions.pop(session, None)
     member = state.members.get(member_id) if member_id is not None else None
     if member is not None and member.session == session:
         member.session = None
@@ -287,7 +292,7 @@ def _runs(state: State, world: World, is_new: bool) -> None:
     state.phase, state.message = "running", f"generation {world.generation} runs with {members}"
     state.mark_status()
     if is_new:
-        behind = f"; the highest step before it is {state.high_step}" if state.high_step else ""
+        behind = f"; the highest step before it is {state.progress.high_step}" if state.progress.high_step else ""
         who = next(iter(world.places)) if state.spec.is_ps else f"{members}, {counted(world.world_size, 'rank')}"
         state.announce("WorldRuns", f"Generation {world.generation} runs with {who}{behind}.")
 

@@ -58,13 +58,13 @@ def decide(state: State) -> None:
     """Adopts the running generation, or clears the ground for a new one."""
     state.deadlines.cancel(("rebuild", ""))
     running = {m.running for m in state.members.values() if m.running != NO_GENERATION}
-    progress = cast("Mapping[str, object]", (state.saved_world or {}).get("progress") or {})
+    progress = cast("Mapping[str, object]", (state.earlier.saved_world or {}).get("progress") or {})
     world = _world_before(state, running)
-    if state.is_left and len(running) == 1:
+    if state.earlier.is_left and len(running) == 1:
         world = _told_world(state, *running)
     highest = max((m.told for m in state.members.values()), default=NO_GENERATION)
     state.number = max(state.number, highest.number)
-    if world is not None and state.strangers.intersection(world.places):
+    if world is not None and state.membership.strangers.intersection(world.places):
         world = None  # it may run, and nothing in it is to be told anything
     if world is not None and (running == {world.generation} or (not running and _was_started(state, world))):
         _adopt(state, world)
@@ -82,13 +82,13 @@ def decide(state: State) -> None:
 def _world_before(state: State, running: set[Generation]) -> World | None:
     """The saved one. An earlier master may have started it again past its Lease (`membership.past_lease`), under a
     number that was reserved for it; also one that the status has as stopped."""
-    saved, left = _saved_world(state.saved_world, state), _saved_world(state.saved_left, state)
-    state.saved_world = state.saved_left = None
+    saved, left = _saved_world(state.earlier.saved_world, state), _saved_world(state.earlier.saved_left, state)
+    state.earlier.saved_world = state.earlier.saved_left = None
     world = saved or left
     if world is None:
         return None
     there = [state.members[i] for i in world.places if i in state.members]
-    term, up_to = state.saved_numbers
+    term, up_to = state.earlier.saved_numbers
     told = running or {max((m.highest for m in there if m.greeted), default=NO_GENERATION)}
     strays = [m for m in state.members.values() if m.running in running and m.id not in world.places]
     newest = max(told)
@@ -135,7 +135,7 @@ def _adopt(state: State, world: World) -> None:
 
 def _go_on_without(state: State, missing: list[MemberId]) -> None:
     """Members of the world that are no more: nobody saw them go, or this master has, while it waited for the others."""
-    past = state.past
+    past = state.placement.past
     unseen = [i for i in missing if i not in past]
     left = [past[i] for i in missing if i in past and not past[i].lost_by_fault]
     if unseen:
@@ -152,7 +152,7 @@ def _go_on_without(state: State, missing: list[MemberId]) -> None:
 
 def _replay(state: State) -> None:
     """Ends of ranks that were told before the world was known."""
-    told, state.deferred = state.deferred, []
+    told, state.earlier.deferred = state.earlier.deferred, []
     for member_id, message in told:
         member = state.members.get(member_id)
         if member is None:
@@ -186,13 +186,13 @@ def _adopt_member(state: State, world: World, member: Member) -> bool:
 def _judge_by_silence(state: State, member: Member) -> None:
     """It spoke to an earlier master, and not to this one yet: like anybody else who is not heard."""
     member.heard_at, member.greeted = state.began_now, True
-    state.crowd.note(member)
+    state.membership.crowd.note(member)
     failure_detector.watch(state, member)
 
 
 def _clear(state: State, running: set[Generation]) -> None:
     """Nothing runs, or not everywhere the same."""
-    state.stage, state.patient, state.deferred = GATHERING, True, []
+    state.stage, state.patient, state.earlier.deferred = GATHERING, True, []
     names = ", ".join(map(str, sorted(running)))
     if running:
         text = f"The members run generations {names}, not one that was agreed: all are stopped and a new one forms."
@@ -228,7 +228,7 @@ def _saved_world(saved: dict[str, object] | None, state: State) -> World | None:
         formed_at=state.now,
         made_step=bool(saved["made_step"]),
         recovered=bool(saved["recovered"]),
-        lost_from=state.high_step_at,
+        lost_from=state.progress.high_step_at,
         resume=Resume(verdict=UNKNOWN, counts_from=counts_from) if counts_from else Resume(),
     )
 

@@ -59,8 +59,8 @@ def watch(state: State, member: Member) -> None:
 
 def note_stall(state: State, lost: float) -> None:
     """This process was paused: nobody could be heard."""
-    state.deaf_until = state.now
-    for member_id in sorted(state.doubted):
+    state.membership.deaf_until = state.now
+    for member_id in sorted(state.membership.doubted):
         member = state.members[member_id]
         end_doubt(state, member)
         if member.life == ALIVE:
@@ -79,7 +79,7 @@ def listen(state: State, member_id: str) -> None:
     member = state.members.get(MemberId(member_id))
     if member is None or member.life != ALIVE or member.deleting:
         return
-    quiet_since = max(member.heard_at, state.deaf_until)
+    quiet_since = max(member.heard_at, state.membership.deaf_until)
     quiet = state.now - quiet_since
     spec = state.spec
     if state.is_over:
@@ -108,8 +108,8 @@ def _listen_at_the_end(state: State, member: Member, quiet_since: float) -> None
 # -- doubt --------------------------------------------------------------------------------------------------------
 def _doubt(state: State, member: Member, quiet: float) -> None:
     member.doubt = Doubt()
-    state.doubted.add(member.id)
-    state.crowd.note(member)
+    state.membership.doubted.add(member.id)
+    state.membership.crowd.note(member)
     readiness.note_staffing(state)
     ask(state, member, f"{member.id} has not been heard for {seconds(quiet)}.")
 
@@ -143,7 +143,7 @@ def _healthy_peers(state: State, member: Member) -> Iterator[Member]:
     """Connected and in no doubt themselves, not asked yet; the search is given up where most of the job is silent."""
     doubt = member.doubt
     assert doubt is not None
-    if 2 * len(state.doubted) > len(state.members) + 1:
+    if 2 * len(state.membership.doubted) > len(state.members) + 1:
         return
     busy = set(doubt.asked.values()) | doubt.missed_by
     for peer in state.members.values():
@@ -176,7 +176,7 @@ def own_probe(state: State, member_id: str, reachable: bool) -> None:
 def _judge(state: State, member: Member, quiet: float) -> None:
     doubt = member.doubt
     assert doubt is not None
-    peers, others_silent = state.crowd.beside(member, on_good_nodes=False)
+    peers, others_silent = state.membership.crowd.beside(member, on_good_nodes=False)
     if doubt.reached_by:
         _leave_alone(state, member, quiet)
     elif doubt.own is not True and (why := witness(state, member)):
@@ -194,7 +194,7 @@ def _judge(state: State, member: Member, quiet: float) -> None:
 
 def _has_others(state: State, member: Member) -> bool:
     """In its own seat, where this is one of a PS job: what a seat does not know it cannot ask."""
-    present: Collection[MemberId] = state.crowd.present
+    present: Collection[MemberId] = state.membership.crowd.present
     few = min(present, state.members.keys(), key=len)
     return any(each != member.id and each in present and each in state.members for each in few)
 
@@ -213,12 +213,12 @@ def has_enough_witnesses(state: State, member: Member) -> bool:
 
 def witness(state: State, member: Member) -> str:
     """What the platform says of the node against a member that is not heard; empty where it says nothing."""
-    node = state.nodes.get(member.node)
+    node = state.placement.nodes.get(member.node)
     return "" if node is None else not_ready(node)
 
 
 def is_on_a_lost_node(state: State, member: Member) -> bool:
-    node = state.nodes.get(member.node)
+    node = state.placement.nodes.get(member.node)
     return node is not None and node.is_gone
 
 
@@ -297,7 +297,7 @@ def _renew(state: State, member: Member, told: str) -> None:
 def _silence(state: State, member: Member, quiet: float, witness: str) -> None:
     """The verdict: left out of the next generation, until it speaks."""
     _drop_questions(state, member)
-    state.doubted.discard(member.id)
+    state.membership.doubted.discard(member.id)
     member.doubt = None
     member.life = SILENT
     reason = (
@@ -313,11 +313,11 @@ def _silence(state: State, member: Member, quiet: float, witness: str) -> None:
 def remember(state: State, member: Member) -> None:
     """An earlier master had left it out: so it stays, until it speaks. It has as long as anybody to speak to this one:
     its connection may be to that other, which is frozen itself."""
-    uid, heard_at = state.silent.get(member.id, (None, 0.0))
+    uid, heard_at = state.earlier.silent.get(member.id, (None, 0.0))
     if uid is None or uid != member.uid:
         return
     member.life, member.greeted, member.heard_at = SILENT, True, heard_at
-    state.crowd.note(member)
+    state.membership.crowd.note(member)
     state.deadlines.set(("replace", member.id), state.now + state.spec.replace_after)
 
 
@@ -342,7 +342,7 @@ def _back(state: State, member: Member) -> None:
 def end_doubt(state: State, member: Member) -> None:
     _drop_questions(state, member)
     member.doubt = None
-    state.doubted.discard(member.id)
+    state.membership.doubted.discard(member.id)
     readiness.refresh(state, member)
 
 

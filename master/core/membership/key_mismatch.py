@@ -28,8 +28,8 @@ WAITING = "waiting for members"
 def note(state: State, member: Member, pod: PodSeen) -> None:
     """Its pod was seen."""
     if pod.has_another_key and not member.is_stranger:
-        member.is_stranger = state.has_news_of_strangers = True
-        state.strangers.add(member.id)
+        member.is_stranger = state.membership.has_news_of_strangers = True
+        state.membership.strangers.add(member.id)
         state.deadlines.cancel(("patience", member.id))
     if member.is_stranger:
         member.was_idle = member.was_idle or (pod.phase == "pending" and not member.runs_alone)
@@ -38,29 +38,29 @@ def note(state: State, member: Member, pod: PodSeen) -> None:
 
 def forget(state: State, member: Member) -> None:
     """It is no more."""
-    if member.id in state.strangers:
-        state.strangers.discard(member.id)
-        state.lost_a_stranger |= not (member.finished or member.was_idle)
+    if member.id in state.membership.strangers:
+        state.membership.strangers.discard(member.id)
+        state.membership.lost_a_stranger |= not (member.finished or member.was_idle)
         member.is_stranger = False
         readiness.note_resize(state)
 
 
 def advance(state: State) -> None:
     """At the end of a step: says why no generation forms, and takes it back."""
-    living = [m for member_id in sorted(state.strangers) if not (m := state.members[member_id]).finished]
-    if state.has_news_of_strangers and living:
+    living = [m for member_id in sorted(state.membership.strangers) if not (m := state.members[member_id]).finished]
+    if state.membership.has_news_of_strangers and living:
         kind = "KeyMismatch" if any(not m.runs_alone for m in living) else "RunsUnsupervised"
         state.announce(kind, _sentence(living), warning=True)
         state.mark_status()
-    state.has_news_of_strangers = False
-    if state.stage != GATHERING or state.suspended:
+    state.membership.has_news_of_strangers = False
+    if state.stage != GATHERING or state.placement.suspended:
         return
     there = unsupervised.in_the_way(state)
     message = _sentence(there) if there else WAITING
-    if state.message != message and (there or state.blocked_by_strangers):
+    if state.message != message and (there or state.membership.blocked_by_strangers):
         state.message = message
         state.mark_status()
-    state.blocked_by_strangers = bool(there)
+    state.membership.blocked_by_strangers = bool(there)
 
 
 def _sentence(members: Sequence[Member]) -> str:

@@ -38,7 +38,7 @@ def may_be_done(action: Action) -> bool:
 
 
 def lapsed(state: State, event: LeaseLapsed) -> None:
-    state.lapsed = True
+    state.lease.lapsed = True
     if state.world is not None:  # a job that waits has nothing to lose, and hundreds may
         text = f"{event.reason} Until then a world that ends is started again as it is, by the same members, and "
         state.announce("LeaseLapsed", text + "nothing else is done.", warning=True)
@@ -47,7 +47,7 @@ def lapsed(state: State, event: LeaseLapsed) -> None:
 
 def regained(state: State) -> None:
     """Nobody else has been the master: what was put off is done now."""
-    state.lapsed, state.outranked = False, 0
+    state.lease.lapsed, state.lease.outranked = False, 0
     if state.world is not None:
         state.announce("LeaseRegained", "The master holds its Lease again, and does all that it does otherwise.")
     state.unstaffed = state.unsized = True
@@ -57,7 +57,7 @@ def regained(state: State) -> None:
 
 def note_term(state: State, hello: Hello) -> None:
     """A member that has heard of a higher term ends it all, as long as the Lease is not held again."""
-    state.outranked = max(state.outranked, hello.term, hello.highest.term, hello.running.term)
+    state.lease.outranked = max(state.lease.outranked, hello.term, hello.highest.term, hello.running.term)
 
 
 def advance(state: State) -> None:
@@ -79,19 +79,19 @@ def _start(state: State, world: World) -> None:
     """It needs no status of its own."""
     chosen = all_of(state, world)
     if chosen and is_reserved(state, chosen, world.generation.number):
-        world.version = state.saved_version
+        world.version = state.status.saved_version
         restore.start(state, world)
 
 
 def all_of(state: State, world: World) -> list[Member]:
     """Its members in the order of their ranks; none where one is not there, on its link and ready."""
-    there = [i for i in world.order if i in state.ready and i not in state.doubted]
+    there = [i for i in world.order if i in state.ready and i not in state.membership.doubted]
     return [state.members[i] for i in there] if len(there) == len(world.order) else []
 
 
 def is_reserved(state: State, chosen: list[Member], number: int) -> bool:
     reserved = state.reserved
-    if reserved is None or number > reserved.up_to or state.outranked > state.term or state.suspended:
+    if reserved is None or number > reserved.up_to or state.lease.outranked > state.term or state.placement.suspended:
         return False
     seats = tuple(zip(layout.places(chosen).values(), (member.uid for member in chosen), strict=True))
     return all(each.seats == seats for each in (reserved, *state.reserving))

@@ -40,8 +40,8 @@ def consider(state: State, member_id: str) -> None:
         _give_up(state, member)
     elif member.doubt is None:
         member.doubt = Doubt()
-        state.doubted.add(member.id)
-        state.crowd.note(member)
+        state.membership.doubted.add(member.id)
+        state.membership.crowd.note(member)
         failure_detector.ask(state, member, f"{member.id} is about to be given up.")
         _look_in(state, member, failure_detector.LOOK_AGAIN)
     elif _is_reached(member) or _is_our_own_silence(state, member):
@@ -67,7 +67,7 @@ def _is_reached(member: Member) -> bool:
 def _is_our_own_silence(state: State, member: Member) -> bool:
     """Half of the others are not heard either: the master may be the one that is cut off. Where its node tells against
     this one, only those count whose nodes do not."""
-    others, silent = state.crowd.beside(member, bool(failure_detector.witness(state, member)))
+    others, silent = state.membership.crowd.beside(member, bool(failure_detector.witness(state, member)))
     patience = failure_detector.CUT_OFF_PATIENCE * state.spec.replace_after
     return others > 0 and 2 * silent >= others and state.now - member.heard_at < patience
 

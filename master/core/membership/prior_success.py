@@ -26,7 +26,7 @@ def was_told_elsewhere(state: State, member: Member) -> bool:
     if member.leaving or member.deleting or member.is_stranger:
         return False
     if state.stage == REBUILDING:
-        places = cast("list[Mapping[str, object]]", (state.saved_world or {}).get("places") or [])
+        places = cast("list[Mapping[str, object]]", (state.earlier.saved_world or {}).get("places") or [])
         return any(place["member"] == member.id for place in places)
     world = state.world
     if world is not None and member.id in world.places:
@@ -49,7 +49,7 @@ def advance(state: State) -> None:
     """Between two worlds: one of the job's has ended well, so there is no other to come."""
     if state.stage != GATHERING or state.is_over:
         return
-    ended = [state.members[each] for each in sorted(state.ended_well) if each in state.members]
+    ended = [state.members[each] for each in sorted(state.placement.ended_well) if each in state.members]
     done = [m.id for m in ended if m.finished and m.pod_phase == ENDED_WELL and not m.is_stranger]
     if done:
         names = ", ".join(done)

@@ -44,7 +44,7 @@ def note(state: State, member: Member, pod: PodSeen) -> None:
     """Its pod was seen, before its phase is taken over."""
     member.alone_after, member.has_sidecar = pod.alone_after, pod.has_sidecar
     if pod.alone_after and not member.is_bound:
-        state.unbound.add(member.id)
+        state.membership.unbound.add(member.id)
     if pod.phase != "running":
         _forget(state, member)
     elif member.pod_phase != "running" and not member.greeted:
@@ -77,7 +77,7 @@ def bound(state: State, member: Member) -> None:
     """Its sidecar has heard a master, and never lets its command go."""
     if not member.is_bound:
         member.is_bound = True
-        state.unbound.discard(member.id)
+        state.membership.unbound.discard(member.id)
         state.deadlines.cancel(("alone", member.id))
         readiness.stir(state)
 
@@ -85,7 +85,7 @@ def bound(state: State, member: Member) -> None:
 def gone(state: State, member: Member) -> None:
     """It is no more."""
     _forget(state, member)
-    state.unbound.discard(member.id)
+    state.membership.unbound.discard(member.id)
 
 
 def _forget(state: State, member: Member) -> None:
@@ -125,12 +125,12 @@ def runs_alone(state: State, session: str, member: Member) -> None:
     state.act(CloseSession(session, why, state.generation))
     _forget(state, member)
     member.greeted = True
-    state.crowd.note(member)
+    state.membership.crowd.note(member)
     if not member.is_stranger:
-        member.is_stranger = member.runs_alone = state.has_news_of_strangers = True
+        member.is_stranger = member.runs_alone = state.membership.has_news_of_strangers = True
         member.rung = member.rung_reason = ""
         member.ready = None
-        state.strangers.add(member.id)
+        state.membership.strangers.add(member.id)
         state.deadlines.cancel(("patience", member.id))
         failure_detector.forget(state, member)
         readiness.refresh(state, member)

@@ -123,7 +123,7 @@ def is_undecided(state: State) -> bool:
 
 def ended(state: State, member: Member) -> None:
     """Ranks of it have ended by themselves. Where nothing but errors of torch.distributed is known, who sees whom?"""
-    episode = state.episode
+    episode = state.faults.episode
     if episode is not None and recovery.is_torn(state) and episode.failures[0].member == member.id:
         ask(state, [member.id], is_sudden=True)
 
@@ -205,7 +205,7 @@ def _act(state: State, found: list[Cut]) -> None:
 
 def slowest_step(state: State) -> float:
     """Seconds; 0 where no recent one was slow."""
-    recent = state.pace.slow_steps
+    recent = state.hangs.pace.slow_steps
     return recent[0][1] if recent else 0.0
 
 
@@ -216,7 +216,7 @@ def of_a_hang(state: State) -> list[Cut]:
 
 def at_fault(state: State, found: list[Cut]) -> list[Cut]:
     """Of this world's members, and cut no longer than steps have been missing: a job that trained on needs them not."""
-    world, watch = state.world, state.watch
+    world, watch = state.world, state.hangs.watch
     if world is None or watch is None:
         return []
     slack = SLACK + 2 * slowest_step(state)

@@ -21,7 +21,7 @@ def note_new(state: State, added: MemberAdded) -> None:
     member = state.members.get(added.member)
     if member is None:
         return
-    uid, finding = state.checked.get(member.id, (None, None))
+    uid, finding = state.nodecheck.checked.get(member.id, (None, None))
     if member.uid is not None and uid == member.uid:
         member.finding = finding
     elif state.spec.node_check:

@@ -33,14 +33,14 @@ def tell(state: State, done: Round, elapsed: float, slow: Collection[MemberId]) 
     text = f"check round {done.number}: status {{{words}}}{_not_measured(state, done)}"
     state.announce("NodeCheckRound", text, warning=is_bad)
     shown = members if len(members) <= NAMED else [*_slowest(took), *(m for m in members if said[m] != OK)][:NAMED]
-    state.rounds.append({
+    state.nodecheck.rounds.append({
         "round": done.number,
         "elapsed": round(elapsed, 3),
         "members": {_name(state, m): _document(m, done.answers[m], said[m]) for m in dict.fromkeys(shown)},
         "ok": sum(1 for m in members if said[m] == OK),
         "measured": len(members),
     })  # fmt: skip
-    del state.rounds[:-ROUNDS_KEPT]
+    del state.nodecheck.rounds[:-ROUNDS_KEPT]
 
 
 def note_verdicts(
@@ -49,8 +49,8 @@ def note_verdicts(
     """What became of those in the last round's document who did not simply pass."""
     verdicts = {_name(state, m): f"{finding.verdict}: {finding.check}: {finding.reason}" for m, finding in sorted(
         {**{m: f for m, f in found.items() if f.verdict in ("faulty", "unclear")}, **slow}.items())}  # fmt: skip
-    if state.rounds and verdicts:
-        state.rounds[-1]["verdicts"] = dict(list(verdicts.items())[:NAMED])
+    if state.nodecheck.rounds and verdicts:
+        state.nodecheck.rounds[-1]["verdicts"] = dict(list(verdicts.items())[:NAMED])
 
 
 def _word(member: MemberId, answer: Answer, slow: Collection[MemberId]) -> str:
@@ -91,7 +91,7 @@ def _row(state: State, texts: Mapping[MemberId, str], main: list[MemberId], rest
 
 def _name(state: State, member_id: MemberId) -> str:
     """A rank index; a spare has none."""
-    member = state.members.get(member_id) or state.past.get(member_id)
+    member = state.members.get(member_id) or state.placement.past.get(member_id)
     index = None if member is None else member.rank_index
     return str(member_id) if index is None else str(index)
 

@@ -50,15 +50,15 @@ EXIT_CODE = 3
 # -- begin --------------------------------------------------------------------------------------------------------
 def advance(state: State) -> None:
     """At the end of a step: begins a check where one is due, or goes on with the one there is."""
-    check = state.check
+    check = state.nodecheck.check
     if check is None:
-        if state.unchecked and state.listed and not state.suspended and _is_time(state):
+        if state.unchecked and state.listed and not state.placement.suspended and _is_time(state):
             _begin(state)
         return
     for member_id in sorted(check.lost):
         check.lost.discard(member_id)
         _take(state, check, member_id, Answer("gone", "it is gone"))
-    if state.check is not check:
+    if state.nodecheck.check is not check:
         return
     if check.training and state.stage != RUNNING:
         _abandon(state, check, "the world that helped with it is over")
@@ -86,8 +86,8 @@ def _begin(state: State) -> None:
             readiness.refresh(state, member)
     subjects = set(state.unchecked)
     helpers, training = _helpers(state, len(subjects))
-    state.check = Check(subjects, helpers, training)
-    _next_round(state, state.check)
+    state.nodecheck.check = Check(subjects, helpers, training)
+    _next_round(state, state.nodecheck.check)
 
 
 def _is_known(state: State, member_id: MemberId) -> bool:
@@ -126,7 +126,7 @@ def _may_help(state: State, world: World, member_id: MemberId) -> bool:
 
 
 def _by_chance(state: State) -> Callable[[MemberId], int]:
-    return lambda member: crc32(f"{state.round_number}/{member}".encode())
+    return lambda member: crc32(f"{state.nodecheck.round_number}/{member}".encode())
 
 
 # -- a round ------------------------------------------------------------------------------------------------------
@@ -146,9 +146,9 @@ def _next_round(state: State, check: Check) -> None:
         _help_more(state, check, sum(found[m].verdict != OK for m in subjects - check.mute if m in found))
         check.groups = pairing.again(pairing.suspicion(subjects - check.mute, found), check.helpers, check.rounds)
     else:
-        check.groups = pairing.first(subjects, check.helpers, f"{state.spec.name}/{state.round_number}")
-    check.number, check.began_at, check.answers, check.ports = state.round_number, state.now, {}, {}
-    state.round_number += 1
+        check.groups = pairing.first(subjects, check.helpers, f"{state.spec.name}/{state.nodecheck.round_number}")
+    check.number, check.began_at, check.answers, check.ports = state.nodecheck.round_number, state.now, {}, {}
+    state.nodecheck.round_number += 1
     state.deadlines.set(("check", ""), state.now + ROUND_SECONDS)
     for group in check.groups:
         _measure(state, check, sorted(group, key=lambda member: member in check.training))
@@ -216,7 +216,7 @@ def _order(
 def answered(state: State, member: Member, message: Checked) -> None:
     """What a member's probe found."""
     orders.acknowledge(state, member, message.order)
-    check = state.check
+    check = state.nodecheck.check
     if check is None or check.orders.get(member.id) != message.order:
         return
     if member.ready is not None and member.ready.port == check.ports[member.id]:
@@ -252,7 +252,7 @@ def _take(state: State, check: Check, member_id: MemberId, answer: Answer) -> No
 
 def overdue(state: State) -> None:
     """A round, or a member's next port, has taken longer than anything in it may."""
-    check = state.check
+    check = state.nodecheck.check
     if check is None:
         return
     if check.orders:
@@ -344,12 +344,12 @@ def _exclude(state: State, member: Member, what: str, finding: Finding) -> bool:
     """False where it stays all the same, which is told."""
     last_words = f"{member.id} {what} the node check: {finding.check}: {finding.reason}"
     index = NO_PLACE if member.rank_index is None else member.rank_index
-    times = state.exclusions.get(index, 0)
+    times = state.nodecheck.exclusions.get(index, 0)
     if not member.has_controller or times >= EXCLUSIONS:
         why = "nobody would make another pod" if not member.has_controller else f"{times} before it failed in its place"
         state.announce("MemberKept", f"{last_words}. It trains all the same: {why}.", member.id, warning=True)
         return False
-    state.exclusions[index] = times + 1
+    state.nodecheck.exclusions[index] = times + 1
     reason = f"{last_words}. It is left out and replaced."
     node_exclusion.condemn(state, member.node, last_words)
     if state.spec.is_adopted:
@@ -364,7 +364,7 @@ def _pass(state: State, member: Member, finding: Finding, slow: Finding | None, 
     member.check_wanted = ""
     member.finding = finding if finding.verdict == OK else None
     if slow is None and finding.verdict == OK:
-        state.exclusions.pop(NO_PLACE if member.rank_index is None else member.rank_index, None)
+        state.nodecheck.exclusions.pop(NO_PLACE if member.rank_index is None else member.rank_index, None)
     if slow is not None and not state.spec.exclude_stragglers:
         text = f"{member.id} is a straggler: {slow.check}: {slow.reason}. It trains, for stragglers are not excluded."
         state.announce("StragglerFound", text, member.id, warning=True)
@@ -376,7 +376,7 @@ def _pass(state: State, member: Member, finding: Finding, slow: Finding | None, 
 
 
 def _end(state: State) -> None:
-    state.check = None
+    state.nodecheck.check = None
     state.deadlines.cancel(("check", ""))
     readiness.stir(state)
     state.mark_status()

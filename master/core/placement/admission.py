@@ -19,7 +19,13 @@ WAITS = "waits for room behind"
 
 def lacks_room(state: State) -> bool:
     """None of its members has trained, some find no room, and those that have some are fewer than a world needs."""
-    if state.stage != GATHERING or state.suspended or state.ends or state.spec.is_adopted or state.waits_behind:
+    if (
+        state.stage != GATHERING
+        or state.placement.suspended
+        or state.ends
+        or state.spec.is_adopted
+        or state.placement.waits_behind
+    ):
         return False
     there = [member for member in state.members.values() if member.is_usable]
     if any(member.told > NO_GENERATION for member in there):
@@ -33,7 +39,7 @@ def _placed(state: State) -> int:
 
 def told(state: State, event: TurnTold) -> None:
     """Behind whom it waits from now on, or that it is its turn."""
-    if state.ends or state.suspended or event.behind == state.waits_behind:
+    if state.ends or state.placement.suspended or event.behind == state.placement.waits_behind:
         return
     if event.behind and not lacks_room(state):
         return  # it has found room meanwhile
@@ -48,7 +54,7 @@ def told(state: State, event: TurnTold) -> None:
 def _wait(state: State, behind: str) -> None:
     placed, least = _placed(state), state.spec.min_members
     state.message = f"{WAITS} {_shown(state, behind)}, which is older and lacks room too"
-    state.waits_behind = behind
+    state.placement.waits_behind = behind
     text = f"There is room for {placed} of the {counted(least, 'member')} that a world needs"
     text += f": the job {state.message}. Its pods are given back meanwhile."
     state.announce("JobWaitsForRoom", text, warning=True)
@@ -63,14 +69,14 @@ def _shown(state: State, behind: str) -> str:
 def _go(state: State) -> None:
     state.announce(
         "JobAsksForRoom",
-        f"The job has waited behind {_shown(state, state.waits_behind)}; its pods are asked for again.",
+        f"The job has waited behind {_shown(state, state.placement.waits_behind)}; its pods are asked for again.",
     )
     forget(state)
 
 
 def forget(state: State) -> None:
     """It waits behind nobody; what it asks for again is no relaunch."""
-    if state.waits_behind:
-        state.waits_behind, state.message = "", "waiting for members"
-        state.held.clear()
-        state.spares_made = 0
+    if state.placement.waits_behind:
+        state.placement.waits_behind, state.message = "", "waiting for members"
+        state.placement.held.clear()
+        state.placement.spares_made = 0

@@ -37,16 +37,16 @@ def refused(state: State, event: CreateRefused) -> None:
 
 
 def _close(state: State, reason: str) -> None:
-    if not state.closed:
-        state.closed = reason
+    if not state.placement.closed:
+        state.placement.closed = reason
         state.announce("NoMorePods", f"No pod can be made for this job any more: {reason}.", warning=True)
 
 
 def _tell(state: State, member: Member, reason: str) -> None:
     """Used amounts and names of pods differ from one refusal to the next."""
     same = NUMBERS.sub("", reason)
-    if same not in state.refusals:
-        state.refusals.add(same)
+    if same not in state.placement.refusals:
+        state.placement.refusals.add(same)
         text = (
             f"{member.id} is refused by the cluster: {reason}. Nobody waits for it, and it is asked for again slowly."
         )
@@ -57,4 +57,4 @@ def taken(state: State, member: Member) -> None:
     """A pod that had been refused is there: what is refused from now on is news."""
     if member.create_failures:
         member.create_failures = 0
-        state.refusals.clear()
+        state.placement.refusals.clear()

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from outrider.master.core.actions import DeletePod, HidePod
 from outrider.master.core.events import PodGone, PodSeen
-from outrider.master.core.state.job import FailedPod, State
+from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
+from outrider.master.core.state.placement import FailedPod
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId, PodUid, RankIndex
 
@@ -28,9 +29,9 @@ DELETE_AGAIN = 5.0
 
 def keep(state: State, member: Member) -> None:
     """It has failed, as the platform shows or by our word; when it is over, an older one may be one too many."""
-    if member.uid is None or state.spec.is_adopted or state.is_over or member.id in state.failed_pods:
+    if member.uid is None or state.spec.is_adopted or state.is_over or member.id in state.placement.failed_pods:
         return
-    state.failed_pods[member.id] = FailedPod(member.uid, member.rank_index)
+    state.placement.failed_pods[member.id] = FailedPod(member.uid, member.rank_index)
     _hide(state, member.id, member.uid)
     state.deadlines.set(("failed pod", member.id), state.now + FINISHES)
 
@@ -44,7 +45,7 @@ def _hide(state: State, member: MemberId, uid: PodUid) -> None:
 
 def seen(state: State, pod: PodSeen) -> None:
     """A kept pod is shown once more."""
-    kept = state.failed_pods.get(pod.member)
+    kept = state.placement.failed_pods.get(pod.member)
     if kept is None or kept.uid != pod.uid or pod.phase == "terminating":
         return
     key = ("failed pod", pod.member)
@@ -68,9 +69,9 @@ def remains(state: State, left: PodGone) -> None:
     member = state.members.get(left.member)
     is_here = member is not None and member.uid == left.uid
     rank_index = member.rank_index if member is not None and is_here else left.rank_index
-    if left.member not in state.failed_pods:
+    if left.member not in state.placement.failed_pods:
         _hide(state, left.member, left.uid)
-    kept = state.failed_pods.setdefault(left.member, FailedPod(left.uid, rank_index, left.reason))
+    kept = state.placement.failed_pods.setdefault(left.member, FailedPod(left.uid, rank_index, left.reason))
     state.deadlines.cancel(("failed pod", left.member))
     if not kept.is_over:
         kept.is_over = True
@@ -79,7 +80,7 @@ def remains(state: State, left: PodGone) -> None:
 
 def lingers(state: State, member_id: str) -> None:
     """It has had its time to end, or the last attempt to delete it failed."""
-    kept = state.failed_pods.get(MemberId(member_id))
+    kept = state.placement.failed_pods.get(MemberId(member_id))
     if kept is None:
         return
     kept.deleting = False
@@ -90,20 +91,20 @@ def lingers(state: State, member_id: str) -> None:
 
 
 def gone(state: State, member: MemberId, uid: PodUid) -> None:
-    kept = state.failed_pods.get(member)
+    kept = state.placement.failed_pods.get(member)
     if kept is not None and kept.uid == uid:
-        del state.failed_pods[member]
+        del state.placement.failed_pods[member]
         state.deadlines.cancel(("failed pod", member))
 
 
 def listed(state: State, shown: set[MemberId]) -> None:
     """Everything that there is: what is not in it was deleted while nobody watched."""
-    for member in [m for m in state.failed_pods if m not in shown]:
-        gone(state, member, state.failed_pods[member].uid)
+    for member in [m for m in state.placement.failed_pods if m not in shown]:
+        gone(state, member, state.placement.failed_pods[member].uid)
 
 
 def deletion_failed(state: State, action: DeletePod) -> None:
-    kept = state.failed_pods.get(action.member)
+    kept = state.placement.failed_pods.get(action.member)
     if kept is not None and kept.deleting:
         state.deadlines.set(("failed pod", action.member), state.now + DELETE_AGAIN)
 
@@ -114,11 +115,16 @@ def trim(state: State) -> None:
     if most is None:
         return
     of_rank: dict[RankIndex | None, list[MemberId]] = {}
-    for member in sorted(state.failed_pods, key=lambda member: (not state.failed_pods[member].taken, _age(member))):
-        of_rank.setdefault(state.failed_pods[member].rank_index, []).append(member)
+    for member in sorted(
+        state.placement.failed_pods, key=lambda member: (not state.placement.failed_pods[member].taken, _age(member))
+    ):
+        of_rank.setdefault(state.placement.failed_pods[member].rank_index, []).append(member)
     for members in of_rank.values():
         for member in members[: max(len(members) - most, 0)]:
-            kept, text = state.failed_pods[member], f"only {counted(most, 'failed pod')} a rank index are kept"
+            kept, text = (
+                state.placement.failed_pods[member],
+                f"only {counted(most, 'failed pod')} a rank index are kept",
+            )
             if kept.is_over:
                 _delete(state, member, kept, f"{text} (keepFailedPods)")
 

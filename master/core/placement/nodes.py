@@ -30,10 +30,10 @@ NAMED = 5
 
 
 def seen(state: State, event: NodeSeen) -> None:
-    before = state.nodes.pop(event.node, None)
+    before = state.placement.nodes.pop(event.node, None)
     if not event.is_ready:
-        state.nodes[event.node] = event
-    state.crowd.note_node(event.node, event.is_ready)
+        state.placement.nodes[event.node] = event
+    state.membership.crowd.note_node(event.node, event.is_ready)
     node_rules.seen(state, event)
     there = [m for _id, m in sorted(state.members.items()) if m.node == event.node]
     if event.is_ready and before is not None and not state.is_over:
@@ -88,7 +88,7 @@ def unstarted(state: State, member_id: str) -> None:
     """It waited for a kubelet when that was last heard of. A master that was paused reads first that the node is not
     Ready, and then that all is well again."""
     member = state.members.get(MemberId(member_id))
-    node = None if member is None else state.nodes.get(member.node)
+    node = None if member is None else state.placement.nodes.get(member.node)
     if member is not None and node is not None and _is_unstarted(member):
         pod_deletion.will_not_start(state, member, failure_detector.not_ready(node))
 

@@ -27,15 +27,15 @@ SLOWEST = 1800.0
 
 def sized(state: State, event: OwnerSized) -> None:
     """The owner was read: it has this size."""
-    known, state.owner.size = state.owner.size, event.replicas
+    known, state.placement.owner.size = state.placement.owner.size, event.replicas
     if event.replicas == known or not state.spec.is_adopted or state.is_over:
         return
-    state.owner.asked = None
+    state.placement.owner.asked = None
     state.mark_status()
     if event.replicas and state.message == NONE_WANTED:
         state.message = "waiting for members"
     if event.replicas == state.target:
-        state.owner.failures = 0
+        state.placement.owner.failures = 0
         state.deadlines.cancel(("owner", ""))
     elif event.replicas < 1:
         state.announce("OwnerResized", "The owner of the pods wants none any more; the job waits for members.")
@@ -51,32 +51,37 @@ def ended(state: State, event: OwnerEnded) -> None:
     if event.succeeded:
         generation_job_end.succeed(state, f"{event.why}.")
         return
-    last = f" The last fault before it: {state.faults[-1].reason}" if state.faults else ""
+    last = f" The last fault before it: {state.faults.noted[-1].reason}" if state.faults.noted else ""
     generation_job_end.fail(state, 1, f"{event.why}; it makes no more pods.{last}")
 
 
 def hold(state: State) -> None:
     """At the end of a step: nothing is restarting where the owner wants no pods and has taken them all. When it wants
     some again, the next world waits for all of them, as a first one does."""
-    wants_none = state.spec.is_adopted and state.owner.size == 0 and state.stage == GATHERING and not state.suspended
+    wants_none = (
+        state.spec.is_adopted
+        and state.placement.owner.size == 0
+        and state.stage == GATHERING
+        and not state.placement.suspended
+    )
     if wants_none and state.message != NONE_WANTED and not any(m.is_usable for m in state.members.values()):
         state.phase, state.message, state.patient = "pending", NONE_WANTED, True
         state.mark_status()
 
 
 def _follow(state: State) -> None:
-    size = state.owner.size
+    size = state.placement.owner.size
     assert size is not None
     reason = f"The owner of the pods wants {counted(size, 'pod')} instead of {state.target}; the ElasticJob follows."
     state.announce("OwnerResized", reason)
-    state.owner.led_from = state.target
+    state.placement.owner.led_from = state.target
     state.act(FollowOwner(size, state.generation, reason))
 
 
 def resize(state: State) -> None:
     """At the end of a step: asks the owner for the size that is wanted, once it may."""
-    owner = state.owner
-    if not state.spec.is_adopted or state.ends or state.suspended or owner.size in (None, 0, state.target):
+    owner = state.placement.owner
+    if not state.spec.is_adopted or state.ends or state.placement.suspended or owner.size in (None, 0, state.target):
         return
     if owner.led_from == state.target or owner.asked == state.target or state.stage == REBUILDING:
         return
@@ -98,8 +103,8 @@ def _needs_surplus(state: State) -> bool:
 
 def failed(state: State, error: str) -> None:
     """The owner, or the ElasticJob that was to follow it, could not be changed."""
-    delay = min(AGAIN * 2**state.owner.failures, SLOWEST)
-    state.owner.failures += 1
+    delay = min(AGAIN * 2**state.placement.owner.failures, SLOWEST)
+    state.placement.owner.failures += 1
     text = f"The owner of the pods and the ElasticJob have different sizes, and neither could be changed: {error}."
     state.announce("OwnerNotResized", f"{text} It is tried again in {delay:.0f} s.", warning=True)
     state.deadlines.set(("owner", ""), state.now + delay)
@@ -107,8 +112,8 @@ def failed(state: State, error: str) -> None:
 
 def due(state: State) -> None:
     """Another try."""
-    state.owner.asked = None
-    if state.owner.led_from == state.target and state.owner.size not in (None, 0, state.target):
+    state.placement.owner.asked = None
+    if state.placement.owner.led_from == state.target and state.placement.owner.size not in (None, 0, state.target):
         _follow(state)
     readiness.note_staffing(state)
 
@@ -116,4 +121,4 @@ def due(state: State) -> None:
 def begin(state: State) -> None:
     """A new job: its ElasticJob was made with the owner's size."""
     if state.spec.is_adopted:
-        state.owner.size = state.spec.replicas
+        state.placement.owner.size = state.spec.replicas

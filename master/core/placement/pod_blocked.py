@@ -39,7 +39,7 @@ def look(state: State) -> None:
     held = [m for _id, m in sorted(state.members.items()) if m.cannot_start]
     can_come = len(state.ready | state.coming)
     least = state.spec.min_members
-    if state.stage != GATHERING or state.suspended or not held or can_come >= least:
+    if state.stage != GATHERING or state.placement.suspended or not held or can_come >= least:
         return
     since = seconds(PATIENCE * state.spec.start_patience)
     first = held[0]

@@ -38,7 +38,7 @@ def listed(state: State, event: PodsListed) -> None:
     shown = {pod.member for pod in event.pods}
     failed_pods.listed(state, shown | {pod.member for pod in event.remains})
     for pod in sorted(
-        event.pods, key=lambda pod: (pod.member not in state.placed, pod.phase == "terminating", pod.member)
+        event.pods, key=lambda pod: (pod.member not in state.earlier.placed, pod.phase == "terminating", pod.member)
     ):
         seen(state, pod)
     for member in [m for _id, m in sorted(state.members.items())]:
@@ -55,15 +55,15 @@ def seen(state: State, pod: PodSeen) -> None:
     """A pod in some state."""
     failed_pods.seen(state, pod)
     member = state.members.get(pod.member)
-    if pod.member in state.past or (member is not None and member.uid is not None and member.uid != pod.uid):
+    if pod.member in state.placement.past or (member is not None and member.uid is not None and member.uid != pod.uid):
         if member is not None and pod.phase in ("pending", "running"):
             gone(state, PodGone(member.id, member.uid or pod.uid, "another pod has taken its name"))
         if not _is_next_of_its_name(state, pod):
             return
-        del state.past[pod.member]
+        del state.placement.past[pod.member]
         member = None
     if member is None and _is_known_failure(state, pod):
-        failed = state.past[pod.member] = _as_it_failed(state, pod)
+        failed = state.placement.past[pod.member] = _as_it_failed(state, pod)
         failed_pods.keep(state, failed)
         failed_pods.seen(state, pod)
         return
@@ -91,7 +91,7 @@ def _take_over(state: State, member: Member, pod: PodSeen) -> None:
     unreached.note(state, member, pod)
     member.uid, member.pod_phase, member.has_controller = pod.uid, pod.phase, pod.has_controller
     if pod.phase == ENDED_WELL:
-        state.ended_well.add(member.id)
+        state.placement.ended_well.add(member.id)
     member.has_ended = pod.has_ended
     key_mismatch.note(state, member, pod)
     member.unschedulable, member.node = pod.unschedulable, pod.node
@@ -123,7 +123,7 @@ def _has_failed_for_memory(state: State, member: Member, pod: PodSeen, is_news: 
 def _is_next_of_its_name(state: State, pod: PodSeen) -> bool:
     """Other controllers (a StatefulSet) give a replacement the name of the pod before it; ours get the next id. One
     whose label was taken away and is there again is itself."""
-    before = state.past.get(pod.member)
+    before = state.placement.past.get(pod.member)
     if before is not None and before.taken_out and before.uid == pod.uid:
         return pod.phase in ("pending", "running")
     is_new = before is not None and before.uid != pod.uid and pod.phase in ("pending", "running")
@@ -133,10 +133,10 @@ def _is_next_of_its_name(state: State, pod: PodSeen) -> bool:
 def _is_known_failure(state: State, pod: PodSeen) -> bool:
     """An earlier master has seen it fail: it has been told, paid for and replaced, and its place is another's. One that
     failed by our word may not have ended yet."""
-    kept = state.failed_pods.get(pod.member)
+    kept = state.placement.failed_pods.get(pod.member)
     if kept is not None and kept.uid == pod.uid:
         return True
-    return pod.phase == "failed" and any(f.member == pod.member and f.kind in BY_OUR_WORD for f in state.faults)
+    return pod.phase == "failed" and any(f.member == pod.member and f.kind in BY_OUR_WORD for f in state.faults.noted)
 
 
 def _as_it_failed(state: State, pod: PodSeen) -> Member:
@@ -213,7 +213,7 @@ def gone(state: State, event: PodGone) -> None:
         failed_pods.gone(state, event.member, event.uid)
     member = state.members.get(event.member)
     if member is None or (member.uid is not None and member.uid != event.uid):
-        past = state.past.get(event.member)
+        past = state.placement.past.get(event.member)
         if past is not None:
             past.pod_phase = "gone"
         return
@@ -245,10 +245,10 @@ def _taken_out(state: State, member: Member, reason: str) -> None:
 def strangers_done(state: State) -> None:
     """At the end of a step: the strangers that ended with code 0 have finished the job, or a part of one that failed
     elsewhere, which begins again."""
-    done = [m for member_id in sorted(state.strangers) if (m := state.members[member_id]).finished]
+    done = [m for member_id in sorted(state.membership.strangers) if (m := state.members[member_id]).finished]
     if not done or state.is_over or unsupervised.in_the_way(state):
         return
-    if not state.lost_a_stranger:
+    if not state.membership.lost_a_stranger:
         generation_job_end.succeed(
             state, f"All that ran unsupervised has ended with code 0: {', '.join(m.id for m in done)}."
         )
@@ -275,9 +275,9 @@ def exclude(state: State, member: Member, reason: str, code: int, last_words: st
     if observe_only.would(state, f"exclude {member.id}", reason, member.id):
         return
     if member.rank_index is not None:
-        state.held.discard(member.rank_index)
+        state.placement.held.discard(member.rank_index)
     else:
-        state.spares_made -= 1
+        state.placement.spares_made -= 1
     _lost(state, member, "MemberExcluded", reason, code, last_words)
 
 
@@ -317,17 +317,17 @@ def _remove(state: State, member: Member, life: str) -> None:
     ):
         state.deadlines.cancel((kind, member.id))
     if member.session is not None:
-        state.sessions.pop(member.session, None)
+        state.membership.sessions.pop(member.session, None)
         state.act(CloseSession(member.session, f"{member.id} is no more.", state.generation))
         member.session = None
     readiness.refresh(state, member)
     state.coming.discard(member.id)
     placement_rank_index.remove(state, member)
-    state.past[member.id] = member
+    state.placement.past[member.id] = member
     state.met.pop(member.id, None)
-    state.log_serials.pop(member.id, None)
-    while len(state.past) > PAST_KEPT:
-        del state.past[next(iter(state.past))]
+    state.rules.log_serials.pop(member.id, None)
+    while len(state.placement.past) > PAST_KEPT:
+        del state.placement.past[next(iter(state.placement.past))]
     readiness.note_staffing(state)
     state.mark_status()
 
@@ -359,7 +359,7 @@ def absent(state: State, member_id: str) -> None:
         return
     if member.address:  # it spoke to an earlier master: its peers can be asked, as about anyone who falls silent
         member.greeted, member.heard_at = True, state.now
-        state.crowd.note(member)
+        state.membership.crowd.note(member)
         failure_detector.watch(state, member)
     else:
         reason = f"{member.id} has never been heard since it was created; its pod is deleted."

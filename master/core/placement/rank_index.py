@@ -25,7 +25,7 @@ def promote(state: State, member: Member, hole: RankIndex, before: Member | None
     release(state, member)
     member.rank_index = hole
     add(state, member)
-    state.held.add(hole)
+    state.placement.held.add(hole)
     reason = f"{member.id} takes rank index {hole}{instead}."
     state.announce("SparePromoted", reason, member.id)
     show(state, member, reason)
@@ -36,12 +36,12 @@ def add(state: State, member: Member) -> None:
     """What it holds is nobody else's from now on."""
     state.members[member.id] = member
     if member.rank_index is not None:
-        state.holders[member.rank_index] = member.id
+        state.placement.holders[member.rank_index] = member.id
 
 
 def release(state: State, member: Member) -> None:
-    if member.rank_index is not None and state.holders.get(member.rank_index) == member.id:
-        del state.holders[member.rank_index]
+    if member.rank_index is not None and state.placement.holders.get(member.rank_index) == member.id:
+        del state.placement.holders[member.rank_index]
     member.rank_index = None
 
 
@@ -51,18 +51,18 @@ def remove(state: State, member: Member) -> None:
     release(state, member)
     member.rank_index = index
     del state.members[member.id]
-    state.crowd.forget(member.id)
+    state.membership.crowd.forget(member.id)
 
 
 def holder_of(state: State, rank_index: RankIndex | None) -> Member | None:
-    found = None if rank_index is None else state.holders.get(rank_index)
+    found = None if rank_index is None else state.placement.holders.get(rank_index)
     return None if found is None else state.members[found]
 
 
 def show(state: State, member: Member, reason: str) -> None:
     """On its pod, unless the pod has its own from its controller."""
     if member.uid is not None and member.own_index is None:
-        failures = state.failures.get(key(member.rank_index), 0)
+        failures = state.placement.failures.get(key(member.rank_index), 0)
         state.act(PlacePod(member.id, member.uid, member.rank_index, state.generation, reason, failures))
 
 

@@ -26,7 +26,8 @@ from outrider.master.core.placement import own_rank_index
 from outrider.master.core.placement import rank_index as placement_rank_index
 from outrider.master.core.spec import MASTER
 from outrider.master.core.state import budgets
-from outrider.master.core.state.job import RUNNING, Budget, State
+from outrider.master.core.state.budgets import Budget
+from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import ALIVE, SILENT, Member, Placed
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId, RankIndex, Role
@@ -40,7 +41,13 @@ LATE = 1.0
 
 def staff(state: State) -> None:
     """Fills the holes; O(members), and called only when a member came, went, or is in doubt."""
-    if not state.listed or state.ends or state.suspended or state.waits_behind or state.stage == "rebuilding":
+    if (
+        not state.listed
+        or state.ends
+        or state.placement.suspended
+        or state.placement.waits_behind
+        or state.stage == "rebuilding"
+    ):
         return
     if state.deadlines.is_late(state.now - LATE):  # doubts from before a pause say nothing: first all that has arrived
         readiness.note_staffing(state)
@@ -84,7 +91,7 @@ def staff(state: State) -> None:
             (empty if hole in empty else shaky).pop(hole)
     wanted = max(state.spec.spares, len(doubted)) + len(shaky)
     have = len(spares)
-    state.told_empty.intersection_update(empty)
+    state.placement.told_empty.intersection_update(empty)
     for hole in empty:
         if have > wanted:
             have -= 1
@@ -127,9 +134,9 @@ def _stays(state: State, holder: Member | None) -> bool:
 
 def _tell_empty(state: State, hole: RankIndex) -> None:
     """Once, or nobody knows why a smaller world trains on."""
-    if hole in state.told_empty or state.spec.is_adopted or state.closed:
+    if hole in state.placement.told_empty or state.spec.is_adopted or state.placement.closed:
         return
-    state.told_empty.add(hole)
+    state.placement.told_empty.add(hole)
     most, failed = state.spec.max_relaunches, state.spec.limits_of(state.spec.role_of(hole)).relaunch_limit
     why = f"--max-relaunches {most} allows no more members in place of lost ones"
     if most is None:
@@ -181,13 +188,13 @@ def _role_of_new(state: State, rank_index: RankIndex | None, in_doubt: Collectio
 def _create(
     state: State, rank_index: RankIndex | None, why: str, in_doubt: Collection[RankIndex] = frozenset()
 ) -> bool:
-    if state.spec.is_adopted or state.closed or not _may_create(state, rank_index):
+    if state.spec.is_adopted or state.placement.closed or not _may_create(state, rank_index):
         return False
     if (state.number or not _is_first(state, rank_index)) and _would_create(state, rank_index, why):
         return True
     role = _role_of_new(state, rank_index, in_doubt)
-    number = state.next_id.get(role, 0)
-    state.next_id[role] = number + 1
+    number = state.placement.next_id.get(role, 0)
+    state.placement.next_id[role] = number + 1
     member = Member(MemberId(f"{role}-{number}"), role, rank_index, state.now)
     member.create_asked_at = state.now
     state.occur(MemberAdded(member.id))
@@ -212,7 +219,7 @@ def _would_create(state: State, rank_index: RankIndex | None, why: str) -> bool:
 
 def _ask_for(state: State, member: Member, reason: str) -> None:
     """What makes this pod another than its template, or than the one before it, is decided now."""
-    index, member.avoid, member.resources = member.rank_index, state.avoiding, state.spec.resources
+    index, member.avoid, member.resources = member.rank_index, state.exclusion.avoiding, state.spec.resources
     state.act(
         CreatePod(
             member.id,
@@ -221,7 +228,7 @@ def _ask_for(state: State, member: Member, reason: str) -> None:
             state.generation,
             reason,
             wanted=state.target,
-            relaunches=state.failures.get(placement_rank_index.key(index), 0),
+            relaunches=state.placement.failures.get(placement_rank_index.key(index), 0),
             memory_limit=oom.needed(state, index),
             avoid=member.avoid,
             resources=member.resources,
@@ -231,18 +238,18 @@ def _ask_for(state: State, member: Member, reason: str) -> None:
 
 def _is_first(state: State, rank_index: RankIndex | None) -> bool:
     if rank_index is not None:
-        return rank_index not in state.held
-    return state.spares_made < state.spec.spares
+        return rank_index not in state.placement.held
+    return state.placement.spares_made < state.spec.spares
 
 
 def _count_creation(state: State, rank_index: RankIndex | None) -> bool:
     is_first = _is_first(state, rank_index)
     if not is_first:
-        state.relaunches += 1
+        state.placement.relaunches += 1
     if rank_index is not None:
-        state.held.add(rank_index)
+        state.placement.held.add(rank_index)
     else:
-        state.spares_made += 1
+        state.placement.spares_made += 1
     return is_first
 
 
@@ -251,8 +258,8 @@ def _may_create(state: State, rank_index: RankIndex | None) -> bool:
         return True
     limit = state.spec.max_relaunches
     if limit is not None:
-        return state.relaunches < limit
-    failures = state.failed_relaunches.get(placement_rank_index.key(rank_index))
+        return state.placement.relaunches < limit
+    failures = state.placement.failed_relaunches.get(placement_rank_index.key(rank_index))
     spec, allowed = state.spec, state.spec.limits_of(state.spec.role_of(rank_index)).relaunch_limit
     return failures is None or budgets.left(failures, allowed, spec.restart_decay, state.now) >= 0
 
@@ -266,8 +273,8 @@ def may_replace(state: State, member: Member) -> bool:
 def count_failure(state: State, member: Member) -> None:
     """A pod that failed by itself: its replacement is not free."""
     key = placement_rank_index.key(member.rank_index)
-    state.failures[key] = state.failures.get(key, 0) + 1
-    budget = state.failed_relaunches.setdefault(key, Budget(since=state.now))
+    state.placement.failures[key] = state.placement.failures.get(key, 0) + 1
+    budget = state.placement.failed_relaunches.setdefault(key, Budget(since=state.now))
     budgets.use(budget, state.spec.restart_decay, state.now)
 
 
@@ -283,7 +290,7 @@ def _give_up_if_hopeless(state: State) -> None:
     missing = [r for r in map(RankIndex, state.indexes) if r not in held]
     if any(_may_create(state, r) for r in missing):
         return
-    last = state.faults[-1].reason if state.faults else "Members are missing."
+    last = state.faults.noted[-1].reason if state.faults.noted else "Members are missing."
     generation_job_end.fail(
         state,
         1,
@@ -295,14 +302,14 @@ def adopt(state: State, pod: PodSeen) -> Member:
     """A pod of the job that this master did not create: an earlier master did."""
     number = pod.member.rpartition("-")[2]
     if number.isdigit():
-        state.next_id[pod.role] = max(state.next_id.get(pod.role, 0), int(number) + 1)
-    known = state.placed.get(pod.member)
+        state.placement.next_id[pod.role] = max(state.placement.next_id.get(pod.role, 0), int(number) + 1)
+    known = state.earlier.placed.get(pod.member)
     if known is None or known.uid != pod.uid:
         known = Placed(pod.uid, pod.rank_index, pod.rank_index if state.spec.is_adopted else None)
-    rank_index = None if known.rank_index in state.holders else known.rank_index
+    rank_index = None if known.rank_index in state.placement.holders else known.rank_index
     member = Member(pod.member, pod.role, rank_index, state.now, known.own_index, pod.uid)
     state.occur(MemberAdded(member.id))
-    uid, address, port = state.addresses.get(pod.member, (None, "", 0))
+    uid, address, port = state.earlier.addresses.get(pod.member, (None, "", 0))
     if uid == pod.uid:
         member.address, member.probe_port = address, port
     placement_rank_index.add(state, member)
@@ -311,9 +318,9 @@ def adopt(state: State, pod: PodSeen) -> Member:
         placement_rank_index.show(state, member, f"{member.id} has another rank index than its pod says.")
         own_rank_index.came(state, member)
     if rank_index is not None:
-        state.held.add(rank_index)
+        state.placement.held.add(rank_index)
     else:
-        state.spares_made += 1
+        state.placement.spares_made += 1
     state.deadlines.set(("patience", member.id), state.now + state.spec.ready_patience)
     return member
 
@@ -339,7 +346,7 @@ def not_shown(state: State, member: Member) -> None:
 
 
 def create_again(state: State, member: Member) -> None:
-    if state.closed:
+    if state.placement.closed:
         return
     member.create_asked_at = state.now
     _ask_for(state, member, f"{member.id} is created once more: the platform has not shown it.")

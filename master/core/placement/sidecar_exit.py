@@ -29,7 +29,7 @@ def note(state: State, member: Member, pod: PodSeen) -> None:
     """What the platform says of its sidecar; an end without a new start is for ever."""
     if pod.sidecar_ended and not member.sidecar_ended:
         member.sidecar_ended = pod.sidecar_ended
-        state.orphans.add(member.id)
+        state.placement.orphans.add(member.id)
         readiness.refresh(state, member)
     elif pod.has_ended:
         readiness.stop_waiting_for(state, member)
@@ -37,15 +37,15 @@ def note(state: State, member: Member, pod: PodSeen) -> None:
 
 def advance(state: State) -> None:
     """At the end of a step. A new master knows its world first, so that this is a fault of it."""
-    if not state.orphans or state.stage == REBUILDING or state.is_over:
+    if not state.placement.orphans or state.stage == REBUILDING or state.is_over:
         return
-    for member_id in sorted(state.orphans):
+    for member_id in sorted(state.placement.orphans):
         member = state.members.get(member_id)
         if member is None or member.is_stranger:  # nobody here could stop it before either: it trains on
             continue
         if not member.deleting and not member.leaving and member.id not in _done(state):
             _leave_out(state, member)
-    state.orphans.clear()
+    state.placement.orphans.clear()
 
 
 def _done(state: State) -> set[str]:

@@ -40,11 +40,11 @@ def edited(state: State, event: SpecChanged) -> None:
         state.target = event.spec.replicas
     autoscaler.edited(state, before)
     log_metrics.edited(state, before)
-    state.suspend_wanted = event.suspended
+    state.placement.suspend_wanted = event.suspended
     _suspend_or_resume(state)
     tell_remarks(state, before.remarks)
     autoscaler.follow_schedule(state)
-    if event.has_new_template and not state.suspended:
+    if event.has_new_template and not state.placement.suspended:
         _use_template(state)
     state.occur(SpecEdited(before))
     readiness.note_staffing(state)
@@ -69,7 +69,7 @@ def _use_template(state: State) -> None:
             state.deadlines.set(("create", member.id), state.now)
         elif member.pod_phase == "pending" and not member.deleting and not state.spec.is_adopted:
             if member.rank_index is not None:
-                state.held.discard(member.rank_index)
+                state.placement.held.discard(member.rank_index)
             reason = f"{member.id} is made anew with the changed template: it could not start, {member.pod_reason}."
             state.announce("MemberRemade", reason, member.id)
             delete_pod.dismiss(state, member, reason)
@@ -82,8 +82,8 @@ def _patience(spec: JobSpec) -> tuple[float, ...]:
 
 def owner_sized(state: State, event: OwnerSized) -> None:
     """The owner was read. Where it is suspended, so is the job: nobody makes a successor to wait for."""
-    if state.spec.is_adopted and not state.is_over and state.owner.suspended != event.suspended:
-        state.owner.suspended = event.suspended
+    if state.spec.is_adopted and not state.is_over and state.placement.owner.suspended != event.suspended:
+        state.placement.owner.suspended = event.suspended
         _suspend_or_resume(state)
         readiness.note_staffing(state)
         state.mark_status()
@@ -91,26 +91,26 @@ def owner_sized(state: State, event: OwnerSized) -> None:
 
 
 def _suspend_or_resume(state: State) -> None:
-    is_wanted = state.suspend_wanted or state.owner.suspended
-    if is_wanted and not state.suspended:
+    is_wanted = state.placement.suspend_wanted or state.placement.owner.suspended
+    if is_wanted and not state.placement.suspended:
         _suspend(state)
-    elif state.suspended and not is_wanted:
+    elif state.placement.suspended and not is_wanted:
         _resume(state)
 
 
 def _suspend(state: State) -> None:
-    state.suspended = True
+    state.placement.suspended = True
     placement_admission.forget(state)
     state.announce("JobSuspended", f"{_who(state)} Its members stop with all graces and go.")
 
 
 def _who(state: State) -> str:
-    return SUSPENDED if state.suspend_wanted else OWNER_SUSPENDED
+    return SUSPENDED if state.placement.suspend_wanted else OWNER_SUSPENDED
 
 
 def hold(state: State) -> None:
     """At the end of a step: no world of a suspended job runs, whoever formed it."""
-    if not state.suspended:
+    if not state.placement.suspended:
         return
     if state.stage in (RUNNING, COMMITTING) and not planned_save.holds(state, "the job is suspended"):
         lifecycle.stop(state, _who(state))
@@ -120,9 +120,9 @@ def hold(state: State) -> None:
 
 
 def _resume(state: State) -> None:
-    state.suspended, state.patient = False, True
-    state.held.clear()
-    state.spares_made = 0
+    state.placement.suspended, state.patient = False, True
+    state.placement.held.clear()
+    state.placement.spares_made = 0
     if state.stage == GATHERING:
         state.phase, state.message = "pending", "waiting for members"
     who = "The owner of the pods is resumed, and makes them anew." if state.spec.is_adopted else ""

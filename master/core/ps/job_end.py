@@ -40,7 +40,7 @@ def _judge(job: PsState) -> None:
     chiefs, workers = list(job.of(CHIEF)), list(job.of(WORKER))
     deciding = chiefs or workers
     if deciding and all(seat.state.phase == "succeeded" for seat in deciding):
-        steps = max(seat.state.high_step for seat in job.seats.values())
+        steps = max(seat.state.progress.high_step for seat in job.seats.values())
         who = "The chief has" if chiefs else f"{'All workers have' if len(workers) > 1 else 'The worker has'}"
         _begin_end(job, 0, "succeeded", f"{who} ended with code 0 after {steps} steps.")
         job.announce("JobSucceeded", job.message)

@@ -66,7 +66,9 @@ def _note(job: PsState) -> None:
             seat.served = True
         elif seat.served and key not in job.ps_away:
             job.ps_away.add(key)
-            job.ps_lost = seat.state.faults[-1].reason if seat.state.faults else f"{seat.name} does not serve."
+            job.ps_lost = (
+                seat.state.faults.noted[-1].reason if seat.state.faults.noted else f"{seat.name} does not serve."
+            )
     if was_away and not job.ps_away:
         _wait(job)
 
@@ -75,13 +77,13 @@ def _wait(job: PsState) -> None:
     """All serve again: from now on, those who had trained should."""
     job.ps_back_at = job.now
     for seat in job.of(CHIEF, WORKER):
-        seat.waits_since = job.now if seat.state.first_step is not None else None
+        seat.waits_since = job.now if seat.state.progress.first_step is not None else None
     job.deadlines.set(("stuck", ""), job.now + LOOK_AGAIN)
 
 
 def _excuse(job: PsState, seat: Seat) -> None:
     """What has ended here is an effect."""
-    episode = seat.state.episode
+    episode = seat.state.faults.episode
     if episode is None or episode.free or episode.charged or seat.state.stage != STOPPING:
         return
     if not episode.failures or not all(OF_TENSORFLOW in failure.exit.error_type for failure in episode.failures):
@@ -116,7 +118,7 @@ def look(job: PsState) -> None:
 
 
 def _patience(seat: Seat) -> float:
-    steps = seat.state.step_seconds
+    steps = seat.state.progress.step_seconds
     return PATIENCE[seat.role] + (STEPS * median(steps) if steps else 0.0)
 
 
@@ -126,20 +128,20 @@ def _waiting(job: PsState) -> list[Seat]:
 
 def _all_train(job: PsState) -> None:
     """What a lost parameter server has cost is over when everybody trains again; where nobody did, it cost no step."""
-    if all(seat.state.first_step is None for seat in job.of(CHIEF, WORKER)):
+    if all(seat.state.progress.first_step is None for seat in job.of(CHIEF, WORKER)):
         return
     for seat in job.of(PS):
-        for fault in seat.state.faults:
+        for fault in seat.state.faults.noted:
             if fault.seconds_lost is None:
                 fault.seconds_lost = max(0.0, job.now - fault.at)
-                seat.state.seconds_lost += fault.seconds_lost
+                seat.state.progress.seconds_lost += fault.seconds_lost
                 text = f"All who train go on with {seat.name}: {seconds(fault.seconds_lost)} were lost."
                 job.announce("Recovered", text)
 
 
 def _goes_on(job: PsState, seat: Seat) -> bool:
     """It has made a step since then; one that is over is no question any more."""
-    watch = seat.state.watch
+    watch = seat.state.hangs.watch
     if seat.state.is_over or watch is None:
         return True
     return seat.runs is not None and seat.stepped_at > max(job.ps_back_at, watch.began)
@@ -147,7 +149,7 @@ def _goes_on(job: PsState, seat: Seat) -> bool:
 
 def _begins(seat: Seat) -> bool:
     """A script that has made no step has no session of before that could be stuck."""
-    return seat.state.watch is not None and seat.stepped_at <= seat.state.watch.began
+    return seat.state.hangs.watch is not None and seat.stepped_at <= seat.state.hangs.watch.began
 
 
 def _start_again(job: PsState, seat: Seat, why: str) -> None:

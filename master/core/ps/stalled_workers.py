@@ -44,13 +44,13 @@ def late(job: PsState, now: float) -> list[str]:
 
 def _due(seat: Seat) -> float | None:
     """When a first step is late; None: it does not run, or has made one."""
-    if seat.runs is None or seat.state.watch is None or seat.stepped_at > _began(seat):
+    if seat.runs is None or seat.state.hangs.watch is None or seat.stepped_at > _began(seat):
         return None
     return _began(seat) + seat.state.spec.start_patience
 
 
 def _began(seat: Seat) -> float:
-    return seat.state.watch.began if seat.state.watch is not None else float("inf")
+    return seat.state.hangs.watch.began if seat.state.hangs.watch is not None else float("inf")
 
 
 def _who_train(job: PsState, seat: Seat) -> list[str]:

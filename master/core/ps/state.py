@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from outrider.master.core.actions import Action, Announce
 from outrider.master.core.spec import WORKER, JobSpec
+from outrider.master.core.state.budgets import Budget
 from outrider.master.core.state.crowd import Crowd
 from outrider.master.core.state.hangs import Collection
-from outrider.master.core.state.job import ENDED, GATHERING, Budget, State
+from outrider.master.core.state.job import ENDED, GATHERING, State
 from outrider.master.core.state.member import Member
 from outrider.master.core.state.timers import Deadlines
 from outrider.wire.ids import Generation, JobName, MemberId, RankIndex, Role

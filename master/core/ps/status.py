@@ -40,8 +40,8 @@ def document(job: PsState, now: float) -> dict[str, Any]:
         "rungs": dict(sorted(rungs.items())),
         "faults": faults[-MOST_FAULTS:],
         "would": [*job.would.values()][-status_document.WOULD_SHOWN :] if job.spec.observed else None,
-        "avoided_nodes": sorted({node for state in states for node in state.avoiding}),
-        "memory": {f"{s.name}": needed for s in job.seats.values() for needed in s.state.memory.values()},
+        "avoided_nodes": sorted({node for state in states for node in state.exclusion.avoiding}),
+        "memory": {f"{s.name}": needed for s in job.seats.values() for needed in s.state.faults.memory.values()},
         "seats": [_row(job, seat) for seat in job.seats.values()],
         "members": [row for each in _members(job) for row in each],
     }
@@ -68,13 +68,13 @@ def _row(job: PsState, seat: Seat) -> dict[str, Any]:
         "member": str(holders[0]) if holders else None,
         "phase": state.phase,
         "generation": str(state.generation),
-        "step": state.high_step,
+        "step": state.progress.high_step,
     }
 
 
 def step(job: PsState) -> int:
     """The highest of anybody: in TensorFlow's jobs all count the same global step."""
-    return max((seat.state.high_step for seat in job.seats.values()), default=0)
+    return max((seat.state.progress.high_step for seat in job.seats.values()), default=0)
 
 
 def _goodput(job: PsState, now: float) -> float | None:

@@ -42,7 +42,7 @@ def _save(job: PsState) -> None:
 
 
 def _versions(job: PsState) -> dict[Key, int]:
-    return {key: seat.state.version for key, seat in job.seats.items()}
+    return {key: seat.state.status.version for key, seat in job.seats.items()}
 
 
 def saved(job: PsState, event: StatusSaved) -> None:

@@ -16,6 +16,7 @@ from outrider.master.core.ps.state import Key, PsState, Seat
 from outrider.master.core.ps.task_adapter import tell
 from outrider.master.core.spec import WORKER
 from outrider.master.core.state.job import ENDED, FINISHING, State
+from outrider.master.core.state.membership import Membership
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId
 
@@ -60,7 +61,7 @@ def _tell_of_tf_config(job: PsState) -> None:
 
 
 def _add(job: PsState, key: Key, event: Began, kept: dict[str, Any]) -> Seat:
-    seat = job.seats[key] = Seat(*key, State(next_order=job.next_order, crowd=job.crowd))
+    seat = job.seats[key] = Seat(*key, State(next_order=job.next_order, membership=Membership(crowd=job.crowd)))
     left = kept.get("seats", {}).get(seat.name)
     for member in (left or {}).get("members", {}):
         job.members[MemberId(member)] = key
@@ -76,12 +77,12 @@ def _add(job: PsState, key: Key, event: Began, kept: dict[str, Any]) -> Seat:
 def _share(job: PsState, seat: Seat, *, is_first: bool) -> None:
     """What is the job's, and not the seat's alone."""
     state = seat.state
-    for role, number in state.next_id.items():
+    for role, number in state.placement.next_id.items():
         job.next_id[role] = max(job.next_id.get(role, 0), number)
-    state.next_id = job.next_id
+    state.placement.next_id = job.next_id
     if is_first:
-        job.restarts.used, job.restarts.since = state.restarts.used, state.restarts.since
-    state.restarts = job.restarts
+        job.restarts.used, job.restarts.since = state.faults.restarts.used, state.faults.restarts.since
+    state.faults.restarts = job.restarts
 
 
 # -- another size -------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def is_on(state: State) -> bool:
 
 
 def _may_change(state: State) -> bool:
-    return is_on(state) and not state.ends and not state.suspended and bool(limits_of(state).sizes())
+    return is_on(state) and not state.ends and not state.placement.suspended and bool(limits_of(state).sizes())
 
 
 def limits_of(state: State) -> Limits:

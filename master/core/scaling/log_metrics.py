@@ -27,7 +27,7 @@ QUIET = 300.0
 def patterns(state: State, place: Place) -> tuple[str, ...]:
     """What the ranks at this place are searched for, beside the patterns of rules."""
     wanted = state.spec.metrics_pattern
-    return (wanted,) if wanted and place.first_rank == 0 and wanted not in state.dropped_patterns else ()
+    return (wanted,) if wanted and place.first_rank == 0 and wanted not in state.rules.dropped_patterns else ()
 
 
 def begin(state: State) -> None:
@@ -73,9 +73,9 @@ def _complain(state: State, member: Member, wrong: Mapping[str, str]) -> None:
 
 def dropped(state: State, member: Member, said: PatternDropped) -> None:
     """Told once; no later generation is asked for it."""
-    if said.pattern != state.spec.metrics_pattern or said.pattern in state.dropped_patterns:
+    if said.pattern != state.spec.metrics_pattern or said.pattern in state.rules.dropped_patterns:
         return
-    state.dropped_patterns.add(said.pattern)
+    state.rules.dropped_patterns.add(said.pattern)
     on = f": {quoted(said.line)}" if said.line else ""
     name = f"metrics.logPattern {quoted(said.pattern)}"
     _warn(state, "MetricsDropped", f"{name} is followed no more: on {member.id} {said.reason}{on}.")

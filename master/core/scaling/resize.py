@@ -111,7 +111,7 @@ def _what_comes(state: State, member: Member) -> str:
         return "the job ends"
     if not state.spec.is_adopted:
         return "a replacement is started"
-    wants_it = not state.owner.suspended and state.owner.size != 0 and not _is_beyond(state, member)
+    wants_it = not state.placement.owner.suspended and state.placement.owner.size != 0 and not _is_beyond(state, member)
     return "its owner is to make another one" if wants_it else "its owner wants none in its place"
 
 
@@ -149,7 +149,7 @@ def leave_now(state: State, member_id: str) -> None:
 def _who_goes_on(state: State) -> str:
     """When a member leaves whose replacement is not ready."""
     others, least = _next_world(state), state.spec.min_members
-    if state.spec.is_adopted and state.owner.size == 0:
+    if state.spec.is_adopted and state.placement.owner.size == 0:
         return "the owner of the pods wants none any more"
     if len(others) >= max(least, 1):
         return "the others go on without it" if len(others) > 1 else f"{others[0]} goes on without it"
@@ -196,7 +196,7 @@ def consider(state: State) -> None:
 
 def _saves_unseen(state: State) -> bool:
     """It has read something that may be a checkpoint, and no save of it was ever seen."""
-    return state.step_estimated and not state.saves and state.kept_in_memory is None
+    return state.progress.step_estimated and not state.progress.saves and state.checkpoints.kept_in_memory is None
 
 
 def _patience(state: State) -> float:
@@ -354,12 +354,14 @@ def dismiss(state: State) -> None:
 def _owner_takes(state: State, member: Member) -> bool:
     """An owner that is suspended takes its pods by itself. One that ended by our word before that would be done for it:
     its index of a Job would count as completed."""
-    return state.owner.suspended and not state.suspend_wanted and member.grace_ends is None
+    return state.placement.owner.suspended and not state.placement.suspend_wanted and member.grace_ends is None
 
 
 def _rests(state: State) -> str:
     """Why the job wants no members for now, if so."""
-    return "it is suspended" if state.suspended else "it waits for room" if state.waits_behind else ""
+    return (
+        "it is suspended" if state.placement.suspended else "it waits for room" if state.placement.waits_behind else ""
+    )
 
 
 def _has_to_leave(member: Member) -> bool:
@@ -369,7 +371,7 @@ def _has_to_leave(member: Member) -> bool:
 
 def _is_taken_soon(state: State, member: Member) -> bool:
     """Its node is deleted, and the platform takes its pod with that: to delete it too would gain nothing."""
-    node = state.nodes.get(member.node)
+    node = state.placement.nodes.get(member.node)
     return node is not None and node.is_gone and bool(member.leaving) and member.grace_ends is None
 
 

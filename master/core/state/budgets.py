@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from outrider.master.core.state.job import Budget
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Budget:
+    """So many uses; one comes back per `decay` seconds without a use."""
+
+    used: int = 0
+    since: float = 0.0
 
 
 def left(budget: Budget, allowed: int, decay: float, now: float) -> int:

@@ -203,3 +203,15 @@ class Collection:
 
 
 DEFAULT_GROUP = ("0", "default_pg")
+
+
+@dataclass(slots=True)
+class Hangs:
+    """The running generation's progress, and who was asked about it."""
+
+    collections: dict[str, Collection] = field(default_factory=dict)
+    answered: list[Collection] = field(default_factory=list)
+    """Ours that are complete, until they are looked at."""
+    pace: Pace = field(default_factory=Pace)
+    watch: Watch | None = None
+    """Of the running generation's progress."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from outrider.wire.ids import MemberId, OrderId
+from outrider.wire.ids import MemberId, OrderId, PodUid, RankIndex
 from outrider.wire.messages.node_check import PeerCheck
 
 Groups = tuple[tuple[MemberId, ...], ...]
@@ -72,3 +72,18 @@ class Check:
     """Members that cannot answer any more, to be looked at in this step."""
     mute: set[MemberId] = field(default_factory=set)
     """Subjects that live and were not ready again for this round: they count as without an answer in it."""
+
+
+@dataclass(slots=True)
+class NodeCheck:
+    """What the node check has found, and the one that goes on."""
+
+    check: Check | None = None
+    rounds: list[dict[str, object]] = field(default_factory=list)
+    """The newest rounds of the node check, as users read them."""
+    round_number: int = 0
+    """Of the next round: they count on over replacements and masters."""
+    checked: dict[MemberId, tuple[PodUid, Finding]] = field(default_factory=dict)
+    """Of an earlier master's members: those that had passed the node check, and what it measured."""
+    exclusions: dict[RankIndex, int] = field(default_factory=dict)
+    """Members that did not pass it, by rank index."""

@@ -32,20 +32,20 @@ WOULD_SHOWN = 10
 # -- writing ------------------------------------------------------------------------------------------------------
 def written(state: State) -> None:
     """All that users can see is being written."""
-    state.status_wanted, state.status_saved_at = False, state.now
+    state.status.is_wanted, state.status.written_at = False, state.now
     state.deadlines.set(("status", ""), state.now + AT_REST)
 
 
 def flush(state: State) -> None:
     """At the end of a step: writes what is due, or sets the moment at which what has changed may be written."""
-    if not state.save_reason and state.status_wanted and state.listed and not state.lapsed:
-        last = state.status_saved_at
-        earliest = state.write_not_before if last is None else max(last + LEAST_APART, state.write_not_before)
+    if not state.status.reason and state.status.is_wanted and state.listed and not state.lease.lapsed:
+        last = state.status.written_at
+        earliest = state.status.not_before if last is None else max(last + LEAST_APART, state.status.not_before)
         if state.now >= earliest:
             state.save_status("The status has changed.")
         else:
             state.deadlines.set(("status", ""), earliest)
-    if state.save_reason:
+    if state.status.reason:
         _save(state)
 
 
@@ -53,13 +53,13 @@ def _save(state: State) -> None:
     reservations.reserve(state)
     written(state)
     kept = document(state, state.now) | {"saved": status_persist.saved(state)}
-    state.act(SaveStatus(state.version, kept, state.generation, state.save_reason))
-    state.save_reason = ""
+    state.act(SaveStatus(state.status.version, kept, state.generation, state.status.reason))
+    state.status.reason = ""
 
 
 def due(state: State) -> None:
     """The moment for the next status."""
-    state.save_status("The status has changed." if state.status_wanted else "Nothing new has happened.")
+    state.save_status("The status has changed." if state.status.is_wanted else "Nothing new has happened.")
 
 
 # -- reading ------------------------------------------------------------------------------------------------------
@@ -72,21 +72,21 @@ def document(state: State, now: float) -> dict[str, Any]:
         "phase": state.phase,
         "generation": str(state.generation),
         "world": world.world_size if world is not None else 0,
-        "step": state.high_step,
-        "step_estimated": state.step_estimated,
+        "step": state.progress.high_step,
+        "step_estimated": state.progress.step_estimated,
         "steps_repeated": state.all_repeated,
         "goes_on_from": world.resume.verdict if world is not None else "",
         "restarts": max(0, state.number - state.number_before - 1),
         "goodput": goodput(state, now),
-        "kept_in_memory": state.kept_in_memory,
+        "kept_in_memory": state.checkpoints.kept_in_memory,
         "message": _message(state),
         "exit_code": state.exit_code,
         "rungs": _rungs(state),
-        "faults": [_fault(state, fault) for fault in state.faults],
+        "faults": [_fault(state, fault) for fault in state.faults.noted],
         "would": [*state.would.values()][-WOULD_SHOWN:] if state.spec.observed else None,
-        "avoided_nodes": list(state.avoiding),
-        "memory": {str(index): needed for index, needed in sorted(state.memory.items())},
-        "node_check": state.rounds,
+        "avoided_nodes": list(state.exclusion.avoiding),
+        "memory": {str(index): needed for index, needed in sorted(state.faults.memory.items())},
+        "node_check": state.nodecheck.rounds,
         **stragglers_report.document(state),
         **_in_place(state),
         "network": network_report.document(state),
@@ -96,9 +96,9 @@ def document(state: State, now: float) -> dict[str, Any]:
         "data": {
             "elastic": state.spec.elastic_data,
             "keep_global_batch": state.spec.keep_global_batch,
-            "first_world": state.first_world,
-            "samples_repeated": state.samples_repeated,
-            "notes": [note._asdict() for note in state.data_notes],
+            "first_world": state.progress.first_world,
+            "samples_repeated": state.checkpoints.samples_repeated,
+            "notes": [note._asdict() for note in state.checkpoints.data_notes],
         },
         "members": [_member(state, m) for m in sorted(_everyone(state), key=in_order)],
     }
@@ -122,10 +122,10 @@ def _message(state: State) -> str:
 
 def goodput(state: State, now: float) -> float | None:
     """New steps × median step time / wall clock since the job began; None before there is anything to tell."""
-    if state.first_step is None or not state.step_seconds or now <= state.began_at:
+    if state.progress.first_step is None or not state.progress.step_seconds or now <= state.began_at:
         return None
-    new_steps = state.high_step - state.first_step + 1
-    return min(1.0, new_steps * median(state.step_seconds) / (now - state.began_at))
+    new_steps = state.progress.high_step - state.progress.first_step + 1
+    return min(1.0, new_steps * median(state.progress.step_seconds) / (now - state.began_at))
 
 
 def _rungs(state: State) -> dict[str, int]:
@@ -153,7 +153,7 @@ def clock(state: State, at: float) -> str:
 
 
 def _everyone(state: State) -> list[Member]:
-    return [*state.past.values(), *state.members.values()]
+    return [*state.placement.past.values(), *state.members.values()]
 
 
 def _member(state: State, member: Member) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def member_state(state: State, member: Member) -> str:
             return "stopping" if member.stopped < world.generation else "starting"
         if state.is_over and member.stopped < world.generation and member.orders:
             return "stopping"
-    if state.check is not None and member.id in state.check.orders:
+    if state.nodecheck.check is not None and member.id in state.nodecheck.check.orders:
         return "checking"
     if member.ready is None:
         return "starting"
@@ -220,5 +220,5 @@ def _past_state(state: State, member: Member) -> str:
     if not member.lost_by_fault and member.leaving:
         return "gone"
     index = member.rank_index
-    taken = index is None or index in state.holders
+    taken = index is None or index in state.placement.holders
     return "replaced" if taken else "lost"

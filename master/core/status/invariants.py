@@ -36,7 +36,7 @@ def check_actions(state: State, actions: Iterable[Action]) -> None:
         if isinstance(action, Send) and isinstance(action.message, Start):
             if state.world is None or action.message.generation != state.world.generation:
                 raise Broken("a Start is only sent for the current generation", action)
-            if state.saved_version < state.world.version:
+            if state.status.saved_version < state.world.version:
                 raise Broken("a Start is only sent for a generation that is saved", action)
         if isinstance(action, DeletePod):
             member = state.members.get(action.member)
@@ -76,19 +76,21 @@ def _check_members(state: State) -> None:
     for member in members.values():
         if member.rank_index is not None:
             held += 1
-            if state.holders.get(member.rank_index) != member.id:
-                raise Broken("no two members hold one rank index, and it is known who does", (state.holders, member.id))
-    if held != len(state.holders):
-        raise Broken("only members hold a rank index", state.holders)
-    for session, member_id in state.sessions.items():
+            if state.placement.holders.get(member.rank_index) != member.id:
+                raise Broken(
+                    "no two members hold one rank index, and it is known who does", (state.placement.holders, member.id)
+                )
+    if held != len(state.placement.holders):
+        raise Broken("only members hold a rank index", state.placement.holders)
+    for session, member_id in state.membership.sessions.items():
         if members[member_id].session != session:
             raise Broken("a connection belongs to one member", (session, member_id))
     for member_id in state.ready:
         ready = members.get(member_id)
         if ready is None or not ready.is_usable or ready.ready is None:
             raise Broken("who is ready is there", member_id)
-    if not state.doubted <= members.keys():
-        raise Broken("only members are doubted", state.doubted)
+    if not state.membership.doubted <= members.keys():
+        raise Broken("only members are doubted", state.membership.doubted)
     if not state.coming <= members.keys():
         raise Broken("only members are coming", state.coming)
     _check_crowd(state)
@@ -96,7 +98,7 @@ def _check_members(state: State) -> None:
 
 def _check_crowd(state: State) -> None:
     """Of a seat, only of what is its own."""
-    crowd, present, unheard = state.crowd, 0, 0
+    crowd, present, unheard = state.membership.crowd, 0, 0
     for member in state.members.values():
         is_present = member.greeted and not member.deleting
         is_unheard = is_present and (member.doubt is not None or member.life == SILENT)

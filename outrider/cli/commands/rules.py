@@ -85,7 +85,7 @@ class _Trial:
         prefix = f"{core.line(self._member, said)}: "
         told = [each.reason.removeprefix(prefix) for each in self._state.actions if isinstance(each, Announce)]
         self._state.actions.clear()
-        self._state.tried.clear()
+        self._state.rules.tried.clear()
         if self._found[pattern] <= SHOWN:
             yield f"line {number}: {text}"
             told += [f"{why}."] if action else []

@@ -158,7 +158,7 @@ class Recording:
         return job_kinds.document(self.state, self.now)
 
     def restarts_used(self) -> int:
-        return self.state.restarts.used
+        return self.state.faults.restarts.used
 
     # -- driving ------------------------------------------------------------------------------------------------------
     def play(self, until: float | None = None) -> Recording:

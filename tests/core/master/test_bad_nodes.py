@@ -27,7 +27,7 @@ def seen_on(*nodes: str, faults: list[tuple[str, float]], now: float = 10 * HOUR
         member = MemberId(f"worker-{number}")
         state.members[member] = Member(member, Role("worker"), None, 0.0, node=node)
     for node, at in sorted(faults, key=lambda fault: fault[1]):
-        state.faults.append(Fault(at, "MemberFailed", None, "", NO_GENERATION, node=node))
+        state.faults.noted.append(Fault(at, "MemberFailed", None, "", NO_GENERATION, node=node))
     return node_exclusion.avoided(state)
 
 

@@ -86,7 +86,7 @@ def test_spares_for_many_who_are_in_doubt_are_asked_for_in_linear_time() -> None
         listed(state)
         for member in state.members.values():
             member.doubt, member.greeted = Doubt(), True
-            state.doubted.add(member.id)
+            state.membership.doubted.add(member.id)
         state.unstaffed = True
         return state
 

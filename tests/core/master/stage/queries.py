@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from outrider.master.core import job_kinds
 from outrider.master.core.actions import Announce, DeletePod, EndJob, Send
+from outrider.master.core.ps.state import PsState
 from outrider.master.core.state.generation import Place
 from outrider.master.core.status.document import LIVING_STATES
 from outrider.wire.ids import Generation
@@ -49,20 +50,26 @@ class Inside(Stage):
         return self.state.target
 
     def restarts_used(self) -> int:
-        return self.state.restarts.used
+        return (self.state if isinstance(self.state, PsState) else self.state.faults).restarts.used
 
     def relaunches_used(self, rank_index: int | None = None) -> int:
         """Of the whole job, or those of a rank index whose members failed."""
-        failed = self.state.failed_relaunches
-        return self.state.relaunches if rank_index is None else failed[rank_index].used if rank_index in failed else 0
+        failed = self.state.placement.failed_relaunches
+        return (
+            self.state.placement.relaunches
+            if rank_index is None
+            else failed[rank_index].used
+            if rank_index in failed
+            else 0
+        )
 
     def saved_steps(self) -> dict[str, int]:
         """The newest checkpoints, by path."""
-        return dict(self.state.saves)
+        return dict(self.state.progress.saves)
 
     def prints(self) -> dict[str, int]:
         """Steps by the fingerprints of checkpoints' files."""
-        return dict(self.state.prints)
+        return dict(self.state.progress.prints)
 
     def is_running(self, members: int | None = None) -> bool:
         """The whole of a world has acknowledged its Start."""

@@ -1,0 +1,31 @@
+"""What an earlier master has left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from outrider.master.core.state.member import Placed
+from outrider.wire.ids import MemberId, PodUid
+from outrider.wire.messages.generation import Exited
+from outrider.wire.messages.log_lines import LineMatched
+
+
+@dataclass(slots=True)
+class Earlier:
+    """What an earlier master has left, as far as this one has not found it itself."""
+
+    placed: dict[MemberId, Placed] = field(default_factory=dict)
+    """An earlier master's members, as they were last: a pod's label says what it was made with."""
+    addresses: dict[MemberId, tuple[PodUid, str, int]] = field(default_factory=dict)
+    """Where an earlier master's members answer probes: who has not spoken to this one can be looked for too."""
+    silent: dict[MemberId, tuple[PodUid, float]] = field(default_factory=dict)
+    """Members that an earlier master had left out, and when they were heard last."""
+    saved_world: dict[str, object] | None = None
+    saved_left: dict[str, object] | None = None
+    """The world that was being stopped, or had been, when the status was saved."""
+    saved_numbers: tuple[int, int] = (0, 0)
+    """The term in which the status was saved, and up to which number it reserves that world another beginning."""
+    is_left: bool = False
+    """Nothing is known of the worlds before but what members say: the job's record is gone."""
+    deferred: list[tuple[MemberId, Exited | LineMatched]] = field(default_factory=list)
+    """What members said of ended ranks and lines before a new master knew the world."""

@@ -1,0 +1,37 @@
+"""What has gone wrong in a job, and what speaks against nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from outrider.master.core.state.budgets import Budget
+from outrider.master.core.state.generation import Episode, Fault
+from outrider.wire.ids import RankIndex
+
+
+@dataclass(slots=True)
+class Exclusion:
+    """Nodes that new pods keep off (`faults.node_exclusion`)."""
+
+    avoiding: tuple[str, ...] = ()
+    """Nodes that new pods keep off."""
+    condemned: dict[str, float] = field(default_factory=dict)
+    """Nodes of which a rule of the user's said so, and when."""
+    forgiven_at: float = float("-inf")
+    """What speaks against a node and is older does not count: there was no room without it."""
+
+
+@dataclass(slots=True)
+class Faults:
+    """What has gone wrong, and what it has cost."""
+
+    noted: list[Fault] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    """By kind, of all that there ever were."""
+    episode: Episode | None = None
+    same_error: tuple[str, int] = ("", 0)
+    """The error of the last generations that made no step, and how many running."""
+    port_clashes: int = 0
+    restarts: Budget = field(default_factory=Budget)
+    memory: dict[RankIndex, int] = field(default_factory=dict)
+    """Bytes that the container of a rank index needs, where its template's were too few."""

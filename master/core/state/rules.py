@@ -1,0 +1,45 @@
+"""What was counted for the user's rules, and what they say of nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from outrider.master.core.events import NodeSeen
+from outrider.master.core.spec import Rule
+from outrider.wire.ids import NO_GENERATION, Generation, MemberId, PodUid
+
+
+@dataclass(slots=True)
+class Flag:
+    """A rule of the user's holds for a node."""
+
+    action: str
+    why: str
+    since: float = float("-inf")
+    """Who was made before, and comes there, was on its way."""
+    to_go: set[PodUid] = field(default_factory=set)
+    """Pods that are to be replaced for it."""
+    is_told: bool = True
+
+
+@dataclass(slots=True)
+class Rules:
+    """What was counted for the user's rules (`faults.failure_policy`), and what they say of nodes now."""
+
+    marked: dict[str, NodeSeen] = field(default_factory=dict)
+    """Those with conditions or taints that a rule may name."""
+    flags: dict[str, Flag] = field(default_factory=dict)
+    """Those for which a rule of the user's holds."""
+    hits: dict[tuple[Rule, str], list[float]] = field(default_factory=dict)
+    """When a rule was met that is not followed each time, and by whom (`faults.failure_policy`)."""
+    tried: dict[Rule, float] = field(default_factory=dict)
+    """When a dry run was told."""
+    holding: dict[tuple[str, Rule], bool] = field(default_factory=dict)
+    """Rules that hold for a node, and whether they were met often enough when they began to."""
+    judged: dict[tuple[MemberId, int], tuple[str, str]] = field(default_factory=dict)
+    """What the rules say of ends of ranks, by local rank, in the generation `judged_of`."""
+    judged_of: Generation = NO_GENERATION
+    log_serials: dict[MemberId, int] = field(default_factory=dict)
+    """Of the last LineMatched of each member."""
+    dropped_patterns: set[str] = field(default_factory=set)
+    """Those that are too slow, or cannot be read."""
