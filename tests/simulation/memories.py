@@ -210,7 +210,11 @@ class Memories:
             return
         self._kept = None
         pods = self.world.platform.pods
-        lost = [i for i, memory in promise.memories.items() if i not in places or pods[i].memory is not memory]
+        lost = [
+            i
+            for i, memory in promise.memories.items()
+            if i not in places or i not in pods or pods[i].memory is not memory
+        ]
         is_next = generation.number == promise.generation.number + 1 and master.world_size() == promise.size
         if not is_next or len(lost) > min(1, len(promise.memories) - 1) or start.generation in self.excused:
             return
