@@ -6,7 +6,6 @@ Members are told what pods are told, under the same names (docs/contracts.md §1
 from __future__ import annotations
 
 import dataclasses
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from outrider.master.core.spec import SIDECAR_PATIENCE, JobSpec
 from outrider.master.local.member import MemberPlan
 from outrider.master.local.sandbox.cgroups import Limits
 from outrider.master.local.sandbox.isolation import Sandbox
+from outrider.master.service import spec_json
 from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 
 USER_VARIABLES = ("OUTRIDER_SCRIPT", "OUTRIDER_ATOMIC_SAVE", "OUTRIDER_DEBUG", "OUTRIDER_LOG")
@@ -83,7 +83,7 @@ class Plans:
             "OUTRIDER_JOB": self.config.spec.name,
             "OUTRIDER_JOB_UID": self.job_uid,
             "OUTRIDER_JOB_DIR": str(folder),
-            "OUTRIDER_SPEC": spec_document(self.config.spec),
+            "OUTRIDER_SPEC": spec_json.document_of(self.config.spec),
             "OUTRIDER_BIND": endpoint,
             "OUTRIDER_MASTER_KEY_FILE": str(folder / "master.key"),
             "OUTRIDER_TOKEN_FILE": str(folder / "token"),
@@ -157,12 +157,6 @@ def housed(plan: MemberPlan, sandbox: Sandbox) -> MemberPlan:
     """The same member in a sandbox of its own."""
     environment = {**plan.sidecar_environment, "OUTRIDER_ADDRESS": sandbox.address}
     return dataclasses.replace(plan, sandbox=sandbox, sidecar_environment=environment)
-
-
-def spec_document(spec: JobSpec) -> str:
-    """What differs from the defaults: among those are sets, which JSON does not know and no flag here changes."""
-    values = ((each, getattr(spec, each.name)) for each in dataclasses.fields(spec))
-    return json.dumps({each.name: value for each, value in values if value != each.default})
 
 
 def _without_ours(environment: Mapping[str, str]) -> dict[str, str]:

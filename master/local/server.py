@@ -26,10 +26,11 @@ from collections import deque
 from outrider.master.local.job_files import FolderError, JobFolder
 from outrider.master.local.member import LocalMember, not_started
 from outrider.master.local.orphans import end_orphans
-from outrider.master.local.process_specs import NodeConfig, Plans, housed, spec_document
+from outrider.master.local.process_specs import NodeConfig, Plans, housed
 from outrider.master.local.sandbox.isolation import Hub
 from outrider.master.local.sandbox.namespaces import IsolationError
 from outrider.master.local.spawning import Child, exit_code_of
+from outrider.master.service import spec_json
 from outrider.master.service.exit_codes import ADDRESS_TAKEN, ENDED, WRONG_SETTING
 from outrider.runtime.curve_keys import KeyPair, new_key_pair
 from outrider.runtime.lifeline import become_subreaper
@@ -78,7 +79,7 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._result: asyncio.Future[int] = self._loop.create_future()
         try:
-            self._folder.prepare(secrets.token_hex(16), self._keys.secret, spec_document(self.config.spec))
+            self._folder.prepare(secrets.token_hex(16), self._keys.secret, spec_json.document_of(self.config.spec))
             listening = listening_socket(self.config.folder / "node.sock")
         except (OSError, SocketPathTooLong) as error:
             self._close_descriptors()

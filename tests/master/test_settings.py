@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from outrider.master.core.spec import Entry, JobSpec, Rule
-from outrider.master.service import settings
+from outrider.master.core.spec import Entry, JobSpec, RoleLimits, Rule
+from outrider.master.service import settings, spec_json
 from outrider.runtime.curve_keys import new_key_pair
 from outrider.runtime.settings import Environment, WrongSetting
-from outrider.wire.ids import JobName
+from outrider.wire.ids import JobName, Role
 
 SPEC = JobSpec(JobName("digits"), 2, 4, 3)
 
@@ -37,16 +37,17 @@ def test_a_spec_comes_through_as_it_was_given(tmp_path: Path) -> None:
     assert (found.spec, found.job, found.token) == (SPEC, "digits", "right")
 
 
-def test_rules_and_a_schedule_come_through_as_they_were_given(tmp_path: Path) -> None:
+def test_rules_a_schedule_and_limits_come_through_as_they_were_given(tmp_path: Path) -> None:
     spec = dataclasses.replace(
         SPEC,
         permanent_codes=(2, 3),
         rules=(Rule((13, 14), "replace"), Rule((), "fail", ("A", "True"))),
+        limits=(RoleLimits(Role("chief"), 3, None), RoleLimits(Role("ps"), 0, 1 << 30, "Never")),
         scaling="schedule",
         schedule=(Entry("0 8 * * *", 2), Entry("0 20 * * *", 4)),
     )
-    found = settings.read(environment(tmp_path, OUTRIDER_SPEC=json.dumps(dataclasses.asdict(spec))))
-    assert found.spec == spec
+    for text in (spec_json.document_of(spec), json.dumps(dataclasses.asdict(spec))):
+        assert settings.read(environment(tmp_path, OUTRIDER_SPEC=text)).spec == spec
 
 
 @pytest.mark.parametrize(
@@ -74,6 +75,11 @@ def test_rules_and_a_schedule_come_through_as_they_were_given(tmp_path: Path) ->
             "OUTRIDER_SPEC",
             '{"name": "a", "min_members": 2, "max_members": 4, "replicas": 3, "rules": [[13, "fail"]]}',
             "rules=[[13, 'fail']] has the wrong type",
+        ),
+        (
+            "OUTRIDER_SPEC",
+            '{"name": "a", "min_members": 2, "max_members": 4, "replicas": 3, "rules": [[[13], "fail", ["A"]]]}',
+            "rules=[[[13], 'fail', ['A']]] has the wrong type",
         ),
         (
             "OUTRIDER_SPEC",
