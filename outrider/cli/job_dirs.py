@@ -41,6 +41,11 @@ def here() -> Path:
         raise UserError(f"the current folder does not exist any more ({gone.strerror}); change to another") from gone
 
 
+def absolute(path: Path) -> Path:
+    """A path that the user gave; a relative one begins at the current folder."""
+    return here() / path
+
+
 def job_folder(job: str) -> Path:
     """Where a job of that name is, whether it exists or not."""
     return home() / "jobs" / job
@@ -153,7 +158,7 @@ def name_from(script: str) -> str:
 
 def check_writable(folder: Path, flag: str) -> None:
     """Make sure that files can be made in `folder`, which may not exist yet. Nothing is left behind."""
-    nearest = here() / folder
+    nearest = absolute(folder)
     while not nearest.exists() and nearest != nearest.parent:
         nearest = nearest.parent
     if not nearest.is_dir():

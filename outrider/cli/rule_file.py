@@ -9,8 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import click
-
 from outrider.cli.errors import UserError
 from outrider.master.core.k8s.elasticjob import rules as elasticjob_rules
 from outrider.master.core.spec import Rule
@@ -49,11 +47,6 @@ def _found(document: Any) -> list[Any] | None:
     if isinstance(document, list) and all(isinstance(rule, dict) for rule in document):
         return document
     return None
-
-
-def option(_context: click.Context, _param: click.Parameter, value: Path | None) -> tuple[Rule, ...]:
-    """The callback of a flag."""
-    return () if value is None else rules_of(value)
 
 
 def about_nodes(rules: tuple[Rule, ...]) -> list[str]:

@@ -11,9 +11,8 @@ import pytest
 from outrider.cli.errors import UserError
 from outrider.cli.run.command import run
 from outrider.cli.run.gpus import NO_MIG, Found, discovered, of_listing
-from outrider.cli.run.ps_flags import PsSize
-from outrider.cli.run.request import Request, Wishes, request_for
-from outrider.cli.run.size_flags import Members
+from outrider.cli.run.request import Request
+from outrider.cli.run.resolve import request_of
 
 EIGHT = Found(tuple("01234567"))
 LISTING = """\
@@ -30,11 +29,14 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.chdir(tmp_path)
     Path("train.py").touch()
 
-    def ask(members: int, found: Found = EIGHT, visible: str | None = None, **wishes: Any) -> Request:
+    def ask(
+        nnodes: int | None, found: Found = EIGHT, visible: str | None = None, *words: str, **flags: int | str
+    ) -> Request:
         environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-        words = wishes.pop("words", ("train.py",))
-        wanted = Wishes(nnodes=Members(members, members), **wishes)
-        return request_for(words, words[0] != "train.py", wanted, environ, lambda: found)
+        asked_for = flags if nnodes is None else {"nnodes": nnodes, **flags}
+        options = [f"--{name.replace('_', '-')}={value}" for name, value in asked_for.items()]
+        given = run.make_context("run", [*options, *(words or ["train.py"])]).params
+        return request_of(given["words"], given["after_dashes"], given, environ, lambda: found)
 
     return ask
 
@@ -62,7 +64,7 @@ def test_the_machine_s_gpus_are_shared_out(asked: Any) -> None:
     request = asked(4)
     assert request.gpus == (("0", "1"), ("2", "3"), ("4", "5"), ("6", "7"))
     assert request.about_gpus == ("GPUs: worker-0 has 0,1; worker-1 has 2,3; worker-2 has 4,5; worker-3 has 6,7",)
-    assert asked(2, nproc=2, spares=3).gpus == (("0", "1", "2", "3"), ("4", "5", "6", "7"))
+    assert asked(2, nproc_per_node=2, spares=3).gpus == (("0", "1", "2", "3"), ("4", "5", "6", "7"))
 
 
 def test_what_the_user_allows_is_shared_out(asked: Any) -> None:
@@ -71,12 +73,12 @@ def test_what_the_user_allows_is_shared_out(asked: Any) -> None:
 
 
 def test_a_member_that_is_alone_keeps_what_there_is_as_all_do_without_sharing(asked: Any) -> None:
-    for request in (asked(1), asked(1, spares=2), asked(4, share_gpus=False), asked(4, Found())):
+    for request in (asked(1), asked(1, spares=2), asked(4, share_gpus="off"), asked(4, Found())):
         assert (request.gpus, request.about_gpus) == ((), ())
 
 
 def test_a_job_with_parameter_servers_shares_out_nothing(asked: Any) -> None:
-    assert asked(1, ps=PsSize(1, Members(2, 2))).gpus == ()
+    assert asked(None, ps=1, workers=2).gpus == ()
 
 
 def test_mig_instances_are_shared_out_only_where_they_are_named(asked: Any) -> None:
@@ -91,21 +93,21 @@ def test_members_that_share_gpus_are_warned_of(asked: Any) -> None:
 
 
 def test_gpu_counts_those_of_a_member(asked: Any) -> None:
-    assert [asked(members, nproc="gpu").nproc for members in (1, 2, 3, 16)] == [8, 4, 2, 1]
-    assert asked(2, nproc="auto").nproc == 4
-    assert asked(2, nproc="gpu", share_gpus=False).nproc == 8
-    assert asked(2, nproc="gpu", visible="0,1").nproc == 1
-    assert asked(2, nproc="gpu").gpus == (("0", "1", "2", "3"), ("4", "5", "6", "7"))
+    assert [asked(members, nproc_per_node="gpu").nproc for members in (1, 2, 3, 16)] == [8, 4, 2, 1]
+    assert asked(2, nproc_per_node="auto").nproc == 4
+    assert asked(2, nproc_per_node="gpu", share_gpus="off").nproc == 8
+    assert asked(2, nproc_per_node="gpu", visible="0,1").nproc == 1
+    assert asked(2, nproc_per_node="gpu").gpus == (("0", "1", "2", "3"), ("4", "5", "6", "7"))
     with pytest.raises(UserError, match="shows no GPU"):
-        asked(2, Found(), nproc="gpu")
+        asked(2, Found(), nproc_per_node="gpu")
 
 
 def test_a_launcher_inside_means_the_same_by_gpu(asked: Any) -> None:
-    words = ("sh", "-c", "torchrun --nproc-per-node gpu train.py")
-    assert len(asked(2, words=words).gpus[0]) == 4
-    asked(2, nproc=4, words=words)
+    words = ("--", "sh", "-c", "torchrun --nproc-per-node gpu train.py")
+    assert len(asked(2, EIGHT, None, *words).gpus[0]) == 4
+    asked(2, EIGHT, None, *words, nproc_per_node=4)
     with pytest.raises(UserError, match="--nproc-per-node 8 was given to outrider"):
-        asked(2, nproc=8, words=words)
+        asked(2, EIGHT, None, *words, nproc_per_node=8)
 
 
 def test_sharing_is_on_or_off() -> None:

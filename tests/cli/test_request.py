@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import click
 import pytest
 
 from outrider.cli import job_dirs
 from outrider.cli.errors import UserError
+from outrider.cli.flags import flags_of
 from outrider.cli.run import ps_flags
-from outrider.cli.run.chaos_flag import Armed
-from outrider.cli.run.command import _request, run
+from outrider.cli.run.command import run
 from outrider.cli.run.request import Request
+from outrider.cli.run.resolve import request_of
 from outrider.cli.run.size_flags import Members
 from outrider.cli.run.torchrun_flags import not_needed
-from outrider.master.core.k8s.values.chaos import Fault
+from outrider.master.core.k8s.values.chaos import Armed, Fault
+from outrider.master.core.spec import JobSpec
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: Path) -> Any:
 
     def parse(*arguments: str) -> Request:
         flags = run.make_context("run", list(arguments)).params
-        return _request(flags.pop("words"), flags.pop("after_dashes"), flags)
+        return request_of(flags["words"], flags["after_dashes"], flags, os.environ)
 
     return parse
 
@@ -39,20 +41,20 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: Path) -> Any:
 def test_a_script_runs_as_under_torchrun(asked: Any) -> None:
     request = asked("train.py", "--lr", "0.1", "-m", "--", "a b")
     assert request.command == (sys.executable, "-u", "train.py", "--lr", "0.1", "-m", "--", "a b")
-    assert request.job == "train"
+    assert request.name == "train"
     assert request.nproc is None
 
 
 def test_a_module_runs_as_under_torchrun(asked: Any) -> None:
     request = asked("-m", "pkg.train_it", "--job", "x")
     assert request.command == (sys.executable, "-u", "-m", "pkg.train_it", "--job", "x")
-    assert request.job == "train-it"
+    assert request.name == "train-it"
 
 
 def test_a_command_after_dashes_is_left_as_it_is(asked: Any) -> None:
     request = asked("--nnodes", "2", "--", "bash", "-c", "python 'train.py'")
     assert request.command == ("bash", "-c", "python 'train.py'")
-    assert not request.per_rank
+    assert not request.no_python
 
 
 def test_dashes_among_the_scripts_arguments_are_the_scripts(asked: Any) -> None:
@@ -64,7 +66,7 @@ def test_dashes_among_the_scripts_arguments_are_the_scripts(asked: Any) -> None:
 def test_both_of_torchruns_spellings_are_taken(asked: Any, spelling: str, equals: bool) -> None:
     flags = [f"{spelling}=2", "--nnodes=3:4"] if equals else [spelling, "2", "--nnodes", "3:4"]
     request = asked(*flags, "--max_restarts", "0", "train.py")
-    assert (request.nproc, request.nnodes, request.max_restarts) == (2, Members(3, 4), 0)
+    assert (request.nproc, request.members, request.max_restarts) == (2, Members(3, 4), 0)
 
 
 def test_the_processors_can_be_counted(asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +119,7 @@ def test_a_signal_that_asks_the_script_to_save_is_one_that_it_can_handle(asked: 
 def test_a_program_without_python_runs_once_a_rank(asked: Any) -> None:
     request = asked("--no-python", "true", "x")
     assert request.command == ("true", "x")
-    assert request.per_rank
+    assert request.no_python
 
 
 def test_torchruns_rendezvous_flags_are_taken_and_named(asked: Any) -> None:
@@ -134,24 +136,24 @@ def test_torchruns_rendezvous_flags_are_taken_and_named(asked: Any) -> None:
 
 def test_a_job_without_a_name_avoids_those_that_run(asked: Any, running_job: Any) -> None:
     running_job("train")
-    assert asked("train.py").job == "train-2"
+    assert asked("train.py").name == "train-2"
 
 
 def test_odd_script_names_make_job_names(asked: Any, tmp_path: Path) -> None:
     (tmp_path / "My Script_V2.py").touch()
     (tmp_path / "....py").touch()
-    assert asked("My Script_V2.py").job == "my-script-v2"
-    assert asked("....py").job == "job"
-    assert asked("--", "bash", "-c", "true").job == "bash"
-    assert asked("--", "bash", "x/train.py").job == "train"
+    assert asked("My Script_V2.py").name == "my-script-v2"
+    assert asked("....py").name == "job"
+    assert asked("--", "bash", "-c", "true").name == "bash"
+    assert asked("--", "bash", "x/train.py").name == "train"
 
 
 def test_the_sizes_of_an_inner_torchrun_count(asked: Any) -> None:
     request = asked("--", "torchrun", "--nnodes=2", "--nproc_per_node", "2", "--rdzv-backend", "c10d", "train.py")
-    assert request.nnodes == Members(2, 2)
+    assert request.members == Members(2, 2)
     assert request.nproc is None
     assert request.needless == ("--rdzv-backend",)
-    assert asked("--", sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:3", "train.py").nnodes.most == 3
+    assert asked("--", sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:3", "train.py").members.most == 3
     assert asked("--nproc-per-node", "2", "--", "torchrun", "--nproc-per-node=2", "train.py").nproc == 2
 
 
@@ -180,8 +182,8 @@ def test_an_inner_size_out_of_range_is_named(asked: Any) -> None:
 
 def test_a_job_with_parameter_servers_has_workers_and_an_address_for_each(asked: Any) -> None:
     request = asked("--ps", "2", "--workers", "1:3", "--chief", "--evaluator", "train.py")
-    assert (request.nnodes, request.most_members) == (Members(1, 3), 7)
-    fields = ps_flags.spec_fields(request.ps, {"TF_CONFIG": "{}"})
+    assert (request.members, request.most_members) == (Members(1, 3), 7)
+    fields = ps_flags.spec_fields(request.tasks, {"TF_CONFIG": "{}"})
     addresses = [*fields["ps"], *fields["workers"], fields["chief"]]
     assert len(set(addresses)) == 6
     assert (len(fields["ps"]), len(fields["workers"]), fields["has_evaluator"]) == (2, 3, True)
@@ -189,7 +191,7 @@ def test_a_job_with_parameter_servers_has_workers_and_an_address_for_each(asked:
 
 
 def test_a_job_is_an_all_reduce_job_where_nothing_else_is_said(asked: Any) -> None:
-    assert asked("train.py").ps is None
+    assert asked("train.py").tasks is None
 
 
 @pytest.mark.parametrize(
@@ -250,8 +252,8 @@ def test_ranks_share_the_machines_cores(
 
 
 def test_a_name_is_taken_in_the_letters_that_it_may_have(asked: Any, home: Path) -> None:
-    assert asked("--job", "f_segv", "train.py").job == "f-segv"
-    assert asked("--job", "My Train", "train.py").job == "my-train"
+    assert asked("--job", "f_segv", "train.py").name == "f-segv"
+    assert asked("--job", "My Train", "train.py").name == "my-train"
     folder = home / "jobs" / "f-segv"
     folder.mkdir(parents=True)
     (folder / "lock").touch()
@@ -263,3 +265,12 @@ def test_a_flag_that_is_like_none_is_not_taken_for_one(asked: Any) -> None:
     with pytest.raises(click.NoSuchOption) as found:
         asked("--dry-run", "train.py")
     assert not list(found.value.possibilities or ())
+
+
+def test_what_a_job_takes_as_it_is_has_the_type_of_its_field() -> None:
+    theirs, ours = get_type_hints(JobSpec), get_type_hints(Request)
+    taken = {each.name: each.metadata["spec"] for each in flags_of(Request) if each.metadata["spec"]}
+    assert len(taken) > 10
+    for name, to in taken.items():
+        kind = theirs[name if to is True else to]
+        assert ours[name] in (kind, kind | None), name

@@ -15,6 +15,7 @@ import click
 
 from outrider.cli import rule_file
 from outrider.cli.errors import UserError
+from outrider.cli.flags import parsing
 from outrider.cli.text import plural
 from outrider.master.core.actions import Announce
 from outrider.master.core.faults import failure_policy as core
@@ -33,7 +34,8 @@ SHOWN = 20
 
 @click.command()
 @click.option("-f", "--file", "rules", metavar="FILE", type=click.Path(path_type=Path), required=True,
-              callback=rule_file.option, help="An ElasticJob, or its recovery.rules alone: YAML or JSON.")  # fmt: skip
+              callback=parsing(rule_file.rules_of),
+              help="An ElasticJob, or its recovery.rules alone: YAML or JSON.")  # fmt: skip
 @click.option("--log", metavar="LOG", required=True, help="What a rank has written; - is the standard input.")
 def rules(rules: tuple[Rule, ...], log: str) -> None:
     """Show which lines of a log meet the rules of a job, and what would be done."""

@@ -12,42 +12,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import training_hooks
 from outrider.cli import job_dirs
 from outrider.cli.client import Master
 from outrider.cli.documents import status_of
 from outrider.cli.errors import UserError
-from outrider.cli.run import ps_flags
 from outrider.cli.run.follow import Follower
 from outrider.cli.run.log import Mode, Narrator, summary, summary_line
 from outrider.cli.run.loss_record import LossRecord
+from outrider.cli.run.node_config import node_config
 from outrider.cli.run.output_thread import Writer
 from outrider.cli.run.progress_line import Progress
 from outrider.cli.run.request import Request
 from outrider.cli.run.terminal import Screen
 from outrider.cli.run.traceback_hold import Holding
 from outrider.cli.text import plural, warning
-from outrider.master.core.k8s.values import atomic_save, chaos, checkpoint_memory
-from outrider.master.core.spec import WORKER, JobSpec
-from outrider.master.local.process_specs import NodeConfig
+from outrider.master.local.process_specs import OnOutput
 from outrider.master.local.server import Node, NodeError
-from outrider.wire.ids import JobName, MemberId
+from outrider.wire.ids import MemberId
 
 STREAMS = {"stdout": 1, "stderr": 2}
 LOOK_SECONDS = 0.5
 HARD_PATIENCE = 3.0
 """Seconds that a master has to end a job the hard way before the node does it without."""
-DEFAULT_RESTARTS = 10
 NO_THREAD = "can't start new thread"
 """CPython's words: it has no error of its own for that."""
 
@@ -66,23 +59,23 @@ def host(request: Request) -> int:
             raise
         raise UserError("no thread can be started (see ulimit -u)") from error
     if is_unsaved:
-        folder = job_dirs.job_folder(request.job)
+        folder = job_dirs.job_folder(request.name)
         text = f"the job ended with code {code}, which could not be written to {folder}: its status is older than that"
         _say(screen, mode, text)
     else:
-        _sum_up(request.job, screen, mode, time.monotonic() - began)
+        _sum_up(request.name, screen, mode, time.monotonic() - began)
     return code
 
 
 async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
     """The exit code, and whether the job's folder does not say so."""
     writer = Writer(screen)
-    folder = job_dirs.job_folder(request.job)
+    folder = job_dirs.job_folder(request.name)
     loss, mode = LossRecord(folder), Mode(request.telling)
     holding = Holding(writer.put)
-    shows = writer.put if mode in (Mode.VERBOSE, Mode.JSON) or request.ps is not None else holding.line
+    shows = writer.put if mode in (Mode.VERBOSE, Mode.JSON) or request.tasks is not None else holding.line
     try:
-        async with Node(_config(request, folder, shows, loss)) as node:
+        async with Node(node_config(request, folder, _shown(request, shows, loss))) as node:
             _link_logs(folder, request.log_dir)
             if mode not in (Mode.QUIET, Mode.JSON):
                 screen.say(_first_line(request))
@@ -125,106 +118,19 @@ def _link_logs(folder: Path, log_dir: Path | None) -> None:
 
 
 def _first_line(request: Request) -> str:
-    size = request.nnodes
-    if request.ps is not None:
-        return f"outrider: job {request.job}: {request.ps}; `outrider status {request.job}` shows it"
-    range_ = "" if size.fewest == size.most else f"{size.fewest} to "
-    return (
-        f"outrider: job {request.job}: {range_}{plural(size.most, 'member')}; `outrider status {request.job}` shows it"
-    )
+    fewest, most = request.members.fewest, request.members.most
+    range_ = "" if fewest == most else f"{fewest} to "
+    size = f"{range_}{plural(most, 'member')}" if request.tasks is None else request.tasks
+    return f"outrider: job {request.name}: {size}; `outrider status {request.name}` shows it"
 
 
-def _config(request: Request, folder: Path, shows: Callable[[int, bytes], None], loss: LossRecord) -> NodeConfig:
+def _shown(request: Request, shows: Callable[[int, bytes], None], loss: LossRecord) -> OnOutput:
     def on_output(member: MemberId, stream: str, line: bytes) -> None:
         loss.line(member, line)
-        of = b"" if request.ps is None else f"[{member}]: ".encode()
+        of = b"" if request.tasks is None else f"[{member}]: ".encode()
         shows(STREAMS[stream], of + line)
 
-    return NodeConfig(
-        folder=folder,
-        spec=_spec(request),
-        command=request.command,
-        environment=dict(os.environ),
-        working_folder=job_dirs.here(),
-        hooks=Path(training_hooks.HOOKS_PATH),
-        launcher=Path(training_hooks.PACKAGE) / "outrider-launch",
-        nproc=request.nproc,
-        trainer_variables=_variables(request, folder),
-        on_output=on_output,
-        armed=_armed(request),
-        limits=request.limits,
-        stdin=subprocess.DEVNULL if request.stdin is None else 0,
-        gpus=request.gpus,
-    )
-
-
-def _armed(request: Request) -> dict[MemberId, str]:
-    """Of the first member of each rank index, for which something is."""
-    of_each = ((number, chaos.of_member(request.chaos, number)) for number in range(request.nnodes.most))
-    return {MemberId(f"{WORKER}-{number}"): faults for number, faults in of_each if faults}
-
-
-def _spec(request: Request) -> JobSpec:
-    limits = request.hang_after or {}
-    spec = JobSpec(
-        name=JobName(request.job),
-        min_members=request.nnodes.fewest,
-        max_members=request.nnodes.most,
-        replicas=request.nnodes.fewest if request.scaling else request.nnodes.most,
-        nproc=request.nproc or 1,
-        spares=request.spares,
-        max_relaunches=request.max_relaunches,
-        max_restarts=DEFAULT_RESTARTS if request.max_restarts is None else request.max_restarts,
-        max_restarts_asked=request.max_restarts is not None,
-        node_check=request.network_check,
-        rules=request.rules,
-        exclude_stragglers=request.exclude_straggler,
-        is_isolated=request.limits is not None,
-        elastic_data=request.elastic_data,
-        keep_global_batch=request.keep_global_batch,
-        require_resume=request.require_resume,
-        save_signal=request.save_signal,
-        has_stdin=request.stdin is not None,
-        hang_detection=request.hang_after is not None and request.stdin is None,
-        hang_step=limits.get("step"),
-        hang_init=limits.get("init"),
-        hang_checkpoint=limits.get("checkpoint"),
-        hang_eval=limits.get("eval"),
-        metrics_pattern=request.metrics_pattern,
-        **request.scaling,  # type: ignore[arg-type]
-    )
-    if request.ps is not None:
-        spec = replace(spec, **ps_flags.spec_fields(request.ps, os.environ))
-    silent_after = request.silent_after
-    if silent_after is None:
-        return spec
-    return replace(spec, silent_after=float(silent_after), replace_after=max(spec.replace_after, float(silent_after)))
-
-
-def _variables(request: Request, folder: Path) -> dict[str, str]:
-    variables = {"OUTRIDER_PREFIX": "1"} if request.ps is None else {}  # there it is the member that is named
-    if request.log_dir is not None:
-        request.log_dir.mkdir(parents=True, exist_ok=True)
-        variables["OUTRIDER_LOG_DIR"] = str(request.log_dir)
-    else:
-        variables |= {"OUTRIDER_LOG_DIR": str(folder / "logs"), "OUTRIDER_LOG_KEEP": "1"}
-    if request.migration_dir is not None:
-        variables["OUTRIDER_MIGRATION_DIR"] = str(request.migration_dir / request.job)
-    if request.checkpoint_memory:
-        variables[checkpoint_memory.VARIABLE] = str(request.checkpoint_memory)
-    if request.checkpoint_path:
-        variables[checkpoint_memory.PATH_VARIABLE] = request.checkpoint_path
-    if request.atomic_save is not None:
-        variables[atomic_save.VARIABLE] = atomic_save.of_words(request.atomic_save) or "1"
-    if request.stdin is not None:
-        variables["OUTRIDER_STDIN"] = str(request.stdin)
-    if request.per_rank:
-        variables["OUTRIDER_PER_RANK"] = "1"
-    if request.threads:
-        variables["OMP_NUM_THREADS"] = str(request.threads)
-    if request.needless:
-        variables["OUTRIDER_FLAGS_TOLD"] = "1"
-    return variables
+    return on_output
 
 
 class _Ending:

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import click
-
 from outrider.cli.errors import UserError
 from outrider.cli.run import size_flags
 from outrider.cli.run.size_flags import Members
@@ -62,5 +60,5 @@ def _parsed(parse: Callable[[str], Value], flag: str, value: str | None) -> Valu
     """A size in the inner command is held to the same rules as outrider's own."""
     try:
         return None if value is None else parse(value)
-    except click.BadParameter as wrong:
-        raise UserError(f"the {flag} of the command after --: {wrong.message}") from None
+    except ValueError as wrong:
+        raise UserError(f"the {flag} of the command after --: {wrong}") from None

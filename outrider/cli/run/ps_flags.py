@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import click
-
 from outrider.cli.errors import UserError
-from outrider.cli.run.size_flags import MOST_MEMBERS, Members, members
+from outrider.cli.run.size_flags import Members
 from outrider.runtime.ports import NoFreePort, find_port
 
 HOST = "127.0.0.1"
@@ -67,19 +65,6 @@ def size(flags: Mapping[str, Any]) -> PsSize | None:
         if flags[name]:
             raise UserError(f"--{name.replace('_', '-')} is not for a job with parameter servers: {why}")
     return PsSize(ps, workers or Members(1, 1), flags["chief"], flags["evaluator"])
-
-
-def options(function: Any) -> Any:
-    """The flags of a PS job."""
-    number = click.IntRange(1, MOST_MEMBERS)
-    for option in (
-        click.option("--evaluator", is_flag=True, help="A PS job has an evaluator."),
-        click.option("--chief", is_flag=True, help="A PS job has a chief, beside its workers."),
-        click.option("--workers", metavar="N|MIN:MAX", callback=members, help="Workers of a PS job. Default 1."),
-        click.option("--ps", type=number, metavar="N", help="Parameter servers: each member gets its TF_CONFIG."),
-    ):
-        function = option(function)
-    return function
 
 
 def spec_fields(size: PsSize, environ: Mapping[str, str]) -> dict[str, Any]:

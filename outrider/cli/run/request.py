@@ -1,122 +1,180 @@
-"""What `outrider run` was asked for, as one checked value, before anything is started.
-
-The trainer is either a Python script or module, which is run as torchrun would run it (`python -u SCRIPT ARGS`, or
-`-m`), or any command after `--`, which may be another launcher with flags of its own. Where both sides say a size, they
-must say the same: a guess would be wrong half of the time and be found out hours later.
-"""
+"""What `outrider run` was asked for, as one value: a field a flag, then what follows from them (`run.resolve`)."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
-from outrider.cli import job_dirs
-from outrider.cli.errors import UserError
-from outrider.cli.run import gpus, launcher_flags, size_flags
-from outrider.cli.run.chaos_flag import Armed
-from outrider.cli.run.hang_flag import HangLimits
+import click
+
+from outrider.cli import job_dirs, rule_file
+from outrider.cli.flags import flag
+from outrider.cli.run import flag_values, scaling_flag, size_flags
+from outrider.cli.run.flag_values import SpecFields
 from outrider.cli.run.ps_flags import PsSize
-from outrider.cli.run.scaling_flag import Scaling
-from outrider.cli.run.size_flags import Members
-from outrider.master.core import quantities
-from outrider.master.core.k8s.values import chaos
+from outrider.cli.run.size_flags import MOST_MEMBERS, Members, Processes
+from outrider.master.core.checkpoints import save_signal as checkpoints_save_signal
+from outrider.master.core.k8s.values import checkpoint_memory as memory
+from outrider.master.core.k8s.values.chaos import Armed
 from outrider.master.core.placement.gpus import Share
 from outrider.master.core.spec import Rule
 from outrider.master.local.sandbox.cgroups import Limits
-from training_hooks.command import invocation
-from training_hooks.command.shell_parser import SHELLS, line_of
-from training_hooks.command.torchrun_args import is_python
 
-MOST_RESTARTS = 1_000_000
-LONGEST_SILENCE = 3600
-NO_INPUT = "ranks have none, and each of them reads the script anew; write it to a file, and give that"
-SAYS_ITSELF = {"-h", "--help", "-V", "-VV", "--version"}
-"""Options with which an interpreter reads no script."""
+PATH = click.Path(path_type=Path)
+BUDGET = click.IntRange(0, 1_000_000)
+SILENCE = click.IntRange(1, 3600)
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """The flags as they were given; None where the user said nothing."""
-
-    nnodes: Members | None = None
-    ps: PsSize | None = None
-    nproc: size_flags.Processes | None = None
-    max_restarts: int | None = None
-    max_relaunches: int | None = None
-    spares: int = 0
-    silent_after: int | None = None
-    hang_after: HangLimits | None = field(default_factory=dict)
-    job: str | None = None
-    log_dir: Path | None = None
-    telling: str = "normal"
-    stdin: int | None = None
-    python: str | None = None
-    module: bool = False
-    no_python: bool = False
-    network_check: bool = False
-    exclude_straggler: bool = False
-    elastic_data: bool = False
-    keep_global_batch: bool = False
-    require_resume: bool = False
-    chaos: tuple[Armed, ...] = ()
-    rules: tuple[Rule, ...] = ()
-    limits: Limits | None = None
-    migration_dir: Path | None = None
-    save_signal: str = ""
-    atomic_save: str | None = None
-    checkpoint_memory: int = 0
-    checkpoint_path: str = ""
-    scaling: Scaling = field(default_factory=dict)
-    metrics_pattern: str = ""
-    share_gpus: bool = True
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A job that can be started."""
+    """One command line of `outrider run`; None where the user said nothing."""
 
-    job: str
-    command: tuple[str, ...]
-    nnodes: Members
-    nproc: int | None
-    """None: the trainer's own launcher says it, else 1."""
-    per_rank: bool
-    """The command is run once per local rank (--no-python), not once per member."""
-    max_restarts: int | None
-    max_relaunches: int | None
-    spares: int
-    silent_after: int | None
-    """Seconds; None: the default."""
-    hang_after: HangLimits | None
-    """Seconds by phase, where they are not the default; None: off."""
-    log_dir: Path | None
-    stdin: int | None
-    """The rank that has this command's standard input."""
-    telling: str
+    # fmt: off
+    nnodes: Members | None = flag(
+        "Members (simulated nodes). Default 1.", metavar="N|MIN:MAX", parse=size_flags.parsed_members
+    )
+    nproc_per_node: Processes | None = flag(
+        "Worker processes a member. Default: what the command's own launcher says, else 1.",
+        metavar="N|auto|gpu|cpu", parse=size_flags.parsed_processes
+    )
+    max_restarts: int | None = flag(
+        "In-place restarts a job; one is regained per 30 minutes without a fault. Default 10.",
+        metavar="N", type=BUDGET, spec=True
+    )
+    job: str | None = flag("The job's name. Default: the script's.", metavar="NAME")
+    log_dir: Path | None = flag(
+        "Write each rank's output also to DIR/<generation>/<rank>/{stdout,stderr}.log.",
+        metavar="DIR", type=PATH, parse=job_dirs.absolute
+    )
+    spares: int = flag(
+        "Members kept ready to replace a lost one at once. Default 0.",
+        metavar="N", type=click.IntRange(0, MOST_MEMBERS), default=0, spec=True
+    )
+    max_relaunches: int | None = flag(
+        "Replacements of lost members a job; 0: a lost member is not replaced. Default: no limit.",
+        metavar="N", type=BUDGET, spec=True
+    )
+    silent_after: float | None = flag(
+        "Silence after which a member that nobody reaches is left out. Default 3; more on a busy machine.",
+        metavar="SECONDS", type=SILENCE, parse=float, spec=True
+    )
+    network_check: bool = flag(
+        "Measure members before they train: a matmul and an all-gather in pairs; who fails is replaced.",
+        is_flag=True, spec="node_check"
+    )
+    exclude_straggler: bool = flag(
+        "Replace members that are too slow: in the node check, or while training.",
+        is_flag=True, spec="exclude_stragglers"
+    )
+    elastic_data: bool = flag(
+        "Go on in the data where the loaded checkpoint was saved, in any world; torch's DistributedSampler alone.",
+        is_flag=True, spec=True
+    )
+    keep_global_batch: bool = flag(
+        "Follow the world's size with the batch sizes, so that the global batch stays that of the first world.",
+        is_flag=True, spec=True
+    )
+    require_resume: bool = flag(
+        "End the job if the script starts over although it has saved a checkpoint, before it saves again.",
+        is_flag=True, spec=True
+    )
+    chaos: tuple[Armed, ...] = flag(
+        "Arm a fault before the start, as cpu-load=90 or bad-node; what replaces this member is well.",
+        metavar="FAULT@rank-index=N", multiple=True, parse=flag_values.armed
+    )
+    isolate: bool = flag(
+        "Give each member a network, pids and a cgroup of its own (root only), so that its network can be broken too.",
+        is_flag=True
+    )
+    member_cpus: float | None = flag(
+        "CPUs of an isolated member's trainer, as 0.5.", metavar="N", type=float, parse=flag_values.member_cpus
+    )
+    member_memory: int | None = flag(
+        "Memory of an isolated member's trainer, as 1Gi.", metavar="SIZE", parse=flag_values.member_memory
+    )
+    hang_after: SpecFields = flag(
+        "How long training may make no step before its ranks are asked why and begin again; PHASE=SECONDS,... for "
+        "step, init, checkpoint, eval. Default step=60,init=600,checkpoint=600,eval=600; what was slow before has "
+        "longer.",
+        metavar="SECONDS|off", parse=flag_values.hang_limits, absent={}
+    )
+    rules: tuple[Rule, ...] = flag(
+        "What to do about exit codes and lines of the ranks' output: recovery.rules as an ElasticJob has them.",
+        metavar="FILE", type=PATH, parse=rule_file.rules_of, absent=(), spec=True
+    )
+    migration_dir: Path | None = flag(
+        "Where scripts that use training_hooks.migrator save their state before planned moves; of this job DIR/<job>.",
+        metavar="DIR", type=PATH, parse=job_dirs.absolute
+    )
+    checkpoint_memory: int = flag(
+        "Memory of each member, as 2Gi, in which training_hooks.checkpoint keeps the newest checkpoints.",
+        metavar="SIZE", parse=memory.parsed, absent=0
+    )
+    checkpoint_path: str = flag(
+        "What the script saves there by torch.save is kept in that memory, and written to FILE in the background.",
+        metavar="FILE", parse=flag_values.checkpoint_path, absent=""
+    )
+    save_signal: str = flag(
+        "The script has a handler of its own for it, as SIGUSR1, which saves: ranks are sent it before planned moves.",
+        metavar="SIGNAL", parse=checkpoints_save_signal.parsed, absent="", spec=True
+    )
+    atomic_save: str | None = flag(
+        "Whether a save to a path is whole or not at all: where there is room for two files, never, or else it fails.",
+        type=click.Choice(["true", "false", "required"])
+    )
+    scaling: SpecFields = flag(
+        "The job finds its own size within --nnodes MIN:MAX, beginning with MIN, from what its steps show. Settings: "
+        "min-gain=0.5 (what each further member has to add, in what one makes), cooldown=30s, evaluation=30m. "
+        "schedule: by the clock, as 'schedule; zone=Europe/Berlin; 0 8 * * 1-5 = 2; 0 20 * * * = 8'.",
+        metavar="throughput|efficiency[,SETTING=...]|schedule;CRON=N[;...]", parse=scaling_flag.parsed, absent={}
+    )
+    metrics: str = flag(
+        "Read epoch, step, latency, latency_ms, rate, loss, accuracy, noise from rank 0's log, by a regular "
+        "expression with groups of these names; default: lines of PyTorch's imagenet example. --scaling measures by "
+        "them where it sees no steps.",
+        metavar="PATTERN|default", parse=flag_values.metrics_pattern, absent="", spec="metrics_pattern"
+    )
+    share_gpus: str = flag(
+        "Whether members share out the GPUs, each with its part of CUDA_VISIBLE_DEVICES, or all see all. Default on.",
+        type=click.Choice(["on", "off"]), default="on"
+    )
+    python: str | None = flag(
+        "The script's Python. Default: PYTHON_EXEC, an active virtual environment's, ours.", metavar="PYTHON"
+    )
+    quiet: bool = flag("Of Outrider's own lines only what goes wrong, and the summary.", "-q", is_flag=True)
+    verbose: bool = flag("Every event, with where members meet, and all tracebacks.", "-v", is_flag=True)
+    log_json: bool = flag("Outrider's own lines as JSON lines, as `outrider events --json` shows them.", is_flag=True)
+    stdin: int | None = flag(
+        "This rank has the standard input, as for pdb and input(); nobody is taken for hung meanwhile.",
+        metavar="RANK", type=click.IntRange(0)
+    )
+    ps: int | None = flag(
+        "Parameter servers: each member gets its TF_CONFIG.", metavar="N", type=click.IntRange(1, MOST_MEMBERS)
+    )
+    workers: Members | None = flag(
+        "Workers of a PS job. Default 1.", metavar="N|MIN:MAX", parse=size_flags.parsed_members
+    )
+    chief: bool = flag("A PS job has a chief, beside its workers.", is_flag=True)
+    evaluator: bool = flag("A PS job has an evaluator.", is_flag=True)
+    module: bool = flag("SCRIPT is a module, as in `python -m`.", "-m", is_flag=True)
+    no_python: bool = flag("SCRIPT is a program, run once per worker process.", is_flag=True)
+    # fmt: on
+
+    name: str = ""
+    """The job's."""
+    command: tuple[str, ...] = ()
+    """It is run once per member; with --no-python once per local rank."""
+    members: Members = Members(1, 1)
+    """Those of rank indexes; of a PS job its workers."""
+    nproc: int | None = None
+    """Worker processes a member; None: the trainer's own launcher says it, else 1."""
+    telling: str = "normal"
     """How much Outrider says of its own: quiet, normal, verbose, json."""
-    network_check: bool = False
-    exclude_straggler: bool = False
-    elastic_data: bool = False
-    keep_global_batch: bool = False
-    require_resume: bool = False
-    chaos: tuple[Armed, ...] = ()
-    """What is to be wrong with members from their start."""
+    tasks: PsSize | None = None
+    """Of a job with parameter servers; None: an all-reduce job."""
     limits: Limits | None = None
     """Of each member, which is isolated then; None: members are not."""
-    rules: tuple[Rule, ...] = ()
-    migration_dir: Path | None = None
-    save_signal: str = ""
-    atomic_save: str | None = None
-    checkpoint_memory: int = 0
-    """Bytes a member."""
-    checkpoint_path: str = ""
-    """What the script saves there is kept in that memory."""
-    scaling: Scaling = field(default_factory=dict)
-    metrics_pattern: str = ""
     threads: int = 0
     """Of each rank, for OMP_NUM_THREADS; 0: it stays as it is."""
     needless: tuple[str, ...] = ()
@@ -125,193 +183,16 @@ class Request:
     """By rank index; empty: every member has the GPUs that the command has."""
     about_gpus: tuple[str, ...] = ()
     """What is to be said of that: who has which, then what may go wrong."""
-    ps: PsSize | None = None
-    """A job with parameter servers, whose workers are `nnodes`; None: an all-reduce job."""
 
     @property
     def most_members(self) -> int:
-        return self.ps.most if self.ps is not None else self.nnodes.most + self.spares
+        return self.tasks.most if self.tasks is not None else self.members.most + self.spares
 
-
-def _check_schedule(wanted: Scaling, nnodes: Members) -> None:
-    found = wanted.get("schedule", ())
-    for entry in found if isinstance(found, tuple) else ():
-        if not nnodes.fewest <= entry.members <= nnodes.most:
-            raise UserError(f"--scaling: {entry.cron} = {entry.members} is not within --nnodes {nnodes}")
-
-
-def _check_stdin(wishes: Wishes, nnodes: Members, nproc: int | str) -> None:
-    if wishes.stdin is None:
-        return
-    for flag, given in (("--ps", wishes.ps is not None), ("--isolate", wishes.limits is not None)):
-        if given:
-            raise UserError(f"--stdin and {flag}: a member of such a job has no standard input")
-    ranks = nnodes.most * nproc if isinstance(nproc, int) else None
-    if ranks is not None and wishes.stdin >= ranks:
-        raise UserError(f"--stdin {wishes.stdin}: the job has ranks 0 to {ranks - 1}")
-
-
-def request_for(
-    words: tuple[str, ...],
-    after_dashes: bool,
-    wishes: Wishes,
-    environ: Mapping[str, str],
-    discover: gpus.Discovery = gpus.discovered,
-) -> Request:
-    """The job that these words and flags mean, or an error that names the flag and what it may be."""
-    if after_dashes:
-        command = _any_command(words, wishes, environ)
-    else:
-        command = _script_command(words[0], words[1:], wishes, environ)
-    inside = launcher_flags.read(command, environ) if after_dashes else launcher_flags.Inner()
-    asked = wishes.ps.workers if wishes.ps is not None else wishes.nnodes
-    nnodes = launcher_flags.agreed("--nnodes", asked, inside.nnodes, command) or Members(1, 1)
-    dividing = gpus.Dividing(environ, discover, nnodes.most if wishes.share_gpus and wishes.ps is None else 1)
-    asked_nproc, inner_nproc = (size_flags.counted(each, dividing.a_member) for each in (wishes.nproc, inside.nproc))
-    nproc = launcher_flags.agreed("--nproc-per-node", asked_nproc, inner_nproc, command) or 1
-    shares, about_gpus = dividing.shares(nproc)
-    launcher_flags.agreed("--max-restarts", wishes.max_restarts, inside.max_restarts, command)
-    _check_chaos(wishes, nnodes)
-    _check_memory(wishes)
-    if wishes.scaling and nnodes.fewest == nnodes.most:
-        raise UserError(f"--scaling has nothing to find within --nnodes {nnodes}; give a range, as --nnodes 1:4")
-    _check_schedule(wishes.scaling, nnodes)
-    _check_stdin(wishes, nnodes, nproc)
-    return Request(
-        job=job_dirs.checked_name(wishes.job) if wishes.job is not None else _named_after(words, wishes.module),
-        command=command,
-        nnodes=nnodes,
-        nproc=asked_nproc,
-        per_rank=wishes.no_python,
-        max_restarts=wishes.max_restarts,
-        max_relaunches=wishes.max_relaunches,
-        spares=wishes.spares,
-        silent_after=wishes.silent_after,
-        hang_after=wishes.hang_after,
-        log_dir=job_dirs.here() / wishes.log_dir if wishes.log_dir else None,
-        telling=wishes.telling,
-        stdin=wishes.stdin,
-        network_check=wishes.network_check,
-        exclude_straggler=wishes.exclude_straggler,
-        elastic_data=wishes.elastic_data,
-        keep_global_batch=wishes.keep_global_batch,
-        require_resume=wishes.require_resume,
-        chaos=wishes.chaos,
-        rules=wishes.rules,
-        migration_dir=job_dirs.here() / wishes.migration_dir if wishes.migration_dir else None,
-        checkpoint_memory=wishes.checkpoint_memory,
-        checkpoint_path=wishes.checkpoint_path,
-        save_signal=wishes.save_signal,
-        atomic_save=wishes.atomic_save,
-        scaling=wishes.scaling,
-        metrics_pattern=wishes.metrics_pattern,
-        threads=0 if wishes.ps else size_flags.threads(nnodes.most * nproc, wishes.limits, nproc, environ),
-        limits=wishes.limits,
-        gpus=shares,
-        about_gpus=about_gpus,
-        ps=wishes.ps,
-        needless=(*inside.needless, *inside.ineffective),
-    )
-
-
-def _check_memory(wishes: Wishes) -> None:
-    if wishes.checkpoint_path and not wishes.checkpoint_memory:
-        raise UserError(
-            "--checkpoint-path: saves to it are kept in memory, and none was declared; give --checkpoint-memory 2Gi too"
-        )
-    most = wishes.limits.memory if wishes.limits is not None else None
-    if most is not None and wishes.checkpoint_memory >= most:
-        given = quantities.written(wishes.checkpoint_memory)
-        raise UserError(
-            f"--checkpoint-memory: {given} is all that --member-memory {quantities.written(most)} gives to a member's "
-            f"trainer, and its checkpoints are in it"
-        )
-
-
-def _check_chaos(wishes: Wishes, nnodes: Members) -> None:
-    impossible = {}
-    if not wishes.network_check:
-        impossible[chaos.BAD_NODE] = "only the node check meets it; give --network-check too"
-    if wishes.limits is None:
-        shared = "members share this machine's own network, which is not broken; give --isolate too"
-        impossible |= dict.fromkeys(chaos.NETWORK, shared)
-    for each in wishes.chaos:
-        if wrong := chaos.wrong_for(each, nnodes.most, impossible):
-            raise UserError(f"--chaos {each}: {wrong}")
-
-
-def trainer_python(environ: Mapping[str, str], chosen: str | None = None) -> str:
-    """The script's Python: --python, PYTHON_EXEC as under torchrun, an active virtual environment's, else ours."""
-    asked = chosen or environ.get("PYTHON_EXEC")
-    if asked:
-        found = shutil.which(asked, path=environ.get("PATH"))
-        if not found:
-            raise UserError(f"{'--python' if chosen else 'PYTHON_EXEC'} {asked}: there is no such program")
-        return found
-    active = Path(environ.get("VIRTUAL_ENV") or "/nonexistent") / "bin" / "python"
-    return str(active) if os.access(active, os.X_OK) else sys.executable
-
-
-def _script_command(
-    script: str, arguments: tuple[str, ...], wishes: Wishes, environ: Mapping[str, str]
-) -> tuple[str, ...]:
-    """The command that runs a script or a module, unbuffered as under torchrun."""
-    if wishes.no_python:
-        if wishes.module:
-            raise UserError("--no-python and --module exclude each other")
-        return (_program(script, environ), *arguments)
-    python = trainer_python(environ, wishes.python)
-    if wishes.module:
-        return (python, "-u", "-m", script, *arguments)
-    _check_script(script)
-    return (python, "-u", script, *arguments)
-
-
-def _check_script(script: str) -> None:
-    """What Python could not even open is refused here: at the ranks it would look like a fault, three times over."""
-    path = Path(script)
-    if not script or not path.exists():
-        hint = f"; to run a command, write: outrider run -- {script} ..." if script and shutil.which(script) else ""
-        raise UserError(f"there is no script {script!r} (looked in {job_dirs.here()}){hint}")
-    _check_no_stream(script)
-    if path.is_dir() and not (path / "__main__.py").exists():
-        raise UserError(f"{script} is a folder without a __main__.py; SCRIPT is a Python file (a module: -m NAME)")
-    if not os.access(path, os.R_OK):
-        raise UserError(f"the script {script} cannot be read: permission denied")
-
-
-def _any_command(command: tuple[str, ...], wishes: Wishes, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """A command after `--` as it is, once its program is known to exist."""
-    if wishes.module or wishes.python:
-        flag = "--module" if wishes.module else "--python"
-        raise UserError(f"{flag} belongs to a script; after -- the command says itself how it is run")
-    name, words = os.path.basename(command[0]), list(command)
-    called = invocation.parse(words) if is_python(name) else None
-    reads_none = name in SHELLS and line_of(words) == (None, [])
-    if not set(words) & SAYS_ITSELF and (reads_none or (called is not None and called.kind == "stdin")):
-        raise UserError(f"{' '.join(command)!r} reads its script from the standard input: {NO_INPUT}")
-    if called is not None and called.kind == "script":
-        _check_no_stream(called.target)
-    return (_program(command[0], environ), *command[1:])
-
-
-def _check_no_stream(script: str) -> None:
-    path = Path(script)
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise UserError(f"{script} is no file: {NO_INPUT}")
-
-
-def _program(name: str, environ: Mapping[str, str]) -> str:
-    """A program as it was named, or, where PATH has none, that of the trainer's environment (its torchrun)."""
-    if shutil.which(name, path=environ.get("PATH")):
-        return name
-    beside = Path(trainer_python(environ)).parent / name
-    if os.sep in name or not os.access(beside, os.X_OK):
-        raise UserError(f"there is no program {name!r} that can be executed")
-    return str(beside)
-
-
-def _named_after(words: tuple[str, ...], module: bool) -> str:
-    """What a job is called whose user gave no name: after its module, its script, else its program."""
-    scripts = [word for word in words if word.endswith(".py")]
-    return job_dirs.name_from(words[0] if module or not scripts else scripts[0])
+    def spec_fields(self) -> SpecFields:
+        """What a JobSpec takes as it is; where the user said nothing, its own default stays."""
+        found: dict[str, Any] = {}
+        for each in fields(self):
+            value, to = getattr(self, each.name), each.metadata.get("spec")
+            if to and value is not None:
+                found[each.name if to is True else to] = value
+        return {**found, **self.hang_after, **self.scaling}

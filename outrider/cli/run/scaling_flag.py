@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import click
-
+from outrider.cli.run.flag_values import SpecFields
 from outrider.master.core.k8s.values import durations
 from outrider.master.core.scaling.schedule import is_zone, problem
 from outrider.master.core.spec import EFFICIENCY, SCHEDULE, THROUGHPUT, Entry
@@ -13,35 +12,25 @@ SETTINGS = {"min-gain": "min_gain", "cooldown": "scale_cooldown", "evaluation": 
 """By their names in the flag those of a JobSpec."""
 EXAMPLE = "as in 'schedule; zone=Europe/Berlin; 0 8 * * 1-5 = 2; 0 20 * * * = 8'"
 
-Scaling = dict[str, str | float | tuple[Entry, ...]]
-"""Fields of a JobSpec; empty where the size is the user's."""
 
-
-def scaling(_context: click.Context, _param: click.Parameter, value: str | None) -> Scaling:
-    """A click callback."""
-    return {} if value is None else parsed(value)
-
-
-def parsed(text: str) -> Scaling:
+def parsed(text: str) -> SpecFields:
     if text.partition(";")[0].strip() == SCHEDULE:
         return _by_the_clock([part.strip() for part in text.split(";")[1:]])
     policy, *settings = (part.strip() for part in text.split(","))
     if policy not in (THROUGHPUT, EFFICIENCY):
-        raise click.BadParameter(f"{policy!r} is no policy; there are {THROUGHPUT}, {EFFICIENCY} and {SCHEDULE}")
-    found: Scaling = {"scaling": policy}
+        raise ValueError(f"{policy!r} is no policy; there are {THROUGHPUT}, {EFFICIENCY} and {SCHEDULE}")
+    found: dict[str, str | float] = {"scaling": policy}
     for setting in settings:
         name, equals, value = (part.strip() for part in setting.partition("="))
         if not equals or name not in SETTINGS:
-            raise click.BadParameter(
-                f"{setting!r} is no setting; there are {', '.join(f'{each}=' for each in SETTINGS)}"
-            )
+            raise ValueError(f"{setting!r} is no setting; there are {', '.join(f'{each}=' for each in SETTINGS)}")
         if SETTINGS[name] in found:
-            raise click.BadParameter(f"{text!r} says {name} twice")
+            raise ValueError(f"{text!r} says {name} twice")
         found[SETTINGS[name]] = _gain(value) if name == "min-gain" else _seconds(name, value)
     return found
 
 
-def _by_the_clock(parts: list[str]) -> Scaling:
+def _by_the_clock(parts: list[str]) -> SpecFields:
     found: list[Entry] = []
     zone = "UTC"
     for part in filter(None, parts):
@@ -51,22 +40,22 @@ def _by_the_clock(parts: list[str]) -> Scaling:
         else:
             found.append(_entry(part, left, right))
     if not found:
-        raise click.BadParameter(f"{SCHEDULE} needs entries, {EXAMPLE}")
+        raise ValueError(f"{SCHEDULE} needs entries, {EXAMPLE}")
     return {"scaling": SCHEDULE, "schedule": tuple(found), "time_zone": zone}
 
 
 def _zone(name: str) -> str:
     if not is_zone(name):
-        raise click.BadParameter(f"zone: {name!r} is no time zone; write it as Europe/Berlin, or leave it out for UTC")
+        raise ValueError(f"zone: {name!r} is no time zone; write it as Europe/Berlin, or leave it out for UTC")
     return name
 
 
 def _entry(part: str, cron: str, members: str) -> Entry:
     wrong = problem(cron)
     if wrong:
-        raise click.BadParameter(f"{part!r} is no entry, {EXAMPLE}: {wrong}")
+        raise ValueError(f"{part!r} is no entry, {EXAMPLE}: {wrong}")
     if not members.isdecimal() or int(members) < 1:
-        raise click.BadParameter(f"{part!r}: {members!r} must be a whole number of members from 1")
+        raise ValueError(f"{part!r}: {members!r} must be a whole number of members from 1")
     return Entry(cron, int(members))
 
 
@@ -76,12 +65,12 @@ def _gain(text: str) -> float:
     except ValueError:
         gain = -1.0
     if not 0 <= gain <= 1:
-        raise click.BadParameter(f"min-gain: {text!r} must be from 0 (whatever it brings) to 1 (linear growth)")
+        raise ValueError(f"min-gain: {text!r} must be from 0 (whatever it brings) to 1 (linear growth)")
     return gain
 
 
 def _seconds(name: str, text: str) -> float:
     seconds = durations.parsed(text)
     if seconds is None:
-        raise click.BadParameter(f"{name}: {text!r} is no duration; write {durations.ALLOWED}")
+        raise ValueError(f"{name}: {text!r} is no duration; write {durations.ALLOWED}")
     return seconds

@@ -7,13 +7,8 @@ import re
 import resource
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-
-import click
 
 from outrider.cli.errors import UserError
-from outrider.master.core.checkpoints import save_signal as checkpoints_save_signal
-from outrider.master.core.k8s.values import checkpoint_memory as memory
 from outrider.master.local.sandbox.cgroups import Limits
 
 MOST_MEMBERS = 512
@@ -36,40 +31,6 @@ class Members:
         return str(self.most) if self.fewest == self.most else f"{self.fewest}:{self.most}"
 
 
-def members(context: click.Context, param: click.Parameter, value: str | None) -> Members | None:
-    """A click callback."""
-    return None if value is None else parsed_members(value)
-
-
-def checkpoint_memory(_context: click.Context, _param: click.Parameter, value: str | None) -> int:
-    """The callback of --checkpoint-memory: bytes."""
-    try:
-        return memory.parsed(value) if value is not None else 0
-    except ValueError as wrong:
-        raise click.BadParameter(str(wrong)) from wrong
-
-
-def checkpoint_path(_context: click.Context, _param: click.Parameter, value: str | None) -> str:
-    """The callback of --checkpoint-path."""
-    if value is None:
-        return ""
-    try:
-        found = memory.parsed_path(value)
-    except ValueError as wrong:
-        raise click.BadParameter(str(wrong)) from wrong
-    if Path(found).is_dir():
-        raise click.BadParameter(f"{value!r} is a folder; {memory.PATH_MAY_BE}")
-    return found
-
-
-def save_signal(_context: click.Context, _param: click.Parameter, value: str | None) -> str:
-    """The callback of --save-signal."""
-    try:
-        return checkpoints_save_signal.parsed(value) if value is not None else ""
-    except ValueError as wrong:
-        raise click.BadParameter(str(wrong)) from wrong
-
-
 def threads(ranks: int, limits: Limits | None, nproc: int, environ: Mapping[str, str]) -> int:
     """How many each of the machine's ranks has, so that together they have as many as there are cores; 0 where the user
     has said it, or one rank may have them all. torch takes all cores for each rank."""
@@ -80,20 +41,15 @@ def threads(ranks: int, limits: Limits | None, nproc: int, environ: Mapping[str,
     return max(1, int(share if least is None else min(share, least)))
 
 
-def processes(context: click.Context, param: click.Parameter, value: str | None) -> Processes | None:
-    """A click callback."""
-    return None if value is None else parsed_processes(value)
-
-
 def parsed_members(value: str) -> Members:
     """Read `N` or `MIN:MAX`, or say what it may be."""
     found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", value.strip())
     if not found:
-        raise click.BadParameter(f"{value!r} is neither a number of members (4) nor a range (MIN:MAX, as 3:4)")
+        raise ValueError(f"{value!r} is neither a number of members (4) nor a range (MIN:MAX, as 3:4)")
     fewest = int(found[1])
     size = Members(fewest, int(found[2] or fewest))
     if not 1 <= size.fewest <= size.most <= MOST_MEMBERS:
-        raise click.BadParameter(f"{value}: it must be 1 <= MIN <= MAX <= {MOST_MEMBERS}")
+        raise ValueError(f"{value}: it must be 1 <= MIN <= MAX <= {MOST_MEMBERS}")
     return size
 
 
@@ -103,9 +59,9 @@ def parsed_processes(value: str) -> Processes:
     if word in ("auto", "gpu", "cpu"):
         return word
     if not re.fullmatch(r"\d{1,9}", word):
-        raise click.BadParameter(f"{value!r} is neither a number nor one of auto, gpu, cpu")
+        raise ValueError(f"{value!r} is neither a number nor one of auto, gpu, cpu")
     if not 1 <= int(word) <= MOST_PROCESSES:
-        raise click.BadParameter(f"{word} is not in the range 1 to {MOST_PROCESSES}")
+        raise ValueError(f"{word} is not in the range 1 to {MOST_PROCESSES}")
     return int(word)
 
 

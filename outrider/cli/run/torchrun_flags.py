@@ -7,12 +7,11 @@ such a flag changes nothing here. It is accepted with its value and named once, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+from outrider.cli.flags import Command, both_spellings
 
 RENDEZVOUS = (
     "rdzv-backend",
@@ -41,11 +40,6 @@ OTHERS = (
 )
 SWITCHES = ("standalone", "run-path")
 SHORT = {"redirects": "-r", "tee": "-t"}
-
-
-def both_spellings(flag: str) -> tuple[str, ...]:
-    """`--max-restarts` and `--max_restarts`; the first one is shown in the help."""
-    return (f"--{flag}", f"--{flag.replace('-', '_')}") if "-" in flag else (f"--{flag}",)
 
 
 def accepted(command: Command) -> Command:
