@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from outrider.cli.chaos import command
+from outrider.cli.chaos import members
 from outrider.runtime.processes import is_alive
 from tests.cli.conftest import RunningJob, Served, document
 from tests.waiting import DEADLINE
@@ -128,7 +128,7 @@ def claim(folder: Path, pid: int) -> list[dict[str, Any]]:
 def test_chaos_never_touches_a_process_without_the_jobs_marks(
     running_job: Any, outrider: Any, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "PIDS_PATIENCE", 0.2)
+    monkeypatch.setattr(members, "PIDS_PATIENCE", 0.2)
     job = running_job()
     stranger = bystander()
     try:

@@ -1,33 +1,24 @@
 """`outrider chaos ...`: break a running job on purpose, to see it go on.
 
 Nothing here talks to the parts that recover: a process is killed or stopped as the kernel, a debugger or a failing
-machine would do it. A pid in a status document is a claim about the past, so only a process that still carries the
-marks of the job's own folder is ever touched (runtime/processes.py). A pod of a cluster is chaos_pods.py's.
+machine would do it. `chaos.members` finds it in a local job; a pod of a cluster is `chaos.pod`'s.
 """
 
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import Callable, Collection
-from pathlib import Path
-from typing import Any
 
 import click
 
 from outrider.cli import job_dirs
 from outrider.cli.chaos import local as chaos_local
+from outrider.cli.chaos import members
 from outrider.cli.chaos.pod import or_pod
 from outrider.cli.client import Master
-from outrider.cli.documents import status_of
 from outrider.cli.errors import UserError
-from outrider.cli.text import plural
+from outrider.cli.flags import parsing
 from outrider.master.core.k8s.values.chaos import KINDS, Fault, lasting, parsed
-from outrider.runtime.processes import marked, seen_from_here, send_signal
-
-HERE = ("starting", "checking", "ready", "running", "stopping", "spare", "silent")
-"""States of members that have processes."""
-PIDS_PATIENCE = 3.0
+from outrider.runtime.processes import send_signal
 
 
 @click.group()
@@ -35,19 +26,17 @@ def chaos() -> None:
     """Break a running job on purpose: kill, freeze or burden a part of it."""
 
 
-def _signal(context: click.Context, param: click.Parameter, value: str) -> signal.Signals:
+def _signal(value: str) -> signal.Signals:
     name = value.upper().removeprefix("SIG")
     try:
         return signal.Signals(int(name)) if name.isdigit() else signal.Signals[f"SIG{name}"]
     except (KeyError, ValueError):
-        raise click.BadParameter(
-            f"{value!r} is no signal; it may be a name (KILL, SEGV, ABRT, TERM) or a number"
-        ) from None
+        raise ValueError(f"{value!r} is no signal; it may be a name (KILL, SEGV, ABRT, TERM) or a number") from None
 
 
 member_option = click.option("--member", metavar="ID", help="Which member, as worker-1; else the last one that trains.")
 signal_option = click.option(
-    "--signal", "number", default="KILL", show_default=True, callback=_signal, help="The signal that is sent."
+    "--signal", "number", default="KILL", show_default=True, callback=parsing(_signal), help="The signal that is sent."
 )
 
 
@@ -58,7 +47,7 @@ signal_option = click.option(
 @or_pod(lambda pod, number: pod.send("process", number))
 def kill_process(job: str | None, member: str | None, number: signal.Signals) -> None:
     """Kill one worker process of a member."""
-    _kill_one(job, member, number, "worker process", lambda pids: (pids.get("workers") or [0])[-1])
+    members.kill_one(job, member, number, "worker process", lambda pids: (pids.get("workers") or [0])[-1])
 
 
 @chaos.command("kill-launcher")
@@ -68,7 +57,7 @@ def kill_process(job: str | None, member: str | None, number: signal.Signals) ->
 @or_pod(lambda pod, number: pod.send("launcher", number))
 def kill_launcher(job: str | None, member: str | None, number: signal.Signals) -> None:
     """Kill a member's template or launcher."""
-    _kill_one(job, member, number, "template or launcher", lambda pids: pids.get("trainer") or 0)
+    members.kill_one(job, member, number, "template or launcher", lambda pids: pids.get("trainer") or 0)
 
 
 @chaos.command("kill-sidecar")
@@ -78,7 +67,7 @@ def kill_launcher(job: str | None, member: str | None, number: signal.Signals) -
 @or_pod(lambda pod, number: pod.send("sidecar", number))
 def kill_sidecar(job: str | None, member: str | None, number: signal.Signals) -> None:
     """Kill a member's sidecar; the training should not notice."""
-    _kill_one(job, member, number, "sidecar", lambda pids: pids.get("sidecar") or 0)
+    members.kill_one(job, member, number, "sidecar", lambda pids: pids.get("sidecar") or 0)
 
 
 @chaos.command("kill-master")
@@ -86,7 +75,7 @@ def kill_sidecar(job: str | None, member: str | None, number: signal.Signals) ->
 @signal_option
 def kill_master(job: str | None, number: signal.Signals) -> None:
     """Kill the job's master; the training should not notice."""
-    name = _running(job)
+    name = members.running(job)
     folder = job_dirs.job_folder(name)
     pid = Master(folder).pid()
     if not send_signal(pid, number, "OUTRIDER_JOB_DIR", str(folder)):
@@ -101,18 +90,11 @@ def kill_master(job: str | None, number: signal.Signals) -> None:
 @or_pod(lambda pod, number: pod.kill(number))
 def kill_member(job: str | None, member: str | None, number: signal.Signals) -> None:
     """Kill a whole member: its sidecar, its trainer and everything they started."""
-    _whole_member(job, member, number)
-
-
-def _duration(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    try:
-        return None if value is None else lasting(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+    members.whole_member(job, member, number)
 
 
 for_option = click.option(
-    "--for", "seconds", metavar="DURATION", callback=_duration, help="After which it is undone, as 60s or 5m."
+    "--for", "seconds", metavar="DURATION", callback=parsing(lasting), help="After which it is undone, as 60s or 5m."
 )
 
 
@@ -190,8 +172,10 @@ def cut_network(job: str | None, member: str | None, seconds: float | None, imag
 @or_pod(lambda pod, fault: pod.undo(fault))
 def undo(job: str | None, member: str | None, fault: str | None) -> None:
     """End the faults that last."""
-    name = _running(job)
-    found = {each: chaos_local.undo(name, _volume(name, each), fault) for each in _with_processes(name, member)}
+    name = members.running(job)
+    found = {
+        each: chaos_local.undo(name, members.volume(name, each), fault) for each in members.with_processes(name, member)
+    }
     for each, undone in found.items():
         for what in undone:
             click.echo(f"{each} of {name}: {what} is undone")
@@ -204,8 +188,8 @@ def undo(job: str | None, member: str | None, fault: str | None) -> None:
 @or_pod(lambda pod: pod.listed())
 def list_(job: str | None) -> None:
     """Show the faults that last, and what was armed and could not be made."""
-    name = _running(job)
-    found = {each: chaos_local.listed(name, _volume(name, each)) for each in _with_processes(name, None)}
+    name = members.running(job)
+    found = {each: chaos_local.listed(name, members.volume(name, each)) for each in members.with_processes(name, None)}
     lines = [
         f"{each}: {one['fault']}: {one.get('about', '')}" for each, told in found.items() for one in told["running"]
     ]
@@ -223,7 +207,7 @@ def list_(job: str | None) -> None:
 def freeze_member(job: str | None, member: str | None, seconds: float | None) -> None:
     """Stop every process of a member (SIGSTOP): it falls silent and holds its connections open."""
     if seconds is None:
-        _whole_member(job, member, signal.SIGSTOP)
+        members.whole_member(job, member, signal.SIGSTOP)
     else:
         _burden("freeze-member", job, member, seconds)
 
@@ -238,7 +222,7 @@ def hang(job: str | None, member: str | None, seconds: float | None) -> None:
     if seconds is not None:
         _burden("hang", job, member, seconds)
         return
-    _kill_one(job, member, signal.SIGSTOP, "worker process", lambda pids: (pids.get("workers") or [0])[-1])
+    members.kill_one(job, member, signal.SIGSTOP, "worker process", lambda pids: (pids.get("workers") or [0])[-1])
 
 
 @chaos.command("thaw-member")
@@ -249,15 +233,15 @@ def thaw_member(job: str | None, member: str | None) -> None:
     """Let a frozen member go on (SIGCONT)."""
     if member is None:
         raise UserError("name what was frozen: --member ID of a local job, or --pod NAME of a cluster")
-    _signal_all(_running(job), member, signal.SIGCONT)
+    members.signal_all(members.running(job), member, signal.SIGCONT)
 
 
 def _burden(fault: str, job: str | None, member: str | None, seconds: float | None) -> None:
     """A fault that lasts, in the member that was named, else in the last one."""
     meant = _fault(fault, seconds)
-    name = _running(job)
-    target, _ = _target(name, member, "template or launcher", lambda pids: pids.get("trainer") or 0)
-    chaos_local.make(name, _volume(name, target), meant)
+    name = members.running(job)
+    target, _ = members.with_process(name, member, "template or launcher", lambda pids: pids.get("trainer") or 0)
+    chaos_local.make(name, members.volume(name, target), meant)
 
 
 def _fault(fault: str, seconds: float | None) -> Fault:
@@ -266,100 +250,3 @@ def _fault(fault: str, seconds: float | None) -> Fault:
     except ValueError as wrong:
         raise UserError(str(wrong)) from None
     return Fault(meant.name, meant.value, seconds)
-
-
-def _with_processes(job: str, member: str | None) -> list[str]:
-    """Whether it has told of them or not: what is cut off has not."""
-    return [each for each in _members_with(job, member, lambda _: 1) if marked("OUTRIDER_DIR", str(_volume(job, each)))]
-
-
-def _running(job: str | None) -> str:
-    name = job_dirs.the_job(job)
-    if not job_dirs.is_running(name):
-        raise UserError(f"{name} is not running")
-    return name
-
-
-def _kill_one(
-    job: str | None, member: str | None, number: signal.Signals, part: str, chosen: Callable[[dict[str, Any]], int]
-) -> None:
-    name = _running(job)
-    until = time.monotonic() + PIDS_PATIENCE
-    while True:
-        target, pid = _target(name, member, part, chosen)
-        mark = ("OUTRIDER_DIR", str(_volume(name, target)))
-        here = seen_from_here(pid, *mark)
-        if here and send_signal(here, number, *mark):
-            click.echo(f"sent {number.name} to the {part} of {target} (pid {pid})")
-            return
-        if time.monotonic() > until:  # until the next report it is the process of the generation before
-            raise UserError(f"the {part} of {target} is gone already (pid {pid}); ask again")
-        time.sleep(0.05)
-
-
-def _whole_member(job: str | None, member: str | None, number: signal.Signals) -> None:
-    name = _running(job)
-    target, _ = _target(name, member, "sidecar", lambda pids: pids.get("sidecar") or 0)
-    _signal_all(name, target, number)
-
-
-def _signal_all(job: str, member: str, number: signal.Signals) -> None:
-    """Signal every process of a member, and what was forked meanwhile, until there is no new one."""
-    uids = {_pod_uid(pid) for pid in marked("OUTRIDER_DIR", str(_volume(job, member)))} - {""}
-    reached: set[int] = set()
-    while fresh := {pid for uid in uids for pid in marked("OUTRIDER_POD_UID", uid)} - reached:
-        for pid in sorted(fresh):
-            for uid in uids:
-                send_signal(pid, number, "OUTRIDER_POD_UID", uid)
-        reached |= fresh
-    if not reached:
-        raise UserError(f"{job} has no process of {member} here")
-    click.echo(f"sent {number.name} to the {plural(len(reached), 'process', 'processes')} of {member} of {job}")
-
-
-def _volume(job: str, member: str) -> Path:
-    return job_dirs.job_folder(job) / "members" / member
-
-
-def _pod_uid(pid: int) -> str:
-    """The mark that a member's every process inherits, whatever becomes of the rest of its environment."""
-    try:
-        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return ""
-    name = b"OUTRIDER_POD_UID="
-    return next((entry[len(name) :].decode() for entry in entries if entry.startswith(name)), "")
-
-
-def _target(job: str, member: str | None, part: str, chosen: Callable[[dict[str, Any]], int]) -> tuple[str, int]:
-    """The member that was named, else the last one of the world with such a process; and the process.
-
-    Pids are reported once a second: what has just been started is waited for.
-    """
-    until = time.monotonic() + PIDS_PATIENCE
-    while True:
-        found = _members_with(job, member, chosen, HERE if member else ("running",))
-        if found:
-            return list(found.items())[-1]
-        if time.monotonic() > until:
-            raise UserError(f"{member} has no {part} now" if member else _no_world(job, part))
-        time.sleep(0.05)
-
-
-def _no_world(job: str, part: str) -> str:
-    there = [each["id"] for each in status_of(job)["members"] if each["state"] in HERE]
-    return (
-        f"no member of {job} that trains has a {part} now, so none is picked; name one with --member: "
-        f"{', '.join(there) or 'there is none yet'}"
-    )
-
-
-def _members_with(
-    job: str, member: str | None, chosen: Callable[[dict[str, Any]], int], states: Collection[str] = HERE
-) -> dict[str, int]:
-    members = [each for each in status_of(job)["members"] if each["state"] in HERE]
-    names = [each["id"] for each in members]
-    if member is not None and member not in names:
-        raise UserError(f"{job} has no member {member!r} now; it has {', '.join(names) or 'none'}")
-    meant = [each for each in members if member in (None, each["id"]) and each["state"] in states]
-    return {each["id"]: pid for each in meant if (pid := chosen(each["pids"])) > 0}

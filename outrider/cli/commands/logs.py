@@ -15,28 +15,25 @@ import click
 
 from outrider.cli import job_dirs
 from outrider.cli.errors import UserError
+from outrider.cli.flags import parsing
 from outrider.cli.log_streams import Line, Stream, streams
 from outrider.master.core.k8s.values import durations
 
 POLL_SECONDS = 0.2
 
 
-def _since(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    if value is None:
-        return None
+def _since(value: str) -> float:
     seconds = durations.parsed(value)
     if seconds is None:
-        raise click.BadParameter(f"{value!r} is no duration; write {durations.ALLOWED}")
+        raise ValueError(f"{value!r} is no duration; write {durations.ALLOWED}")
     return seconds
 
 
-def _generation(context: click.Context, param: click.Parameter, value: str | None) -> int | None:
+def _generation(value: str) -> int:
     """`3`, or `1.3` as Outrider writes it."""
-    if value is None:
-        return None
     match = re.fullmatch(r"(?:\d{1,9}\.)?(\d{1,9})", value)
     if not match:
-        raise click.BadParameter(f"{value!r} is no generation; write 3 or 1.3")
+        raise ValueError(f"{value!r} is no generation; write 3 or 1.3")
     return int(match[1])
 
 
@@ -44,8 +41,10 @@ def _generation(context: click.Context, param: click.Parameter, value: str | Non
 @click.argument("job", required=False)
 @click.option("--rank", "ranks", type=click.IntRange(0), multiple=True, help="This rank alone; may be given again.")
 @click.option("--member", help="This member of a job with parameter servers alone.")
-@click.option("--generation", callback=_generation, metavar="G", help="This generation alone: 3 or 1.3.")
-@click.option("--since", callback=_since, metavar="DURATION", help="What was written in the last 30s, 10m, 2h.")
+@click.option("--generation", callback=parsing(_generation), metavar="G", help="This generation alone: 3 or 1.3.")
+@click.option(
+    "--since", callback=parsing(_since), metavar="DURATION", help="What was written in the last 30s, 10m, 2h."
+)
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="The last N lines.")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job ends.")
 def logs(
