@@ -30,6 +30,7 @@ SILENCE = click.IntRange(1, 3600)
 class Request:
     """One command line of `outrider run`; None where the user said nothing."""
 
+    # Of each flag its text, then its settings in one line.
     # fmt: off
     nnodes: Members | None = flag(
         "Members (simulated nodes). Default 1.", metavar="N|MIN:MAX", parse=size_flags.parsed_members
