@@ -19,6 +19,7 @@ def rules_of(path: Path) -> tuple[Rule, ...]:
     import yaml  # here, because most runs have no such file
 
     from outrider.cli.kube import yaml as kube_yaml
+    from outrider.master.core.k8s.elasticjob import schema
 
     try:
         with path.open(encoding="utf-8") as file:
@@ -34,7 +35,8 @@ def rules_of(path: Path) -> tuple[Rule, ...]:
             f"{path}: there are no rules; write them as `rules: [{{logPattern: ..., action: replace}}]`, or as "
             f"spec.recovery.rules of an ElasticJob"
         )
-    if wrong := next(elasticjob_rules.objections({"rules": rules}, "recovery"), None):
+    by_schema = schema.objections(rules, "recovery.rules", schema.RULES)
+    if wrong := next(iter(by_schema or elasticjob_rules.objections({"rules": rules}, "recovery")), None):
         raise UserError(f"{path}: {wrong}")
     return elasticjob_rules.parsed(rules)
 

@@ -88,7 +88,7 @@ def test_rules_are_found_in_an_elasticjob_and_in_what_is_less_of_it(tmp_path: Pa
          "it has 2 YAML documents; rules are read from a file with one"),
         ("rules: [{logPattern: '(', action: fail}]",
          "recovery.rules[0].logPattern: ( is no regular expression: missing ), unterminated subpattern at character 1"),
-        ("rules: [{logPattern: x, action: reboot}]", "recovery.rules[0].action: reboot is none; there are fail, "),
+        ("rules: [{logPattern: x, action: reboot}]", "recovery.rules[0].action: reboot must be fail, restart, "),
     ],
 )  # fmt: skip
 def test_a_file_that_holds_no_rules_is_refused_by_name(tmp_path: Path, text: str, said: str) -> None:

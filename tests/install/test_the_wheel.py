@@ -35,9 +35,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source.mkdir()
     for name in ("outrider", "master", "sidecar", "training_hooks"):
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    (source / "manifests" / "base").mkdir(parents=True)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "manifests/base/elasticjobs.yaml"):
         if (ROOT / name).exists():
-            shutil.copy(ROOT / name, source)
+            shutil.copy(ROOT / name, source / name)
     build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder / "wheels"), str(source)]
     subprocess.run([*PIP, *build], check=True, timeout=120, capture_output=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True, timeout=60)

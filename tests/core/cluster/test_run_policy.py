@@ -80,11 +80,6 @@ def test_only_all_takes_the_pods_of_a_job_that_is_over() -> None:
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        (7, "spec.runPolicy: 7 must be an object"),
-        ({"activeDeadlineSeconds": 0}, "activeDeadlineSeconds: 0 must be a whole number of seconds from 1"),
-        ({"ttlSecondsAfterFinished": -1}, "ttlSecondsAfterFinished: -1 must be a whole number of seconds from 0"),
-        ({"ttlSecondsAfterFinished": "1h"}, "ttlSecondsAfterFinished: 1h must be a whole number"),
-        ({"cleanPodPolicy": "Some"}, "cleanPodPolicy: Some is none; it may be All, None or Running"),
         ({"suspend": True}, "suspend: it is no field here: spec.suspend is the field"),
         ({"backoffLimit": 3}, "backoffLimit: it is no field here: spec.maxRestarts"),
         ({"schedulingPolicy": {}}, "schedulingPolicy: it is no field here: set schedulerName"),

@@ -1,6 +1,6 @@
-"""What is wrong with the fields of an ElasticJob: sentences that begin with the path of a field.
+"""What a schema cannot say of the fields of an ElasticJob: sentences that begin with the path of a field.
 
-The document comes in any shape: it may have been stored while no webhook looked at it.
+The document fits the schema (`k8s.elasticjob.schema`), but for durations and amounts of memory, which may be anything.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from collections.abc import Iterator
 
 from outrider.master.core import quantities
 from outrider.master.core.checkpoints import save_signal
-from outrider.master.core.faults.restart_policy import POLICIES
 from outrider.master.core.k8s.elasticjob import metrics as elasticjob_metrics
 from outrider.master.core.k8s.elasticjob import rules as elasticjob_rules
 from outrider.master.core.k8s.elasticjob import scaling as elasticjob_scaling
-from outrider.master.core.k8s.elasticjob.spec import DATA, HANG, NODE_CHECKS, RECOVERY
-from outrider.master.core.k8s.values import atomic_save, durations, paths
-from outrider.master.core.k8s.values.fields import mapping, shown, whole
+from outrider.master.core.k8s.elasticjob.spec import HANG, RECOVERY
+from outrider.master.core.k8s.values import durations
+from outrider.master.core.k8s.values.fields import mapping, shown
 from outrider.master.core.k8s.values.limits import USUAL, Limits
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.k8s.values.replica_specs import ROLES, has_master, roles_of, sizes
@@ -25,18 +24,9 @@ from outrider.master.core.spec import MASTER, WORKER
 POD_NAME = 63
 """Characters: a pod's name is its host name too."""
 ID_DIGITS = 5
-_COUNTS = {"nprocPerNode": 1, "nodeUnit": 1, "spares": 0, "maxRestarts": 0, "keepFailedPods": 0}
-_MOST = {"nprocPerNode": 1024, "spares": 512}
-"""As the definition of ElasticJob says."""
 _SIZES = ("replicas", "minReplicas", "maxReplicas")
 _RESTARTS = ("OnFailure", "Never")
 _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_OWNER = {
-    "apiVersion": (re.compile(f"({paths.DNS.pattern}/)?{paths.VERSION.pattern}"), "apps/v1"),
-    "kind": (paths.KIND, "StatefulSet"),
-    "name": (paths.DNS, "train"),
-}
-"""What a field of spec.adopts may be, with an example."""
 
 
 def validate(job: Document, old: Document | None = None, limits: Limits = USUAL) -> list[str]:
@@ -44,9 +34,8 @@ def validate(job: Document, old: Document | None = None, limits: Limits = USUAL)
     spec = mapping(job.get("spec"))
     said = list(_name(job) if spec.get("adopts") is None else _adoption(spec))
     said += _replica_specs(spec, limits.members)
-    said += _counts(spec)
     said += _together(spec, limits.members)
-    said += _switches(spec)
+    said += _save_signal(spec)
     said += _recovery(mapping(spec.get("recovery")))
     said += elasticjob_rules.objections(mapping(spec.get("recovery")), "spec.recovery", limits.verdicts)
     said += elasticjob_metrics.objections(spec.get("metrics"), "spec.metrics", limits.verdicts)
@@ -75,12 +64,6 @@ def _name(job: Document) -> Iterator[str]:
 
 
 def _adoption(spec: Document) -> Iterator[str]:
-    adopts = mapping(spec.get("adopts"))
-    for field, (grammar, example) in _OWNER.items():
-        if not adopts.get(field) or not isinstance(adopts[field], str):
-            yield f"spec.adopts.{field}: it is missing; apiVersion, kind and name say whose pods these are"
-        elif not grammar.fullmatch(adopts[field]):
-            yield f"spec.adopts.{field}: {shown(adopts[field])} is none; it may be as {example}"
     for role, value in mapping(spec.get("replicaSpecs")).items():
         if mapping(value).get("template") is not None:
             yield (
@@ -91,7 +74,7 @@ def _adoption(spec: Document) -> Iterator[str]:
 
 def _replica_specs(spec: Document, most: int) -> Iterator[str]:
     specs = spec.get("replicaSpecs")
-    if not isinstance(specs, dict) or not specs:
+    if not specs:
         yield "spec.replicaSpecs: it is missing; it says by role which pods to run, as worker: {replicas, template}"
         return
     known: dict[str, str] = {}
@@ -103,27 +86,18 @@ def _replica_specs(spec: Document, most: int) -> Iterator[str]:
         if lower in known:
             yield f"{path}: it is the role {known[lower]} once more, in other letters"
         known[lower] = str(role)
-        if not isinstance(value, dict):
-            yield f"{path}: it must be an object with replicas and template"
-            continue
-        yield from _role(path, value, spec, most)
-        if lower == MASTER and set(sizes(value)) != {1}:
-            yield f"{path}.replicas: {max(sizes(value))} must be 1; there is one member with rank index 0"
+        yield from _role(path, mapping(value), spec, most)
+        if lower == MASTER and set(sizes(mapping(value))) != {1}:
+            yield f"{path}.replicas: {max(sizes(mapping(value)))} must be 1; there is one member with rank index 0"
     if WORKER not in known and not has_master({"spec": spec}) and all(str(role).lower() in ROLES for role in specs):
         yield f"spec.replicaSpecs.{WORKER}: it is missing; every job has workers"
 
 
 def _role(path: str, role: Document, spec: Document, most: int) -> Iterator[str]:
-    yield from _role_sizes(path, role, whole(spec.get("nodeUnit")) or 1, has_master({"spec": spec}))
+    yield from _role_sizes(path, role, spec.get("nodeUnit") or 1, has_master({"spec": spec}))
     for field in _SIZES:
-        if (size := whole(role.get(field))) is not None and size > most:
+        if (size := role.get(field) or 0) > most:
             yield f"{path}.{field}: {size} is more than the {most} members that a job may have here"
-    limit = role.get("restartLimit")
-    if limit is not None and (whole(limit) is None or limit < 0):
-        yield f"{path}.restartLimit: {shown(limit)} must be a whole number from 0"
-    policy = role.get("restartPolicy")
-    if policy is not None and policy not in POLICIES:
-        yield f"{path}.restartPolicy: {shown(policy)} is none; it may be {', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
     most_memory = role.get("maxMemory")
     if most_memory is not None:
         yield from _memory(f"{path}.maxMemory", most_memory)
@@ -132,12 +106,6 @@ def _role(path: str, role: Document, spec: Document, most: int) -> Iterator[str]
 
 
 def _role_sizes(path: str, role: Document, unit: int, has_master: bool) -> Iterator[str]:
-    wrong = [f for f in _SIZES if role.get(f) is not None and (whole(role[f]) is None or role[f] < 1)]
-    for field in wrong:
-        hint = "; spec.suspend: true lets all members go" if field == "replicas" and role[field] == 0 else ""
-        yield f"{path}.{field}: {shown(role[field])} must be a whole number from 1{hint}"
-    if wrong:
-        return
     least, most, wanted = sizes(role)
     given = {field for field in _SIZES if role.get(field) is not None}
     if {"minReplicas", "maxReplicas"} <= given and least > most:
@@ -154,7 +122,7 @@ def _role_sizes(path: str, role: Document, unit: int, has_master: bool) -> Itera
 
 
 def _together(spec: Document, most: int) -> Iterator[str]:
-    spares = max(whole(spec.get("spares")) or 0, 0)
+    spares = spec.get("spares") or 0
     of_roles = [max(sizes(role)) for role in roles_of({"spec": spec}).values()]
     if max(of_roles, default=0) <= most < (together := sum(of_roles) + spares):
         yield f"spec.replicaSpecs: roles and spares together may be {together} members, and a job may have {most} here"
@@ -207,25 +175,10 @@ def _memory(path: str, amount: object) -> Iterator[str]:
         yield f"{path}: {shown(amount)} must be more than 0"
 
 
-def _counts(spec: Document) -> Iterator[str]:
-    for field, least in _COUNTS.items():
-        value = spec.get(field)
-        if value is not None and (whole(value) is None or value < least):
-            yield f"spec.{field}: {shown(value)} must be a whole number from {least}"
-        elif value is not None and value > _MOST.get(field, value):
-            yield f"spec.{field}: {shown(value)} must be at most {_MOST[field]}"
-
-
-def _switches(spec: Document) -> Iterator[str]:
-    check = mapping(spec.get("nodeCheck"))
-    given = {f"nodeCheck.{field}": check.get(field) for field in NODE_CHECKS}
-    given |= {field: spec.get(field) for field in DATA}
-    for path, value in given.items():
-        if value is not None and not isinstance(value, bool):
-            yield f"spec.{path}: {shown(value)} must be true or false"
+def _save_signal(spec: Document) -> Iterator[str]:
     if (asked := spec.get("saveSignal")) is not None:
         try:
-            save_signal.parsed(str(asked))
+            save_signal.parsed(asked)
         except ValueError as error:
             yield f"spec.saveSignal: {error}"
 
@@ -233,8 +186,6 @@ def _switches(spec: Document) -> Iterator[str]:
 def _recovery(recovery: Document) -> Iterator[str]:
     for field in RECOVERY:
         yield from _duration(f"spec.recovery.{field}", recovery.get(field))
-    if wrong := atomic_save.objection(recovery.get("atomicSave")):
-        yield f"spec.recovery.atomicSave: {shown(recovery['atomicSave'])}: {wrong}"
     for field in HANG:
         limit = mapping(recovery.get("hang")).get(field)
         yield from _duration(f"spec.recovery.hang.{field}", limit)
@@ -255,7 +206,7 @@ def _duration(path: str, value: object) -> Iterator[str]:
 def _scaling(spec: Document) -> Iterator[str]:
     worker = roles_of({"spec": spec}).get(WORKER, {})
     least, most, _wanted = sizes(worker)
-    given = whole(worker.get("minReplicas")) is not None, whole(worker.get("maxReplicas")) is not None
+    given = worker.get("minReplicas") is not None, worker.get("maxReplicas") is not None
     yield from elasticjob_scaling.objections(mapping(spec.get("scaling")), (least, most), given)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from outrider.master.core.k8s.elasticjob.rules import pattern_objections
 from outrider.master.core.k8s.values.fields import mapping, shown
-from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.k8s.values.patterns import HERE, Verdicts
 from outrider.master.core.scaling.log_metric_values import NAMES
 
@@ -26,24 +25,13 @@ def asked(metrics: object) -> str:
 
 
 def objections(metrics: object, path: str, verdicts: Verdicts = HERE) -> Iterator[str]:
-    """Sentences that begin with the path of a field."""
-    if metrics is None:
-        return
-    if not isinstance(metrics, dict):
-        yield f"{path}: {shown(metrics)} must be an object with logPattern; empty, it reads PyTorch's imagenet example"
-        return
-    yield from _fields(metrics, path)
+    """Sentences that begin with the path of a field. It fits the schema."""
     pattern = mapping(metrics).get("logPattern")
     if pattern is None:
         return
     wrong = list(pattern_objections(f"{path}.logPattern", pattern, verdicts))
-    verdict = None if wrong else verdicts.get(str(pattern))
-    yield from wrong if verdict is None else _groups(f"{path}.logPattern", str(pattern), verdict.groups)
-
-
-def _fields(metrics: Document, path: str) -> Iterator[str]:
-    for field in sorted(set(map(str, metrics)) - {"logPattern"}):
-        yield f"{path}.{field}: there is no such field; there is logPattern"
+    verdict = None if wrong else verdicts.get(pattern)
+    yield from wrong if verdict is None else _groups(f"{path}.logPattern", pattern, verdict.groups)
 
 
 def _groups(path: str, pattern: str, groups: Sequence[str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from outrider.master.core.k8s.values.fields import mapping, shown, whole
+from outrider.master.core.k8s.values.fields import mapping, shown
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.k8s.values.pytorch_fields import (
     COUNTS,
@@ -33,12 +33,7 @@ def objections(job: Document) -> Iterator[str]:
     policy, enabled, scaling = spec.get(POLICY), spec.get(ENABLE), mapping(spec.get("scaling")).get("policy")
     if spec.get(THEIR_ROLES) is not None and spec.get(OUR_ROLES) is not None:
         yield f"spec.{THEIR_ROLES}: there is {OUR_ROLES} too, which means the same; give one of them"
-    if policy is not None and not isinstance(policy, dict):
-        yield f"spec.{POLICY}: {shown(policy)} must be an object, as {{minReplicas: 1, maxReplicas: 4}}"
-    yield from _numbers(mapping(policy))
     yield from _contradictions(spec, mapping(policy))
-    if enabled is not None and not isinstance(enabled, bool):
-        yield f"spec.{ENABLE}: {shown(enabled)} must be true or false"
     if enabled is False and scaling not in BY_HAND:
         yield f"spec.{ENABLE}: false keeps the job's size, and spec.scaling.policy {scaling} changes it; leave one out"
     if enabled is True and scaling == "manual":
@@ -53,13 +48,6 @@ def in_their_words(objection: str, job: Document) -> str:
     is_size = path.lower() == f"spec.{OUR_ROLES}.{WORKER}.{field}".lower()
     is_said = policy.get(theirs) is not None and (is_size or path == f"spec.{field}")
     return objection.replace(path, f"spec.{POLICY}.{theirs}", 1) if is_said else objection
-
-
-def _numbers(policy: Document) -> Iterator[str]:
-    for field, least in {**dict.fromkeys(SIZES, 1), "nProcPerNode": 1, "maxRestarts": 0}.items():
-        value = policy.get(field)
-        if value is not None and (whole(value) is None or value < least):
-            yield f"spec.{POLICY}.{field}: {shown(value)} must be a whole number from {least}"
 
 
 def _contradictions(spec: Document, policy: Document) -> Iterator[str]:

@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from outrider.master.core.k8s.elasticjob import begin_anew
-from outrider.master.core.k8s.values.fields import entries, mapping, shown, whole
+from outrider.master.core.k8s.values.fields import entries, mapping, whole
 from outrider.master.core.k8s.values.names import Document
 from outrider.master.core.k8s.values.phases import FAILED, SUCCEEDED, SUSPENDED, is_over
 
 FIELD = "runPolicy"
 CLEAN, TTL, DEADLINE = "cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds"
-SECONDS = {TTL: 0, DEADLINE: 1}
-CLEANS = ("All", "None", "Running")
+FIELDS = (CLEAN, TTL, DEADLINE)
 INSTEAD = {
     "suspend": "spec.suspend is the field",
     "backoffLimit": "spec.maxRestarts limits restarts in place, restartLimit of a role failed pods of a rank index",
@@ -81,23 +80,11 @@ def _unix(text: object) -> float:
 
 
 def objections(job: Document) -> Iterator[str]:
-    """Sentences that begin with the path of a field."""
-    given = mapping(job.get("spec")).get(FIELD)
-    if given is not None and not isinstance(given, dict):
-        yield f"spec.{FIELD}: {shown(given)} must be an object, as {{{TTL}: 3600}}"
-    for name, value in mapping(given).items():
-        path = f"spec.{FIELD}.{name}"
-        if value is None:
-            continue
-        if name in SECONDS:
-            if whole(value) is None or value < SECONDS[name]:
-                yield f"{path}: {shown(value)} must be a whole number of seconds from {SECONDS[name]}"
-        elif name != CLEAN:
-            known = INSTEAD.get(name, f"there are {CLEAN}, {', '.join(SECONDS)}")
-            yield f"{path}: it is no field here: {known}"
-        elif value not in CLEANS:
-            yield f"{path}: {shown(value)} is none; it may be {', '.join(CLEANS[:-1])} or {CLEANS[-1]}"
-    if mapping(job.get("spec")).get("adopts") is not None:
-        for name in (CLEAN, TTL, DEADLINE):
-            if mapping(given).get(name) is not None:
-                yield f"spec.{FIELD}.{name}: the pods are another owner's, which has such a field of its own"
+    """Sentences that begin with the path of a field. It fits the schema, which lets fields of others through."""
+    is_adopted = mapping(job.get("spec")).get("adopts") is not None
+    for name in (name for name, value in _policy(job).items() if value is not None):
+        if name not in FIELDS:
+            known = INSTEAD.get(name, f"there are {', '.join(FIELDS)}")
+            yield f"spec.{FIELD}.{name}: it is no field here: {known}"
+        elif is_adopted:
+            yield f"spec.{FIELD}.{name}: the pods are another owner's, which has such a field of its own"

@@ -1,4 +1,4 @@
-"""An ElasticJob as the user wrote it: what it means. `k8s.elasticjob.cross_field` says what is wrong with one,
+"""An ElasticJob as the user wrote it: what it means. `k8s.elasticjob.validation` says what is wrong with one,
 `k8s.elasticjob.adopted` makes the one that stands for another owner.
 
 Everything here takes a document as it comes, in any shape: the webhook that checks it may have been down when it was
@@ -58,7 +58,7 @@ def resized(job: Document, replicas: int) -> Document:
 
 
 def spec_of(job: Document) -> JobSpec:
-    """What the core is told of a job that `k8s.elasticjob.cross_field.validate` has nothing against."""
+    """What the core is told of a job that `k8s.elasticjob.validation` has nothing against."""
     spec = mapping(job.get("spec"))
     roles = roles_of(job)
     worker = roles.get(WORKER) or roles.get(MASTER, {})

@@ -1,16 +1,16 @@
 """All that is wrong with an ElasticJob, its pods' templates included. An apply of such a one is refused, and a stored
 one is not run.
 
-`k8s.elasticjob.cross_field` knows the job's own fields. A template that could not be supervised is found here, by the
-rules that the injection of its pods follows, because their refusal would come too late to be read: after the job was
-accepted.
+`k8s.elasticjob.schema` and then `k8s.elasticjob.cross_field` know the job's own fields. A template that could not be
+supervised is found here, by the rules that the injection of its pods follows, because their refusal would come too late
+to be read: after the job was accepted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from outrider.master.core.k8s.elasticjob import cross_field, pytorch_objections, run_policy
+from outrider.master.core.k8s.elasticjob import cross_field, pytorch_objections, run_policy, schema
 from outrider.master.core.k8s.elasticjob import ps as elasticjob_ps
 from outrider.master.core.k8s.owners import owner as owners_owner
 from outrider.master.core.k8s.pods import armed_faults
@@ -32,8 +32,10 @@ def problems(job: Document, old: Document | None = None, limits: Limits = USUAL)
     """Sentences that begin with the path of a field, each once; none where it can be run."""
     if malformed := shapes.malformed(job):
         return malformed
-    said = [*pytorch_objections.objections(job), *run_policy.objections(job), *modes.problems(job)]
     meant = pytorch_fields.in_our_words(job)
+    if wrong := schema.objections(mapping(meant.get("spec"))):
+        return list(dict.fromkeys(pytorch_objections.in_their_words(each, job) for each in wrong))
+    said = [*pytorch_objections.objections(job), *run_policy.objections(job), *modes.problems(job)]
     before = None if old is None else pytorch_fields.in_our_words(old)
     found = [*cross_field.validate(meant, before, limits), *elasticjob_ps.objections(meant)]
     found += [*_templates(meant), *_chaos(meant)]

@@ -8,12 +8,6 @@ REQUIRED = "required"
 _WORDS = {"true": "", "enabled": "", "1": "", "": "", "false": "0", "disabled": "0", "0": "0", REQUIRED: REQUIRED}
 
 
-def objection(value: object) -> str:
-    """Why it is no value of the field, empty where it is one."""
-    is_one = value is None or isinstance(value, bool) or value == REQUIRED
-    return "" if is_one else f"it must be true, false or {REQUIRED}"
-
-
 def of_field(value: object) -> str:
     """What the hooks are told (docs/contracts.md §2), empty: nothing."""
     return "0" if value is False else REQUIRED if value == REQUIRED else ""

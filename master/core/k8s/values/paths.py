@@ -15,7 +15,6 @@ VERSION = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#version-priority."""
 DNS = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 """A DNS subdomain, but for its length: groups of APIs, and names of almost everything."""
-KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 _PLURAL = re.compile(r"[a-z]+")
 
 
