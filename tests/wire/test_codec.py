@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.wire import codec
+from outrider.wire import codec, reader
 from outrider.wire.codec import (
     MAX_BYTES,
     MAX_ITEMS,
@@ -293,7 +293,7 @@ def test_an_integer_is_a_number_of_seconds_too() -> None:
         ({"master_addr": b"10.0.0.1"}, "Start.master_addr is b'10.0.0.1'"),
         ({"saves": "abc"}, "Start.saves is 'abc', it may be an array"),
         ({"saves": [["/a", 1], ["/b"]]}, r"Start.saves\[1\] is an array, it may be an array of 2"),
-        ({"saves": [["/a", "x"]]}, r"Start.saves\[0\] is 'x'"),
+        ({"saves": [["/a", "x"]]}, r"Start.saves\[0\]\[1\] is 'x'"),
         ({NAME: "Begin"}, "'Begin' is no message from a master: there are Welcome, Refused, Start"),
         ({NAME: "Report"}, "'Report' is no message from a master"),
         ({NAME: None}, "None is no message"),
@@ -447,14 +447,14 @@ def test_no_text_of_any_message_of_a_sidecar_is_longer_than_its_field_says() -> 
     for cls in get_args(FromSidecar):
         hints = get_type_hints(cls, include_extras=True)
         for name, hint in hints.items():
-            if codec._plain(hint) is str:
-                most = codec._longest(hint)
-                read = codec._reader(hint)
+            if reader.plain(hint) is str:
+                most = reader.longest(hint)
+                read_text = codec._FORMAT.reader(hint)
                 if most.prose:
-                    assert len(read("x" * 1_000_000)) == most.characters, (cls, name)
+                    assert len(read_text("x" * 1_000_000)) == most.characters, (cls, name)
                 else:
-                    with pytest.raises(codec._Wrong):
-                        read("x" * (most.characters + 1))
+                    with pytest.raises(reader.Wrong):
+                        read_text("x" * (most.characters + 1))
                 assert most.characters <= 1 << 19
 
 
