@@ -58,7 +58,7 @@ class FinishTrainer:
 
 @dataclass(frozen=True, slots=True)
 class RunCheck:
-    """Order it to measure this member in a process of its own; MemberChecked comes back."""
+    """Order it to measure this member in a process of its own; Checked comes back."""
 
     connection: str
     member: MemberId
@@ -91,7 +91,7 @@ class AnswerHere:
 
 @dataclass(frozen=True, slots=True)
 class SaveWorkersState:
-    """Have the script save what it has registered; StateWritten comes back when it is done. With a signal: when it was
+    """Have the script save what it has registered; StateSaved comes back when it is done. With a signal: when it was
     sent to the ranks."""
 
     connection: str

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outrider.sidecar.core.actions import Action
-from outrider.wire.ids import NO_ORDER, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
-from outrider.wire.messages.checkpoints import Copy, Fetched, Remembered, StateSaved
+from outrider.wire.ids import Generation, JobName, MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages.checkpoints import Copy, Fetched, Remembered, Saved, StateOffered, StateSaved
 from outrider.wire.messages.data_position import DataSaid
 from outrider.wire.messages.directions import FromMaster
 from outrider.wire.messages.generation import WorkerExit
@@ -14,6 +14,8 @@ from outrider.wire.messages.links import Neighbour
 from outrider.wire.messages.log_lines import LineMatched, PatternDropped
 from outrider.wire.messages.node_check import Checked
 from outrider.wire.messages.report import OwnTime, RankProgress
+
+FromHooks = Saved | Remembered | StateOffered | StateSaved | PatternDropped | Checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,13 @@ class HookConnected:
 
 
 @dataclass(frozen=True, slots=True)
+class HookSaid:
+    """A template or launcher said something that the master is told as it is."""
+
+    message: FromHooks
+
+
+@dataclass(frozen=True, slots=True)
 class HookDisconnected:
     """The connection of a template or launcher closed. `alive`: its process still exists."""
 
@@ -142,20 +151,6 @@ class CommandEnded:
 
     code: int
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointSaved:
-    generation: Generation
-    local_rank: int
-    path: str
-    step: int
-    asked: OrderId = NO_ORDER
-    """The order whose signal had been sent when it began."""
-    prints: tuple[str, ...] = ()
-    """Fingerprints of its files."""
-    is_first: bool = False
-    """Nothing says yet that this is a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,23 +223,11 @@ class Collected:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberChecked:
-    """Answer to RunCheck."""
-
-    answer: Checked
-
-
-@dataclass(frozen=True, slots=True)
 class PatternMet:
     """A rank's output has a line that fits a pattern; `at` is when, by the core's clock."""
 
     said: LineMatched
     at: float
-
-
-@dataclass(frozen=True, slots=True)
-class PatternGivenUp:
-    said: PatternDropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,28 +237,6 @@ class DataTold:
     said: DataSaid
     local_rank: int
     detail: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class StateOfferMade:
-    """The script's rank 0 runs here and saves its state when it is asked to."""
-
-    generation: Generation
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StateWritten:
-    """Answer to SaveWorkersState."""
-
-    answer: StateSaved
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointRemembered:
-    """A rank's copy of a checkpoint is whole in the member's memory."""
-
-    said: Remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +290,7 @@ Event = (
     | MasterConnected
     | MasterDisconnected
     | HookConnected
+    | HookSaid
     | HookDisconnected
     | TrainerEnded
     | WorkersStarted
@@ -336,7 +298,6 @@ Event = (
     | WorkerExited
     | WorkersStopped
     | CommandEnded
-    | CheckpointSaved
     | PagesRead
     | UsageSampled
     | PortFound
@@ -345,13 +306,8 @@ Event = (
     | NeighbourLeft
     | AskedHere
     | Collected
-    | MemberChecked
     | PatternMet
-    | PatternGivenUp
     | DataTold
-    | StateOfferMade
-    | StateWritten
-    | CheckpointRemembered
     | CopiesFetched
     | SigtermReceived
     | TerminationAsked

@@ -9,14 +9,13 @@ from __future__ import annotations
 from outrider.sidecar.core import outbox
 from outrider.sidecar.core.actions import Action, SaveWorkersState
 from outrider.sidecar.core.state import State
-from outrider.wire.ids import Generation
 from outrider.wire.messages.checkpoints import SaveState, StateOffered, StateSaved
 
 
-def offered(state: State, generation: Generation, names: tuple[str, ...]) -> list[Action]:
-    if state.work is None or state.work.generation != generation:
+def offered(state: State, said: StateOffered) -> list[Action]:
+    if state.work is None or state.work.generation != said.generation:
         return []
-    state.work.offers = names
+    state.work.offers = said.names
     return again(state)
 
 

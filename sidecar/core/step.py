@@ -46,31 +46,27 @@ from outrider.sidecar.core.events import (
     ActionFailed,
     AskedHere,
     Began,
-    CheckpointRemembered,
-    CheckpointSaved,
     Collected,
     CommandEnded,
     CopiesFetched,
     DataTold,
     Event,
+    FromHooks,
     HookConnected,
     HookDisconnected,
+    HookSaid,
     LifelineLost,
     MasterConnected,
     MasterDisconnected,
     MasterSaid,
-    MemberChecked,
     NeighbourLeft,
     NeighbourProbed,
     PagesRead,
-    PatternGivenUp,
     PatternMet,
     PeerProbed,
     PortFound,
     SigtermReceived,
     Stalled,
-    StateOfferMade,
-    StateWritten,
     TerminationAsked,
     TrainerEnded,
     UsageSampled,
@@ -83,13 +79,23 @@ from outrider.sidecar.core.events import (
 )
 from outrider.sidecar.core.state import State
 from outrider.wire.ids import MemberId, OrderId
-from outrider.wire.messages.checkpoints import Fetch, Fetched, Kept, Saved, SaveState
+from outrider.wire.messages.checkpoints import (
+    Fetch,
+    Fetched,
+    Kept,
+    Remembered,
+    Saved,
+    SaveState,
+    StateOffered,
+    StateSaved,
+)
 from outrider.wire.messages.diagnostics import Ask
 from outrider.wire.messages.directions import FromMaster
 from outrider.wire.messages.generation import Start, Stop
 from outrider.wire.messages.links import Pong, Probe, Probed
+from outrider.wire.messages.log_lines import PatternDropped
 from outrider.wire.messages.membership import Finish, Refused, Welcome
-from outrider.wire.messages.node_check import Check
+from outrider.wire.messages.node_check import Check, Checked
 
 UNSURE = 10.0
 """Seconds after which a member that an earlier sidecar served, and where no hook speaks, is taken to hold no worker."""
@@ -122,6 +128,8 @@ def _taken(state: State, event: Event, now: float) -> list[Action]:
             return master_link.disconnected(state, now)
         case HookConnected():
             return trainer.connected(state, event, now)
+        case HookSaid(message):
+            return _hook_said(state, message)
         case HookDisconnected(connection, alive):
             return trainer.disconnected(state, connection, alive, now)
         case TrainerEnded(pid):
@@ -151,7 +159,6 @@ TrainerEvent = (
     | WorkerExited
     | WorkersStopped
     | CommandEnded
-    | CheckpointSaved
     | PagesRead
     | UsageSampled
     | PortFound
@@ -160,13 +167,8 @@ TrainerEvent = (
     | NeighbourLeft
     | AskedHere
     | Collected
-    | MemberChecked
     | PatternMet
-    | PatternGivenUp
     | DataTold
-    | StateOfferMade
-    | StateWritten
-    | CheckpointRemembered
     | CopiesFetched
 )
 
@@ -184,8 +186,6 @@ def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]
         case CommandEnded(code, reason):
             state.command_ended = (code, reason)
             return [Announce("CommandEnded", reason), *outbox.command_ended(state)]
-        case CheckpointSaved(generation, _, path, made_at, asked, prints, is_first):
-            return checkpoints.saved(state, Saved(generation, path, made_at, asked, prints, is_first))
         case PagesRead() as pages:
             return supervision.pages_read(state, pages, now)
         case UsageSampled(cpu, memory_mib, gpus):
@@ -204,24 +204,32 @@ def _trainer_said(state: State, event: TrainerEvent, now: float) -> list[Action]
             return core_diagnostics.answered(state, order, body)
         case AskedHere(order, what):
             return core_diagnostics.asked(state, order, what)
-        case MemberChecked(answer):
-            return nodecheck.answered(state, answer)
         case PatternMet(said, at):
             return log_lines.matched(state, said, at, now)
-        case PatternGivenUp(said):
-            return log_lines.dropped(state, said)
         case DataTold():
             return data_position.told(state, event)
-        case StateOfferMade(generation, names):
-            return planned_save.offered(state, generation, names)
-        case StateWritten(answer):
-            return planned_save.written(state, answer)
-        case CheckpointRemembered(remembered):
-            return checkpoints.remembered(state, remembered)
         case CopiesFetched(came, copies):
             return checkpoints.fetched(state, came, copies)
         case _:
             assert_never(event)
+
+
+def _hook_said(state: State, message: FromHooks) -> list[Action]:
+    match message:
+        case Saved():
+            return checkpoints.saved(state, message)
+        case Remembered():
+            return checkpoints.remembered(state, message)
+        case StateOffered():
+            return planned_save.offered(state, message)
+        case StateSaved():
+            return planned_save.written(state, message)
+        case PatternDropped():
+            return log_lines.dropped(state, message)
+        case Checked():
+            return nodecheck.answered(state, message)
+        case _:
+            assert_never(message)
 
 
 def _began(state: State, event: Began, now: float) -> list[Action]:

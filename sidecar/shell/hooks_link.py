@@ -20,6 +20,7 @@ from outrider.sidecar.core.events import Collected, Event, HookDisconnected, Wor
 from outrider.sidecar.shell import hooks_protocol
 from outrider.sidecar.shell.hooks_protocol import BadLine, Line
 from outrider.wire.messages.diagnostics import REHEARSAL
+from outrider.wire.reader import Wrong
 
 FIRST_LINE_SECONDS = 5.0
 MOST_CONNECTIONS = 32
@@ -120,7 +121,7 @@ class HooksLink:
                 self._announced(hook, line)
             else:
                 self._told(line)
-        except BadLine as error:
+        except (BadLine, Wrong) as error:
             self._refuse(hook, str(error))
 
     def _announced(self, hook: _Hook, line: Line) -> None:

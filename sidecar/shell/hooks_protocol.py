@@ -6,33 +6,30 @@ Whatever process finds the socket may write to it, so a line is data of stranger
 from __future__ import annotations
 
 import json
-from typing import TypeVar
+from typing import Any
 
 from outrider.sidecar.core.events import (
-    CheckpointRemembered,
-    CheckpointSaved,
     Collected,
     CommandEnded,
     DataTold,
     Event,
     HookConnected,
-    MemberChecked,
-    PatternGivenUp,
+    HookSaid,
     PatternMet,
-    StateOfferMade,
-    StateWritten,
     TerminationAsked,
     WorkerExited,
     WorkersNotStarted,
     WorkersStarted,
     WorkersStopped,
 )
-from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId
-from outrider.wire.messages.checkpoints import Remembered, StateSaved
+from outrider.wire import reader
+from outrider.wire.ids import NO_GENERATION, NO_ORDER, Generation, MemberId
+from outrider.wire.messages.checkpoints import Remembered, Saved, StateOffered, StateSaved
 from outrider.wire.messages.data_position import DATA_KINDS, DataSaid
 from outrider.wire.messages.generation import WorkerExit
 from outrider.wire.messages.log_lines import Group, LineMatched, PatternDropped
 from outrider.wire.messages.node_check import Checked, PeerCheck
+from outrider.wire.reader import Wrong, entry, flag, optional, parts, row, text, whole
 
 VERSION = 1
 LARGEST_NUMBER = 1 << 62
@@ -48,200 +45,201 @@ KIND = 100
 LONGEST = 3600.0
 TRACEBACK_CHARACTERS = 8192
 
-Line = dict[str, object]
-T = TypeVar("T")
+Line = dict[str, Any]
 
 
 class BadLine(Exception):
-    """The sentence names the field, what it held and what it may hold."""
+    """An announcement that cannot be of hooks that this sidecar serves; the sentence says why."""
+
+
+def _seconds(value: object) -> float | None:
+    """None: no clock can have shown that."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if 0 <= value <= LONGEST else None
+
+
+def _what(value: object) -> object:
+    if value == "template" or value == "launcher":
+        return value
+    raise Wrong(value, "template or launcher")
+
+
+def _map(value: object) -> Line:
+    if isinstance(value, dict):
+        return value
+    raise Wrong(value, "a map")
+
+
+def _few(value: object) -> Line:
+    """A map whose names are the user's."""
+    found = _map(value)
+    if len(found) > MOST_GROUPS:
+        raise Wrong(f"a map of {len(found)}", f"a map of at most {MOST_GROUPS}")
+    return found
+
+
+_number, _pid, _local_rank = whole(0, LARGEST_NUMBER), whole(1, LARGEST_NUMBER), whole(0, MOST_RANKS)
+_nproc, _code, _any_order = whole(1, MOST_RANKS), whole(0, 255), whole(-LARGEST_NUMBER, LARGEST_NUMBER)
+_text, _message = text(TRACEBACK_CHARACTERS, cut=""), text(MESSAGE, cut="")
+_pids = row(_pid, list, MOST_RANKS)
+_workers = row(parts((_local_rank, _pid), list, 2, 2), list, MOST_RANKS)
+_names, _prints = row(text(KIND, cut=""), list, MOST_NAMES), row(text(PRINT, cut=""), list, MOST_PRINTS)
+_peers = row(_map, list, MOST_PEERS)
+_generation = reader.generation(list, 2, LARGEST_NUMBER)
+_FORMAT = reader.Format(
+    {int: _number, bool: flag, float: lambda value: _seconds(value) or 0.0, Generation: _generation},
+    lambda longest: _message if longest.prose else _text,
+    list,
+    absent={str: ""},
+)
+_stopped = _FORMAT.reader(WorkersStopped)
+_messages = {
+    "pattern_dropped": _FORMAT.reader(PatternDropped),
+    "state_saved": _FORMAT.reader(StateSaved),
+    "remembered": _FORMAT.reader(Remembered),
+}
+"""Lines that have the fields of a message to the master."""
 
 
 def announcement(line: Line, connection: str, peer_pid: int) -> HookConnected:
     """The first line of a connection. Its pid must be the one that the kernel names."""
-    version = number(line, "outrider", low=1)
+    version = entry(line, "outrider", _pid)
     if version > VERSION:
         raise BadLine(f"version {version} of the hooks is newer than this sidecar, which speaks version {VERSION}")
-    pid = number(line, "pid", low=1)
+    pid = entry(line, "pid", _pid)
     if pid != peer_pid:
         raise BadLine(f"pid {pid} was announced by the process with pid {peer_pid}")
-    what = text(line, "what")
-    if what not in ("template", "launcher"):
-        raise BadLine(f"what={what!r}: must be template or launcher")
     return HookConnected(
         connection=connection,
-        what=what,
+        what=entry(line, "what", _what),
         pid=pid,
-        rung=text(line, "rung"),
-        rung_reason=text(line, "rung_reason"),
-        nproc=optional_number(line, "nproc", low=1, high=MOST_RANKS),
-        max_restarts=optional_number(line, "max_restarts"),
-        running=NO_GENERATION if line.get("running") is None else generation(line, "running"),
-        workers=_workers(line.get("workers", [])),
-        can_start=_flag(line, "can_start", True),
+        rung=entry(line, "rung", _text, ""),
+        rung_reason=entry(line, "rung_reason", _text, ""),
+        nproc=entry(line, "nproc", optional(_nproc), None),
+        max_restarts=entry(line, "max_restarts", optional(_number), None),
+        running=entry(line, "running", optional(_generation), None) or NO_GENERATION,
+        workers=entry(line, "workers", _workers, ()),
+        can_start=entry(line, "can_start", flag, True),
     )
 
 
 def event(line: Line, now: float, grace: float) -> Event | None:
     """Any later line; None for a word that a newer hooks' side may know and this sidecar does not. `grace`: the
     seconds a member has that is told to go."""
-    match line.get("event"):
+    match entry(line, "event", text()):
         case "started":
-            return WorkersStarted(generation(line), _pids(line.get("pids")))
+            return WorkersStarted(_of(line), entry(line, "pids", _pids))
         case "not_started":
-            return WorkersNotStarted(generation(line), text(line, "error"))
+            return WorkersNotStarted(_of(line), entry(line, "error", _text, ""))
         case "exited":
-            return WorkerExited(generation(line), _exit(line, now))
+            return WorkerExited(_of(line), _exit(line, now))
         case "stopped":
-            return WorkersStopped(generation(line), number(line, "killed", default=0))
+            found: WorkersStopped = _stopped(line)
+            return found
         case "saved":
-            place = (number(line, "local_rank"), text(line, "path"), number(line, "step"))
-            prints = texts(line, "prints", MOST_PRINTS, PRINT)
-            asked, is_first = OrderId(number(line, "asked", default=0)), _flag(line, "first", False)
-            return CheckpointSaved(generation(line), *place, asked, prints, is_first)
+            return HookSaid(_saved(line))
         case "command_ended":
-            return CommandEnded(number(line, "code"), text(line, "reason"))
+            return CommandEnded(entry(line, "code", _number), entry(line, "reason", _text, ""))
         case "collected":
-            return Collected(number(line, "order", low=-LARGEST_NUMBER), json.dumps(line.get("body")))
+            return Collected(entry(line, "order", _any_order), json.dumps(line.get("body")))
         case "checked":
-            return MemberChecked(_checked(line))
+            return HookSaid(_checked(line))
         case "matched":
             return PatternMet(_matched(line), min(now, _moment(line, now)))
-        case "pattern_dropped":
-            said = (text(line, "pattern"), text(line, "reason")[:MESSAGE], text(line, "line")[:MESSAGE])
-            return PatternGivenUp(PatternDropped(generation(line), *said))
         case "data":
             return _data(line)
         case "offers":
-            return StateOfferMade(generation(line), texts(line, "names", MOST_NAMES, KIND))
-        case "state_saved":
-            return StateWritten(_state_saved(line))
-        case "remembered":
-            what = (number(line, "rank"), number(line, "step"), number(line, "length", default=0))
-            kind = (_flag(line, "sharded", False), _flag(line, "marked", False))
-            return CheckpointRemembered(Remembered(generation(line), *what, *kind, number(line, "counted", default=0)))
+            return HookSaid(StateOffered(_of(line), entry(line, "names", _names, ())))
+        case "pattern_dropped" | "state_saved" | "remembered" as word:
+            return HookSaid(_messages[word](line))
         case "terminating":
-            return TerminationAsked(text(line, "reason"), grace)
-        case str():
-            return None
-        case other:
-            raise BadLine(f"event={_quote(other)}: must be a text")
+            return TerminationAsked(entry(line, "reason", _text, ""), grace)
+    return None
 
 
-def number(line: Line, name: str, *, default: int | None = None, low: int = 0, high: int = LARGEST_NUMBER) -> int:
-    value = line.get(name, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise BadLine(f"{name}={_quote(value)}: must be a whole number from {low} to {high}")
-    return value
+def _of(line: Line) -> Generation:
+    found: Generation = entry(line, "generation", _generation)
+    return found
 
 
-def optional_number(line: Line, name: str, *, low: int = 0, high: int = LARGEST_NUMBER) -> int | None:
-    return None if line.get(name) is None else number(line, name, low=low, high=high)
-
-
-def text(line: Line, name: str) -> str:
-    value = line.get(name, "")
-    if not isinstance(value, str):
-        raise BadLine(f"{name}={_quote(value)}: must be a text")
-    return value[:TRACEBACK_CHARACTERS]
-
-
-def texts(line: Line, name: str, most: int, longest: int) -> tuple[str, ...]:
-    value = line.get(name, [])
-    if not isinstance(value, list) or len(value) > most or not all(isinstance(each, str) for each in value):
-        raise BadLine(f"{name}={_quote(value)}: must be a list of at most {most} texts")
-    return tuple(each[:longest] for each in value)
-
-
-def generation(line: Line, name: str = "generation") -> Generation:
-    value = line.get(name)
-    if not isinstance(value, list) or len(value) != 2:
-        raise BadLine(f"{name}={_quote(value)}: must be [term, number]")
-    parts = {"term": value[0], "number": value[1]}
-    return Generation(number(parts, "term"), number(parts, "number"))
+def _saved(line: Line) -> Saved:
+    entry(line, "local_rank", _number)  # which the master does not ask for
+    return Saved(
+        generation=_of(line),
+        path=entry(line, "path", _text, ""),
+        step=entry(line, "step", _number),
+        asked=entry(line, "asked", _number, NO_ORDER),
+        prints=entry(line, "prints", _prints, ()),
+        is_first=entry(line, "first", flag, False),
+    )
 
 
 def _checked(line: Line) -> Checked:
     """Times that no clock can have shown are a result of their own: the connection need not be closed for them."""
-    order, number_ = OrderId(number(line, "order")), number(line, "round")
-    peers = line.get("peers", [])
-    if not isinstance(peers, list) or len(peers) > MOST_PEERS or not all(isinstance(peer, dict) for peer in peers):
-        raise BadLine(f"peers={_quote(peers)}: must be a list of at most {MOST_PEERS} objects")
-    times = [_seconds(line, name) for name in TIMES]
-    of_peers = [_seconds(peer, "seconds") for peer in peers]
+    order, number = entry(line, "order", _number), entry(line, "round", _number)
+    peers = entry(line, "peers", _peers, ())
+    times = [_seconds(line.get(name, 0.0)) for name in TIMES]
+    of_peers = [_seconds(peer.get("seconds", 0.0)) for peer in peers]
     if None in times or None in of_peers:
-        said = _quote({name: line.get(name) for name in (*TIMES, "peers")})
-        return Checked(order, number_, "absurd", f"the probe's times cannot be: {said}")
+        said = repr({name: line.get(name) for name in (*TIMES, "peers")})[:80]
+        return Checked(order, number, "absurd", f"the probe's times cannot be: {said}")
     compute, cpu, elapsed, held_up = (each or 0.0 for each in times)
-    found = [PeerCheck(MemberId(text(p, "member")), s or 0.0, text(p, "error"))
+    found = [PeerCheck(MemberId(entry(p, "member", _text, "")), s or 0.0, entry(p, "error", _text, ""))
              for p, s in zip(peers, of_peers, strict=True)]  # fmt: skip
-    result, error, kind = text(line, "result"), text(line, "error"), text(line, "kind")
-    return Checked(order, number_, result, error[:MESSAGE], kind, compute, cpu, elapsed, tuple(found), held_up)
+    result, error, kind = (entry(line, *what, "") for what in (("result", _text), ("error", _message), ("kind", _text)))
+    return Checked(order, number, result, error, kind, compute, cpu, elapsed, tuple(found), held_up)
 
 
 def _matched(line: Line) -> LineMatched:
-    groups = line.get("groups", {})
-    if not isinstance(groups, dict) or len(groups) > MOST_GROUPS:
-        raise BadLine(f"groups={_quote(groups)}: must be an object of at most {MOST_GROUPS} texts")
     return LineMatched(
-        generation=generation(line),
-        rank=number(line, "rank"),
-        pattern=text(line, "pattern"),
-        line=text(line, "line")[:MESSAGE],
-        serial=number(line, "serial"),
-        count=number(line, "count", default=1, low=1),
-        groups=tuple(Group(name, text(groups, name)[:MESSAGE]) for name in groups),
+        generation=_of(line),
+        rank=entry(line, "rank", _number),
+        pattern=entry(line, "pattern", _text, ""),
+        line=entry(line, "line", _message, ""),
+        serial=entry(line, "serial", _number),
+        count=entry(line, "count", _pid, 1),
+        groups=entry(line, "groups", _groups, ()),
     )
+
+
+def _groups(value: object) -> tuple[Group, ...]:
+    groups = _few(value)
+    return tuple(Group(name, entry(groups, name, _message)) for name in groups)
 
 
 def _data(line: Line) -> DataTold | None:
     """None for a word that newer hooks may know."""
-    word, detail = text(line, "word"), line.get("detail", {})
+    word = entry(line, "word", _text, "")
     if word not in DATA_KINDS:
         return None
-    if not isinstance(detail, dict) or len(detail) > MOST_GROUPS:
-        raise BadLine(f"detail={_quote(detail)}: must be an object of at most {MOST_GROUPS} numbers")
-    rank, sentence = number(line, "rank"), text(line, "sentence")[:MESSAGE]
-    samples = number(detail, "samples", default=0)
-    said = DataSaid(generation(line), rank, word, sentence, _flag(line, "warning", False), samples)
-    return DataTold(said, number(line, "local_rank"), tuple((name, str(number(detail, name))) for name in detail))
-
-
-def _state_saved(line: Line) -> StateSaved:
-    return StateSaved(
-        order=OrderId(number(line, "order")),
-        generation=generation(line),
-        step=number(line, "step", default=0),
-        path=text(line, "path"),
-        seconds=_seconds(line, "seconds") or 0.0,
-        error=text(line, "error")[:MESSAGE],
-    )
-
-
-def _seconds(line: Line, name: str) -> float | None:
-    value = line.get(name, 0.0)
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    return float(value) if 0 <= value <= LONGEST else None
+    detail = entry(line, "detail", lambda value: {name: entry(value, name, _number) for name in _few(value)}, {})
+    rank, sentence = entry(line, "rank", _number), entry(line, "sentence", _message, "")
+    said = DataSaid(_of(line), rank, word, sentence, entry(line, "warning", flag, False), detail.get("samples", 0))
+    return DataTold(said, entry(line, "local_rank", _number), tuple((name, str(detail[name])) for name in detail))
 
 
 def _exit(line: Line, now: float) -> WorkerExit:
-    age = now - _moment(line, now)
-    error = line.get("error") or {}
-    if not isinstance(error, dict):
-        raise BadLine(f"error={_quote(error)}: must be an object or null")
     return WorkerExit(
-        local_rank=number(line, "local_rank", high=MOST_RANKS),
-        pid=number(line, "pid"),
-        code=optional_number(line, "code", high=255),
-        signal=optional_number(line, "signal", high=255),
-        out_of_memory=_flag(line, "out_of_memory", False),
-        age=max(0.0, min(age, 1e6)),
-        error_type=text(error, "type"),
-        error_message=text(error, "message"),
-        error_frame=text(error, "frame"),
-        traceback=_tail(error.get("traceback")),
-        in_import=_flag(error, "in_import", False),
+        local_rank=entry(line, "local_rank", _local_rank),
+        pid=entry(line, "pid", _number),
+        code=entry(line, "code", optional(_code), None),
+        signal=entry(line, "signal", optional(_code), None),
+        out_of_memory=entry(line, "out_of_memory", flag, False),
+        age=max(0.0, min(now - _moment(line, now), 1e6)),
+        **entry(line, "error", _error, {}),
     )
+
+
+def _error(value: object) -> Line:
+    error = _map(value or {})
+    return {
+        "error_type": entry(error, "type", _text, ""),
+        "error_message": entry(error, "message", _text, ""),
+        "error_frame": entry(error, "frame", _text, ""),
+        "traceback": _tail(error.get("traceback")),
+        "in_import": entry(error, "in_import", flag, False),
+    }
 
 
 def _moment(line: Line, now: float) -> float:
@@ -253,33 +251,3 @@ def _moment(line: Line, now: float) -> float:
 def _tail(traceback: object) -> str:
     """The end of a long traceback says more than its beginning."""
     return traceback[-TRACEBACK_CHARACTERS:] if isinstance(traceback, str) else ""
-
-
-def _flag(line: Line, name: str, default: bool) -> bool:
-    value = line.get(name, default)
-    if not isinstance(value, bool):
-        raise BadLine(f"{name}={_quote(value)}: must be true or false")
-    return value
-
-
-def _pids(value: object) -> tuple[int, ...]:
-    if not isinstance(value, list) or len(value) > MOST_RANKS:
-        raise BadLine(f"pids={_quote(value)}: must be a list of at most {MOST_RANKS} pids")
-    return tuple(number({"pid": pid}, "pid", low=1) for pid in value)
-
-
-def _workers(value: object) -> tuple[tuple[int, int], ...]:
-    if not isinstance(value, list) or len(value) > MOST_RANKS:
-        raise BadLine(f"workers={_quote(value)}: must be a list of [local rank, pid]")
-    return tuple(_worker(each) for each in value)
-
-
-def _worker(value: object) -> tuple[int, int]:
-    if not isinstance(value, list) or len(value) != 2:
-        raise BadLine(f"workers: {_quote(value)}: must be [local rank, pid]")
-    parts = {"local_rank": value[0], "pid": value[1]}
-    return number(parts, "local_rank", high=MOST_RANKS), number(parts, "pid", low=1)
-
-
-def _quote(value: object) -> str:
-    return repr(value)[:80]

@@ -126,7 +126,7 @@ class Checking:
 
     @staticmethod
     def _say(trainer: Trainer, answer: Checked) -> None:
-        trainer.tell(told.MemberChecked(answer))
+        trainer.tell(told.HookSaid(answer))
 
     # -- laws
     def sent(self, master: Master, member: str, message: Any) -> None:

@@ -124,7 +124,7 @@ class Memories:
             return
         said = Remembered(generation, worker.rank, step, 1000, is_sharded, is_marked, counted)
         trainer.remembered[worker.local_rank] = said
-        trainer.tell(told.CheckpointRemembered(trainer.remembered[worker.local_rank]))
+        trainer.tell(told.HookSaid(trainer.remembered[worker.local_rank]))
 
     def _number(self, pod: Pod, start: Start) -> int:
         """Of the next save: greater than what is known there."""
@@ -136,7 +136,7 @@ class Memories:
         """On each connection of the hooks."""
         for said in trainer.remembered.values():
             if said.generation == trainer.running:
-                trainer.tell(told.CheckpointRemembered(said))
+                trainer.tell(told.HookSaid(said))
 
     # -- what sidecars do
     def fetch(self, sidecar: Sidecar, action: FetchCopies) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from outrider.sidecar.core import events as told
 from outrider.sidecar.core.actions import SaveWorkersState
 from outrider.wire.ids import NO_GENERATION, OrderId
-from outrider.wire.messages.checkpoints import StateSaved
+from outrider.wire.messages.checkpoints import Saved, StateOffered, StateSaved
 
 if TYPE_CHECKING:
     from tests.simulation.trainer import Trainer, Worker
@@ -42,7 +42,7 @@ class Mover:
 
     def say_again(self) -> None:
         if self.of != NO_GENERATION and self.of == self.trainer.running:
-            self.trainer.tell(told.StateOfferMade(self.of, ("model",)))
+            self.trainer.tell(told.HookSaid(StateOffered(self.of, ("model",))))
 
     def save(self, order: SaveWorkersState) -> None:
         if order.signal:
@@ -50,7 +50,7 @@ class Mover:
             return
         if order.order == self.asked:
             if self.answer is not None:
-                self.trainer.tell(told.StateWritten(self.answer))
+                self.trainer.tell(told.HookSaid(self.answer))
             return
         self.asked, self.answer = order.order, None
         chance = self.rng.random()
@@ -68,7 +68,7 @@ class Mover:
             if chance > 0.2 and any(worker.rank == 0 for worker in self.trainer.workers.values()):
                 self.world.time.after(self.rng.uniform(0.05, 3.0), self._handled, order)
         if self.answer is not None:
-            self.trainer.tell(told.StateWritten(self.answer))
+            self.trainer.tell(told.HookSaid(self.answer))
 
     def _handled(self, order: SaveWorkersState) -> None:
         worker = next((w for w in self.trainer.workers.values() if w.rank == 0), None)
@@ -78,7 +78,7 @@ class Mover:
         step = worker.run.step()
         if step > worker.run.base and not self.trainer.pod.trainer_paused:
             self.world.checkpoint = max(self.world.checkpoint, step)
-            self.trainer.tell(told.CheckpointSaved(order.generation, 0, "/ckpt/asked.pt", step, OrderId(order.order)))
+            self.trainer.tell(told.HookSaid(Saved(order.generation, "/ckpt/asked.pt", step, OrderId(order.order))))
 
     def _saved(self, order: SaveWorkersState, fails: bool) -> None:
         worker = next((w for w in self.trainer.workers.values() if w.rank == 0), None)
@@ -94,11 +94,11 @@ class Mover:
             return
         self.world.checkpoint = max(self.world.checkpoint, step)
         path = f"/moves/state-{step}-1.pth"
-        self.trainer.tell(told.CheckpointSaved(order.generation, 0, path, step))
+        self.trainer.tell(told.HookSaid(Saved(order.generation, path, step)))
         if order.last:
             worker.run.hold(HOLD)
         self._tell(StateSaved(OrderId(order.order), order.generation, step, path, 0.1))
 
     def _tell(self, answer: StateSaved) -> None:
         self.answer = answer
-        self.trainer.tell(told.StateWritten(answer))
+        self.trainer.tell(told.HookSaid(answer))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from outrider.sidecar.core import events as told
 from outrider.sidecar.core.actions import SaveWorkersState
 from outrider.wire.ids import NO_GENERATION, Generation
-from outrider.wire.messages.checkpoints import Remembered
+from outrider.wire.messages.checkpoints import Remembered, Saved
 from outrider.wire.messages.generation import Start, WorkerExit
 from outrider.wire.messages.node_check import Check, Checked
 from outrider.wire.messages.report import RankProgress
@@ -152,7 +152,7 @@ class Run:
             self.world.memories.saved(self, step)
             pod = first[0]
             if pod.trainer is not None:
-                pod.trainer.tell(told.CheckpointSaved(self.generation, 0, f"/ckpt/{step % 3}.pt", step))
+                pod.trainer.tell(told.HookSaid(Saved(self.generation, f"/ckpt/{step % 3}.pt", step)))
         self.saving_until = 0.0
         self.settle()
 
@@ -220,7 +220,7 @@ class Trainer:
         for line in self._exits:
             self._say(line)
         if self.answer is not None:
-            self._say(told.MemberChecked(self.answer))
+            self._say(told.HookSaid(self.answer))
         self.mover.say_again()
         self.world.memories.say_again(self)
 
@@ -244,7 +244,7 @@ class Trainer:
 
     def check(self, order: Check) -> None:
         if self.answer is not None and self.answer.order == order.order:
-            self.tell(told.MemberChecked(self.answer))
+            self.tell(told.HookSaid(self.answer))
         elif self.probe is None or self.probe.order.order != order.order:
             self.world.checking.begin(self, order)
 

@@ -9,9 +9,9 @@ import pytest
 from outrider.sidecar.core.actions import Announce, FindPort, FinishTrainer, RunCheck, StartWorkers
 from outrider.sidecar.core.events import (
     HookDisconnected,
+    HookSaid,
     MasterConnected,
     MasterSaid,
-    MemberChecked,
     PortFound,
     TrainerEnded,
 )
@@ -35,7 +35,7 @@ def asked(order: Check = ORDER) -> Play:
 
 def test_what_the_probe_found_is_told_and_another_port_offered() -> None:
     play = asked()
-    actions = play.tell(MemberChecked(ANSWER))
+    actions = play.tell(HookSaid(ANSWER))
     assert only(actions, Checked) == ANSWER
     assert only(actions, FindPort)
     assert only(play.tell(PortFound(2001)), Ready).port == 2001
@@ -55,13 +55,13 @@ def test_what_the_probe_found_is_told_and_another_port_offered() -> None:
     ],
 )
 def test_the_log_has_what_was_measured_and_nothing_else(answer: Checked, line: str) -> None:
-    assert only(asked().tell(MemberChecked(answer)), Announce).reason == line
+    assert only(asked().tell(HookSaid(answer)), Announce).reason == line
 
 
 def test_a_repeated_order_is_done_once_and_answered_again() -> None:
     play = asked()
     assert none(play.said(ORDER), RunCheck)
-    play.tell(MemberChecked(ANSWER))
+    play.tell(HookSaid(ANSWER))
     actions = play.said(ORDER)
     assert only(actions, Checked) == ANSWER
     assert none(actions, RunCheck)
@@ -70,9 +70,9 @@ def test_a_repeated_order_is_done_once_and_answered_again() -> None:
 def test_a_newer_order_replaces_the_older() -> None:
     play = asked()
     play.said(Check(OrderId(6), 1))
-    assert none(play.tell(MemberChecked(ANSWER)), Checked)
+    assert none(play.tell(HookSaid(ANSWER)), Checked)
     late = Checked(OrderId(6), 1, "ok")
-    assert only(play.tell(MemberChecked(late)), Checked) == late
+    assert only(play.tell(HookSaid(late)), Checked) == late
 
 
 def test_hooks_that_do_not_answer_are_answered_for() -> None:
@@ -95,7 +95,7 @@ def test_a_template_that_reconnects_is_ordered_again() -> None:
 def test_worker_processes_that_are_started_end_what_is_measured() -> None:
     play = asked()
     assert only(play.tell(start(7, FIRST)), StartWorkers)
-    assert none(play.tell(MemberChecked(ANSWER)), Checked)
+    assert none(play.tell(HookSaid(ANSWER)), Checked)
 
 
 def test_a_member_that_trains_helps_with_the_all_gather() -> None:
@@ -104,7 +104,7 @@ def test_a_member_that_trains_helps_with_the_all_gather() -> None:
     play.tell(start(1, FIRST))
     order = Check(OrderId(8), 2, 0, (CheckPeer(MemberId("worker-3"), "10.0.0.3", 2005),), compute=False)
     assert only(play.said(order), RunCheck).order == order
-    actions = play.tell(MemberChecked(Checked(OrderId(8), 2, "ok")))
+    actions = play.tell(HookSaid(Checked(OrderId(8), 2, "ok")))
     assert only(actions, Checked)
     assert none(actions, FindPort)
 
@@ -113,7 +113,7 @@ def test_a_round_that_needs_no_port_leaves_the_one_that_was_offered() -> None:
     play = Play()
     play.ready()
     play.said(Check(OrderId(6), 1))
-    assert none(play.tell(MemberChecked(Checked(OrderId(6), 1, "ok"))), FindPort)
+    assert none(play.tell(HookSaid(Checked(OrderId(6), 1, "ok"))), FindPort)
     assert only(play.said(Welcome(1)), Ready).port == 2000
 
 
@@ -126,7 +126,7 @@ def test_an_order_that_finds_no_template_is_not_answered_before_there_is_one() -
 
 def test_the_last_words_reach_the_trainer() -> None:
     play = asked()
-    play.tell(MemberChecked(ANSWER))
+    play.tell(HookSaid(ANSWER))
     finish = Finish(OrderId(9), 3, "left out", "worker-0 failed the node check: compute: died")
     order = only(play.said(finish), FinishTrainer)
     assert (order.exit_code, order.last_words) == (3, "worker-0 failed the node check: compute: died")
@@ -134,6 +134,6 @@ def test_the_last_words_reach_the_trainer() -> None:
 
 def test_a_new_link_brings_the_answer_when_it_is_asked_for_again() -> None:
     play = asked()
-    play.tell(MemberChecked(ANSWER))
+    play.tell(HookSaid(ANSWER))
     play.tell(MasterConnected(), MasterSaid(Welcome(1)))
     assert only(play.said(ORDER), Checked) == ANSWER

@@ -7,9 +7,8 @@ from dataclasses import replace
 from outrider.sidecar.core.actions import Action, Announce, FetchCopies, KeepCopies, StartWorkers, StopFetching
 from outrider.sidecar.core.events import (
     ActionFailed,
-    CheckpointRemembered,
-    CheckpointSaved,
     CopiesFetched,
+    HookSaid,
     MasterConnected,
     MasterDisconnected,
     PortFound,
@@ -40,14 +39,14 @@ def answers(actions: list[Action]) -> list[Fetched]:
 
 def test_a_copy_that_is_whole_is_told_at_once_and_to_each_new_master() -> None:
     play = trains()
-    assert only(play.tell(CheckpointRemembered(SAID)), Remembered) == SAID
+    assert only(play.tell(HookSaid(SAID)), Remembered) == SAID
     newer = replace(SAID, step=60)
-    play.tell(CheckpointRemembered(newer), MasterDisconnected(), MasterConnected())
+    play.tell(HookSaid(newer), MasterDisconnected(), MasterConnected())
     assert only(play.said(Welcome(2)), Remembered) == newer
 
 
 def test_what_a_rank_of_an_older_generation_has_saved_is_not_told() -> None:
-    assert none(trains().tell(CheckpointRemembered(replace(SAID, generation=SECOND))), Remembered)
+    assert none(trains().tell(HookSaid(replace(SAID, generation=SECOND))), Remembered)
 
 
 def test_a_kept_step_never_goes_back_within_a_generation() -> None:
@@ -137,8 +136,8 @@ def test_what_the_world_begins_from_is_kept_before_its_ranks_start() -> None:
 def test_the_newest_saves_are_said_to_each_master() -> None:
     """One that has not heard of a save counts the steps behind its load from an older one."""
     play = trains()
-    play.tell(*(CheckpointSaved(FIRST, 0, f"/data/{n}.pt", n, prints=(f"9-{n}",)) for n in range(1, 20)))
-    play.tell(CheckpointSaved(FIRST, 0, "/data/10.pt", 30), MasterDisconnected(), MasterConnected())
+    play.tell(*(HookSaid(Saved(FIRST, f"/data/{n}.pt", n, prints=(f"9-{n}",))) for n in range(1, 20)))
+    play.tell(HookSaid(Saved(FIRST, "/data/10.pt", 30)), MasterDisconnected(), MasterConnected())
     again = [message for message in messages(play.said(Welcome(2))) if isinstance(message, Saved)]
     assert [message.step for message in again] == [*range(4, 10), *range(11, 20), 30]
     assert again[0] == Saved(FIRST, "/data/4.pt", 4, prints=("9-4",), again=True)

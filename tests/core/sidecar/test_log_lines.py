@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from outrider.sidecar.core.events import (
+    HookSaid,
     MasterConnected,
     MasterDisconnected,
     MasterSaid,
-    PatternGivenUp,
     PatternMet,
     PortFound,
     WorkersStarted,
@@ -68,6 +68,6 @@ def test_a_new_generation_forgets_the_lines_of_the_old_one() -> None:
 def test_a_pattern_that_was_given_up_is_told_and_told_again() -> None:
     play = trains()
     dropped = PatternDropped(FIRST, "(a+)+$", "too slow", "aaab")
-    assert only(play.tell(PatternGivenUp(dropped)), PatternDropped) == dropped
+    assert only(play.tell(HookSaid(dropped)), PatternDropped) == dropped
     play.tell(MasterDisconnected(), MasterConnected())
     assert only(play.tell(MasterSaid(Welcome(1))), PatternDropped) == dropped

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outrider.sidecar.core.actions import SaveWorkersState
-from outrider.sidecar.core.events import HookDisconnected, StateOfferMade, WorkersStarted
+from outrider.sidecar.core.events import HookDisconnected, HookSaid, WorkersStarted
 from outrider.wire.ids import OrderId
 from outrider.wire.messages.checkpoints import SaveState, StateOffered, StateSaved
 from outrider.wire.messages.membership import Welcome
@@ -16,7 +16,7 @@ def offers() -> Play:
     play = Play()
     play.ready()
     play.tell(start(1, FIRST), WorkersStarted(FIRST, (101, 102)))
-    assert only(play.tell(StateOfferMade(FIRST, ("model",))), StateOffered).names == ("model",)
+    assert only(play.tell(HookSaid(StateOffered(FIRST, ("model",)))), StateOffered).names == ("model",)
     return play
 
 
@@ -29,9 +29,9 @@ def test_what_runs_is_asked_to_save_and_what_does_not_run_is_answered_for() -> N
 def test_an_offer_of_a_generation_that_does_not_run_here_is_not_told() -> None:
     play = Play()
     play.ready()
-    assert play.tell(StateOfferMade(FIRST, ("model",))) == []
+    assert play.tell(HookSaid(StateOffered(FIRST, ("model",)))) == []
     play = offers()
-    assert play.tell(StateOfferMade(SECOND, ("optimizer",))) == []
+    assert play.tell(HookSaid(StateOffered(SECOND, ("optimizer",)))) == []
     assert only(play.said(Welcome(1)), StateOffered).names == ("model",)
 
 
