@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from outrider.master.core.actions import (
@@ -24,7 +24,7 @@ from outrider.master.core.actions import (
 from outrider.master.core.events import Event, PodGone, PodSeen, PodsListed
 from outrider.runtime.lines import LineConnection
 from outrider.runtime.unix import checked_path
-from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
+from outrider.wire import reader
 
 AGAIN_AFTER = 0.1
 CONNECT_SECONDS = 5.0
@@ -98,54 +98,18 @@ class LocalPlatform:
     def _line(self, connection: LineConnection, line: dict[str, object]) -> None:
         try:
             self._put(event_of(line))
-        except (KeyError, TypeError, ValueError) as error:
-            connection.close(f"the node said what is no change of a member: {error!r}")
+        except reader.Wrong as wrong:
+            connection.close(f"the node said what is no change of a member: {wrong}")
 
 
-def event_of(line: dict[str, object]) -> Event:
-    """What a line of the node means; KeyError, TypeError or ValueError where it means nothing."""
+_FORMAT = reader.Format({int: reader.integer, float: reader.finite, bool: reader.flag}, lambda _: reader.text(), list)
+_POD, _GONE = _FORMAT.reader(PodSeen), _FORMAT.reader(PodGone)
+_PODS = reader.row(_POD, list)
+
+
+def event_of(line: Mapping[str, object]) -> Event:
+    """What a line of the node means; Wrong where it means nothing."""
     if "pods" in line:
-        pods = line["pods"]
-        if not isinstance(pods, list):
-            raise TypeError("pods must be a list")
-        return PodsListed(tuple(pod_of(pod) for pod in pods))
-    if "pod" in line:
-        return pod_of(line["pod"])
-    gone = _map(line["gone"])
-    return PodGone(MemberId(_text(gone["member"])), PodUid(_text(gone["uid"])), _text(gone["reason"]), _code(gone))
-
-
-def pod_of(line: object) -> PodSeen:
-    pod = _map(line)
-    rank_index = _whole(pod["rank_index"])
-    return PodSeen(
-        member=MemberId(_text(pod["member"])),
-        uid=PodUid(_text(pod["uid"])),
-        role=Role(_text(pod["role"])),
-        rank_index=None if rank_index is None else RankIndex(rank_index),
-        phase=_text(pod["phase"]),
-        reason=_text(pod["reason"]),
-        exit_code=_code(pod),
-    )
-
-
-def _map(value: object) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise TypeError(f"{value!r} is no map")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
-
-
-def _whole(value: object) -> int | None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-        raise TypeError(f"{value!r} is no whole number")
-    return value
-
-
-def _code(line: dict[str, object]) -> int | None:
-    return _whole(line.get("exit_code"))
+        return PodsListed(reader.entry(line, "pods", _PODS))
+    found: PodSeen | PodGone = reader.entry(line, "pod", _POD) if "pod" in line else reader.entry(line, "gone", _GONE)
+    return found
