@@ -121,6 +121,14 @@ def test_the_path_and_the_environment_are_afterwards_as_before(tmp_path: Path) -
     assert (list(sys.path), type(os.environ)) == (path, type(os.environb))
 
 
+def test_what_torch_sets_behind_the_back_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch._dynamo does with TORCHINDUCTOR_CACHE_DIR."""
+    monkeypatch.setitem(sys.modules, "torch", sys)
+    monkeypatch.setattr(preimport.Early, "_load", lambda _self, dotted: os.environ.update({dotted: "set"}))
+    early_of(tmp_path, "x = 1\n").run()
+    assert set(preimport.BEHIND) & set(os.environ) == set()
+
+
 @pytest.mark.parametrize(
     "look",
     ["os.environ.get('RANK')", "'WORLD_SIZE' in os.environ", "os.getenv('MASTER_ADDR', 'x')", "os.getenvb(b'RANK')",

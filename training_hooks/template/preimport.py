@@ -320,6 +320,7 @@ class Early:
     def _behind_the_back(self):
         if "torch" not in sys.modules or any(import_analysis.mentions(tree, READ_AT_IMPORT) for tree in self._trees):
             return
+        before = set(os.environ)
         for dotted in BEHIND:
             if dotted in self.skip or (dotted.startswith("numpy") and "numpy" not in sys.modules):
                 continue
@@ -327,6 +328,8 @@ class Early:
                 self._load(dotted)
             except ImportError:
                 pass
+        for name in set(os.environ) - before:  # torch._dynamo sets TORCHINDUCTOR_CACHE_DIR
+            del os.environ[name]
 
     def _reads_its_rank(self, name):
         self._refuse("it reads %s while it is imported" % name)
