@@ -243,9 +243,9 @@ def _error(value: object) -> Line:
 
 
 def _moment(line: Line, now: float) -> float:
-    """By time.monotonic(), which is one clock in a pod."""
+    """By time.monotonic(), which is one clock in a pod: nothing was later than now."""
     at = line.get("at", now)
-    return at if isinstance(at, int | float) else now
+    return float(at) if isinstance(at, int | float) and 0 <= at <= now else now
 
 
 def _tail(traceback: object) -> str:

@@ -12,7 +12,7 @@ import pytest
 from outrider.runtime.settings import Environment, WrongSetting
 from outrider.sidecar.shell.settings import read
 from outrider.wire.ids import Generation
-from outrider.wire.messages.generation import Ready, Started
+from outrider.wire.messages.generation import Exited, Ready, Started
 from outrider.wire.messages.membership import Hello, Refused
 from tests.sidecar.bench import Master, Member, member, start_order, template
 
@@ -109,6 +109,19 @@ async def test_what_a_rank_tells_of_its_data_must_be_of_the_kind_it_is() -> None
             hook.say(line | {"word": "a newer one"})
             hook.say(line | {"word": "repeated", "detail": {"samples": 72}} | change)
             assert said in await hook.is_closed_with()
+
+
+@pytest.mark.parametrize("at", [10**400, -1, 1e300, "yesterday"])
+async def test_an_end_at_a_moment_that_cannot_be_was_now(at: object) -> None:
+    async with member() as (master, sidecar):
+        hook = await sidecar.hook()
+        hook.say(template())
+        await master.hears(Ready)
+        master.send(start_order(1, FIRST))
+        await hook.hears("do")
+        hook.say({"event": "started", "generation": [1, 1], "pids": [101]})
+        hook.say({"event": "exited", "generation": [1, 1], "local_rank": 0, "pid": 101, "code": 1, "at": at})
+        assert (await master.hears(Exited)).exits[0].age < 60
 
 
 async def test_a_word_of_newer_hooks_is_passed_over() -> None:
