@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterator
 from importlib import resources
-from itertools import islice
 from typing import Any, Final
 
 import yaml
@@ -69,8 +68,12 @@ def _without_nulls(value: object) -> object:
 # -- in sentences ---------------------------------------------------------------------------------------------------
 def objections(value: object, path: str = "spec", schema: Document = SPEC) -> list[str]:
     """Sentences that begin with the path of a field, each once; of many the first."""
-    errors = _Validator(schema).iter_errors(_without_nulls(value))
-    return list(dict.fromkeys(islice((said for error in errors for said in _sentences(error, path)), MOST_TOLD)))
+    found: dict[str, None] = {}
+    for error in _Validator(schema).iter_errors(_without_nulls(value)):
+        found |= dict.fromkeys(_sentences(error, path))
+        if len(found) >= MOST_TOLD:
+            break
+    return list(found)[:MOST_TOLD]
 
 
 def _sentences(error: ValidationError, path: str) -> Iterator[str]:
