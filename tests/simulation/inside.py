@@ -49,6 +49,10 @@ class MasterInside:
         """And no PS job."""
         return isinstance(self.state, State)
 
+    def _part(self, name: str) -> Any:
+        """The State of the release before, and that of a PS job, have the fields of their parts themselves."""
+        return getattr(self.state, name) if self.is_of_this_release else self.state
+
     @property
     def is_ended(self) -> bool:
         return self.state.stage == ENDED
@@ -87,15 +91,15 @@ class MasterInside:
 
     def rank_index_before(self, member: str) -> RankIndex | None:
         """Of one that is no member any more."""
-        found = self.state.placement.past.get(member)
+        found = self._part("placement").past.get(member)
         return None if found is None else found.rank_index
 
     def keeps_failed(self, member: str) -> bool:
         """Its pod has failed, and stays to be read."""
-        return member in self.state.placement.failed_pods
+        return member in self._part("placement").failed_pods
 
     def restarts_used(self) -> int:
-        return int((self.state if isinstance(self.state, PsState) else self.state.faults).restarts.used)
+        return int(self._part("faults").restarts.used)
 
     # -- its world
     def generation(self) -> Generation | None:
@@ -121,10 +125,8 @@ class MasterInside:
 
     def step_limits(self) -> list[float]:
         """Seconds without a step that are too long, in each phase: more where it was slow before."""
-        return [
-            hangs_limits.limit(self.state.hangs.pace, self.state.spec, phase, self.state.now)
-            for phase in hangs_limits.PHASES
-        ]
+        pace = self._part("hangs").pace
+        return [hangs_limits.limit(pace, self.state.spec, phase, self.state.now) for phase in hangs_limits.PHASES]
 
     def may_replace(self, member: str) -> bool:
         """For a link that is cut."""
@@ -135,7 +137,7 @@ class MasterInside:
 
     # -- other jobs
     def waits_behind(self) -> str:
-        return "" if self.is_ps else str(self.state.placement.waits_behind)
+        return "" if self.is_ps else str(self._part("placement").waits_behind)
 
     def lacks_room(self) -> bool:
         return placement_admission.lacks_room(self.state)
