@@ -3,9 +3,8 @@ made."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from outrider.wire.ids import JobName, RankIndex, Role
 
@@ -45,12 +44,6 @@ class Rule(NamedTuple):
     """Seconds that what was seen counts; of one that is followed the first time nothing is counted."""
     dry_run: bool = False
     """What would be done is told, and not done."""
-
-
-def rule_of(values: Sequence[Any]) -> Rule:
-    """A Rule as JSON has it: lists for tuples."""
-    parts: Any = (tuple(value) if isinstance(value, list) else value for value in values)
-    return Rule(*parts)
 
 
 class RoleLimits(NamedTuple):

@@ -10,6 +10,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from tests.simulation.__main__ import try_seed
+from tests.simulation.handing_over import HandingOver
 from tests.simulation.outages import OutageWorld
 from tests.simulation.ps import PsWorld
 from tests.simulation.two_releases import TwoReleases, importable
@@ -54,6 +55,14 @@ def test_no_law_of_ps_jobs_is_broken_and_all_train_again(first: int) -> None:
     for seed in range(first, first + 10):
         _, story = try_seed(seed, PsWorld)
         assert not story, f"seed {seed}:\n{story}"
+
+
+@pytest.mark.parametrize("first", _by_ten(0, 20, 300))
+def test_who_has_read_a_status_would_save_the_same(first: int) -> None:
+    for seed in range(first, first + 10):
+        world = HandingOver(seed)
+        world.run()
+        assert world.handed_over
 
 
 @pytest.mark.parametrize("first", _by_ten(0, 10, 60))

@@ -68,8 +68,7 @@ from outrider.wire.messages.membership import Hello
 
 
 def _began(state: State, event: Began) -> None:
-    state.earlier.is_left = event.is_left
-    goes_on = status_persist.begin(state, event.term, event.spec, event.unix_time, event.saved)
+    goes_on = status_persist.begin(state, event)
     if goes_on:
         autoscaler.begin(state)
         log_metrics.begin(state)

@@ -17,7 +17,6 @@ one. A duration is remembered only where the rank was heard all the while, or a 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -166,16 +165,6 @@ def look_again(watch: Watch, pace: Pace, spec: JobSpec, now: float) -> float:
 
 
 # -- for the next master ------------------------------------------------------------------------------------------
-def saved(pace: Pace, offset: float) -> dict[str, object]:
-    """Moments as unix times."""
-    return {
-        "longest": dict(sorted(pace.longest.items())),
-        "slow_steps": [[at + offset, took] for at, took in pace.slow_steps],
-        "knows_steps": pace.knows_steps,
-        "told_uncounted": pace.told_uncounted,
-    }
-
-
 def saved_watch(watch: Watch, pace: Pace, spec: JobSpec, now: float, offset: float) -> dict[str, object]:
     return {
         "written": now + offset,
@@ -186,16 +175,6 @@ def saved_watch(watch: Watch, pace: Pace, spec: JobSpec, now: float, offset: flo
         "phase": ruling(watch, pace, spec, now)[0],
         "ending": watch.ending,
     }
-
-
-def restored(kept: Mapping[str, Any], offset: float) -> Pace:
-    slow = [(float(at) - offset, float(took)) for at, took in kept.get("slow_steps", ())]
-    return Pace(
-        {str(phase): float(took) for phase, took in kept.get("longest", {}).items() if phase in PHASES},
-        deque(slow),
-        bool(kept.get("knows_steps", False)),
-        bool(kept.get("told_uncounted", False)),
-    )
 
 
 def taken_over(kept: Mapping[str, Any], generation: Generation, now: float, offset: float) -> Watch:

@@ -1,14 +1,13 @@
-"""What is known of a job that finds its own size (`scaling.autoscaler`): for its user, and for the next master."""
+"""What is known of a job that finds its own size (`scaling.autoscaler`), for its user."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from outrider.master.core.scaling import size_policy
 from outrider.master.core.scaling.size_policy import Policy
 from outrider.master.core.spec import SCHEDULE, JobSpec
-from outrider.master.core.state.scaling import Rate, Scaling, Search
+from outrider.master.core.state.scaling import Rate, Scaling
 from outrider.master.core.text import moment
 
 STOP, PENDING = "Stop", "HasPendingPod"
@@ -56,48 +55,3 @@ def _next(scaling: Scaling, spec: JobSpec) -> float | None:
 
 def _moment(at: float | None, offset: float) -> str | None:
     return None if at is None else moment(at + offset)
-
-
-# -- for the next master --------------------------------------------------------------------------------------------
-def saved(scaling: Scaling, offset: float) -> dict[str, Any]:
-    search = scaling.search
-    return {
-        "known": [[size, *_moved(rate, offset)] for size, rate in sorted(search.known.items())],
-        "aside": [[size, *_moved(rate, offset)] for size, rate in sorted(search.aside.items())],
-        "search": [search.base, search.changed + offset, _later(search.settled, offset), search.patience],
-        "began": _later(scaling.began, offset),
-        "told": [scaling.condition, scaling.message, scaling.last, scaling.by_hand],
-        "room": [scaling.room, _later(scaling.room_at, offset), scaling.no_room],
-        "job": [scaling.seen, *sorted(scaling.written)],
-        "trail": [[at + offset, size, why] for at, size, why in scaling.trail],
-        "noise": [scaling.batch, *scaling.noise],
-    }
-
-
-def restored(kept: Mapping[str, Any], offset: float) -> Scaling:
-    """What `saved` has made."""
-    base, changed, settled, patience = kept["search"]
-    condition, message, last, by_hand = kept["told"]
-    room, room_at, no_room = kept["room"]
-    seen, *written = kept["job"]
-    search = Search(
-        {size: _moved(Rate(*rate), -offset) for size, *rate in kept["known"]},
-        base, changed - offset, _later(settled, -offset), patience,
-        {size: _moved(Rate(*rate), -offset) for size, *rate in kept["aside"]},
-    )  # fmt: skip
-    scaling = Scaling(
-        search, _later(kept["began"], -offset), None, condition, message, last, by_hand,
-        room, _later(room_at, -offset), no_room, seen=seen, written=set(written),
-    )  # fmt: skip
-    scaling.trail.extend((at - offset, size, why) for at, size, why in kept["trail"])
-    scaling.batch, *noise = kept.get("noise", [0.0])
-    scaling.noise.extend(noise)
-    return scaling
-
-
-def _later(at: float | None, offset: float) -> float | None:
-    return None if at is None else at + offset
-
-
-def _moved(rate: Rate, offset: float) -> Rate:
-    return rate._replace(at=rate.at + offset)

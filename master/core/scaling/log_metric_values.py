@@ -1,5 +1,4 @@
-"""Numbers that lines of a job's log name (`scaling.log_metrics`): how they are read, shown, and kept for the next
-master."""
+"""Numbers that lines of a job's log name (`scaling.log_metrics`): how they are read and shown."""
 
 from __future__ import annotations
 
@@ -58,19 +57,6 @@ def document(metrics: Metrics, pattern: str, offset: float) -> dict[str, Any]:
         return {}
     at = None if metrics.at is None else moment(metrics.at + offset)
     return {"metrics": {**metrics.values, "line": metrics.line, "time": at, "problem": metrics.problem}}
-
-
-def saved(metrics: Metrics, pattern: str, offset: float) -> list[Any]:
-    at = None if metrics.at is None else metrics.at + offset
-    return [pattern, metrics.values, metrics.line, at, metrics.lines, metrics.problem]
-
-
-def restored(kept: Any, pattern: str, offset: float) -> Metrics:
-    """What `saved` has made; nothing, where the pattern is another by now."""
-    if not kept or kept[0] != pattern:
-        return Metrics()
-    _pattern, values, line, at, lines, problem = kept
-    return Metrics(dict(values), line, None if at is None else at - offset, lines, problem)
 
 
 def shown(told: Mapping[str, Any]) -> str:

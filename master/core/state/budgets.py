@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from outrider.master.core.state.durability import Moment
+
 
 @dataclass(slots=True)
 class Budget:
     """So many uses; one comes back per `decay` seconds without a use."""
 
     used: int = 0
-    since: float = 0.0
+    since: Moment = 0.0
 
 
 def left(budget: Budget, allowed: int, decay: float, now: float) -> int:

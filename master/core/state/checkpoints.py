@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
+
+from outrider.master.core.state.durability import durable, transient
 
 
 class DataNote(NamedTuple):
@@ -20,9 +22,9 @@ class DataNote(NamedTuple):
 class Checkpoints:
     """What is known of checkpoints and of the data, beyond one generation."""
 
-    kept_in_memory: int | None = None
+    kept_in_memory: int | None = transient(None)
     """The newest step that all ranks of a world had in memory."""
-    data_notes: list[DataNote] = field(default_factory=list)
-    samples_repeated: int = 0
-    stop_by: float | None = None
+    samples_repeated: int = durable(0, "data", shared=True)
+    data_notes: list[DataNote] = durable(list, "data", shared=True)
+    stop_by: float | None = transient(None)
     """When the platform ends its members by itself, if it does."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from outrider.master.core.state.budgets import Budget
+from outrider.master.core.state.durability import Moment, durable, transient
 from outrider.master.core.state.generation import Episode, Fault
 from outrider.wire.ids import RankIndex
 
@@ -13,11 +14,11 @@ from outrider.wire.ids import RankIndex
 class Exclusion:
     """Nodes that new pods keep off (`faults.node_exclusion`)."""
 
-    avoiding: tuple[str, ...] = ()
+    avoiding: tuple[str, ...] = durable(())
     """Nodes that new pods keep off."""
-    condemned: dict[str, float] = field(default_factory=dict)
+    condemned: dict[str, Moment] = durable(dict)
     """Nodes of which a rule of the user's said so, and when."""
-    forgiven_at: float = float("-inf")
+    forgiven_at: Moment = durable(float("-inf"))
     """What speaks against a node and is older does not count: there was no room without it."""
 
 
@@ -25,13 +26,13 @@ class Exclusion:
 class Faults:
     """What has gone wrong, and what it has cost."""
 
-    noted: list[Fault] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
+    noted: list[Fault] = durable(list, "faults")
+    counts: dict[str, int] = durable(dict, "fault_counts")
     """By kind, of all that there ever were."""
-    episode: Episode | None = None
-    same_error: tuple[str, int] = ("", 0)
+    episode: Episode | None = transient(None)
+    same_error: tuple[str, int] = durable(("", 0))
     """The error of the last generations that made no step, and how many running."""
-    port_clashes: int = 0
-    restarts: Budget = field(default_factory=Budget)
-    memory: dict[RankIndex, int] = field(default_factory=dict)
+    port_clashes: int = durable(0)
+    restarts: Budget = durable(Budget)
+    memory: dict[RankIndex, int] = durable(dict)
     """Bytes that the container of a rank index needs, where its template's were too few."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from outrider.master.core.state.durability import Moment
 from outrider.master.core.state.stragglers import Comparison
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId, PodUid, RankIndex, Role
 from outrider.wire.messages.generation import WorkerExit
@@ -57,7 +58,7 @@ class Failure:
 class Fault:
     """What the user reads in the list of faults."""
 
-    at: float
+    at: Moment
     kind: str
     member: MemberId | None
     reason: str

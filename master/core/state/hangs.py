@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from outrider.master.core.state.durability import Moment, durable, part, special, transient
 from outrider.wire.ids import Generation, MemberId, OrderId
 
 Known = dict[object, Any]
@@ -102,13 +103,13 @@ class Told(NamedTuple):
 class Pace:
     """What is known of a job over all its generations."""
 
-    longest: dict[str, float] = field(default_factory=dict)
+    longest: dict[str, float] = durable(dict)
     """Seconds, of init, checkpoint and eval."""
-    slow_steps: deque[tuple[float, float]] = field(default_factory=deque)
+    slow_steps: deque[tuple[Moment, float]] = durable(deque)
     """When, and how long; each longer than all that came after it."""
-    knows_steps: bool = False
+    knows_steps: bool = durable(False)
     """A step was seen to follow another."""
-    told_uncounted: bool = False
+    told_uncounted: bool = durable(False)
 
 
 @dataclass(slots=True)
@@ -209,9 +210,9 @@ DEFAULT_GROUP = ("0", "default_pg")
 class Hangs:
     """The running generation's progress, and who was asked about it."""
 
-    collections: dict[str, Collection] = field(default_factory=dict)
-    answered: list[Collection] = field(default_factory=list)
+    collections: dict[str, Collection] = transient(dict)
+    answered: list[Collection] = transient(list)
     """Ours that are complete, until they are looked at."""
-    pace: Pace = field(default_factory=Pace)
-    watch: Watch | None = None
+    pace: Pace = part(Pace, key="pace")
+    watch: Watch | None = special(None)
     """Of the running generation's progress."""

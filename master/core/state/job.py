@@ -17,12 +17,13 @@ members at every message.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from outrider.master.core.actions import Action, Announce
 from outrider.master.core.occurrences import Occurrence
 from outrider.master.core.spec import JobSpec
 from outrider.master.core.state.checkpoints import Checkpoints
+from outrider.master.core.state.durability import Moment, durable, part, special, transient
 from outrider.master.core.state.earlier import Earlier
 from outrider.master.core.state.faults import Exclusion, Faults
 from outrider.master.core.state.generation import Reservation, World
@@ -46,81 +47,81 @@ REBUILDING, FINISHING, ENDED = "rebuilding", "finishing", "ended"
 
 @dataclass(slots=True)
 class State:
-    spec: JobSpec = field(default_factory=lambda: JobSpec(JobName(""), 1, 1, 1))
-    term: int = 0
-    now: float = 0.0
-    unix_offset: float = 0.0
+    spec: JobSpec = transient(lambda: JobSpec(JobName(""), 1, 1, 1))
+    term: int = special(0)
+    now: float = transient(0.0)
+    unix_offset: float = transient(0.0)
     """Add it to `now` for the wall clock."""
-    began_at: float = 0.0
+    began_at: Moment = durable(0.0)
     """When the job began (an earlier master's time counts)."""
-    began_now: float = 0.0
+    began_now: float = transient(0.0)
     """When this master began."""
-    stage: str = GATHERING
-    phase: str = "pending"
-    message: str = "waiting for members"
-    exit_code: int | None = None
-    target: int = 0
-    listed: bool = False
+    stage: str = special(GATHERING)
+    phase: str = special("pending")
+    message: str = transient("waiting for members")
+    exit_code: int | None = special(None)
+    target: int = durable(0)
+    listed: bool = transient(False)
     """The platform has told what it has: members may be created."""
-    patient: bool = True
+    patient: bool = transient(True)
     """The next world waits for everyone who can come soon; after a fault the survivors go on at once instead."""
-    members: dict[MemberId, Member] = field(default_factory=dict)
-    metrics: Metrics = field(default_factory=Metrics)
+    members: dict[MemberId, Member] = special(dict)
+    metrics: Metrics = special(Metrics)
     """What lines of the log have said last."""
-    scaling: Scaling = field(default_factory=Scaling)
+    scaling: Scaling = part(Scaling, key="scaling")
     """Of a job that finds its own size."""
-    ready: set[MemberId] = field(default_factory=set)
-    coming: set[MemberId] = field(default_factory=set)
-    unchecked: set[MemberId] = field(default_factory=set)
+    ready: set[MemberId] = transient(set)
+    coming: set[MemberId] = transient(set)
+    unchecked: set[MemberId] = transient(set)
     """Those of `coming` that would be ready, but for the node check."""
-    deadlines: Deadlines = field(default_factory=Deadlines)
-    next_order: int = 1
-    number: int = 0
-    number_before: int = 0
+    deadlines: Deadlines = transient(Deadlines)
+    next_order: int = transient(1)
+    number: int = durable(0, outlives_end=True)
+    number_before: int = durable(0, outlives_end=True)
     """Of the last generation before the job began anew."""
-    world: World | None = None
-    left: World | None = None
+    world: World | None = special(None)
+    left: World | None = special(None)
     """The one before, from its end until another one is decided."""
-    reserved: Reservation | None = None
+    reserved: Reservation | None = transient(None)
     """Of the newest status that is saved."""
-    reserving: list[Reservation] = field(default_factory=list)
+    reserving: list[Reservation] = transient(list)
     """Of those that are being saved: one of them may be what the next master reads."""
-    met: dict[MemberId, tuple[Generation, int]] = field(default_factory=dict)
+    met: dict[MemberId, tuple[Generation, int]] = durable(dict)
     """The newest generation that was to meet at a member, and at which of its ports: it serves no other."""
-    resize: str = ""
+    resize: str = transient("")
     """What the world is to do at the next checkpoint, if anything: `grow from 2 to 3 members`."""
-    restart_wanted: str = ""
-    stop_wanted: str = ""
+    restart_wanted: str = transient("")
+    stop_wanted: str = transient("")
     """Why the user ends the job, which waits until this master knows the world and the script's state is saved."""
-    slow_replaced: set[RankIndex] = field(default_factory=set)
+    slow_replaced: set[RankIndex] = durable(set)
     """Whose member was replaced for being slow."""
-    nodecheck: NodeCheck = field(default_factory=NodeCheck)
-    hangs: Hangs = field(default_factory=Hangs)
-    rules: Rules = field(default_factory=Rules)
-    exclusion: Exclusion = field(default_factory=Exclusion)
-    faults: Faults = field(default_factory=Faults)
-    progress: Progress = field(default_factory=Progress)
-    checkpoints: Checkpoints = field(default_factory=Checkpoints)
-    status: Status = field(default_factory=Status)
-    earlier: Earlier = field(default_factory=Earlier)
-    membership: Membership = field(default_factory=Membership)
-    placement: Placement = field(default_factory=Placement)
-    lease: LeaseState = field(default_factory=LeaseState)
-    links: Links = field(default_factory=Links)
+    nodecheck: NodeCheck = part(NodeCheck)
+    hangs: Hangs = part(Hangs)
+    rules: Rules = part(Rules)
+    exclusion: Exclusion = part(Exclusion)
+    faults: Faults = part(Faults)
+    progress: Progress = part(Progress)
+    checkpoints: Checkpoints = part(Checkpoints)
+    status: Status = part(Status)
+    earlier: Earlier = part(Earlier)
+    membership: Membership = transient(Membership)
+    placement: Placement = part(Placement)
+    lease: LeaseState = transient(LeaseState)
+    links: Links = transient(Links)
     """How members reach each other."""
-    parted: dict[RankIndex, float] = field(default_factory=dict)
+    parted: dict[RankIndex, Moment] = durable(dict)
     """Whose member was replaced because it and another one could not see each other, and when."""
-    checkpoint_step: int | None = None
+    checkpoint_step: int | None = transient(None)
     """A checkpoint was finished in this step."""
-    ending: dict[MemberId, bool] = field(default_factory=dict)
-    would: dict[str, str] = field(default_factory=dict)
+    ending: dict[MemberId, bool] = transient(dict)
+    would: dict[str, str] = transient(dict)
     """What has been said of a job that is only observed: the sentence by what would be done."""
-    stirred: bool = False
-    unstaffed: bool = False
-    unsized: bool = False
+    stirred: bool = transient(False)
+    unstaffed: bool = transient(False)
+    unsized: bool = transient(False)
     """What the end of the step has to look at: anything, who holds which rank index, the size of the world."""
-    actions: list[Action] = field(default_factory=list)
-    occurred: list[Occurrence] = field(default_factory=list)
+    actions: list[Action] = transient(list)
+    occurred: list[Occurrence] = transient(list)
     """Which nobody has followed yet."""
 
     @property

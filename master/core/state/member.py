@@ -184,4 +184,4 @@ class Placed(NamedTuple):
 
     uid: PodUid
     rank_index: RankIndex | None
-    own_index: RankIndex | None
+    own_index: RankIndex | None = None

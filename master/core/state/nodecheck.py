@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from outrider.master.core.state.durability import durable, inherited, transient
 from outrider.wire.ids import MemberId, OrderId, PodUid, RankIndex
 from outrider.wire.messages.node_check import PeerCheck
 
@@ -36,14 +37,15 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What all rounds say about a member. `compute` and `network` are its best times, 0 where there is none."""
+    """What all rounds say about a member. `compute` and `network` are its best times, 0 where there is none.
+    Only one that is well is handed over."""
 
-    verdict: str
+    verdict: str = transient("ok")
     """ok, faulty, unclear (it was never well, and that may be another's fault) or unmeasured (its port was taken, or
     nobody was left to measure it with)."""
-    check: str = ""
+    check: str = transient("")
     """compute or network: which one it did not pass."""
-    reason: str = ""
+    reason: str = transient("")
     kind: str = ""
     compute: float = 0.0
     network: float = 0.0
@@ -78,12 +80,12 @@ class Check:
 class NodeCheck:
     """What the node check has found, and the one that goes on."""
 
-    check: Check | None = None
-    rounds: list[dict[str, object]] = field(default_factory=list)
+    check: Check | None = transient(None)
+    rounds: list[dict[str, object]] = durable(list)
     """The newest rounds of the node check, as users read them."""
-    round_number: int = 0
+    round_number: int = durable(0)
     """Of the next round: they count on over replacements and masters."""
-    checked: dict[MemberId, tuple[PodUid, Finding]] = field(default_factory=dict)
+    checked: dict[MemberId, tuple[PodUid, Finding]] = inherited(dict)
     """Of an earlier master's members: those that had passed the node check, and what it measured."""
-    exclusions: dict[RankIndex, int] = field(default_factory=dict)
+    exclusions: dict[RankIndex, int] = durable(dict)
     """Members that did not pass it, by rank index."""

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from outrider.master.core.state.durability import Moment, durable, transient
 from outrider.wire.ids import NO_GENERATION, Generation
+
+PRINTS_SAVED, STEPS_SAVED = 64, 11
 
 
 @dataclass(slots=True)
 class Progress:
     """How far training has come, over all generations, and at what pace."""
 
-    first_world: int = 0
+    first_world: int = durable(0, "data", shared=True)
     """Ranks of the job's first world; 0: there was none yet."""
-    saves: dict[str, int] = field(default_factory=dict)
+    saves: dict[str, int] = durable(dict, rows=True)
     """Newest checkpoints by path, oldest first."""
-    prints: dict[str, int] = field(default_factory=dict)
+    prints: dict[str, int] = durable(dict, rows=True, trim=lambda prints: dict(list(prints.items())[-PRINTS_SAVED:]))
     """Steps by the fingerprint of a checkpoint's file, oldest first; 0: of more than one step."""
-    steps_repeated: int = 0
+    steps_repeated: int = durable(0)
     """Of the worlds before."""
-    first_step: int | None = None
-    first_step_at: float | None = None
-    high_step: int = 0
-    high_step_at: float | None = None
-    step_estimated: bool = False
+    first_step: int | None = durable(None)
+    first_step_at: float | None = transient(None)
+    high_step: int = durable(0)
+    high_step_at: Moment | None = durable(None)
+    step_estimated: bool = durable(False)
     """Some of the steps may be repeated ones: it is not known where a world went on from."""
-    high_step_generation: Generation = NO_GENERATION
-    step_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=101))
-    seconds_lost: float = 0.0
+    high_step_generation: Generation = durable(NO_GENERATION)
+    step_seconds: deque[float] = durable(lambda: deque(maxlen=101), trim=lambda seconds: [*seconds][-STEPS_SAVED:])
+    seconds_lost: float = durable(0.0, trim=lambda lost: round(lost, 3))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from outrider.master.core.events import NodeSeen
 from outrider.master.core.spec import Rule
+from outrider.master.core.state.durability import Moment, durable, in_order, transient
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, PodUid
 
 
@@ -15,31 +16,31 @@ class Flag:
 
     action: str
     why: str
-    since: float = float("-inf")
+    since: float = transient(float("-inf"))
     """Who was made before, and comes there, was on its way."""
     to_go: set[PodUid] = field(default_factory=set)
     """Pods that are to be replaced for it."""
-    is_told: bool = True
+    is_told: bool = transient(True)
 
 
 @dataclass(slots=True)
 class Rules:
     """What was counted for the user's rules (`faults.failure_policy`), and what they say of nodes now."""
 
-    marked: dict[str, NodeSeen] = field(default_factory=dict)
+    marked: dict[str, NodeSeen] = transient(dict)
     """Those with conditions or taints that a rule may name."""
-    flags: dict[str, Flag] = field(default_factory=dict)
+    flags: dict[str, Flag] = durable(dict)
     """Those for which a rule of the user's holds."""
-    hits: dict[tuple[Rule, str], list[float]] = field(default_factory=dict)
+    hits: dict[tuple[Rule, str], list[Moment]] = durable(dict, rows=True, trim=in_order)
     """When a rule was met that is not followed each time, and by whom (`faults.failure_policy`)."""
-    tried: dict[Rule, float] = field(default_factory=dict)
+    tried: dict[Rule, float] = transient(dict)
     """When a dry run was told."""
-    holding: dict[tuple[str, Rule], bool] = field(default_factory=dict)
+    holding: dict[tuple[str, Rule], bool] = durable(dict, rows=True, trim=in_order)
     """Rules that hold for a node, and whether they were met often enough when they began to."""
-    judged: dict[tuple[MemberId, int], tuple[str, str]] = field(default_factory=dict)
+    judged: dict[tuple[MemberId, int], tuple[str, str]] = transient(dict)
     """What the rules say of ends of ranks, by local rank, in the generation `judged_of`."""
-    judged_of: Generation = NO_GENERATION
-    log_serials: dict[MemberId, int] = field(default_factory=dict)
+    judged_of: Generation = transient(NO_GENERATION)
+    log_serials: dict[MemberId, int] = durable(dict)
     """Of the last LineMatched of each member."""
-    dropped_patterns: set[str] = field(default_factory=set)
+    dropped_patterns: set[str] = durable(set)
     """Those that are too slow, or cannot be read."""

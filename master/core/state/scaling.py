@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from outrider.master.core.state.durability import Deadline, Moment, durable, in_order, part, transient
 from outrider.wire.ids import Generation
 
 START = "Start"
@@ -18,24 +19,24 @@ class Rate(NamedTuple):
     """A second."""
     error: float
     steps: int
-    at: float
+    at: Moment
 
 
 @dataclass(slots=True)
 class Search:
     """What is known; all of it survives the master, in the job's status."""
 
-    known: dict[int, Rate] = field(default_factory=dict)
-    base: int = 0
+    known: dict[int, Rate] = durable(dict, rows=True, trim=in_order)
+    base: int = durable(0, "search", shared=True)
     """The size that the current one is tried against; 0: none."""
-    changed: float = 0.0
-    settled: float | None = None
+    changed: Moment = durable(0.0, "search", shared=True)
+    settled: Moment | None = durable(None, "search", shared=True)
     """Since when no better size is looked for."""
-    patience: float = 0.0
+    patience: float = durable(0.0, "search", shared=True)
     """Seconds from then to the next evaluation: twice as long after each that changed nothing."""
-    aside: dict[int, Rate] = field(default_factory=dict)
+    aside: dict[int, Rate] = durable(dict, rows=True, trim=in_order)
     """What sizes made that an evaluation tries again."""
-    odd: int = 0
+    odd: int = transient(0)
     """Windows running that differ from what this size made before."""
 
 
@@ -62,42 +63,42 @@ NOISES = 21
 
 @dataclass(slots=True)
 class Scaling:
-    search: Search = field(default_factory=Search)
-    began: float | None = None
-    meter: Meter | None = None
-    condition: str = START
-    message: str = "nothing is measured yet"
-    last: int | None = None
+    search: Search = part(Search)
+    began: Moment | None = durable(None)
+    meter: Meter | None = transient(None)
+    condition: str = durable(START, "told", shared=True)
+    message: str = durable("nothing is measured yet", "told", shared=True)
+    last: int | None = durable(None, "told", shared=True)
     """The size before this one."""
-    by_hand: str = ""
+    by_hand: str = durable("", "told", shared=True)
     """Why nothing is decided here, where that is so."""
-    room: int | None = None
+    room: int | None = durable(None, "room", shared=True)
     """There was none for more members than that."""
-    room_at: float | None = None
+    room_at: Deadline | None = durable(None, "room", shared=True)
     """When it is asked for again."""
-    no_room: int = 0
+    no_room: int = durable(0, "room", shared=True)
     """How often."""
-    batch: float = 0.0
+    batch: float = durable(0.0, "noise", shared=True)
     """Samples in a member's part of a step; 0: unknown."""
-    noise: deque[float] = field(default_factory=lambda: deque(maxlen=NOISES))
+    noise: deque[float] = durable(lambda: deque(maxlen=NOISES), "noise", rest=True)
     """What lines of the log said last of the gradient noise."""
-    due_at: float | None = None
+    due_at: float | None = transient(None)
     """When the schedule says another size."""
-    seen: int | None = None
+    seen: int | None = durable(None, "job", shared=True)
     """The size that the ElasticJob had when it was read last."""
-    written: set[int] = field(default_factory=set)
+    written: set[int] = durable(set, "job", rest=True)
     """Sizes that were written into the ElasticJob and have not been read there yet."""
-    trail: deque[tuple[float, int, str]] = field(default_factory=lambda: deque(maxlen=TRAIL))
+    trail: deque[tuple[Moment, int, str]] = durable(lambda: deque(maxlen=TRAIL))
     """When, which size, why."""
 
 
 @dataclass(slots=True)
 class Metrics:
-    values: dict[str, float] = field(default_factory=dict)
-    line: str = ""
+    values: dict[str, float] = durable(dict)
+    line: str = durable("")
     """The newest that has fitted."""
-    at: float | None = None
-    lines: int = 0
-    problem: str = ""
-    told: set[str] = field(default_factory=set)
+    at: Moment | None = durable(None)
+    lines: int = durable(0)
+    problem: str = durable("")
+    told: set[str] = transient(set)
     """Groups of which it was said that they are no numbers."""
