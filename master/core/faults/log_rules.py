@@ -28,7 +28,7 @@ def matched(state: State, member: Member, said: LineMatched) -> None:
     state.rules.log_serials[member.id] = said.serial
     log_metrics.matched(state, member, said)
     if state.stage == REBUILDING:
-        state.earlier.deferred.append((member.id, said))
+        state.earlier.defer(member.id, said)
     else:
         follow(state, member, said)
 
@@ -54,7 +54,7 @@ def dropped(state: State, member: Member, said: PatternDropped) -> None:
     numbers = [str(n) for n, rule in enumerate(state.spec.rules, 1) if rule.log_pattern == said.pattern]
     if not numbers or said.pattern in state.rules.dropped_patterns:
         return
-    state.rules.dropped_patterns.add(said.pattern)
+    state.rules.drop(said.pattern)
     name = f"{quoted(said.pattern)}, the logPattern of rule {' and '.join(numbers)} of recovery.rules"
     on = f": {quoted(said.line)}" if said.line else ""
     state.announce("RuleDropped", f"{name}, is followed no more: on {member.id} {said.reason}{on}.", member.id,

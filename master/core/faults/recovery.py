@@ -45,7 +45,7 @@ LOSSES = ("MemberLost", "MemberSilent", "MemberFailed", "MemberIsolated", "Membe
 def exited(state: State, member: Member, message: Exited) -> None:
     """Worker processes ended by themselves, well or badly. A new master keeps it until it knows the world."""
     if state.stage == REBUILDING:
-        state.earlier.deferred.append((member.id, message))
+        state.earlier.defer(member.id, message)
         return
     for end in message.exits:
         progress.note_step(state, message.generation, end.step, state.now - end.age)

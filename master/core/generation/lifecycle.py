@@ -225,7 +225,7 @@ def stop(state: State, reason: str) -> None:
         member = state.members.get(member_id)
         if member is not None:
             _stop(state, world, member, reason)
-    state.status.not_before = state.now + WRITE_DELAY
+    state.status.hold(state.now + WRITE_DELAY)
     state.deadlines.set(("stop", str(world.generation.number)), state.now + orders.longest_stop(state.spec))
     readiness.stir(state)
 

@@ -122,9 +122,7 @@ def _recover(state: State, world: World, at: float, step: int) -> None:
     """Shares the lost seconds out: each open fault has those from its own moment (the first: from the last step) to the
     next fault's, the last one those to the new step. Where that may be one of before, an error may be too."""
     verdict = world.resume.verdict
-    if verdict != UNKNOWN:
-        state.faults.same_error = ("", 0)
-    state.faults.port_clashes = 0
+    state.faults.note_step(is_new=verdict != UNKNOWN)
     if state.phase == "restarting":
         state.phase = "running"
     open_faults = [fault for fault in state.faults.noted if fault.seconds_lost is None]
@@ -144,6 +142,12 @@ def _recover(state: State, world: World, at: float, step: int) -> None:
     else:
         _announce_recovery(state, open_faults, total, step, had_trained=world.lost_from is not None)
     state.mark_status()
+
+
+def note_cost(state: State, fault: Fault, at: float) -> None:
+    """It is over, and all the time since it happened was lost."""
+    fault.seconds_lost = max(0.0, at - fault.at)
+    state.progress.seconds_lost += fault.seconds_lost
 
 
 def _announce_recovery(state: State, faults: list[Fault], total: float, step: int, *, had_trained: bool) -> None:

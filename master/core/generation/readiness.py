@@ -18,12 +18,8 @@ def refresh(state: State, member: Member) -> None:
     _put(state.ready, member, is_ready)
     _put(state.coming, member, is_coming)
     _put(state.unchecked, member, is_prepared and not is_ready)
-    if (
-        state.nodecheck.check is not None
-        and member.id in state.nodecheck.check.orders
-        and not (member.is_usable and not member.trainer_lost)
-    ):
-        state.nodecheck.check.lost.add(member.id)
+    if not member.is_usable or member.trainer_lost:
+        state.nodecheck.lose(member.id)
     world = state.world
     if world is not None and state.stage == STOPPING and member.id in world.waiting:
         has_stopped = member.stopped >= world.generation

@@ -120,9 +120,8 @@ def _why_past(member: Member) -> str:
 
 
 def _bind(state: State, session: str, member: Member, hello: Hello) -> None:
-    if member.session is not None and member.session != session:
-        state.membership.sessions.pop(member.session, None)
-        state.act(CloseSession(member.session, f"{member.id} has a newer connection.", state.generation))
+    if member.session != session:
+        close(state, member, f"{member.id} has a newer connection.")
     first = not member.greeted
     member.session, member.greeted, member.ready, member.refusal = session, True, None, ""
     state.membership.sessions[session] = member.id
@@ -233,6 +232,14 @@ def stop_leftover(state: State, member: Member) -> None:
     state.deadlines.set(("patience", member.id), state.now + orders.longest_stop(state.spec))
     reason = f"{member.id} still runs generation {member.running}, which is over."
     lifecycle.stop_member(state, member, member.running, reason)
+
+
+def close(state: State, member: Member, reason: str) -> None:
+    """Nothing is said there to it or by it any more."""
+    if member.session is not None:
+        state.membership.sessions.pop(member.session, None)
+        state.act(CloseSession(member.session, reason, state.generation))
+        member.session = None
 
 
 def disconnected(state: State, session: str) -> None:

@@ -7,13 +7,19 @@ over is no fault.
 
 from __future__ import annotations
 
-from outrider.master.core.actions import CloseSession
 from outrider.master.core.events import PodGone, PodSeen, PodsListed
 from outrider.master.core.faults import delete_pod, node_exclusion, node_rules, oom, recovery
 from outrider.master.core.faults.oom import KILLED
 from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import observe_only, orders, readiness, unsupervised
-from outrider.master.core.membership import failure_detector, key_mismatch, pod_deletion, prior_success, unreached
+from outrider.master.core.membership import (
+    connections,
+    failure_detector,
+    key_mismatch,
+    pod_deletion,
+    prior_success,
+    unreached,
+)
 from outrider.master.core.occurrences import FailMember
 from outrider.master.core.placement import create_refused, failed_pods, pod_blocked, replicas, sidecar_exit
 from outrider.master.core.placement import rank_index as placement_rank_index
@@ -316,16 +322,13 @@ def _remove(state: State, member: Member, life: str) -> None:
         "unstarted",
     ):
         state.deadlines.cancel((kind, member.id))
-    if member.session is not None:
-        state.membership.sessions.pop(member.session, None)
-        state.act(CloseSession(member.session, f"{member.id} is no more.", state.generation))
-        member.session = None
+    connections.close(state, member, f"{member.id} is no more.")
     readiness.refresh(state, member)
     state.coming.discard(member.id)
     placement_rank_index.remove(state, member)
     state.placement.past[member.id] = member
     state.met.pop(member.id, None)
-    state.rules.log_serials.pop(member.id, None)
+    state.rules.forget(member.id)
     while len(state.placement.past) > PAST_KEPT:
         del state.placement.past[next(iter(state.placement.past))]
     readiness.note_staffing(state)

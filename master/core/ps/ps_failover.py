@@ -14,6 +14,7 @@ from functools import partial
 from statistics import median
 
 from outrider.master.core.faults import recovery
+from outrider.master.core.generation import progress
 from outrider.master.core.hangs import progress_watch
 from outrider.master.core.ps.state import CHIEF, PS, PsState, Seat
 from outrider.master.core.ps.task_adapter import let
@@ -88,7 +89,7 @@ def _excuse(job: PsState, seat: Seat) -> None:
         return
     if not episode.failures or not all(OF_TENSORFLOW in failure.exit.error_type for failure in episode.failures):
         return  # somebody has killed it, or its script is wrong
-    episode.free = True
+    seat.state.faults.excuse()
     text = f"That is an effect of a lost parameter server ({job.ps_lost.rstrip('.')}): it costs no restart."
     let(job, seat, partial(seat.state.announce, "EffectOfLostPs", text, episode.fault.member))
 
@@ -133,9 +134,8 @@ def _all_train(job: PsState) -> None:
     for seat in job.of(PS):
         for fault in seat.state.faults.noted:
             if fault.seconds_lost is None:
-                fault.seconds_lost = max(0.0, job.now - fault.at)
-                seat.state.progress.seconds_lost += fault.seconds_lost
-                text = f"All who train go on with {seat.name}: {seconds(fault.seconds_lost)} were lost."
+                progress.note_cost(seat.state, fault, job.now)
+                text = f"All who train go on with {seat.name}: {seconds(fault.seconds_lost or 0.0)} were lost."
                 job.announce("Recovered", text)
 
 

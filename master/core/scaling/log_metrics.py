@@ -75,7 +75,7 @@ def dropped(state: State, member: Member, said: PatternDropped) -> None:
     """Told once; no later generation is asked for it."""
     if said.pattern != state.spec.metrics_pattern or said.pattern in state.rules.dropped_patterns:
         return
-    state.rules.dropped_patterns.add(said.pattern)
+    state.rules.drop(said.pattern)
     on = f": {quoted(said.line)}" if said.line else ""
     name = f"metrics.logPattern {quoted(said.pattern)}"
     _warn(state, "MetricsDropped", f"{name} is followed no more: on {member.id} {said.reason}{on}.")

@@ -30,3 +30,7 @@ class Earlier:
     """Nothing is known of the worlds before but what members say: the job's record is gone."""
     deferred: list[tuple[MemberId, Exited | LineMatched]] = transient(list)
     """What members said of ended ranks and lines before a new master knew the world."""
+
+    def defer(self, member: MemberId, message: Exited | LineMatched) -> None:
+        """It is looked at when this master knows the world."""
+        self.deferred.append((member, message))

@@ -36,3 +36,14 @@ class Faults:
     restarts: Budget = durable(Budget)
     memory: dict[RankIndex, int] = durable(dict)
     """Bytes that the container of a rank index needs, where its template's were too few."""
+
+    def note_step(self, is_new: bool) -> None:
+        """One was made: no port clashes, and where it is a new one, the error is none of the last ones."""
+        self.port_clashes = 0
+        if is_new:
+            self.same_error = ("", 0)
+
+    def excuse(self) -> None:
+        """What has ended the generation is an effect of something else."""
+        if self.episode is not None:
+            self.episode.free = True

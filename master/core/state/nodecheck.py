@@ -89,3 +89,8 @@ class NodeCheck:
     """Of an earlier master's members: those that had passed the node check, and what it measured."""
     exclusions: dict[RankIndex, int] = durable(dict)
     """Members that did not pass it, by rank index."""
+
+    def lose(self, member: MemberId) -> None:
+        """It cannot answer any more."""
+        if self.check is not None and member in self.check.orders:
+            self.check.lost.add(member)

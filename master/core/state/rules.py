@@ -44,3 +44,11 @@ class Rules:
     """Of the last LineMatched of each member."""
     dropped_patterns: set[str] = durable(set)
     """Those that are too slow, or cannot be read."""
+
+    def drop(self, pattern: str) -> None:
+        """No line is searched for it any more."""
+        self.dropped_patterns.add(pattern)
+
+    def forget(self, member: MemberId) -> None:
+        """It is no more."""
+        self.log_serials.pop(member, None)

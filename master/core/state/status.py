@@ -20,3 +20,7 @@ class Status:
     """Why the status is written at the end of this step, whenever it was written last; empty where it need not be."""
     not_before: float = transient(0.0)
     """A recovery is on its way: its own status is due in a moment, and nothing else shall be in front of it."""
+
+    def hold(self, until: float) -> None:
+        """What has changed is written then at the earliest."""
+        self.not_before = until
