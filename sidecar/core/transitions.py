@@ -1,7 +1,8 @@
 """The phases of a member, and every way from one to another.
 
 The table is the program: `move` refuses what is not in it, because a change that nobody thought of is a bug, and a bug
-ends the sidecar (training goes on; the next one reattaches). `draw` gives the table as a diagram for the docs.
+ends the sidecar (training goes on; the next one reattaches). `draw` gives the table as the diagram of
+docs/contracts.md §14.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ the number for a signal.
 from __future__ import annotations
 
 from outrider.master.core.actions import DeletePod
-from outrider.master.core.generation import lifecycle, observe_only, orders, progress, readiness, unsupervised
-from outrider.master.core.state.job import ENDED, FINISHING, STOPPING, State
+from outrider.master.core.generation import lifecycle, observe_only, orders, progress, readiness, stages, unsupervised
+from outrider.master.core.state.job import FINISHING, STOPPING, State
 from outrider.master.core.state.member import ENDED_WELL, SILENT, Member
 from outrider.master.core.text import counted
 from outrider.wire.messages.generation import Stop
@@ -21,6 +21,8 @@ DELETE_GRACE = 5.0
 
 def succeed(state: State, how: str = "") -> None:
     """Every rank of every member ended with 0."""
+    if state.is_over:
+        return
     how = how or f"All ranks ended with code 0 after {counted(state.progress.high_step, 'step')}."
     state.announce("JobSucceeded", how)
     _finish(state, 0, "succeeded", "The job has succeeded.")
@@ -60,7 +62,7 @@ def _finish(state: State, code: int, phase: str, reason: str) -> None:
         progress.settle(state, state.world)
     state.exit_code, state.phase, state.message = code, phase, reason
     was_stopping = state.stage == STOPPING
-    state.stage = FINISHING
+    stages.move(state, "job over")
     for member in state.members.values():
         if phase == "stopped" and any(isinstance(o.message, Stop) for o in member.orders.values()):
             state.ending[member.id] = False
@@ -152,7 +154,7 @@ def hurry(state: State, reason: str) -> None:
 
 
 def _end(state: State) -> None:
-    state.stage = ENDED
+    stages.move(state, "everyone knows")
     for member in state.members.values():
         if member.life == SILENT and member.uid is not None and member.has_controller:
             why = f"{member.id} is deleted: it is silent, so it cannot be told that the job is over."

@@ -14,12 +14,13 @@ from outrider.master.core.generation import (
     orders,
     probe_ring,
     readiness,
+    stages,
     unsupervised,
 )
 from outrider.master.core.generation import resume as generation_resume
 from outrider.master.core.occurrences import GenerationStarted
 from outrider.master.core.state.generation import Place, World
-from outrider.master.core.state.job import COMMITTING, GATHERING, RUNNING, STOPPING, State
+from outrider.master.core.state.job import COMMITTING, GATHERING, STOPPING, State
 from outrider.master.core.state.member import Member
 from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION, Generation, OrderId
@@ -97,7 +98,8 @@ def decide(state: State, chosen: list[Member]) -> World:
     )
     state.progress.first_world = state.progress.first_world or world.world_size
     state.met[chosen[0].id] = (world.generation, world.port)
-    state.world, state.left, state.stage, state.patient = world, None, COMMITTING, False
+    stages.move(state, "world decided")
+    state.world, state.left, state.patient = world, None, False
     state.resize, state.restart_wanted = "", ""
     state.deadlines.cancel(("resize", ""))
     state.message = f"generation {world.generation} forms with {counted(len(chosen), 'member')}"
@@ -108,7 +110,7 @@ def start(state: State) -> None:
     """The world is saved: tell everyone."""
     world = state.world
     assert world is not None
-    state.stage = RUNNING
+    stages.move(state, "world started")
     state.message = f"generation {world.generation} starts"
     allowed = max_restarts(state)
     saves = tuple(list(state.progress.saves.items())[-SAVES_TOLD:])
@@ -216,10 +218,12 @@ def stop(state: State, reason: str) -> None:
         return
     drop_fetches(state, world)
     if state.stage == COMMITTING:
-        state.world, state.stage, state.message = None, GATHERING, reason
+        stages.move(state, "world dropped")
+        state.world, state.message = None, reason
         readiness.stir(state)
         return
-    state.stage, state.phase, state.message, world.stop_reason = STOPPING, "restarting", reason, reason
+    stages.move(state, "stop ordered")
+    state.phase, state.message, world.stop_reason = "restarting", reason, reason
     state.deadlines.cancel(("start", str(world.generation.number)))
     for member_id in world.places:
         member = state.members.get(member_id)
@@ -241,7 +245,8 @@ def leave(state: State) -> None:
     assert world is not None
     state.deadlines.cancel(("stop", str(world.generation.number)))
     generation_resume.end(state, world)
-    state.world, state.left, state.stage = None, world, GATHERING
+    stages.move(state, "nothing runs any more")
+    state.world, state.left = None, world
 
 
 def _stop(state: State, world: World, member: Member, reason: str) -> None:

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from typing import cast
 
 from outrider.master.core.faults import log_rules, pod_replacement, recovery
-from outrider.master.core.generation import lifecycle, readiness
+from outrider.master.core.generation import lifecycle, readiness, stages
 from outrider.master.core.membership import failure_detector
 from outrider.master.core.occurrences import GenerationAdopted
 from outrider.master.core.state.generation import UNKNOWN, Place, Resume, World
-from outrider.master.core.state.job import GATHERING, REBUILDING, RUNNING, State
+from outrider.master.core.state.job import REBUILDING, RUNNING, State
 from outrider.master.core.state.member import ENDED_WELL, Member, in_order
 from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
@@ -26,7 +26,8 @@ from outrider.wire.messages.log_lines import LineMatched
 
 def begin(state: State) -> None:
     """Waits for the Hellos."""
-    state.stage, state.phase = REBUILDING, "restarting"
+    stages.move(state, "earlier master left a job")
+    state.phase = "restarting"
     state.message = "a new master waits for the members"
     state.announce("MasterStarted", f"A new master (term {state.term}) waits for the members that an earlier one "
                                     f"started.")  # fmt: skip
@@ -107,7 +108,8 @@ def _was_started(state: State, world: World) -> bool:
 
 
 def _adopt(state: State, world: World) -> None:
-    state.world, state.stage, state.phase, state.patient = world, RUNNING, "running", False
+    stages.move(state, "world adopted")
+    state.world, state.phase, state.patient = world, "running", False
     text = (
         f"The new master takes over generation {world.generation} of {counted(len(world.places), 'member')} as it runs."
     )
@@ -192,7 +194,8 @@ def _judge_by_silence(state: State, member: Member) -> None:
 
 def _clear(state: State, running: set[Generation]) -> None:
     """Nothing runs, or not everywhere the same."""
-    state.stage, state.patient, state.earlier.deferred = GATHERING, True, []
+    stages.move(state, "no world adopted")
+    state.patient, state.earlier.deferred = True, []
     names = ", ".join(map(str, sorted(running)))
     if running:
         text = f"The members run generations {names}, not one that was agreed: all are stopped and a new one forms."

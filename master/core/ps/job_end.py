@@ -9,10 +9,11 @@ from functools import partial
 
 from outrider.master.core.actions import DeletePod, EndJob
 from outrider.master.core.generation import job_end as generation_job_end
+from outrider.master.core.generation import stages
 from outrider.master.core.ps.state import CHIEF, EVALUATOR, PsState, Seat, has_ended
 from outrider.master.core.ps.task_adapter import let
 from outrider.master.core.spec import WORKER
-from outrider.master.core.state.job import ENDED, FINISHING
+from outrider.master.core.state.job import FINISHING
 
 LAST_EVALUATION = 60.0
 """Seconds that an evaluator has for the last checkpoint once the training is over."""
@@ -61,7 +62,8 @@ def stop(job: PsState, reason: str) -> None:
 
 
 def _begin_end(job: PsState, code: int, phase: str, message: str) -> None:
-    job.stage, job.exit_code, job.phase, job.message = FINISHING, code, phase, message
+    stages.move(job, "job over")
+    job.exit_code, job.phase, job.message = code, phase, message
     job.save_wanted = job.save_due = True
     job.deadlines.set(("evaluator", ""), job.now + LAST_EVALUATION)
 
@@ -73,7 +75,7 @@ def _finish(job: PsState) -> None:
             if not seat.state.is_over and not (seat.role == EVALUATOR and _evaluates(job, seat)):
                 let(job, seat, partial(generation_job_end.stop_now, seat.state, "the training is over"))
     if all(map(has_ended, job.seats.values())):
-        job.stage = ENDED
+        stages.move(job, "everyone knows")
         job.actions.append(EndJob(job.exit_code or 0, job.generation, job.message))
 
 

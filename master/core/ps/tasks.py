@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from outrider.master.core.events import Began, PodsListed, SpecChanged, StopAsked
+from outrider.master.core.generation import stages
 from outrider.master.core.ps import status_batch as ps_status_batch
 from outrider.master.core.ps import tf_config
 from outrider.master.core.ps.state import Key, PsState, Seat
 from outrider.master.core.ps.task_adapter import tell
 from outrider.master.core.spec import WORKER
-from outrider.master.core.state.job import ENDED, FINISHING, State
+from outrider.master.core.state.job import State
 from outrider.master.core.state.membership import Membership
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId
@@ -35,7 +36,7 @@ def begin(job: PsState, event: Began) -> None:
         _add(job, key, event, kept)
     if kept.get("ended"):
         job.phase, job.exit_code, job.message = kept["ended"]
-        job.stage = FINISHING
+        stages.move(job, "job over")
         tell_all_to_stop(job, job.message)
     elif kept:
         text = f"A new master (term {job.term}) waits for the members that an earlier one started."
@@ -70,7 +71,7 @@ def _add(job: PsState, key: Key, event: Began, kept: dict[str, Any]) -> Seat:
     _share(job, seat, is_first=len(job.seats) == 1)
     if done := kept.get("done", {}).get(seat.name):
         seat.state.phase, seat.state.exit_code, seat.state.message = done
-        seat.state.stage = ENDED
+        stages.move(seat.state, "was over before")
     return seat
 
 

@@ -1,6 +1,7 @@
 """Everything the master's core knows about a job, in one object that only `step` changes.
 
-The stage says what is going on; the world says which generation it is about:
+The stage says what is going on (`generation.stages` has the ways from one to another); the world says which generation
+it is about:
 
     gathering   no world: members come, the next generation forms as soon as it may
     committing  a world is decided and its status is being saved; nobody has been told
