@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from outrider.master.core import job_kinds
 from outrider.master.core.hangs import limits as hangs_limits
 from outrider.master.core.placement import admission as placement_admission
 from outrider.master.core.ps.state import PsState, Seat
@@ -72,7 +73,7 @@ class MasterInside:
 
     def standing(self) -> str:
         """For a reader."""
-        return f"{self.state.stage} {self.state.message!r}"
+        return f"{self.state.stage} {job_kinds.document(self.state, self.state.now)['message']!r}"
 
     def now(self) -> float:
         """When its last step was."""

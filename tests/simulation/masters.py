@@ -17,6 +17,7 @@ from outrider.master.core.ps.state import PsState
 from outrider.master.core.state.job import State
 from outrider.master.core.status import invariants
 from outrider.wire.messages.membership import Hello, Refused
+from tests.core.master.stage.driving import check_waits
 from tests.simulation.inside import MasterInside
 from tests.simulation.network import Link
 from tests.simulation.pods import UNIX
@@ -35,6 +36,7 @@ def _check(state: State | PsState, actions: list[do.Action]) -> None:
         job_kinds.check(state)
         return
     invariants.check(state)
+    check_waits(state)
     if actions:
         invariants.check_actions(state, actions)
 

@@ -8,6 +8,7 @@ very step in which the last survivor has stopped and is ready again: no timer st
 from __future__ import annotations
 
 from outrider.master.core.generation import (
+    formation,
     layout,
     log_patterns,
     observe_only,
@@ -15,7 +16,6 @@ from outrider.master.core.generation import (
     probe_ring,
     readiness,
     stages,
-    unsupervised,
 )
 from outrider.master.core.generation import resume as generation_resume
 from outrider.master.core.occurrences import GenerationStarted
@@ -33,43 +33,9 @@ WRITE_DELAY = 0.5
 
 
 def try_form(state: State) -> None:
-    """Forms the next generation if enough members are ready and nobody is worth waiting for."""
-    if (
-        state.stage != GATHERING
-        or state.placement.suspended
-        or not state.listed
-        or len(state.ready) < state.spec.min_members
-    ):
-        return
-    if state.placement.waits_behind:
-        return
-    if state.patient and state.coming and _lacks(state):
-        return
-    if unsupervised.in_the_way(state) or observe_only.is_busy(state):
-        return
-    if state.nodecheck.check is not None and state.nodecheck.check.helpers and not state.nodecheck.check.training:
-        return  # some of the ready help to measure a new one: moments
-    chosen = _chosen(state)
-    if chosen:
+    """Forms the next generation, where one may."""
+    if state.stage == GATHERING and (chosen := formation.of(state).members):
         _form(state, chosen)
-
-
-def _lacks(state: State) -> bool:
-    """Members with a rank index that are ready are fewer than wanted; spares do not count."""
-    ready = (state.members[i] for i in state.ready)
-    return len(state.ready) < state.target or sum(m.rank_index is not None for m in ready) < state.target
-
-
-def can_form(state: State) -> bool:
-    """The ready alone make a world, whoever else may come."""
-    return len(state.ready) >= state.spec.min_members and bool(_chosen(state))
-
-
-def _chosen(state: State) -> list[Member]:
-    """Nobody where they are too few, or one of them is in doubt."""
-    chosen = layout.choose((state.members[i] for i in state.ready), state.indexes, state.spec.node_unit)
-    is_wrong = len(chosen) < state.spec.min_members or any(m.id in state.membership.doubted for m in chosen)
-    return [] if is_wrong else chosen
 
 
 def _form(state: State, chosen: list[Member]) -> None:
@@ -92,7 +58,6 @@ def decide(state: State, chosen: list[Member]) -> World:
         port=first.port,
         version=state.status.version + 1,
         world_size=sum(p.nproc for p in places.values()),
-        reason=state.message,
         formed_at=state.now,
         lost_from=state.progress.high_step_at if any(f.seconds_lost is None for f in state.faults.noted) else None,
     )

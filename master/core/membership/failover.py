@@ -200,7 +200,7 @@ def _clear(state: State, running: set[Generation]) -> None:
     if running:
         text = f"The members run generations {names}, not one that was agreed: all are stopped and a new one forms."
         state.announce("GenerationsDiffer", text, warning=True)
-    state.message = "waiting for members"
+    state.message = ""
     if not state.number:  # no generation has ever begun
         state.phase = "pending"
     for member_id in sorted(state.members):
@@ -227,7 +227,6 @@ def _saved_world(saved: dict[str, object] | None, state: State) -> World | None:
         port=cast(int, saved["port"]),
         version=0,
         world_size=cast(int, saved["world_size"]),
-        reason="it ran when this master began",
         formed_at=state.now,
         made_step=bool(saved["made_step"]),
         recovered=bool(saved["recovered"]),
@@ -250,7 +249,6 @@ def _told_world(state: State, generation: Generation) -> World:
         port=0,
         version=0,
         world_size=len(places),
-        reason="its members run it",
         formed_at=state.now,
         made_step=True,
     )

@@ -14,15 +14,10 @@ Users are told once for all that came together, with what they can do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from outrider.master.core.events import PodSeen
 from outrider.master.core.generation import readiness, unsupervised
 from outrider.master.core.state.job import GATHERING, State
 from outrider.master.core.state.member import Member
-
-NAMED = 5
-WAITING = "waiting for members"
 
 
 def note(state: State, member: Member, pod: PodSeen) -> None:
@@ -46,59 +41,17 @@ def forget(state: State, member: Member) -> None:
 
 
 def advance(state: State) -> None:
-    """At the end of a step: says why no generation forms, and takes it back."""
+    """At the end of a step: warns of them. That no generation forms beside them is told with the status."""
     living = [m for member_id in sorted(state.membership.strangers) if not (m := state.members[member_id]).finished]
     if state.membership.has_news_of_strangers and living:
         kind = "KeyMismatch" if any(not m.runs_alone for m in living) else "RunsUnsupervised"
-        state.announce(kind, _sentence(living), warning=True)
+        state.announce(kind, unsupervised.sentence(living), warning=True)
         state.mark_status()
     state.membership.has_news_of_strangers = False
     if state.stage != GATHERING or state.placement.suspended:
         return
     there = unsupervised.in_the_way(state)
-    message = _sentence(there) if there else WAITING
-    if state.message != message and (there or state.membership.blocked_by_strangers):
-        state.message = message
+    in_the_way = unsupervised.sentence(there) if there else ""
+    if state.membership.in_the_way != in_the_way:
+        state.membership.in_the_way = in_the_way
         state.mark_status()
-    state.membership.blocked_by_strangers = bool(there)
-
-
-def _sentence(members: Sequence[Member]) -> str:
-    """Of all that are in the way, by what they are."""
-    kinds = (
-        (_of_another_key, [m for m in members if m.is_stranger and not m.runs_alone]),
-        (_let_go, [m for m in members if m.runs_alone]),
-        (_unheard, [m for m in members if not m.is_stranger]),
-    )
-    return " ".join(sentence(those) for sentence, those in kinds if those)
-
-
-def _named(members: Sequence[Member]) -> str:
-    names = ", ".join(m.id for m in members[:NAMED])
-    return f"{names} and {len(members) - NAMED} more" if len(members) > NAMED else names
-
-
-def _let_go(members: Sequence[Member]) -> str:
-    return (
-        f"{_named(members)} had reached no master in time and {'runs' if len(members) == 1 else 'run'} unsupervised, "
-        f"and no generation forms beside that; made anew while this master is reached, pods are supervised."
-    )
-
-
-def _unheard(members: Sequence[Member]) -> str:
-    return (
-        f"waiting for {_named(members)}: as long as its sidecar has not been heard, its command may begin by itself, "
-        f"and no generation forms beside that"
-    )
-
-
-def _of_another_key(members: Sequence[Member]) -> str:
-    names = ", ".join(m.id for m in members[:NAMED])
-    more = f" and {len(members) - NAMED} more" if len(members) > NAMED else ""
-    were, have, these = ("was", "has", "this pod") if len(members) == 1 else ("were", "have", "these pods")
-    again = "what its controller makes anew has" if all(m.has_controller for m in members) else "made anew it has"
-    return (
-        f"{names}{more} {were} made for another installation of Outrider and {have} the key of its master: what runs "
-        f"there trains on unsupervised, and no generation forms beside it; delete or restart {these}, {again} the key "
-        f"of this one."
-    )

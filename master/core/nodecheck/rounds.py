@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from zlib import crc32
 
 from outrider.master.core.faults import delete_pod, node_exclusion
-from outrider.master.core.generation import lifecycle, orders, readiness
+from outrider.master.core.generation import formation, orders, readiness
 from outrider.master.core.nodecheck import gate as nodecheck_gate
 from outrider.master.core.nodecheck import pairing
 from outrider.master.core.nodecheck import report as nodecheck_report
@@ -27,7 +27,6 @@ from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import GATHERING, RUNNING, State
 from outrider.master.core.state.member import ALIVE, SILENT, Member
 from outrider.master.core.state.nodecheck import Answer, Check, Finding, Round
-from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId, OrderId, RankIndex
 from outrider.wire.messages.node_check import Check as CheckOrder
 from outrider.wire.messages.node_check import Checked, CheckPeer
@@ -75,7 +74,7 @@ def _is_time(state: State) -> bool:
     together = len(state.ready) + len(state.unchecked)
     if state.patient:
         return len(state.coming) <= len(state.unchecked) or together >= state.target
-    return together >= state.spec.min_members and not lifecycle.can_form(state)
+    return together >= state.spec.min_members and not formation.can_form(state)
 
 
 def _begin(state: State) -> None:
@@ -153,7 +152,8 @@ def _next_round(state: State, check: Check) -> None:
     for group in check.groups:
         _measure(state, check, sorted(group, key=lambda member: member in check.training))
     count = sum(map(len, check.groups))
-    state.message = f"check round {check.number}: {counted(count, 'member')} measured"
+    if state.stage == RUNNING:
+        state.message = formation.measured(check)
     state.mark_status()
     check.answers |= {m: Answer("no answer", "it was not ready again") for m in check.mute}
     check.groups += tuple((m,) for m in sorted(check.mute))

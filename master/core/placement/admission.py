@@ -9,12 +9,10 @@ memory.
 from __future__ import annotations
 
 from outrider.master.core.events import TurnTold
-from outrider.master.core.generation import readiness
+from outrider.master.core.generation import formation, readiness
 from outrider.master.core.state.job import GATHERING, State
 from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION
-
-WAITS = "waits for room behind"
 
 
 def lacks_room(state: State) -> bool:
@@ -53,30 +51,21 @@ def told(state: State, event: TurnTold) -> None:
 
 def _wait(state: State, behind: str) -> None:
     placed, least = _placed(state), state.spec.min_members
-    state.message = f"{WAITS} {_shown(state, behind)}, which is older and lacks room too"
-    state.placement.waits_behind = behind
+    state.placement.waits_behind, state.message = behind, ""
     text = f"There is room for {placed} of the {counted(least, 'member')} that a world needs"
-    text += f": the job {state.message}. Its pods are given back meanwhile."
+    text += f": the job {formation.waits_behind(state, behind)}. Its pods are given back meanwhile."
     state.announce("JobWaitsForRoom", text, warning=True)
 
 
-def _shown(state: State, behind: str) -> str:
-    """Names of other namespaces are nobody's business."""
-    is_neighbour = behind.partition("/")[0] == str(state.spec.name).partition("/")[0]
-    return behind if is_neighbour else "a job of another namespace"
-
-
 def _go(state: State) -> None:
-    state.announce(
-        "JobAsksForRoom",
-        f"The job has waited behind {_shown(state, state.placement.waits_behind)}; its pods are asked for again.",
-    )
+    who = formation.neighbour(state, state.placement.waits_behind)
+    state.announce("JobAsksForRoom", f"The job has waited behind {who}; its pods are asked for again.")
     forget(state)
 
 
 def forget(state: State) -> None:
     """It waits behind nobody; what it asks for again is no relaunch."""
     if state.placement.waits_behind:
-        state.placement.waits_behind, state.message = "", "waiting for members"
+        state.placement.waits_behind = ""
         state.placement.held.clear()
         state.placement.spares_made = 0

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from outrider.master.core.actions import FollowOwner, ResizeOwner
 from outrider.master.core.events import OwnerEnded, OwnerSized
+from outrider.master.core.generation import formation, readiness
 from outrider.master.core.generation import job_end as generation_job_end
-from outrider.master.core.generation import readiness
 from outrider.master.core.state.job import COMMITTING, GATHERING, REBUILDING, RUNNING, STOPPING, State
 from outrider.master.core.text import counted
 
 ASKING = (ResizeOwner, FollowOwner)
 AGAIN = 30.0
-NONE_WANTED = "the owner of the pods wants none; training goes on when it wants some again"
 SLOWEST = 1800.0
 
 
@@ -32,8 +31,6 @@ def sized(state: State, event: OwnerSized) -> None:
         return
     state.placement.owner.asked = None
     state.mark_status()
-    if event.replicas and state.message == NONE_WANTED:
-        state.message = "waiting for members"
     if event.replicas == state.target:
         state.placement.owner.failures = 0
         state.deadlines.cancel(("owner", ""))
@@ -58,14 +55,10 @@ def ended(state: State, event: OwnerEnded) -> None:
 def hold(state: State) -> None:
     """At the end of a step: nothing is restarting where the owner wants no pods and has taken them all. When it wants
     some again, the next world waits for all of them, as a first one does."""
-    wants_none = (
-        state.spec.is_adopted
-        and state.placement.owner.size == 0
-        and state.stage == GATHERING
-        and not state.placement.suspended
-    )
-    if wants_none and state.message != NONE_WANTED and not any(m.is_usable for m in state.members.values()):
-        state.phase, state.message, state.patient = "pending", NONE_WANTED, True
+    if state.stage != GATHERING or state.placement.suspended or (state.phase, state.message) == ("pending", ""):
+        return
+    if formation.is_nobody_wanted(state):
+        state.phase, state.message, state.patient = "pending", "", True
         state.mark_status()
 
 

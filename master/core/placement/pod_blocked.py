@@ -9,10 +9,10 @@ no world can form for that reason does not fail: it says so, and begins when it 
 from __future__ import annotations
 
 from outrider.master.core.events import PodSeen
-from outrider.master.core.generation import readiness
+from outrider.master.core.generation import formation, readiness
 from outrider.master.core.state.job import GATHERING, State
 from outrider.master.core.state.member import Member
-from outrider.master.core.text import counted, seconds
+from outrider.master.core.text import seconds
 
 PATIENCE = 2.0
 """Times `start_patience`: so long after the first such pod it is told that no world can form."""
@@ -42,12 +42,7 @@ def look(state: State) -> None:
     if state.stage != GATHERING or state.placement.suspended or not held or can_come >= least:
         return
     since = seconds(PATIENCE * state.spec.start_patience)
-    first = held[0]
-    state.message = (
-        f"no world can form: {counted(len(held), 'member')} cannot start and {least} are needed; "
-        f"{first.id}: {first.pod_reason}"
-    )
-    text = f"For {since} {state.message}. The job goes on when they can."
+    text = f"For {since} {formation.no_start(state, held)}. The job goes on when they can."
     state.announce("JobCannotBegin", text, warning=True)
     readiness.stir(state)
     state.mark_status()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from outrider.master.core.checkpoints import planned_save
 from outrider.master.core.events import OwnerSized, SpecChanged
 from outrider.master.core.faults import delete_pod
-from outrider.master.core.generation import lifecycle, readiness
+from outrider.master.core.generation import formation, lifecycle, readiness
 from outrider.master.core.membership import connections as membership_connections
 from outrider.master.core.occurrences import SpecEdited
 from outrider.master.core.placement import admission as placement_admission
@@ -21,9 +21,6 @@ from outrider.master.core.scaling import autoscaler, log_metrics
 from outrider.master.core.spec import JobSpec
 from outrider.master.core.state.job import COMMITTING, GATHERING, RUNNING, State
 from outrider.master.core.text import wanted
-
-SUSPENDED = "The job is suspended."
-OWNER_SUSPENDED = "The owner of the pods is suspended."
 
 
 def edited(state: State, event: SpecChanged) -> None:
@@ -101,11 +98,7 @@ def _suspend_or_resume(state: State) -> None:
 def _suspend(state: State) -> None:
     state.placement.suspended = True
     placement_admission.forget(state)
-    state.announce("JobSuspended", f"{_who(state)} Its members stop with all graces and go.")
-
-
-def _who(state: State) -> str:
-    return SUSPENDED if state.placement.suspend_wanted else OWNER_SUSPENDED
+    state.announce("JobSuspended", f"{formation.suspended(state)} Its members stop with all graces and go.")
 
 
 def hold(state: State) -> None:
@@ -113,9 +106,9 @@ def hold(state: State) -> None:
     if not state.placement.suspended:
         return
     if state.stage in (RUNNING, COMMITTING) and not planned_save.holds(state, "the job is suspended"):
-        lifecycle.stop(state, _who(state))
+        lifecycle.stop(state, formation.suspended(state))
     if state.stage == GATHERING and state.phase != "suspended":
-        state.phase, state.message = "suspended", _who(state)
+        state.phase, state.message = "suspended", ""
         state.mark_status()
 
 
@@ -124,6 +117,6 @@ def _resume(state: State) -> None:
     state.placement.held.clear()
     state.placement.spares_made = 0
     if state.stage == GATHERING:
-        state.phase, state.message = "pending", "waiting for members"
+        state.phase, state.message = "pending", ""
     who = "The owner of the pods is resumed, and makes them anew." if state.spec.is_adopted else ""
     state.announce("JobResumed", who or "The job is resumed: its members are made anew.")

@@ -187,7 +187,6 @@ class World:
     version: int
     """Of the status that must be saved before Start is sent."""
     world_size: int
-    reason: str
     formed_at: float
     started: set[MemberId] = field(default_factory=set)
     done: set[MemberId] = field(default_factory=set)

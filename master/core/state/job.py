@@ -59,7 +59,8 @@ class State:
     """When this master began."""
     stage: str = special(GATHERING)
     phase: str = special("pending")
-    message: str = transient("waiting for members")
+    message: str = transient("")
+    """What has happened to the job last. Why it has no world, `generation.formation` says."""
     exit_code: int | None = special(None)
     target: int = durable(0)
     listed: bool = transient(False)

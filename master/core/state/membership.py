@@ -23,7 +23,7 @@ class Membership:
     """Who may begin by itself (`unreached`)."""
     has_news_of_strangers: bool = False
     """Some came in this step."""
-    blocked_by_strangers: bool = False
-    """No generation forms beside them, and the message says so."""
+    in_the_way: str = ""
+    """The sentence about them in the status, where no generation forms beside them."""
     lost_a_stranger: bool = False
     """One that may have trained went, or failed, before it had finished."""

@@ -11,12 +11,12 @@ from statistics import median
 from typing import Any
 
 from outrider.master.core.actions import SaveStatus
-from outrider.master.core.generation import reservations
+from outrider.master.core.generation import formation, reservations
 from outrider.master.core.network import report as network_report
 from outrider.master.core.scaling import curve as scaling_curve
 from outrider.master.core.scaling import log_metric_values
 from outrider.master.core.state.generation import Fault
-from outrider.master.core.state.job import COMMITTING, REBUILDING, RUNNING, STOPPING, State
+from outrider.master.core.state.job import COMMITTING, GATHERING, REBUILDING, RUNNING, STOPPING, State
 from outrider.master.core.state.member import FAILED, SILENT, Member, in_order
 from outrider.master.core.status import persist as status_persist
 from outrider.master.core.stragglers import report as stragglers_report
@@ -110,7 +110,10 @@ def _in_place(state: State) -> dict[str, Any]:
 
 
 def _message(state: State) -> str:
-    """What a world waits for that runs goes before how it came to run."""
+    """What a world waits for that runs goes before how it came to run; without a world it is why none forms, behind
+    what has ended the last one."""
+    if state.stage == GATHERING:
+        return "; ".join(part for part in (state.message.rstrip("."), formation.of(state).reason) if part)
     if state.stage != RUNNING:
         return state.message
     if state.stop_wanted:

@@ -46,7 +46,7 @@ def world(nodes: list[str]) -> tuple[State, World]:
         name = MemberId(f"worker-{number}")
         state.members[name] = Member(name, Role("worker"), RankIndex(number), 0.0, node=node, address="a", probe_port=1)
         places[name] = Place(name, Role("worker"), RankIndex(number), number, number, 1, number, len(nodes))
-    return state, World(Generation(1, 1), places, "a", 1, 1, len(nodes), "", 0.0)
+    return state, World(Generation(1, 1), places, "a", 1, 1, len(nodes), 0.0)
 
 
 def test_in_a_large_world_three_are_looked_at_spread_over_it() -> None:

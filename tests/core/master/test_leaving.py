@@ -68,7 +68,7 @@ def test_a_job_whose_owner_wants_none_waits_and_says_so() -> None:
     for index in range(2):
         play.appears(f"train-{index}", index)
     play.tell(OwnerSized(2))
-    assert play.message == "waiting for members"
+    assert play.message == "waiting for train-0, train-1: a world needs 1 member, and none is ready"
     play.until_running(2)
     assert play.phase == "running"
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from outrider.master.core.events import PodSeen
+from outrider.master.core.generation.formation import WAITS
 from outrider.master.core.k8s.elasticjob import run_policy
 from outrider.master.core.k8s.pods import unknown_fields
 from outrider.master.core.k8s.values.fields import entries, mapping
@@ -23,7 +24,6 @@ from outrider.master.core.k8s.values.phases import (
 )
 from outrider.master.core.k8s.values.replica_specs import has_master, members, roles_of, sizes
 from outrider.master.core.membership.unreached import CHECK
-from outrider.master.core.placement.admission import WAITS
 from outrider.master.core.spec import MASTER, WORKER
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId

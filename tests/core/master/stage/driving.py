@@ -9,11 +9,17 @@ from typing import Any
 
 from outrider.master.core.actions import Action
 from outrider.master.core.events import Event, SpecChanged, Woke
+from outrider.master.core.generation import formation
 from outrider.master.core.job_kinds import check, next_deadline, step
 from outrider.master.core.spec import JobSpec
-from outrider.master.core.state.job import State
+from outrider.master.core.state.job import GATHERING, State
 from outrider.master.core.status import invariants
 from outrider.runtime.journal import line
+
+
+def check_waits(state: State) -> None:
+    """After a step no world is left unformed without a reason that users can be told."""
+    assert state.stage != GATHERING or formation.of(state).reason
 
 
 class Stage:
@@ -71,6 +77,7 @@ class Stage:
     def core(self, event: Event) -> list[Action]:
         actions = step(self.state, event, self.now)
         check(self.state)
+        check_waits(self.state)
         invariants.check_actions(self.state, actions)
         return actions
 

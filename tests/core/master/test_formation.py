@@ -1,0 +1,218 @@
+"""Why no generation forms: the status says it in one sentence, whatever the reason is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from outrider.master.core.events import LeaseLapsed, OwnerSized, PodSeen, PodsListed, SpecChanged, TurnTold
+from outrider.master.core.generation import formation
+from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
+from outrider.wire.messages.generation import Start
+from tests.core.master.play import Actor, Play, job, running
+
+NO_NODE = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu"
+NO_IMAGE = "ErrImagePull: the image lab/none:1 of main cannot be pulled"
+
+
+def begun(members: int, least: int | None = None, **asked: object) -> Play:
+    """Its pods are listed, and none is made."""
+    play = Play(job(members, least, **asked))
+    play.creates_pods = False
+    play.run(0.1)
+    return play
+
+
+def come(play: Play, *numbers: int) -> None:
+    for number in numbers:
+        actor = Actor(MemberId(f"worker-{number}"), PodUid(f"u{number}"), RankIndex(number))
+        play.actors[actor.id] = actor
+        play.tell(play.pod(actor))
+        play.connect(actor)
+        play.report(actor)
+
+
+def waits(play: Play, number: int, reason: str, **held: bool) -> None:
+    member, uid, index = MemberId(f"worker-{number}"), PodUid(f"u{number}"), RankIndex(number)
+    play.tell(PodSeen(member, uid, Role("worker"), index, "pending", reason, **held))  # type: ignore[arg-type]
+
+
+# -- members that are awaited -------------------------------------------------------------------------------------
+def test_before_the_platform_has_said_which_members_there_are() -> None:
+    assert Play(job(2)).message == "the platform has not told yet which members there are"
+
+
+def test_too_few_are_ready_and_those_who_may_come_are_named() -> None:
+    play = begun(3)
+    assert play.message == "waiting for worker-0, worker-1, worker-2: a world needs 3 members, and none is ready"
+    come(play, 1)
+    assert play.message == "waiting for worker-0, worker-2: a world needs 3 members, and 1 is ready"
+    assert begun(8).message == "waiting for 8 members: a world needs 8 members, and none is ready"
+
+
+def test_enough_are_ready_and_another_is_worth_waiting_for() -> None:
+    play = begun(4, 2)
+    come(play, 0, 1, 3)
+    assert play.message == "waiting for worker-2: 4 members are wanted, and 3 are ready"
+
+
+def test_a_spare_that_is_ready_is_no_member_that_is_wanted() -> None:
+    play = begun(2, 1, spares=1)
+    come(play, 1)
+    actor = Actor(MemberId("worker-2"), PodUid("u2"), None)
+    play.actors[actor.id] = actor
+    play.tell(play.pod(actor))
+    play.connect(actor)
+    assert play.message == "waiting for worker-0: 2 members are wanted, and 1 is ready"
+
+
+def test_who_cannot_come_is_named_with_what_the_platform_says() -> None:
+    play = begun(3, 2)
+    come(play, 0)
+    waits(play, 1, NO_NODE, unschedulable=True)
+    assert play.message == f"waiting for worker-2: a world needs 2 members, and 1 is ready; worker-1: {NO_NODE}"
+    waits(play, 2, NO_NODE, unschedulable=True)
+    assert play.message == (
+        f"waiting for members: a world needs 2 members, and 1 is there; worker-1: {NO_NODE} (and 1 more)"
+    )
+
+
+def test_pods_that_cannot_start_and_are_needed_are_counted_at_once() -> None:
+    play = begun(2)
+    for number in range(2):
+        waits(play, number, NO_IMAGE, cannot_start=True)
+    assert play.message == f"no world can form: 2 members cannot start and 2 are needed; worker-0: {NO_IMAGE}"
+    come(play, 0)
+    assert play.message.startswith("no world can form: 1 member cannot start and 2 are needed; worker-1: ErrImage")
+    come(play, 1)
+    assert play.stage == "committing"
+
+
+def test_what_ended_the_last_world_goes_before() -> None:
+    play = running(3)
+    play.room = 2
+    play.lose("worker-1")
+    play.until(lambda: play.stage == "gathering")
+    play.run(1)
+    assert play.message == (
+        "worker-1 is lost: killed; waiting for members: a world needs 3 members, and 2 are there; "
+        "worker-3 finds no room"
+    )
+
+
+def test_a_member_that_has_not_come_in_time_is_said_to_be_late() -> None:
+    play = begun(2, start_patience=60.0)
+    come(play, 0)
+    play.run(100)
+    assert play.message == (
+        "waiting for members: a world needs 2 members, and 1 is there; worker-1 was not ready in time"
+    )
+
+
+@pytest.mark.parametrize(("unit", "said"), [
+    (1, "waiting for worker-3: 4 members are wanted, and 3 are ready"),
+    (4, "waiting for worker-3: 4 members are wanted, and 3 are ready"),
+])  # fmt: skip
+def test_whole_units(unit: int, said: str) -> None:
+    play = begun(4, 3, node_unit=unit, start_patience=60.0)
+    come(play, 0, 1, 2)
+    assert play.message == said
+    play.run(100)
+    assert bool(play.sent(Start)) == (unit == 1)
+    if unit == 4:
+        assert play.message == "a world needs 3 members in whole units of 4, and of 3 that are ready none can be in it"
+
+
+def test_no_world_begins_with_a_member_that_is_not_heard() -> None:
+    play = begun(2)
+    come(play, 0)
+    play["worker-0"].frozen = True
+    play.until(lambda: bool(play.state.membership.doubted))
+    come(play, 1)
+    assert play.message == "worker-0 is not heard: no world begins before it is known why"
+    play["worker-0"].frozen = False
+    play.report(play["worker-0"])
+    play.until_running(2)
+
+
+# -- what holds a world back --------------------------------------------------------------------------------------
+def test_a_suspended_job_says_by_whom() -> None:
+    play = running(2)
+    play.tell(SpecChanged(play.spec, suspended=True))
+    play.until(lambda: not play.members())
+    assert play.message == "The job is suspended."
+    play.tell(SpecChanged(play.spec, suspended=False))
+    assert play.message == "waiting for worker-2, worker-3: a world needs 2 members, and none is ready"
+
+
+def test_a_job_that_waits_behind_another_one_says_behind_whom() -> None:
+    play = Play(replace(job(2), name="research/new"))
+    play.room = 1
+    play.until(lambda: play.lacks_room())
+    play.tell(TurnTold("research/old"))
+    assert play.message == "waits for room behind research/old, which is older and lacks room too"
+    play.tell(TurnTold(""))
+    assert play.message.startswith("waiting for ")
+
+
+def test_an_owner_that_wants_none() -> None:
+    play = Play(replace(job(2), is_adopted=True))
+    play.tell(OwnerSized(0))
+    play.tell(PodsListed(()))
+    assert play.message == "the owner of the pods wants none; training goes on when it wants some again"
+
+
+def test_members_that_are_measured() -> None:
+    play = Play(job(2, node_check=True))
+    play.until(play.is_checking)
+    assert play.message == "check round 0: 2 members measured"
+    play.until_running(2)
+
+
+def test_a_check_behind_a_fault_is_told_with_it_and_is_no_more_told_when_it_is_over() -> None:
+    play = running(3, node_check=True)
+    play.lose("worker-1")
+    play.until(play.is_checking)
+    assert play.message == "worker-1 is lost: killed; check round 2: 2 members measured"
+    play.room = 3
+    play.lose("worker-3")
+    play.until(lambda: play.stage == "gathering" and not play.is_checking())
+    assert "check round" not in play.message
+
+
+def test_an_observed_job_beside_whose_last_world_none_is_started() -> None:
+    play = running(2, 1, observed=True)
+    play.comes(Actor(MemberId("worker-2"), PodUid("u2"), None, has_trainer=False))
+    for member in ("worker-0", "worker-1"):
+        play.lose_trainer(member)
+    play.run(5)
+    assert play.ready() == {"worker-0", "worker-1"}
+    assert play.message == (
+        "nothing of the world runs any more; the job is only observed, and something of its last world may still run"
+    )
+
+
+def test_past_its_lease_a_master_says_what_it_may_do() -> None:
+    play = running(2)
+    play.run(2)
+    play.saves_status = False
+    play.tell(LeaseLapsed("The API server is away."))
+    play.room = 0
+    play.lose("worker-0")
+    play.until(lambda: play.stage == "gathering")
+    assert play.message.endswith(
+        "; the master's Lease has lapsed: until it holds it again, only the last world may begin, as it was"
+    )
+
+
+# -- the value ----------------------------------------------------------------------------------------------------
+def test_the_members_that_form_it_come_in_the_order_of_their_ranks_and_nothing_is_changed_by_asking() -> None:
+    play = begun(3, 2)
+    come(play, 2, 0)
+    play.state.patient = False
+    before = repr(play.state)
+    formed = formation.of(play.state)
+    assert ([member.id for member in formed.members], formed.reason) == (["worker-0", "worker-2"], "")
+    assert formation.can_form(play.state)
+    assert repr(play.state) == before
