@@ -30,14 +30,14 @@ from outrider.wire.ids import Generation, MemberId
 from outrider.wire.messages.generation import WorkerExit
 from outrider.wire.messages.log_lines import LineMatched
 
-Verdict = tuple[str, str]
+Ruling = tuple[str, str]
 """What is to be done, and which words of the user's say so; empty where none do."""
-NONE: Verdict = ("", "")
+NONE: Ruling = ("", "")
 TRIED_AGAIN = 60.0
 """Seconds in which a rule that is a dry run is told once: a line may come each second, and from each rank."""
 
 
-def of_exit(state: State, generation: Generation, member: Member, rank: int, end: WorkerExit) -> Verdict:
+def of_exit(state: State, generation: Generation, member: Member, rank: int, end: WorkerExit) -> Ruling:
     """A rank of this generation has ended so."""
     if end.code == 0 or error_signature.is_effect(end):
         return NONE
@@ -49,7 +49,7 @@ def of_exit(state: State, generation: Generation, member: Member, rank: int, end
     return state.rules.judged[key]
 
 
-def _of_code(state: State, member: Member, rank: int, end: WorkerExit) -> Verdict:
+def _of_code(state: State, member: Member, rank: int, end: WorkerExit) -> Ruling:
     code = error_signature.exit_code(end)
     seen = f"Rank {rank} on {member.id} {error_signature.describe(end)}"
     found = _first(state, lambda rule: f"exit code {code}" if code in rule.exit_codes else "", seen, member.id)
@@ -59,14 +59,14 @@ def _of_code(state: State, member: Member, rank: int, end: WorkerExit) -> Verdic
     return (FAIL, why) if why else found
 
 
-def of_line(state: State, member: Member, said: LineMatched) -> Verdict:
+def of_line(state: State, member: Member, said: LineMatched) -> Ruling:
     """A rank's output has a line that fits a pattern."""
     name = f"logPattern {quoted(said.pattern)}"
     return _first(state, lambda rule: name if rule.log_pattern == said.pattern else "", line(member, said),
                   member.id, said.count)  # fmt: skip
 
 
-def of_node(state: State, node: NodeSeen) -> Verdict:
+def of_node(state: State, node: NodeSeen) -> Ruling:
     """What the first rule says that holds for this node; it is met when it begins to hold."""
     found = NONE
     for number, rule in enumerate(state.spec.rules, 1):
@@ -94,9 +94,9 @@ def patterns(state: State) -> tuple[str, ...]:
     return tuple(pattern for pattern in wanted if pattern not in state.rules.dropped_patterns)
 
 
-def signature(state: State, member: Member, end: WorkerExit, verdict: Verdict) -> str:
+def signature(state: State, member: Member, end: WorkerExit, ruling: Ruling) -> str:
     """Equal for equal errors that may be a crash loop."""
-    is_forgiven = verdict[0] == RESTART or restart_policy.forgives(state.spec, member.role, end.code)
+    is_forgiven = ruling[0] == RESTART or restart_policy.forgives(state.spec, member.role, end.code)
     return "" if is_forgiven else error_signature.signature(end)
 
 
@@ -109,7 +109,7 @@ def edited(state: State) -> None:
 
 
 # -- the first rule that fits and is due --------------------------------------------------------------------------
-def _first(state: State, fits: Callable[[Rule], str], seen: str, member: MemberId, count: int = 1) -> Verdict:
+def _first(state: State, fits: Callable[[Rule], str], seen: str, member: MemberId, count: int = 1) -> Ruling:
     for number, rule in enumerate(state.spec.rules, 1):
         named = fits(rule)
         if named and _is_due(state, rule, member, count):

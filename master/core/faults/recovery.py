@@ -1,10 +1,10 @@
-"""Faults: what is the cause, what it costs, and whether the job may go on.
+"""Faults: what was seen, who is to blame, and what is free. Whether the job goes on, `verdict` says.
 
 A fault stops the world in the step that learns of it. Who is to blame is looked at only when the survivors have
 stopped, because the first message is often an effect: a member that is killed with its whole tree shows as exits of
 its own ranks, or as broken connections on the others, before the platform says that it is gone. So an episode collects
-the evidence of one generation's end, `settle` judges it, and a member's loss that is told within ten seconds takes the
-blame and gives the restart budget back.
+the evidence of one generation's end, `verdict.settle` judges it, and a member's loss that is told within ten seconds
+takes the blame and gives the restart budget back.
 
 What costs a restart of the budget: worker processes that end by themselves, a template that dies, a start that fails.
 What is free: lost, silent and leaving members, a clash over the rendezvous port, resizes, restarts that were asked for,
@@ -14,7 +14,7 @@ crash loop cannot hide there, because each generation has one term: it takes ano
 
 from __future__ import annotations
 
-from outrider.master.core.faults import error_signature, failure_policy, node_exclusion
+from outrider.master.core.faults import causes, error_signature, failure_policy, node_exclusion
 from outrider.master.core.faults import verdict as faults_verdict
 from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import lifecycle, progress, readiness
@@ -32,8 +32,6 @@ from outrider.wire.messages.membership import TrainerExited, TrainerLost
 EFFECT_WITHIN = 10.0
 """Seconds after another end within which an error of torch.distributed is its effect, and within which the loss of a
 member explains what was seen before."""
-SECOND_TRY = 10.0
-"""Seconds between the first generation and the second where all ranks fail at import."""
 IMPORT_HOLD = 1.0
 """How long the first generation is left alone after an exception at import: do all ranks fail the same way?"""
 FAULTS_KEPT = 200
@@ -186,9 +184,9 @@ def _failed(state: State, member: Member, generation: Generation, bad: list[Work
 
 
 def _failure(state: State, world: World, member: Member, rank: int, end: WorkerExit) -> Failure:
-    verdict = failure_policy.of_exit(state, world.generation, member, rank, end)
+    ruling = failure_policy.of_exit(state, world.generation, member, rank, end)
     return Failure(member.id, rank, state.now - end.age, end, error_signature.is_effect(end),
-                   failure_policy.signature(state, member, end, verdict), verdict, state.spec.is_ps,
+                   failure_policy.signature(state, member, end, ruling), ruling, state.spec.is_ps,
                    error_signature.about_its_address(state.spec.own_address, end)
                    or _though_done(world, end))  # fmt: skip
 
@@ -204,15 +202,15 @@ def _though_done(world: World, end: WorkerExit) -> str:
 
 def _open(state: State, world: World, member: Member, failures: list[Failure]) -> None:
     """The first bad end of this generation."""
-    cause = faults_verdict.first(failures)
-    fault = _note(state, "WorkerExited", faults_verdict.sentence(cause), member, cause.exit)
+    cause = causes.first(failures)
+    fault = _note(state, "WorkerExited", causes.sentence(cause), member, cause.exit)
     state.faults.episode = Episode(world.generation, fault, state.now, failures)
     if _is_at_import(state, world, failures):
         if _all_failed_alike(world, failures):
-            _all_fail_at_import(state, state.faults.episode, cause)
+            faults_verdict.all_fail_at_import(state, state.faults.episode, world)
             return
         state.deadlines.set(("hold", str(world.generation.number)), state.now + IMPORT_HOLD)
-        state.message = f"{faults_verdict.sentence(cause)} It did so before its first step; do all ranks?"
+        state.message = f"{causes.sentence(cause)} It did so before its first step; do all ranks?"
         return
     lifecycle.stop(state, fault.reason)
 
@@ -220,20 +218,20 @@ def _open(state: State, world: World, member: Member, failures: list[Failure]) -
 def _add(state: State, world: World, episode: Episode, failures: list[Failure]) -> None:
     """More ends of a generation that is known to have failed: the first rank to fail is to blame, effects last."""
     episode.failures.extend(failures)
-    cause = faults_verdict.first(episode.failures)
+    cause = causes.first(episode.failures)
     for failure in failures:
         what = "an effect of it" if failure.is_effect else "at the same moment"
-        said = faults_verdict.sentence(failure)
+        said = causes.sentence(failure)
         reason = said if failure is cause else f"{said.rstrip('.')}: {what}."
         state.announce("WorkerExited", reason, failure.member, warning=True)
     if episode.fault.kind in ("WorkerExited", "WorkersGone"):
         episode.free = episode.free and cause.is_effect
         blamed = state.members.get(cause.member)
-        _blame(state, episode.fault, "WorkerExited", blamed, faults_verdict.sentence(cause), cause.exit)
+        _blame(state, episode.fault, "WorkerExited", blamed, causes.sentence(cause), cause.exit)
         episode.fault.member = cause.member
     if state.stage == RUNNING and _is_at_import(state, world, failures):
         if _all_failed_alike(world, episode.failures):
-            _all_fail_at_import(state, episode, cause)
+            faults_verdict.all_fail_at_import(state, episode, world)
     elif state.stage == RUNNING:
         lifecycle.stop(state, episode.fault.reason)
 
@@ -244,26 +242,6 @@ def evidence(state: State, generation: Generation) -> list[Failure]:
 
 
 # -- the script's own error at import -----------------------------------------------------------------------------
-def _all_fail_at_import(state: State, episode: Episode, cause: Failure) -> None:
-    """At once where only a change helps. Anything else gets a second try, a while later: storage, a name server or a
-    download may be there by then."""
-    if cause.signature and (
-        error_signature.needs_a_change(cause.exit) or state.faults.same_error[0] == cause.signature
-    ):
-        faults_verdict.fail_with(state, cause, "every rank fails at import the same way")
-        return
-    if error_signature.asked_for_input(cause.exit):
-        faults_verdict.fail_with(state, cause, faults_verdict.why_no_input(state))
-        return
-    if not faults_verdict.has_restarts(state):
-        faults_verdict.fail_with(state, cause, "every rank fails at import, and no restart is left")
-        return
-    episode.again_at = state.now + SECOND_TRY
-    lifecycle.stop(
-        state, f"{faults_verdict.sentence(cause)} Every rank does; all are tried once more in {SECOND_TRY:g} s."
-    )
-
-
 def _is_at_import(state: State, world: World, failures: list[Failure]) -> bool:
     """An exception of the script itself, or arguments that it does not take, before any step of the whole job, in its
     first generation or the one after. One member of a PS job says nothing about the others."""

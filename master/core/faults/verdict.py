@@ -1,150 +1,150 @@
-"""The verdict on a generation that a fault has ended, once its survivors have stopped. May the job go on?
+"""The verdict on a generation that a fault has ended: whether the job goes on, and whether that costs a restart.
 
-Not where a rule of the user's says so, where the same error comes again and again before a step is made, or where the
-budget of restarts is used up. What is no certain end of the script's own waits for a last word: the loss of a member
-may still be told, and explains it.
+`TABLE` is asked once the survivors have stopped, `AT_IMPORT` as soon as every rank of a first generation has failed
+alike before its first step. The first row whose cause it is decides (`causes` has them, and the sentences that users
+read). What is free was said when it was seen: members that are lost, silent or leave, and what else no rank is to blame
+for. `recovery` collects what is seen of a generation's end, and says who is to blame.
 """
 
 from __future__ import annotations
 
-from outrider.master.core.faults import error_signature
+from collections.abc import Callable
+from typing import NamedTuple
+
+from outrider.master.core.faults import causes, error_signature
+from outrider.master.core.faults.causes import Case, Found
 from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import lifecycle
-from outrider.master.core.spec import FAIL, RESTART
 from outrider.master.core.state import budgets
 from outrider.master.core.state import links as state_links
 from outrider.master.core.state.generation import Episode, Failure, World
 from outrider.master.core.state.job import State
 
+GO_ON, WAIT, FAIL = "go on", "wait", "fail"
+"""What becomes of the job: the next generation forms, nothing does for now, or the job fails."""
+
+
+class Row(NamedTuple):
+    """A cause, and what follows from it."""
+
+    is_it: Callable[[Case], Found | None]
+    action: str
+    is_charged: bool = False
+    """It costs a restart of the budget."""
+    may_be_explained: bool = False
+    """The job waits for a last word where the end is no exception of the script: the loss of a member may still be
+    told, and explains it at no cost."""
+
+
+TABLE = (
+    Row(causes.judged, GO_ON),
+    Row(causes.second_try, WAIT),
+    Row(causes.free, GO_ON),
+    Row(causes.port_taken, GO_ON),
+    Row(causes.failed_by_rule, FAIL, may_be_explained=True),
+    Row(causes.asked_for_input, FAIL),
+    Row(causes.crash_loop, FAIL),
+    Row(causes.no_restart_left, FAIL, may_be_explained=True),
+    Row(causes.anything_else, GO_ON, is_charged=True),
+)
+AT_IMPORT = (
+    Row(causes.fails_at_import_again, FAIL),
+    Row(causes.asked_for_input, FAIL),
+    Row(causes.no_second_try, FAIL),
+    Row(causes.may_be_outside, WAIT),
+)
 LAST_WORD = 2.0
 """How long a failure of the whole job waits for a better explanation of what ended the ranks."""
-FREE_PORT_CLASHES = 5
-LOOK_AGAIN = 0.5
 LAST_LOOK = 8.0
 """The same where it is being found out whether two members cannot see each other."""
+LOOK_AGAIN = 0.5
+SECOND_TRY = 10.0
+"""Seconds between the first generation and the second where all ranks fail at import."""
 
 
-# -- the cause ----------------------------------------------------------------------------------------------------
-def first(failures: list[Failure]) -> Failure:
-    """The cause: the earliest that is no effect, else the earliest."""
-    return min(failures, key=earliest_cause)
+class Verdict(NamedTuple):
+    """What becomes of the job."""
+
+    action: str
+    reason: str
+    is_charged: bool = False
+    failure: Failure | None = None
+    """With whose exit code the job ends, if it does."""
+    by: Callable[[Case], Found | None] = causes.anything_else
+    """The cause."""
 
 
-def earliest_cause(failure: Failure) -> tuple[bool, float, int]:
-    return (failure.is_effect, failure.at, failure.rank)
+def of(case: Case, table: tuple[Row, ...] = TABLE) -> Verdict:
+    row, found = next((row, found) for row in table if (found := row.is_it(case)))
+    patience = LAST_LOOK if case.is_undecided else LAST_WORD
+    is_early = case.now < case.episode.began_at + patience
+    if row.may_be_explained and not causes.is_certain(found.failure) and is_early:
+        return Verdict(WAIT, f"{found.reason}, unless the loss of a member explains it", by=row.is_it)
+    return Verdict(row.action, found.reason, row.is_charged, found.failure, row.is_it)
 
 
-def sentence(failure: Failure) -> str:
-    action, why = failure.verdict
-    by_rule = f": {why}" if action == RESTART else ""  # what else a rule says is told when it is done
-    who = str(failure.member) if failure.is_alone else f"Rank {failure.rank} on {failure.member}"
-    return f"{who} {error_signature.describe(failure.exit)}{failure.note}{by_rule}."
-
-
-# -- judgement ----------------------------------------------------------------------------------------------------
+# -- what is done about it ----------------------------------------------------------------------------------------
 def settle(state: State) -> bool:
-    """The survivors have stopped: may the job go on? False where it has failed, or waits for a last word on it."""
-    episode = state.faults.episode
-    world = state.world
-    if episode is None or world is None or episode.generation != world.generation or episode.charged:
-        return True
-    if episode.again_at > state.now:
-        state.deadlines.set(("last word", ""), episode.again_at)
-        return False
-    if episode.free:
-        return True
-    if any(error_signature.is_port_clash(f.exit) for f in episode.failures) and is_free_port_clash(state):
-        episode.free = True
-        return True
-    return _judge(state, world, episode)
+    """The survivors have stopped: may the job go on? False where it has failed, or waits."""
+    episode, world = state.faults.episode, state.world
+    if episode is None or world is None or episode.generation != world.generation:
+        return True  # no fault has ended it
+    case = _case(state, episode, world)
+    verdict = of(case)
+    if verdict.action == WAIT:
+        last_word = max(episode.began_at + LAST_WORD, state.now + LOOK_AGAIN)
+        again = episode.again_at if verdict.by is causes.second_try else last_word
+        state.deadlines.set(("last word", ""), again)
+    elif verdict.by is causes.port_taken:
+        episode.free = is_free_port_clash(state)
+    elif verdict.is_charged:
+        budgets.use(state.faults.restarts, state.spec.restart_decay, state.now)
+        episode.charged, state.faults.same_error = True, case.errors
+    elif verdict.action == FAIL:
+        state.faults.same_error = case.errors
+        _fail(state, episode, verdict)
+    return verdict.action == GO_ON
 
 
-def why_no_input(state: State) -> str:
-    if state.spec.has_stdin:
-        return "its debugger was left, or its standard input has ended"
-    return "ranks have no standard input under Outrider (`outrider run --stdin 0` gives it to rank 0)"
-
-
-def has_restarts(state: State) -> bool:
-    return budgets.left(state.faults.restarts, lifecycle.max_restarts(state), state.spec.restart_decay, state.now) > 0
-
-
-def _judge(state: State, world: World, episode: Episode) -> bool:
-    allowed = lifecycle.max_restarts(state)
-    cause = first(episode.failures) if episode.failures else None
-    for failure in sorted(episode.failures, key=earliest_cause):
-        action, why = failure.verdict
-        if action == FAIL:
-            return _fail_unless_explained(state, episode, failure, why)
-    if cause is not None and error_signature.asked_for_input(cause.exit):
-        fail_with(state, cause, why_no_input(state))
-        return False
-    if cause is not None and _is_crash_loop(state, world, cause):
-        step = cause.exit.step
-        passed = f"was past step {step}" if world.made_step else "made a step"
-        fail_with(
-            state,
-            cause,
-            f"the same error ended {state.faults.same_error[1]} generations running, and none of them {passed}",
-        )
-        return False
-    if not has_restarts(state):
-        all_used = (
-            f"all {allowed} restarts of the budget are used" if allowed > 1 else "the one restart allowed is used"
-        )
-        why = all_used if allowed else "no restart is allowed"
-        return _fail_unless_explained(state, episode, cause, why)
-    budgets.use(state.faults.restarts, state.spec.restart_decay, state.now)
-    episode.charged = True
-    return True
-
-
-def _is_crash_loop(state: State, world: World, cause: Failure) -> bool:
-    """Not where the user has said how many restarts there are."""
-    signature = _signature(world, cause)
-    known, count = state.faults.same_error
-    state.faults.same_error = (signature, count + 1 if known == signature else 1)
-    return bool(signature) and state.faults.same_error[1] >= state.spec.crash_loop and not state.spec.max_restarts_asked
-
-
-def _signature(world: World, cause: Failure) -> str:
-    """Equal for what comes again and again; empty where another try may go well. A job that trains has done something
-    right: there it is an exception of the script's own alone, at the same place behind the same step."""
-    end = cause.exit
-    if not cause.signature or error_signature.is_of_outside(end):
-        return ""
-    if not world.made_step:
-        return cause.signature
-    return (
-        f"{end.error_type}|{end.error_frame}|step {end.step}"
-        if error_signature.is_its_own(end) and end.error_frame
-        else ""
-    )
+def all_fail_at_import(state: State, episode: Episode, world: World) -> None:
+    """Every rank has failed before its first step: the job fails at once, or is tried once more."""
+    verdict = of(_case(state, episode, world), AT_IMPORT)
+    if verdict.action == FAIL:
+        _fail(state, episode, verdict)
+        return
+    episode.again_at = state.now + SECOND_TRY
+    cause = causes.sentence(causes.first(episode.failures))
+    lifecycle.stop(state, f"{cause} {verdict.reason} in {SECOND_TRY:g} s.")
 
 
 def is_free_port_clash(state: State) -> bool:
     state.faults.port_clashes += 1
-    if state.faults.port_clashes > FREE_PORT_CLASHES:
+    if state.faults.port_clashes > causes.FREE_PORT_CLASHES:
         return False
     state.announce("PortTaken", "The rendezvous port was taken by someone else: one more generation, on another port, "
                                 "which costs no restart.")  # fmt: skip
     return True
 
 
-def _fail_unless_explained(state: State, episode: Episode, cause: Failure | None, why: str) -> bool:
-    """An exception of the script speaks for itself; for anything else the loss of a member may still be told."""
-    is_certain = cause is not None and cause.exit.signal is None and not cause.is_effect
-    patience = LAST_LOOK if state_links.is_undecided(state.links, state.now) else LAST_WORD
-    if is_certain or state.now >= episode.began_at + patience:
-        if cause is not None:
-            fail_with(state, cause, why)
-        else:
-            generation_job_end.fail(state, 1, f"{episode.fault.reason.rstrip('.')}; {why}.")
-        return False
-    state.deadlines.set(("last word", ""), max(episode.began_at + LAST_WORD, state.now + LOOK_AGAIN))
-    return False
+def _case(state: State, episode: Episode, world: World) -> Case:
+    spec, allowed = state.spec, lifecycle.max_restarts(state)
+    return Case(
+        episode=episode,
+        made_step=world.made_step,
+        now=state.now,
+        errors_before=state.faults.same_error,
+        crash_loop=0 if spec.max_restarts_asked else spec.crash_loop,
+        allowed=allowed,
+        left=budgets.left(state.faults.restarts, allowed, spec.restart_decay, state.now),
+        port_clashes=state.faults.port_clashes,
+        has_stdin=spec.has_stdin,
+        is_undecided=state_links.is_undecided(state.links, state.now),
+    )
 
 
-def fail_with(state: State, cause: Failure, why: str) -> None:
-    code = error_signature.exit_code(cause.exit)
-    generation_job_end.fail(state, code, f"{sentence(cause).rstrip('.')}; {why}.", cause.exit.traceback)
+def _fail(state: State, episode: Episode, verdict: Verdict) -> None:
+    failure = verdict.failure
+    said = episode.fault.reason if failure is None else causes.sentence(failure)
+    code = 1 if failure is None else error_signature.exit_code(failure.exit)
+    traceback = "" if failure is None else failure.exit.traceback
+    generation_job_end.fail(state, code, f"{said.rstrip('.')}; {verdict.reason}.", traceback)

@@ -46,7 +46,7 @@ class Failure:
     """An error of torch.distributed: some other rank's end is the cause."""
     signature: str
     """Equal for equal errors; empty for a signal."""
-    verdict: tuple[str, str] = ("", "")
+    ruling: tuple[str, str] = ("", "")
     """What a rule of the user's says: the action, and why."""
     is_alone: bool = False
     """A member of a PS job has no rank."""

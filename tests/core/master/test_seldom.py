@@ -7,7 +7,7 @@ import pytest
 
 from outrider.master.core.actions import ProbeMember, SaveStatus
 from outrider.master.core.events import MemberProbed
-from outrider.master.core.faults.verdict import FREE_PORT_CLASHES
+from outrider.master.core.faults.causes import FREE_PORT_CLASHES
 from outrider.wire.ids import NO_GENERATION, OrderId
 from outrider.wire.messages.generation import Exited, Ready, Start, StartFailed, Stop, WorkerExit
 from outrider.wire.messages.links import Probe
