@@ -150,13 +150,27 @@ class JobSpec:
     remarks: tuple[str, ...] = ()
     """What of the user's job is passed over, to be told once."""
     ps_resources: tuple[str, ...] = ()
-    own_address: str = ""
-    """Where the others of a PS job look for this member."""
     """What the container of each parameter server is to have, in words, by rank index."""
     resources: str = ""
     """The same, of the one seat that this is the job of."""
+    own_address: str = ""
+    """Where others look for the member of this seat."""
     first_index: int = 0
     """The job's rank indexes begin here: that of one seat of a PS job is a job of its own."""
+    has_rendezvous: bool = True
+    """Its ranks meet at an address, each with its number."""
+    names_ranks: bool = True
+    """Users read of ranks by their numbers; else of members, which have one process each."""
+    holds_all_ranks: bool = True
+    """All processes that run the script are in its world: what happens to each of them is the script's doing."""
+    counts_generations_alone: bool = False
+    """Generations of others have the same numbers: who is meant has to be said."""
+    has_addresses: bool = False
+    """A place has an address, at which its member is looked for."""
+    watches_resume: bool = True
+    """What ranks load, and go on from, is looked at (`generation.resume`)."""
+    counts_logged_steps: bool = False
+    """Steps that lines of the log name are the job's; elsewhere they may begin anew with each epoch."""
     observed: bool = False
     """Nothing of it is stopped, deleted or resized: what would be done is said instead (`generation.observe_only`)."""
     max_restarts_asked: bool = False

@@ -186,7 +186,7 @@ def _failed(state: State, member: Member, generation: Generation, bad: list[Work
 def _failure(state: State, world: World, member: Member, rank: int, end: WorkerExit) -> Failure:
     ruling = failure_policy.of_exit(state, world.generation, member, rank, end)
     return Failure(member.id, rank, state.now - end.age, end, error_signature.is_effect(end),
-                   failure_policy.signature(state, member, end, ruling), ruling, state.spec.is_ps,
+                   failure_policy.signature(state, member, end, ruling), ruling, not state.spec.names_ranks,
                    error_signature.about_its_address(state.spec.own_address, end)
                    or _though_done(world, end))  # fmt: skip
 
@@ -244,10 +244,10 @@ def evidence(state: State, generation: Generation) -> list[Failure]:
 # -- the script's own error at import -----------------------------------------------------------------------------
 def _is_at_import(state: State, world: World, failures: list[Failure]) -> bool:
     """An exception of the script itself, or arguments that it does not take, before any step of the whole job, in its
-    first generation or the one after. One member of a PS job says nothing about the others."""
-    if state.progress.high_step > 0 or world.made_step or world.generation.number > 2 or state.spec.is_ps:
+    first generation or the one after."""
+    if state.progress.high_step > 0 or world.made_step or world.generation.number > 2:
         return False
-    return all(_is_of_the_script(f) for f in failures)
+    return state.spec.holds_all_ranks and all(_is_of_the_script(f) for f in failures)
 
 
 def _is_of_the_script(failure: Failure) -> bool:

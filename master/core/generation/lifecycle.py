@@ -135,12 +135,12 @@ def _start(
         )
 
     orders.give(state, member, make, reason)
-    detail = () if state.spec.is_ps else _rendezvous_line(world, place)
+    detail = _rendezvous_line(world, place) if state.spec.has_rendezvous else ()
     state.announce("GenerationStarted", reason, member.id, detail=detail)
 
 
 def _how_it_starts(state: State, world: World, member: Member, place: Place) -> str:
-    if state.spec.is_ps:
+    if not state.spec.has_rendezvous:
         return f"Generation {world.generation} of {member.id} starts: it is {place.role} {place.rank_index}."
     last_rank = place.first_rank + place.nproc - 1
     ranks = f"rank {last_rank}" if place.nproc == 1 else f"ranks {place.first_rank} to {last_rank}"
@@ -200,8 +200,8 @@ def stop(state: State, reason: str) -> None:
 
 
 def _what(state: State, world: World) -> str:
-    """Seats of a PS job count their generations each for itself."""
-    return f"stop generation {world.generation}" + (f" of {', '.join(world.places)}" if state.spec.is_ps else "")
+    whose = f" of {', '.join(world.places)}" if state.spec.counts_generations_alone else ""
+    return f"stop generation {world.generation}{whose}"
 
 
 def leave(state: State) -> None:

@@ -31,7 +31,7 @@ def begin(state: State, world: World) -> None:
     """Ranks are about to start. What earlier ones have made twice is counted."""
     resume = world.resume
     resume.high = state.progress.high_step
-    if state.progress.high_step and not state.spec.is_ps:
+    if state.progress.high_step and state.spec.watches_resume:
         resume.path, resume.saved = max(state.progress.saves.items(), key=lambda save: save[1], default=("", 0))
         resume.verdict = ""
 

@@ -300,7 +300,7 @@ def _runs(state: State, world: World, is_new: bool) -> None:
     state.mark_status()
     if is_new:
         behind = f"; the highest step before it is {state.progress.high_step}" if state.progress.high_step else ""
-        who = next(iter(world.places)) if state.spec.is_ps else f"{members}, {counted(world.world_size, 'rank')}"
+        who = f"{members}, {counted(world.world_size, 'rank')}" if state.spec.names_ranks else next(iter(world.places))
         state.announce("WorldRuns", f"Generation {world.generation} runs with {who}{behind}.")
 
 

@@ -37,8 +37,8 @@ def keep(state: State, member: Member) -> None:
 
 
 def _hide(state: State, member: MemberId, uid: PodUid) -> None:
-    """In a PS job, or as a master, its place has an address, where its replacement is looked for."""
-    if state.spec.is_ps or state.spec.has_master:
+    """Where its place, or the master's, has an address, its replacement is looked for there."""
+    if state.spec.has_addresses or state.spec.has_master:
         reason = f"{member} has failed: it is not reached at the address of its place any more."
         state.act(HidePod(member, uid, state.generation, reason))
 

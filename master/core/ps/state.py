@@ -102,7 +102,7 @@ class PsState:
     """Shared with all seats: ids grow through a role."""
     restarts: Budget = field(default_factory=Budget)
     """Shared with all seats."""
-    crowd: Crowd = field(default_factory=Crowd)
+    crowd: Crowd = field(default_factory=lambda: Crowd(is_shared=True))
     """Shared with all seats."""
     would: dict[str, str] = field(default_factory=dict)
     """As in State."""

@@ -40,7 +40,8 @@ def address(spec: JobSpec, key: Key) -> str:
 
 
 def seat_spec(spec: JobSpec, key: Key) -> JobSpec:
-    """The job of one seat. Parameter servers and evaluators make no steps, or seldom, and do not hang for it."""
+    """The job of one seat, which is one process and knows of no other. Parameter servers and evaluators make no steps,
+    or seldom, and do not hang for it. What a session restores is on the servers."""
     role, index = key
     resources = spec.ps_resources[index] if role == PS and index < len(spec.ps_resources) else ""
     limits = next((each._asdict() for each in spec.limits if each.role == role), {})
@@ -56,6 +57,13 @@ def seat_spec(spec: JobSpec, key: Key) -> JobSpec:
         node_unit=1,
         spares=0,
         first_index=index,
+        has_rendezvous=False,
+        names_ranks=False,
+        holds_all_ranks=False,
+        counts_generations_alone=True,
+        has_addresses=True,
+        watches_resume=False,
+        counts_logged_steps=True,
         hang_detection=spec.hang_detection and role in (CHIEF, WORKER),
         node_check=False,
         exclude_stragglers=False,

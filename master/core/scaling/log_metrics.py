@@ -53,7 +53,7 @@ def matched(state: State, member: Member, said: LineMatched) -> None:
     found.values |= values
     found.line, found.at, found.lines = said.line, state.now - said.age, found.lines + said.count
     _complain(state, member, wrong)
-    if state.spec.is_ps and "step" in values:  # elsewhere it may begin anew with each epoch
+    if state.spec.counts_logged_steps and "step" in values:
         progress.read_in_log(state, world, int(values["step"]), found.at)
     autoscaler.note_line(state, member, values, found.at)
 

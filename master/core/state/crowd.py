@@ -15,6 +15,8 @@ from outrider.wire.ids import MemberId
 
 @dataclass(slots=True)
 class Crowd:
+    is_shared: bool = False
+    """Other members than the state's own are counted too."""
     present: set[MemberId] = field(default_factory=set)
     """Who has said Hello and is not being deleted."""
     unheard: dict[MemberId, str] = field(default_factory=dict)

@@ -97,7 +97,6 @@ def _check_members(state: State) -> None:
 
 
 def _check_crowd(state: State) -> None:
-    """Of a seat, only of what is its own."""
     crowd, present, unheard = state.membership.crowd, 0, 0
     for member in state.members.values():
         is_present = member.greeted and not member.deleting
@@ -110,7 +109,7 @@ def _check_crowd(state: State) -> None:
             raise Broken("it is known on which nodes", (crowd.unheard, member))
     if crowd.excused != sum(node in crowd.bad_nodes for node in crowd.unheard.values()):
         raise Broken("it is known whose node is to blame", crowd)
-    if not state.spec.is_ps and len(crowd.present) != present:
+    if not crowd.is_shared and len(crowd.present) != present:
         raise Broken("only members are counted", crowd.present)
 
 

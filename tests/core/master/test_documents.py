@@ -39,6 +39,11 @@ def test_every_kind_of_event_is_documented() -> None:
     assert _announced_kinds() - documented == set()
 
 
+def test_nobody_asks_whether_a_job_is_a_ps_job_but_who_makes_one() -> None:
+    """What is different there, properties of a seat's JobSpec say (`ps.tf_config.seat_spec`)."""
+    assert {path.name for path in MODULES if re.search(r"\bis_ps\b", path.read_text())} == {"job_kinds.py", "spec.py"}
+
+
 def test_every_event_and_every_message_has_its_handler() -> None:
     assert set(HANDLERS) == set(Event.__args__)  # type: ignore[attr-defined]
     assert set(MESSAGES) | {Hello} == set(FromSidecar.__args__)  # type: ignore[attr-defined]
