@@ -17,6 +17,7 @@ from outrider.master.core.ps.state import PsState
 from outrider.master.core.state.job import State
 from outrider.master.core.status import invariants
 from outrider.wire.messages.membership import Hello, Refused
+from tests.core.master.ps_tally import assert_tallied
 from tests.core.master.stage.driving import check_waits
 from tests.simulation.inside import MasterInside
 from tests.simulation.network import Link
@@ -34,6 +35,7 @@ WRONG = (0.0, 0.0, -3600.0, 3600.0)
 def _check(state: State | PsState, actions: list[do.Action]) -> None:
     if isinstance(state, PsState):
         job_kinds.check(state)
+        assert_tallied(state)
         return
     invariants.check(state)
     check_waits(state)

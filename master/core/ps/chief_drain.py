@@ -12,7 +12,7 @@ from functools import partial
 
 from outrider.master.core.checkpoints import planned_save
 from outrider.master.core.generation import readiness
-from outrider.master.core.ps import session_saver
+from outrider.master.core.ps import session_saver, tally
 from outrider.master.core.ps.state import CHIEF, Farewell, PsState, Seat
 from outrider.master.core.ps.task_adapter import let
 from outrider.master.core.spec import WORKER
@@ -26,12 +26,14 @@ ASK_BEFORE = 10.0
 
 def advance(job: PsState) -> None:
     """At the end of a step."""
-    for seat in job.of(CHIEF, WORKER):
+    is_news, job.was_away = job.was_away != bool(job.ps_away), bool(job.ps_away)
+    for seat in list(job.of(CHIEF, WORKER)) if is_news else tally.changed(job, CHIEF, WORKER):
         member = session_saver.saver(seat)
         if member is None or not member.leaving:
             continue
         if (seat.farewell is None or seat.farewell.member != member.id) and not job.ps_away:
             seat.farewell, member.stays_until_saved = Farewell(member.id), True
+            tally.note(job, seat)
         if member.stays_until_saved and seat.farewell is not None and seat.farewell.ends is None:
             _consider(job, seat, member, seat.farewell)
 
@@ -58,9 +60,9 @@ def answered(job: PsState, seat: Seat, message: StateSaved) -> None:
     _over(job, seat, message.error)
 
 
-def overdue(job: PsState) -> None:
-    """Who was asked has not answered."""
-    for seat in job.of(CHIEF, WORKER):
+def overdue(job: PsState, name: str) -> None:
+    """Who was asked has not answered, or one is to be asked."""
+    for seat in tally.look_again(job, name):
         if seat.farewell is not None and seat.farewell.ends is not None and seat.farewell.ends <= job.now:
             _over(job, seat, "no answer came")
 

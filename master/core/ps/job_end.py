@@ -10,6 +10,7 @@ from functools import partial
 from outrider.master.core.actions import DeletePod, EndJob
 from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import stages
+from outrider.master.core.ps import tally
 from outrider.master.core.ps.state import CHIEF, EVALUATOR, PsState, Seat, has_ended
 from outrider.master.core.ps.task_adapter import let
 from outrider.master.core.spec import WORKER
@@ -22,11 +23,9 @@ REMOVE_GRACE = 10.0
 
 def advance(job: PsState) -> None:
     """At the end of a step."""
-    for key, seat in [(k, s) for k, s in job.seats.items() if s.removed and has_ended(s)]:
-        _forget(job, seat)
-        for member in seat.state.members:
-            job.crowd.forget(member)
-        del job.seats[key]
+    for seat in tally.changed(job):
+        if seat.removed and has_ended(seat):
+            _forget(job, seat)
     if not job.is_over:
         _judge(job)
     if job.stage == FINISHING:
@@ -34,15 +33,16 @@ def advance(job: PsState) -> None:
 
 
 def _judge(job: PsState) -> None:
-    failed = next((seat for seat in job.seats.values() if seat.state.phase == "failed" and not seat.removed), None)
-    if failed is not None:
-        _fail(job, failed)
+    failed = tally.those(job, "failed")
+    if failed:
+        _fail(job, failed[0])
         return
-    chiefs, workers = list(job.of(CHIEF)), list(job.of(WORKER))
-    deciding = chiefs or workers
-    if deciding and all(seat.state.phase == "succeeded" for seat in deciding):
+    has_chief = tally.has(job, tally.WANTED, CHIEF)
+    deciding = CHIEF if has_chief else WORKER
+    if tally.has(job, tally.WANTED, deciding) and not tally.has(job, tally.UNDONE, deciding):
         steps = max(seat.state.progress.high_step for seat in job.seats.values())
-        who = "The chief has" if chiefs else f"{'All workers have' if len(workers) > 1 else 'The worker has'}"
+        are_many = tally.count(job, tally.WANTED, WORKER) > 1
+        who = "The chief has" if has_chief else "All workers have" if are_many else "The worker has"
         _begin_end(job, 0, "succeeded", f"{who} ended with code 0 after {steps} steps.")
         job.announce("JobSucceeded", job.message)
 
@@ -71,10 +71,10 @@ def _begin_end(job: PsState, code: int, phase: str, message: str) -> None:
 def _finish(job: PsState) -> None:
     """Whoever has not ended is stopped, the evaluator last."""
     if job.phase == "succeeded":
-        for seat in job.seats.values():
-            if not seat.state.is_over and not (seat.role == EVALUATOR and _evaluates(job, seat)):
+        for seat in tally.those(job, tally.LIVES):
+            if not (seat.role == EVALUATOR and _evaluates(job, seat)):
                 let(job, seat, partial(generation_job_end.stop_now, seat.state, "the training is over"))
-    if all(map(has_ended, job.seats.values())):
+    if not tally.has(job, tally.STAYS):
         stages.move(job, "everyone knows")
         job.actions.append(EndJob(job.exit_code or 0, job.generation, job.message))
 
@@ -89,3 +89,5 @@ def _forget(job: PsState, seat: Seat) -> None:
         if member.uid is not None:
             reason = f"{member.id} is deleted: the job has only {job.target} workers now."
             job.actions.append(DeletePod(member.id, member.uid, REMOVE_GRACE, job.generation, reason))
+        job.crowd.forget(member.id)
+    tally.forget(job, seat)

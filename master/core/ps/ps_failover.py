@@ -15,9 +15,9 @@ from statistics import median
 
 from outrider.master.core.faults import recovery
 from outrider.master.core.generation import progress
-from outrider.master.core.hangs import progress_watch
+from outrider.master.core.ps import stalled_workers, tally
 from outrider.master.core.ps.state import CHIEF, PS, PsState, Seat
-from outrider.master.core.ps.task_adapter import let
+from outrider.master.core.ps.task_adapter import catch_up, let
 from outrider.master.core.spec import WORKER
 from outrider.master.core.state.job import STOPPING
 from outrider.master.core.text import seconds
@@ -36,12 +36,13 @@ LOOK_AGAIN = 0.5
 
 def advance(job: PsState) -> None:
     """At the end of a step: who serves, and what has ended for it."""
-    _note(job)
-    if any(seat.runs is None for seat in job.of(PS)):
-        for seat in job.of(CHIEF, WORKER):
-            progress_watch.note_no_turn(seat.state)
+    are_away = _note(job)
+    if tally.has(job, tally.ABSENT, PS):
+        job.no_turns += 1
+        for seat in tally.changed(job, CHIEF, WORKER):
+            catch_up(job, seat)
     if job.ps_away or job.now < job.ps_back_at + EFFECT_WITHIN:
-        for seat in job.seats.values():
+        for seat in list(job.seats.values()) if are_away else tally.changed(job):
             if seat.role != PS:
                 _excuse(job, seat)
 
@@ -53,25 +54,27 @@ def note_report(job: PsState, seat: Seat, report: Report) -> None:
     for rank in report.ranks:
         if rank.phase != "init":
             seat.stepped_at = max(seat.stepped_at, job.now - rank.step_age)
+    stalled_workers.note_step(job, seat)
     if any(rank.is_stuck for rank in report.ranks) and not job.ps_away and not job.is_over:
         why = "though all servers can be reached again, the session that has lost one still holds its process"
         _start_again(job, seat, f"{seat.name} can make no other session: {why}")
 
 
-def _note(job: PsState) -> None:
+def _note(job: PsState) -> bool:
+    """True: until now all have served, and do so no more."""
     was_away = bool(job.ps_away)
-    for seat in job.of(PS):
-        key, serves = (seat.role, seat.index), seat.runs is not None
-        if serves:
-            job.ps_away.discard(key)
+    for seat in tally.changed(job, PS):
+        if seat.runs is not None:
+            job.ps_away.discard(seat.key)
             seat.served = True
-        elif seat.served and key not in job.ps_away:
-            job.ps_away.add(key)
+        elif seat.served and seat.key not in job.ps_away:
+            job.ps_away.add(seat.key)
             job.ps_lost = (
                 seat.state.faults.noted[-1].reason if seat.state.faults.noted else f"{seat.name} does not serve."
             )
     if was_away and not job.ps_away:
         _wait(job)
+    return bool(job.ps_away) and not was_away
 
 
 def _wait(job: PsState) -> None:
@@ -79,6 +82,7 @@ def _wait(job: PsState) -> None:
     job.ps_back_at = job.now
     for seat in job.of(CHIEF, WORKER):
         seat.waits_since = job.now if seat.state.progress.first_step is not None else None
+        tally.note(job, seat)
     job.deadlines.set(("stuck", ""), job.now + LOOK_AGAIN)
 
 
@@ -95,7 +99,7 @@ def _excuse(job: PsState, seat: Seat) -> None:
 
 
 # -- sessions that are stuck --------------------------------------------------------------------------------------
-def look(job: PsState) -> None:
+def look(job: PsState, _name: str) -> None:
     """All serve again: who goes on?"""
     if job.ps_away or job.is_over:
         return
@@ -104,6 +108,7 @@ def look(job: PsState) -> None:
     for seat in waiting:
         if _goes_on(job, seat):
             seat.waits_since = None
+            tally.note(job, seat)
         elif _begins(seat):
             seat.waits_since = float("inf")
         elif chiefs and seat not in chiefs:
@@ -124,7 +129,7 @@ def _patience(seat: Seat) -> float:
 
 
 def _waiting(job: PsState) -> list[Seat]:
-    return [seat for seat in job.of(CHIEF, WORKER) if seat.waits_since is not None]
+    return [seat for seat in tally.those(job, tally.WAITS) if not seat.removed]
 
 
 def _all_train(job: PsState) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 
 from outrider.master.core.faults import delete_pod
 from outrider.master.core.generation import readiness
-from outrider.master.core.ps import session_saver
+from outrider.master.core.ps import session_saver, tally
 from outrider.master.core.ps.state import CHIEF, PS, PsState, Seat
 from outrider.master.core.ps.task_adapter import let
 from outrider.master.core.scaling import resize as scaling_resize
@@ -30,14 +30,13 @@ def advance(job: PsState) -> None:
     """At the end of a step."""
     if job.is_over or job.suspended or not job.listed:
         return
-    servers = list(job.of(PS))
-    for seat in servers:
+    for seat in tally.changed(job, PS):
         _reconsider(job, seat)
-    moving = next((seat for seat in servers if _mover(seat) is not None), None)
+    moving = next(iter(tally.those(job, tally.MOVES, PS)), None)
     if moving is None:
         job.deadlines.cancel(PATIENCE)
         job.asked_to_save = False
-        _begin(job, servers)
+        _begin(job)
     elif session_saver.has_replacement(moving):
         if job.deadlines.at(PATIENCE) is None:  # its pod may not have been ready when the last one was over
             job.deadlines.set(PATIENCE, job.now + job.spec.grow_patience)
@@ -67,7 +66,7 @@ def saved(job: PsState, step: int) -> None:
     _move(job, f"the checkpoint of step {step} is finished")
 
 
-def patience_over(job: PsState) -> None:
+def patience_over(job: PsState, _name: str) -> None:
     _move(job, f"no checkpoint was finished in {seconds(job.spec.grow_patience)}")
 
 
@@ -77,41 +76,32 @@ def _mover(seat: Seat) -> Member | None:
     return member if member is not None and member.stays_until_saved else None
 
 
-def _fits(seat: Seat, member: Member) -> bool:
-    """Of a pod that says nothing, nothing is known."""
-    wanted = seat.state.spec.resources
-    return not wanted or not member.resources or member.resources == wanted
-
-
 def _reconsider(job: PsState, seat: Seat) -> None:
     member, wanted = _mover(seat), seat.state.spec.resources
-    if member is not None and _fits(seat, member):
+    if member is not None and seat.fits(member):
         member.stays_until_saved = False
         let(job, seat, partial(scaling_resize.stay, seat.state, member, "its container has what is wanted again"))
     for other in list(seat.state.members.values()):
         is_spare = other.rank_index is None and other.is_usable and other.uid is not None
-        if is_spare and not _fits(seat, other):
+        if is_spare and not seat.fits(other):
             reason = f"{other.id} is made anew: its container was to have {other.resources}, and {wanted} is wanted."
             let(job, seat, partial(delete_pod.dismiss, seat.state, other, reason))
 
 
-def _begin(job: PsState, servers: list[Seat]) -> None:
+def _begin(job: PsState) -> None:
     """All serve, and all who train have gone on since the last one was away."""
-    if any(seat.runs is None or seat.runs.leaving for seat in servers):
+    if tally.has(job, tally.UNSTEADY, PS) or tally.has(job, tally.WAITS):
         return
-    if any(seat.waits_since is not None for seat in job.seats.values()):
-        return
-    for seat in servers:
-        member = seat.runs
-        if member is not None and not member.deleting and not _fits(seat, member):
-            member.stays_until_saved = True
-            why = f"its container has {member.resources}, and {seat.state.spec.resources} is wanted"
-            let(job, seat, partial(scaling_resize.leave_when_replaced, seat.state, member, why))
-            return
+    seat = next(iter(tally.those(job, tally.UNFIT, PS)), None)
+    member = seat.runs if seat is not None else None
+    if seat is not None and member is not None:
+        member.stays_until_saved = True
+        why = f"its container has {member.resources}, and {seat.state.spec.resources} is wanted"
+        let(job, seat, partial(scaling_resize.leave_when_replaced, seat.state, member, why))
 
 
 def _move(job: PsState, why: str) -> None:
-    for seat in job.of(PS):
+    for seat in tally.those(job, tally.MOVES, PS):
         member = _mover(seat)
         if member is not None and session_saver.has_replacement(seat):
             member.stays_until_saved = False

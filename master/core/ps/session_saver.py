@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from outrider.master.core.generation import orders, readiness
+from outrider.master.core.ps import stalled_workers, tally
 from outrider.master.core.ps.state import CHIEF, PsState, Seat
 from outrider.master.core.ps.task_adapter import let
 from outrider.master.core.spec import WORKER
@@ -19,10 +20,11 @@ from outrider.wire.messages.checkpoints import SaveState
 
 def note_savers(job: PsState) -> None:
     """At the end of a step."""
-    for seat in job.of(CHIEF, WORKER):
+    for seat in tally.changed(job, CHIEF, WORKER):
         world = seat.state.world
         if world is not None and world.saver is not None:
             seat.saver, world.saver = (world.saver, world.generation), None
+            stalled_workers.note_step(job, seat)
 
 
 def saver(seat: Seat) -> Member | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from outrider.master.core.ps import tally
 from outrider.master.core.ps.state import CHIEF, PsState, Seat
 from outrider.master.core.ps.task_adapter import let
 from outrider.master.core.spec import WORKER
@@ -20,17 +21,42 @@ RECENT = 30.0
 
 def advance(job: PsState) -> None:
     """At the end of a step of the core."""
-    for seat in job.of(WORKER):
-        due = _due(seat)
-        if due is None or seat.told_first == seat.state.generation:
-            continue
-        if due > job.now:
-            job.deadlines.set(("first", seat.name), due)
-        elif others := _who_train(job, seat):
-            seat.told_first = seat.state.generation
-            let(job, seat, partial(_tell, seat.state, seat.name, job.now - _began(seat), others))
-        else:
-            job.deadlines.set(("first", seat.name), job.now + RECENT)
+    for seat in tally.changed(job, WORKER):
+        _look(job, seat)
+    if job.late and job.trained_at > job.now - RECENT:
+        for key in sorted(job.late):
+            _look(job, job.seats[key])
+
+
+def _look(job: PsState, seat: Seat) -> None:
+    due = _due(seat)
+    job.late.discard(seat.key)
+    if due is None or seat.removed or seat.told_first == seat.state.generation:
+        return
+    if due > job.now:
+        job.deadlines.set(("first", seat.name), due)
+    elif others := _who_train(job, seat):
+        seat.told_first = seat.state.generation
+        let(job, seat, partial(_tell, seat.state, seat.name, job.now - _began(seat), others))
+    else:
+        job.late.add(seat.key)
+        job.deadlines.set(("first", seat.name), job.now + RECENT)
+
+
+def note_step(job: PsState, seat: Seat) -> None:
+    """It may have made one."""
+    if _teaches(seat):
+        job.trained_at = max(job.trained_at, seat.stepped_at)
+
+
+def recount(job: PsState) -> None:
+    """The steps of a seat that is not wanted any more say nothing."""
+    job.trained_at = max((each.stepped_at for each in job.seats.values() if _teaches(each)), default=float("-inf"))
+
+
+def _teaches(seat: Seat) -> bool:
+    """If it trains, others should."""
+    return not seat.removed and (seat.role == WORKER or seat.saver is not None)
 
 
 def late(job: PsState, now: float) -> list[str]:
@@ -54,9 +80,10 @@ def _began(seat: Seat) -> float:
 
 
 def _who_train(job: PsState, seat: Seat) -> list[str]:
+    if job.trained_at <= job.now - RECENT:
+        return []
     training = [each for each in job.of(CHIEF, WORKER) if each is not seat and each.stepped_at > job.now - RECENT]
-    is_known = any(each.role == WORKER or each.saver is not None for each in training)
-    return [each.name for each in training] if is_known else []
+    return [each.name for each in training] if any(map(_teaches, training)) else []
 
 
 def _tell(state: State, name: str, age: float, others: list[str]) -> None:

@@ -52,8 +52,16 @@ class Seat:
     """Of who saves and has to leave, or had to."""
     told_first: Generation | None = None
     """The run of it of which it was told that no first step comes."""
+    no_turns: int = 0
+    """Those of the job that are noted here."""
+    marks: frozenset[str] = frozenset()
+    """What `tally` has noted of it."""
     waits_since: float | None = None
     """It made steps, a parameter server was away, and it has made none since. From when on it could: None: it does."""
+
+    @property
+    def key(self) -> Key:
+        return self.role, self.index
 
     @property
     def name(self) -> str:
@@ -71,6 +79,11 @@ class Seat:
         if world is None or self.state.stage != "running":
             return None
         return next((self.state.members.get(each) for each in world.started), None)
+
+    def fits(self, member: Member) -> bool:
+        """It has the resources that are wanted. Of a pod that says nothing, nothing is known."""
+        wanted = self.state.spec.resources
+        return not wanted or not member.resources or member.resources == wanted
 
 
 @dataclass(slots=True)
@@ -110,6 +123,8 @@ class PsState:
     """Parameter servers that have served and do not now."""
     ps_back_at: float = float("-inf")
     """When the last of them served again."""
+    was_away: bool = False
+    """One was, when it was last considered who has to leave."""
     asked_to_save: bool = False
     """Somebody was, before the parameter server that is to move does."""
     ps_lost: str = ""
@@ -124,6 +139,26 @@ class PsState:
     collections: dict[str, tuple[set[Key], Collection]] = field(default_factory=dict)
     """A user's questions: whose answers are awaited, and what has come."""
     deadlines: Deadlines = field(default_factory=Deadlines)
+    """The job's own."""
+    seat_deadlines: Deadlines = field(default_factory=Deadlines)
+    """The next of each seat, by role and rank index."""
+    touched: set[Key] = field(default_factory=set)
+    """Seats that may have changed since rules began to look."""
+    looked_at: set[Key] = field(default_factory=set)
+    """Those at which they look, or did last."""
+    marked: dict[tuple[Role, str], set[Key]] = field(default_factory=dict)
+    """Seats by what is true of them (`tally`)."""
+    ring: list[tuple[int, RankIndex]] = field(default_factory=list)
+    """Seats whose members answer others, in order."""
+    descriptions: dict[Key, str] = field(default_factory=dict)
+    description: str | None = ""
+    """Of all of them; None: a part of it has changed."""
+    no_turns: int = 0
+    """Steps of this core after which nobody could make one of his own, for want of a parameter server."""
+    trained_at: float = float("-inf")
+    """When the last step ended of anybody whose steps say that others should make some too."""
+    late: set[Key] = field(default_factory=set)
+    """Workers that should have made their first step, had others trained."""
     actions: list[Action] = field(default_factory=list)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from outrider.master.core.ps import stalled_workers
+from outrider.master.core.ps import stalled_workers, tally
 from outrider.master.core.ps.state import CHIEF, PsState, Seat
 from outrider.master.core.ps.tf_config import address
 from outrider.master.core.spec import WORKER
@@ -43,13 +43,8 @@ def document(job: PsState, now: float) -> dict[str, Any]:
         "avoided_nodes": sorted({node for state in states for node in state.exclusion.avoiding}),
         "memory": {f"{s.name}": needed for s in job.seats.values() for needed in s.state.faults.memory.values()},
         "seats": [_row(job, seat) for seat in job.seats.values()],
-        "members": [row for each in _members(job) for row in each],
+        "members": [row for each in documents for row in sorted(each["members"], key=lambda row: _number(row["id"]))],
     }
-
-
-def _members(job: PsState) -> list[list[dict[str, Any]]]:
-    return [sorted(status_document.document(seat.state, job.now)["members"], key=lambda row: _number(row["id"]))
-            for seat in job.seats.values()]  # fmt: skip
 
 
 def _number(member: str) -> int:
@@ -89,8 +84,7 @@ def phase(job: PsState) -> str:
         return job.phase
     if job.suspended:
         return "suspended"
-    phases = [seat.state.phase for seat in job.of(CHIEF, WORKER)]
-    found = (word for word in ("running", "restarting") if word in phases)
+    found = (word for word in ("running", "restarting") if tally.has(job, word, CHIEF, WORKER))
     return next(found, "pending")
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from outrider.master.core.actions import SaveStatus
 from outrider.master.core.events import StatusSaved
-from outrider.master.core.ps import status
+from outrider.master.core.ps import status, tally
 from outrider.master.core.ps.state import Key, PsState, has_ended
-from outrider.master.core.ps.task_adapter import tell
+from outrider.master.core.ps.task_adapter import catch_up, tell
 from outrider.master.core.status import document as one_world
 from outrider.master.core.status import persist as status_persist
 
@@ -36,7 +36,9 @@ def _save(job: PsState) -> None:
     job.deadlines.cancel(("save", ""))
     job.saves = {**{v: of for v, of in job.saves.items() if v > job.version - 16}, job.version: _versions(job)}
     for seat in job.seats.values():
+        catch_up(job, seat)
         one_world.written(seat.state)
+        tally.note_deadline(job, seat)
     kept = status.document(job, job.now) | {"saved": _saved(job)}
     job.actions.append(SaveStatus(job.version, kept, job.generation, reason))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from outrider.master.core import step as core_step
 from outrider.master.core.actions import Action, SaveStatus
@@ -41,6 +41,7 @@ from outrider.master.core.ps import (
     session_saver,
     stalled_workers,
     status,
+    tally,
     tasks,
 )
 from outrider.master.core.ps import job_end as ps_job_end
@@ -56,6 +57,8 @@ from outrider.wire.messages.diagnostics import REHEARSAL
 from outrider.wire.messages.membership import Hello
 from outrider.wire.messages.report import Report
 
+Listed = TypeVar("Listed", PodSeen, PodGone)
+
 
 # -- the core's interface -----------------------------------------------------------------------------------------
 def step(job: PsState, event: Event, now: float) -> list[Action]:
@@ -63,6 +66,7 @@ def step(job: PsState, event: Event, now: float) -> list[Action]:
     job.now, job.actions = now, []
     if job.stage != ENDED:
         HANDLERS[type(event)](job, event)
+        job.looked_at, job.touched = job.touched, set()
         if not job.is_over:
             ps_failover.advance(job)
             session_saver.note_savers(job)
@@ -71,6 +75,7 @@ def step(job: PsState, event: Event, now: float) -> list[Action]:
             stalled_workers.advance(job)
         ps_job_end.advance(job)
         ps_status_batch.flush(job)
+        tally.settle(job)
     actions, job.actions = job.actions, []
     return observe_only.filtered(job, actions)
 
@@ -79,23 +84,21 @@ def next_deadline(job: PsState) -> float | None:
     """When `Woke` is due at the latest."""
     if job.stage == ENDED:
         return None
-    own = job.deadlines.next()
-    moments = [moment for seat in job.seats.values() if (moment := core_step.next_deadline(seat.state)) is not None]
-    return min([*moments, *([] if own is None else [own])], default=None)
+    moments = (job.deadlines.next(), job.seat_deadlines.next())
+    return min((moment for moment in moments if moment is not None), default=None)
 
 
 def describe(job: PsState) -> str:
     """The state in a few words; each change of them is a transition in the journal."""
-    seats = ", ".join(f"{seat.name} {core_step.describe(seat.state)}" for seat in job.seats.values())
-    return f"{job.stage} {status.phase(job)}: {seats}"
+    return f"{job.stage} {status.phase(job)}: {job.description}"
 
 
 def check(job: PsState) -> None:
-    """Raises where an invariant does not hold."""
-    held = [member for seat in job.seats.values() for member in seat.state.members]
-    if len(held) != len(set(held)):
-        raise AssertionError(f"a member has two seats: {sorted(held)}")
-    for seat in job.seats.values():
+    """Raises where an invariant does not hold at a seat that has changed."""
+    for seat in tally.changed(job):
+        elsewhere = {member: job.members.get(member, seat.key) for member in seat.state.members}
+        if any(key != seat.key for key in elsewhere.values()):
+            raise AssertionError(f"a member of {seat.name} has two seats: {elsewhere}")
         core_step.check(seat.state)
 
 
@@ -113,12 +116,12 @@ def _seat_of(job: PsState, member: MemberId, role: Role | None = None, index: Ra
 
 
 def _unknown(job: PsState, role: Role, index: RankIndex | None) -> Key | None:
-    if index is not None and (role, index) in job.seats:
-        return (role, index)
+    if index is not None:
+        return (role, index) if (role, index) in job.seats else None
     seats = [seat for seat in job.seats.values() if seat.role == role]
     empty = [seat for seat in seats if not seat.state.members]
     found = next(iter([*empty, *seats]), None)
-    return (found.role, found.index) if found is not None and index is None else None
+    return found.key if found is not None else None
 
 
 def _about_member(job: PsState, event: Any) -> None:
@@ -137,7 +140,7 @@ def _said(job: PsState, event: SidecarSaid) -> None:
     message = event.message
     if isinstance(message, Hello):
         seat = _seat_of(job, message.member, message.role, message.rank_index) or next(iter(job.seats.values()))
-        job.sessions[event.session] = (seat.role, seat.index)
+        job.sessions[event.session] = seat.key
     key = job.sessions.get(event.session)
     if key in job.seats:
         tell(job, job.seats[key], event)
@@ -162,10 +165,17 @@ def _listed(job: PsState, event: PodsListed) -> None:
         _seat_of(job, pod.member, pod.role, pod.rank_index)
     for left in event.remains:
         _seat_of(job, left.member, None, left.rank_index)
+    pods, remains = _by_seat(job, event.pods), _by_seat(job, event.remains)
     for key, seat in list(job.seats.items()):
-        pods = tuple(pod for pod in event.pods if job.members.get(pod.member) == key)
-        remains = tuple(left for left in event.remains if job.members.get(left.member) == key)
-        tell(job, seat, PodsListed(pods, remains))
+        tell(job, seat, PodsListed(tuple(pods.get(key, ())), tuple(remains.get(key, ()))))
+
+
+def _by_seat(job: PsState, listed: Iterable[Listed]) -> dict[Key, list[Listed]]:
+    found: dict[Key, list[Listed]] = {}
+    for each in listed:
+        if (key := job.members.get(each.member)) is not None:
+            found.setdefault(key, []).append(each)
+    return found
 
 
 def _action_failed(job: PsState, event: ActionFailed) -> None:
@@ -204,12 +214,14 @@ def _restart_refused(job: PsState, event: RestartRefused) -> None:
 
 
 def _woke(job: PsState, event: Woke) -> None:
-    for kind, _key in job.deadlines.take_due(job.now):
-        DEADLINES[kind](job)
-    for seat in list(job.seats.values()):
-        due = core_step.next_deadline(seat.state)
-        if due is not None and due <= job.now:
-            tell(job, seat, event)
+    for kind, name in job.deadlines.take_due(job.now):
+        DEADLINES[kind](job, name)
+    for seat in tally.due(job):
+        tell(job, seat, event)
+
+
+def _look_again(job: PsState, name: str) -> None:
+    tally.look_again(job, name)
 
 
 def _nothing(_job: PsState, _event: Any) -> None:
@@ -241,12 +253,12 @@ HANDLERS: dict[type, Callable[[PsState, Any], None]] = {
     Woke: _woke,
     Stalled: _to_all,
 }
-DEADLINES: dict[str, Callable[[PsState], None]] = {
+DEADLINES: dict[str, Callable[[PsState, str], None]] = {
     "stuck": ps_failover.look,
     "move": ps_migration.patience_over,
     "leave": chief_drain.overdue,
     # these are looked at the end of the step
-    "save": lambda _job: None,
-    "evaluator": lambda _job: None,
-    "first": lambda _job: None,
+    "save": _nothing,
+    "evaluator": _nothing,
+    "first": _look_again,
 }

@@ -13,7 +13,8 @@ from dataclasses import replace
 from outrider.master.core import step as core_step
 from outrider.master.core.actions import Action, Announce, CreatePod, Deliver, EndJob, SaveStatus, Send
 from outrider.master.core.events import Event
-from outrider.master.core.ps import tf_config
+from outrider.master.core.hangs import progress_watch
+from outrider.master.core.ps import tally, tf_config
 from outrider.master.core.ps.state import PsState, Seat
 from outrider.master.core.state.job import COMMITTING
 from outrider.wire.messages.generation import Start
@@ -25,15 +26,25 @@ OF_THE_JOB = {"JobBegan", "JobSucceeded", "JobFailed", "JobStopped", "MasterStar
 
 def tell(job: PsState, seat: Seat, event: Event) -> None:
     """One event to one seat."""
+    catch_up(job, seat)
     _pass_on(job, seat, core_step.step(seat.state, event, job.now))
 
 
 def let(job: PsState, seat: Seat, make: Callable[[], None]) -> None:
     """A change of a seat for the sake of the others."""
+    catch_up(job, seat)
     _pass_on(job, seat, core_step.change(seat.state, make, job.now))
 
 
+def catch_up(job: PsState, seat: Seat) -> None:
+    """What was noted of all seats at once is noted of each before it is looked at."""
+    if seat.trains and seat.no_turns < job.no_turns:
+        seat.no_turns = job.no_turns
+        progress_watch.note_no_turn(seat.state)
+
+
 def _pass_on(job: PsState, seat: Seat, actions: list[Action]) -> None:
+    tally.note(job, seat)
     for action in actions:
         passed = _passed(job, seat, action)
         if passed is not None:
@@ -47,7 +58,7 @@ def _passed(job: PsState, seat: Seat, action: Action) -> Action | None:
         case Send(message=Welcome() as welcome):
             return replace(action, message=tf_config.welcomed(job, seat, welcome))
         case CreatePod():
-            job.members[action.member] = (seat.role, seat.index)
+            job.members[action.member] = seat.key
             return replace(action, wanted=tf_config.size(job, seat.role), place=seat.index)
         case SaveStatus():
             job.save_wanted = True
@@ -70,7 +81,7 @@ def _collect(job: PsState, seat: Seat, answer: Deliver) -> None:
     awaited, collection = job.collections.get(answer.request, (set(), None))
     if collection is None:
         return
-    awaited.discard((seat.role, seat.index))
+    awaited.discard(seat.key)
     collection.bodies.update(answer.bodies)
     collection.missing.update(answer.missing)
     if awaited:

@@ -11,8 +11,8 @@ from typing import Any
 
 from outrider.master.core.events import Began, PodsListed, SpecChanged, StopAsked
 from outrider.master.core.generation import stages
+from outrider.master.core.ps import stalled_workers, tally, tf_config
 from outrider.master.core.ps import status_batch as ps_status_batch
-from outrider.master.core.ps import tf_config
 from outrider.master.core.ps.state import Key, PsState, Seat
 from outrider.master.core.ps.task_adapter import tell
 from outrider.master.core.spec import WORKER
@@ -72,6 +72,7 @@ def _add(job: PsState, key: Key, event: Began, kept: dict[str, Any]) -> Seat:
     if done := kept.get("done", {}).get(seat.name):
         seat.state.phase, seat.state.exit_code, seat.state.message = done
         stages.move(seat.state, "was over before")
+        tally.note(job, seat)
     return seat
 
 
@@ -119,10 +120,8 @@ def _fit(job: PsState) -> None:
             seat = _add(job, key, began, {})
             if job.listed:
                 tell(job, seat, PodsListed(()))
-    order = {
-        key: place for place, key in enumerate(tf_config.keys(job.spec, max(job.spec.max_members, len(job.seats))))
-    }
-    job.seats = dict(sorted(job.seats.items(), key=lambda item: order.get(item[0], len(order))))
+    tally.sort(job)
+    stalled_workers.recount(job)
 
 
 def edited(job: PsState, event: SpecChanged) -> None:

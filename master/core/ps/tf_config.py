@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from outrider.master.core.ps import tally
 from outrider.master.core.ps.state import CHIEF, EVALUATOR, PS, ROLES, Key, PsState, Seat
 from outrider.master.core.spec import WORKER, JobSpec
 from outrider.wire.ids import MemberId, RankIndex, Role
@@ -30,7 +31,7 @@ def keys(spec: JobSpec, workers: int) -> list[Key]:
 
 def size(job: PsState, role: Role) -> int:
     """Members that are wanted of a role."""
-    return sum(1 for _ in job.of(role))
+    return tally.count(job, tally.WANTED, role)
 
 
 def address(spec: JobSpec, key: Key) -> str:
@@ -90,7 +91,7 @@ def told(job: PsState, seat: Seat, member: MemberId, message: Start) -> Start:
     number = member.rpartition("-")[2]
     return replace(
         message,
-        tf_config=tf_config(job.spec, job.target, (seat.role, seat.index)),
+        tf_config=tf_config(job.spec, job.target, seat.key),
         worker_id=int(number) if number.isdigit() else 0,
         worker_num=size(job, seat.role),
         neighbours=neighbours(job, seat),
@@ -104,8 +105,5 @@ def welcomed(job: PsState, seat: Seat, message: Welcome) -> Welcome:
 
 def neighbours(job: PsState, seat: Seat) -> tuple[Neighbour, ...]:
     """The members of the next seats, around the circle of all."""
-    seats = [each for each in job.seats.values() if not each.removed]
-    place = next((number for number, each in enumerate(seats) if each is seat), 0)
-    found = (each.runs for each in [*seats[place + 1 :], *seats[:place]])
-    members = [member for member in found if member is not None and member.address and member.probe_port]
-    return tuple(Neighbour(each.id, each.address, each.probe_port) for each in members[:MOST_NEIGHBOURS])
+    members = (each.runs for each in tally.after(job, seat, MOST_NEIGHBOURS))
+    return tuple(Neighbour(each.id, each.address, each.probe_port) for each in members if each is not None)

@@ -11,6 +11,7 @@ from outrider.master.core.ps.state import CHIEF, PsState
 from outrider.master.core.spec import WORKER, JobSpec
 from outrider.wire.messages.generation import Start, Stop
 from tests.core.master.play import Actor, Play, job
+from tests.core.master.ps_tally import assert_tallied
 
 
 def ps_job(ps: int = 1, workers: int = 2, *, most: int = 0, chief: bool = True, evaluator: bool = False,
@@ -41,6 +42,7 @@ class PsPlay(Play):
     def core(self, event: Event) -> list[Action]:
         actions = job_kinds.step(self.state, event, self.now)
         job_kinds.check(self.state)
+        assert_tallied(self.state)
         return actions
 
     def report(self, actor: Actor) -> None:
