@@ -1,5 +1,6 @@
-"""Reads what a stranger has sent into values of the types that are declared for it: a dataclass from a map, a tuple
-from an array, `X | None` also from null.
+"""Reads what a stranger has sent into values of the types that are declared for it.
+
+A dataclass is read from a map, a tuple from an array, `X | None` also from null.
 
 What does not fit is `Wrong`, which says the path of the field, what was found and what may be there. A reader ignores
 what it does not know, and what is missing takes its default: that is how versions are added. How a kind of data writes
