@@ -61,7 +61,7 @@ venv: $(INSTALLED)  ## .venv with everything that the targets here need
 demo: $(WITH_DEMO)  ## train on real digits with 4 members, kill a process and a member meanwhile, see it end well
 	@$(BIN)/python -P examples/digits/demo.py
 
-PURE := tests/core tests/wire  # nothing but computing in one thread: side by side, seconds
+PURE := $(addprefix tests/unit/,master/core sidecar/core wire cli/conversion)  # nothing but computing in one thread: side by side, seconds
 PLAYED := tests/simulation tests/mutants  # the cores played against each other: side by side, minutes
 
 lint: $(INSTALLED)  ## format, lint, types, import contracts
@@ -82,7 +82,7 @@ exhaustive: $(INSTALLED)  ## further cases, that `make test` leaves out; ARGS="-
 	@$(BIN)/python -m pytest -m 'exhaustive and not cluster and not tensorflow' -n 5 --dist loadgroup $(ARGS)
 
 tensorflow: $(WITH_TENSORFLOW)  ## jobs of TensorFlow, with parameter servers and without
-	@$(BIN)/python -m pytest -m tensorflow tests/hooks tests/local $(ARGS)
+	@$(BIN)/python -m pytest -m tensorflow tests/integration/hooks tests/local $(ARGS)
 
 frameworks: $(WITH_FRAMEWORKS)  ## frameworks' own ways to save and load, hurt; ARGS="-k pickle"
 	@$(BIN)/python -m pytest -m frameworks tests/frameworks $(ARGS)
@@ -91,7 +91,7 @@ test-all: test exhaustive tensorflow frameworks  ## everything; the cluster test
 	@if test -n "$$KUBECONFIG"; then $(MAKE) cluster-test MARKED=cluster; \
 	else echo "KUBECONFIG names no cluster: the cluster tests were not run"; fi
 
-coverage: $(WITH_COVERAGE)  ## what `make test` runs of each package; the cores 97 % of their branches; ARGS="tests/core tests/wire"
+coverage: $(WITH_COVERAGE)  ## what `make test` runs of each package; the cores 97 % of their branches; ARGS="tests/unit"
 	@$(BIN)/coverage erase
 	@$(BIN)/coverage run -m pytest -m '$(USUAL)' -n 4 --dist loadgroup $(ARGS); \
 	tests=$$?; $(BIN)/coverage combine --quiet && $(BIN)/python -m tests.covered && exit $$tests

@@ -60,7 +60,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those of the cores, which compute, lie evenly among the others, which wait; of these, real jobs come first."""
-    cores = [item for item in items if item.nodeid.startswith(("tests/core/", "tests/simulation/"))]
+    cores = [
+        item
+        for item in items
+        if item.nodeid.startswith(("tests/unit/master/core/", "tests/unit/sidecar/core/", "tests/simulation/"))
+    ]
     of_cores = set(cores)
     others = sorted(
         (item for item in items if item not in of_cores), key=lambda item: item.get_closest_marker("slow") is None

@@ -35,7 +35,7 @@ from outrider.wire.messages.membership import Hello, Welcome
 from outrider.wire.messages.report import OwnTime, RankProgress, Report
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
-from tests.kubernetes.api_server import JOBS, ApiServer
+from tests.integration.kubernetes.api_server import JOBS, ApiServer
 
 RANKS = 8
 BURST, AT_ONCE = 10, 20

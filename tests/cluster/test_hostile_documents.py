@@ -15,8 +15,8 @@ from tests.cluster.cluster import DEADLINE, kubectl, until
 from tests.cluster.conftest import Make
 from tests.cluster.masters import counts, restarted
 from tests.cluster.reading import listed
-from tests.kubernetes.hostile_documents import as_json, corpus, written_by_hand
-from tests.kubernetes.test_fences import is_decided
+from tests.integration.kubernetes.hostile_documents import as_json, corpus, written_by_hand
+from tests.integration.kubernetes.test_fences import is_decided
 
 EVERY, LEAST_STORED = 5, 20
 UNSEEN = "outrider.test/no-webhook"

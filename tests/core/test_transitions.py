@@ -13,7 +13,7 @@ from outrider.master.core.generation import stages
 from outrider.master.core.state.job import FINISHING, GATHERING, State
 from outrider.sidecar.core import transitions
 from outrider.wire.messages.membership import TrainerExited
-from tests.core.master.play import running
+from tests.unit.master.core.play import running
 
 ROOT = Path(__file__).resolve().parents[2]
 CORES = [("master/core", "stage", stages), ("sidecar/core", "phase", transitions)]

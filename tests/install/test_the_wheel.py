@@ -17,7 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from outrider.cli.main import COMMANDS
-from tests.hooks.agent import Trainer
+from tests.integration.hooks.agent import Trainer
 from tests.tiers import witnesses
 
 pytestmark = pytest.mark.xdist_group("wheel")  # one is built for all

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from outrider.master.core.hangs.detector import KIND
 from outrider.master.core.hangs.progress_watch import LOOK
-from tests.core.master.ranks import Answers, body, elsewhere, holds_the_gil, is_stopped, trains_on, waits
+from tests.unit.master.core.ranks import Answers, body, elsewhere, holds_the_gil, is_stopped, trains_on, waits
 
 if TYPE_CHECKING:
     from outrider.master.core.actions import Announce

@@ -1,7 +1,7 @@
 """Worlds in which each master and each sidecar is of this release or of the one before, and masters change often.
 
-Both share `wire` and the simulated shell; what the bytes of either mean to the other is shown in `tests/wire`. Events
-and actions go from one release's classes into the other's by their names and those of their fields.
+Both share `wire` and the simulated shell; what the bytes of either mean to the other is shown in `tests/unit/wire`.
+Events and actions go from one release's classes into the other's by their names and those of their fields.
 """
 
 from __future__ import annotations

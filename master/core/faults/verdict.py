@@ -1,4 +1,4 @@
-"""The verdict on a generation that a fault has ended: does the job go on, and does that cost a restart?
+"""The verdict on a generation that a fault has ended: does the job go on, and what does that cost?
 
 `TABLE` is asked once the survivors have stopped, `AT_IMPORT` as soon as every rank of a first generation has failed
 alike before its first step. The first row whose cause it is decides (`causes` has them, and the sentences that users

@@ -10,7 +10,7 @@ from outrider.master.core.events import LeaseLapsed, OwnerSized, PodSeen, PodsLi
 from outrider.master.core.generation import formation
 from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages.generation import Start
-from tests.core.master.play import Actor, Play, job, running
+from tests.unit.master.core.play import Actor, Play, job, running
 
 NO_NODE = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu"
 NO_IMAGE = "ErrImagePull: the image lab/none:1 of main cannot be pulled"

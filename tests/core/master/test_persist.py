@@ -18,7 +18,7 @@ from outrider.master.core.state.generation import Fault
 from outrider.master.core.state.job import State
 from outrider.master.core.status import persist
 from outrider.wire.ids import Generation
-from tests.core.master.play import job
+from tests.unit.master.core.play import job
 
 STATUSES = Path(__file__).with_name("statuses")
 NOW, UNIX_TIME = 5_000.0, 1_700_100_000.0

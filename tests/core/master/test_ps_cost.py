@@ -36,8 +36,8 @@ from outrider.wire.messages.directions import FromSidecar
 from outrider.wire.messages.generation import Exited, Ready, Start, Started, Stepped, WorkerExit
 from outrider.wire.messages.membership import Hello, Leaving
 from outrider.wire.messages.report import RankProgress, Report
-from tests.core.master.ps_play import ps_job
-from tests.core.master.test_staffing_cost import lines_of
+from tests.unit.master.core.placement.test_staffing_cost import lines_of
+from tests.unit.master.core.ps_play import ps_job
 
 FEW, MANY = 50, 500
 RUN = Generation(1, 1)

@@ -1,0 +1,262 @@
+"""Planned moves: what is asked to be saved, when, and what goes on with it or without it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from outrider.master.core.events import RestartAsked, ScaleAsked, SpecChanged, StopAsked
+from outrider.wire.ids import NO_GENERATION
+from outrider.wire.messages.checkpoints import SaveState, StateOffered
+from outrider.wire.messages.generation import Stop
+from outrider.wire.messages.membership import Leaving
+from tests.unit.master.core.play import Play, job, running
+
+
+def moving(members: int = 3, least: int | None = None, *, saves_in: float = 0.5, error: str = "") -> Play:
+    """A job that trains, whose script can save its state."""
+    play = running(members, least)
+    play.offer("worker-0", saves_in=saves_in, error=error)
+    return play
+
+
+def reasons(play: Play, kind: str) -> list[str]:
+    return [each.reason for each in play.announced(kind)]
+
+
+def test_a_stopped_job_saves_its_state_first() -> None:
+    play = moving()
+    play.tell(StopAsked("by `outrider stop`"))
+    assert play.stage == "running"
+    assert reasons(play, "StateAsked") == [
+        "worker-0 is asked to save the script's state, because the job is stopped: by `outrider stop`."
+    ]
+    assert play.until(lambda: play.is_over) < 1.0
+    assert reasons(play, "StateSaved") == ["The script's state of step 25 was saved in 0.5 s: /data/state-1-1.pth."]
+
+
+def test_who_is_deleted_with_the_job_saves_within_its_grace_and_nobody_takes_its_place() -> None:
+    play = moving(saves_in=3.0)
+    play.tell(StopAsked("its ElasticJob was deleted", within=20.0))
+    assert [each.message.seconds for each in play.sent(SaveState)] == [13.0]
+    for number in range(3):
+        play.say(play[f"worker-{number}"], Leaving("SIGTERM", 20.0))
+    assert reasons(play, "MemberLeaving")[0] == "worker-0 has to leave (SIGTERM) and has 20 s; the job ends."
+    play.until(lambda: play.stage == "ended", 10.0)
+    assert len(play.announced("StateSaved")) == len(play.sent(SaveState)) == 1
+    assert not play.announced("ReplacementCreated")
+
+
+def test_a_pod_that_is_lost_while_the_last_state_is_saved_is_not_made_anew() -> None:
+    play = moving(4, 2, saves_in=30.0)
+    play.tell(StopAsked("its ElasticJob was deleted", within=60.0))
+    play.lose("worker-3")
+    play.until(lambda: play.stage == "ended", 30.0)
+    assert not play.announced("ReplacementCreated")
+
+
+def left(play: Play, within: float = 20.0) -> Play:
+    """The job was deleted, and with it what was saved; its master has ended, and the next one finds the pods."""
+    after = Play(play.spec, term=play.term + 1, actors=play.actors, now=play.now + 3.0, master="m2", is_left=True)
+    after.tell(StopAsked("its ElasticJob was deleted", within=within))
+    return after
+
+
+def test_a_master_that_ends_between_the_deletion_and_the_save_is_followed_by_one_that_asks_for_it_again() -> None:
+    before = moving(saves_in=3.0)
+    before.tell(StopAsked("its ElasticJob was deleted", within=24.0))
+    assert len(before.sent(SaveState)) == 1
+    after = left(before)
+    after.until(lambda: after.stage == "ended", 15.0)
+    (asked,) = after.sent(SaveState)
+    assert asked.member == "worker-0"
+    assert reasons(after, "StateSaved")
+    assert not after.announced("ReplacementCreated")
+    assert {each.member for each in after.sent(Stop)} == {"worker-0", "worker-1", "worker-2"}
+
+
+def test_a_script_with_a_handler_of_its_own_is_sent_its_signal_by_the_next_master_as_well() -> None:
+    before = Play(job(2, save_signal="SIGUSR1"))
+    before.until_running(2)
+    before["worker-0"].saves_in = 0.5
+    after = left(before)
+    after.until(lambda: after.stage == "ended", 15.0)
+    assert [each.member for each in after.sent(SaveState)] == ["worker-0", "worker-1"]
+    assert reasons(after, "StateSaved")
+
+
+def test_where_the_ranks_had_been_stopped_already_the_next_master_ends_the_job_at_once() -> None:
+    before = moving()
+    before.tell(StopAsked("its ElasticJob was deleted", within=20.0))
+    before.until(lambda: all(each.running == NO_GENERATION for each in before.actors.values()), 10.0)
+    after = left(before)
+    after.until(lambda: after.stage == "ended", 10.0)
+    assert not after.sent(SaveState)
+
+
+def test_a_member_that_is_not_heard_any_more_keeps_the_others_from_no_save() -> None:
+    before = moving()
+    before["worker-2"].unheard = True
+    after = left(before)
+    after.until(lambda: after.stage == "ended", 20.0)
+    assert reasons(after, "StateSaved")
+
+
+def test_a_new_master_that_finds_the_record_asks_who_had_offered_it() -> None:
+    """The Hellos say it: what the script offers is told again only behind the Welcome."""
+    before = moving()
+    after = Play(before.spec, term=2, saved=before.saved, actors=before.actors, now=before.now + 1.0, master="m2")
+    after.tell(StopAsked("its ElasticJob is being deleted", within=20.0))
+    after.until(lambda: after.is_over, 10.0)
+    assert reasons(after, "StateSaved")
+
+
+def test_where_hardly_any_grace_is_left_the_state_is_asked_for_all_the_same() -> None:
+    play = moving()
+    play.tell(StopAsked("its ElasticJob was deleted", within=0.0))
+    assert [each.message.seconds for each in play.sent(SaveState)] == [1.0]
+
+
+def test_a_job_whose_script_offers_nothing_stops_at_once() -> None:
+    play = running(3)
+    play.tell(StopAsked("by `outrider stop`"))
+    assert play.is_over
+    assert not play.sent(SaveState)
+
+
+def test_who_asks_twice_for_the_end_with_force_does_not_wait_for_the_state() -> None:
+    play = moving(saves_in=50.0)
+    play.tell(StopAsked("SIGINT"))
+    play.tell(StopAsked("SIGINT again", hard=True))
+    assert play.is_over
+
+
+def test_a_state_that_cannot_be_saved_keeps_no_job_from_its_end() -> None:
+    play = moving(error="TypeError: cannot pickle a lock")
+    play.tell(StopAsked("by `outrider stop`"))
+    play.until(lambda: play.is_over, 2.0)
+    (told,) = play.announced("StateNotSaved")
+    assert told.severity == "warning"
+    assert told.reason == ("The state could not be saved: TypeError: cannot pickle a lock; the last checkpoint counts.")
+
+
+def test_a_rank_that_never_answers_is_waited_for_no_longer_than_a_save_may_take() -> None:
+    play = moving(saves_in=1000.0)
+    play.tell(StopAsked("by `outrider stop`"))
+    took = play.until(lambda: play.is_over, 100.0)
+    assert play.spec.save_grace < took < play.spec.save_grace + 5
+    assert reasons(play, "StateNotSaved") == ["The state was not saved in time; the last checkpoint counts."]
+
+
+def test_a_fault_while_the_state_is_saved_ends_the_job_all_the_same() -> None:
+    play = moving(saves_in=30.0)
+    play.tell(StopAsked("by `outrider stop`"))
+    play.crash("worker-1")
+    assert play.is_over
+
+
+def test_the_replacement_of_a_leaving_member_waits_for_the_state_and_no_step_is_repeated() -> None:
+    play = moving()
+    play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
+    assert not play.sent(SaveState), "its replacement may come first"
+    play.until_next(3)
+    (asked,) = play.sent(SaveState)
+    assert asked.member == "worker-0"
+    assert reasons(play, "StateAsked")[0].endswith("because the world is to take worker-3 in for worker-1.")
+    assert play["worker-0"].base == play.highest_step, "nothing is repeated"
+
+
+def test_where_the_state_cannot_be_saved_the_replacement_is_taken_in_as_before() -> None:
+    play = moving(error="OSError: no space left")
+    play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
+    assert play.until_next(3) < 6.0
+
+
+def test_at_a_third_of_the_grace_the_state_is_saved_though_no_replacement_is_there() -> None:
+    play = moving(3, 2)
+    play.creates_pods = False
+    play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
+    play.until(lambda: bool(play.sent(SaveState)), 10.5)
+    assert play.announced("StateAsked")[0].reason.endswith("because worker-1 has to leave (SIGTERM).")
+    play.until_next(2, 2.0)
+
+
+def test_when_all_members_have_to_leave_the_state_is_saved_at_once() -> None:
+    play = moving()
+    play.creates_pods = False
+    for number in range(3):
+        play.say(play[f"worker-{number}"], Leaving("SIGTERM", 30.0))
+    (asked,) = play.sent(SaveState)
+    assert asked.message.seconds < 30.0
+    play.until(lambda: play.stage != "running", 2.0)
+    assert play.message == "All members have to leave, and the script's state is as good as it will be."
+
+
+def test_a_suspended_job_saves_its_state_first() -> None:
+    play = moving()
+    play.tell(SpecChanged(play.spec, suspended=True))
+    assert play.stage == "running"
+    play.until(lambda: play.phase == "suspended", 30.0)
+    assert play["worker-0"].step_at(play.now) <= play.saved_steps()["/data/state-1-1.pth"]
+
+
+def test_growth_does_not_wait_for_a_checkpoint_where_the_state_can_be_saved() -> None:
+    play = moving(4, 2)
+    play.lose("worker-3")
+    play.until_next(3)
+    play.offer("worker-0")
+    assert play.until_next(4) < 6.0
+    assert play["worker-0"].base == play.highest_step
+
+
+def test_a_restart_at_the_next_checkpoint_comes_at_once() -> None:
+    play = moving()
+    play.tell(RestartAsked(at_checkpoint=True))
+    assert play.until_next(3) < 2.0
+
+
+def test_fewer_members_are_had_as_soon_as_the_state_is_saved() -> None:
+    play = moving(3, 2)
+    play.tell(ScaleAsked(2))
+    assert play.until_next(2) < 2.0
+    assert play["worker-0"].base == play.highest_step
+
+
+def test_an_offer_of_another_generation_counts_for_nothing() -> None:
+    play = running(3)
+    old = play.generation
+    play.crash("worker-1")
+    play.until_next(3)
+    play.say(play["worker-0"], StateOffered(old, ("model",)))
+    play.tell(StopAsked("by `outrider stop`"))
+    assert play.is_over
+
+
+def test_a_member_that_reconnects_is_asked_again() -> None:
+    play = moving(saves_in=3.0)
+    play.tell(StopAsked("by `outrider stop`"))
+    play.reconnect("worker-0")
+    play.until(lambda: play.is_over, 10.0)
+    assert len(play.announced("StateSaved")) == 1
+    assert len({dataclasses.astuple(each.message)[0] for each in play.sent(SaveState)}) == 1
+
+
+def test_a_checkpoint_that_ends_while_the_state_is_being_saved_is_older_and_does_not_go_before_it() -> None:
+    play = moving(3, 2, saves_in=2.0)
+    play.tell(ScaleAsked(2))
+    play.run(0.5)
+    play.save("worker-0")
+    assert not play.announced("WorldResizes")
+    play.until_next(2)
+    (saved,) = play.announced("StateSaved")
+    (resized,) = reasons(play, "WorldResizes")
+    assert resized.split(" is finished")[0].rsplit(" ", 1)[-1] in saved.reason
+
+
+def test_where_the_state_cannot_be_saved_the_next_checkpoint_is_waited_for() -> None:
+    play = moving(3, 2, error="TypeError: cannot pickle")
+    play.tell(ScaleAsked(2))
+    play.run(2.0)
+    assert reasons(play, "StateNotSaved")
+    assert not play.announced("WorldResizes")
+    play.save("worker-0")
+    play.until_next(2)

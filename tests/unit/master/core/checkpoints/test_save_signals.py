@@ -1,0 +1,138 @@
+"""Scripts with a handler of their own: which signals may ask them to save, whom they are sent to, what then counts."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from outrider.master.core.checkpoints import save_signal as checkpoints_save_signal
+from outrider.master.core.events import ScaleAsked, StopAsked
+from outrider.wire.ids import OrderId
+from outrider.wire.messages.checkpoints import Saved, SaveState
+from tests.unit.master.core.play import Play, job
+
+
+def handling(members: int = 3, least: int | None = None, *, saves_in: float | None = 0.5) -> Play:
+    """A job that trains, whose rank 0 saves when it gets the signal."""
+    play = Play(job(members, least, save_signal="SIGUSR1"))
+    play.until_next(members)
+    play["worker-0"].saves_in = saves_in
+    play.until(lambda: play.highest_step > 0, 10.0)
+    return play
+
+
+def reasons(play: Play, kind: str) -> list[str]:
+    return [each.reason for each in play.announced(kind)]
+
+
+@pytest.mark.parametrize(("text", "name"), [("SIGUSR1", "SIGUSR1"), (" usr2 ", "SIGUSR2"), ("SigHup", "SIGHUP")])
+def test_a_signal_may_be_written_as_kill_takes_it(text: str, name: str) -> None:
+    assert checkpoints_save_signal.parsed(text) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("SIGKILL", "SIGKILL cannot ask a script to save: no process can handle it; it may be SIGUSR1, SIGUSR2, "),
+        ("term", "SIGTERM cannot ask a script to save: by it Outrider ends ranks; it may be"),
+        ("SIGSEGV", "SIGSEGV cannot ask a script to save: it means that a process is broken"),
+        ("10", "'10' is no such signal; it may be SIGUSR1"),
+        ("", "'' is no such signal"),
+    ],
+)
+def test_one_that_cannot_be_handled_or_is_ours_is_refused_with_the_reason(text: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
+        checkpoints_save_signal.parsed(text)
+
+
+def test_before_its_end_every_rank_is_asked_and_the_next_save_is_what_was_wanted() -> None:
+    play = handling()
+    play.tell(StopAsked("by `outrider stop`"))
+    asked = play.sent(SaveState)
+    assert [each.member for each in asked] == ["worker-0", "worker-1", "worker-2"]
+    assert {each.message.signal for each in asked} == {"SIGUSR1"}
+    assert reasons(play, "StateAsked") == [
+        "Every rank is asked by SIGUSR1 to save the script's state, because the job is stopped: by `outrider stop`."
+    ]
+    assert play.until(lambda: play.is_over) < 1.0
+    (saved,) = reasons(play, "StateSaved")
+    assert saved.startswith("The script has saved /data/ckpt.pt at step ")
+    assert saved.endswith(", asked by SIGUSR1.")
+
+
+def test_a_script_that_does_not_save_keeps_no_job_from_its_end() -> None:
+    play = handling(saves_in=None)
+    play.tell(StopAsked("by `outrider stop`"))
+    play.until(lambda: play.is_over, play.spec.save_grace + 5)
+    assert reasons(play, "StateNotSaved") == ["The state was not saved in time; the last checkpoint counts."]
+
+
+def test_a_rank_without_a_handler_is_told_and_nobody_waits() -> None:
+    play = handling()
+    play["worker-1"].handles_signal = False
+    play.tell(StopAsked("by `outrider stop`"))
+    play.until(lambda: play.is_over, 1.0)
+    assert reasons(play, "StateNotSaved") == [
+        "The state could not be saved: local rank 0 has no handler for SIGUSR1 (yet); the last checkpoint counts."
+    ]
+
+
+def test_a_world_that_has_made_no_step_has_nothing_to_save() -> None:
+    play = Play(job(3, save_signal="SIGUSR1"))
+    play.until(lambda: play.stage == "running", 10.0)
+    assert play.highest_step == 0
+    play.tell(StopAsked("by `outrider stop`"))
+    assert play.is_over
+    assert not play.sent(SaveState)
+
+
+def test_a_script_that_has_registered_its_state_is_asked_for_that() -> None:
+    play = handling()
+    play.offer("worker-0")
+    play.tell(StopAsked("by `outrider stop`"))
+    (asked,) = play.sent(SaveState)
+    assert (asked.member, asked.message.signal) == ("worker-0", "")
+
+
+def test_another_size_does_not_wait_for_the_scripts_own_checkpoint() -> None:
+    play = handling(3, 2)
+    play.tell(ScaleAsked(2))
+    assert play.until_next(2) < 2.0
+
+
+def test_growth_that_was_wanted_before_the_first_step_asks_when_there_is_one() -> None:
+    play = handling(4, 2)
+    play.lose("worker-3")
+    play.until_next(3)
+    play["worker-0"].saves_in = 0.5
+    assert play.until_next(4) < 8.0
+    assert len(play.sent(SaveState)) == 3, "each rank of the world, once"
+
+
+def test_a_save_that_nobody_asked_for_is_a_checkpoint_like_any_other() -> None:
+    play = handling()
+    play.say(play["worker-0"], Saved(play.generation, "/data/ckpt.pt", 12))
+    assert not reasons(play, "StateSaved")
+
+
+def test_a_save_that_began_before_the_signal_is_not_what_was_asked_for_whenever_it_ends() -> None:
+    play = handling(saves_in=None)
+    play.tell(StopAsked("by `outrider stop`"))
+    order = play.sent(SaveState)[0].message.order
+    play.run(0.1)
+    play.say(play["worker-0"], Saved(play.generation, "/data/ckpt.pt", 12))
+    play.say(play["worker-0"], Saved(play.generation, "/data/ckpt.pt", 12, OrderId(order - 1)))
+    assert not reasons(play, "StateSaved")
+    assert not play.is_over
+    play.say(play["worker-0"], Saved(play.generation, "/data/ckpt.pt", 13, order))
+    assert play.is_over
+
+
+def test_where_nothing_else_is_saved_in_time_what_was_being_saved_is_not_taken_for_it() -> None:
+    play = handling(saves_in=None)
+    play.tell(StopAsked("its ElasticJob was deleted", within=20.0))
+    play.run(0.1)
+    play.say(play["worker-0"], Saved(play.generation, "/data/ckpt.pt", 12))
+    play.until(lambda: play.is_over, 20.0)
+    assert reasons(play, "StateNotSaved") == ["The state was not saved in time; the last checkpoint counts."]

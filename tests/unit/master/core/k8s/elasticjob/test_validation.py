@@ -1,0 +1,64 @@
+"""Templates that could not be supervised are refused with the ElasticJob that has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from outrider.master.core.k8s.elasticjob.validation import problems
+from outrider.master.core.k8s.values.names import Document
+from tests.unit.master.core.k8s.documents import job, template, worker
+
+TEMPLATE = "spec.replicaSpecs.worker.template"
+MAIN: Document = {"name": "main", "image": "train:1"}
+
+
+def with_template(**spec: Any) -> Document:
+    return job({"worker": worker(replicas=2) | {"template": template(**spec)}})
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"hostPID": True}, "spec.hostPID: it is true"),
+        ({"shareProcessNamespace": False}, "spec.shareProcessNamespace: it is false"),
+        ({"nodeSelector": {"kubernetes.io/os": "windows"}}, "spec.nodeSelector: it is a Windows pod"),
+        ({"containers": [{**MAIN, "command": "python train.py"}]}, "spec.containers[0].command: it must be a list"),
+        ({"containers": [{**MAIN, "args": ["--lr", 1]}]}, "spec.containers[0].args[1]: 1 must be text, in quotes"),
+        ({"containers": [{**MAIN, "env": [{"name": "A", "value": 1}]}]},
+         "spec.containers[0].env[0].value: 1 must be text, in quotes"),
+        ({"containers": [MAIN, {**MAIN, "name": "outrider-sidecar"}]},
+         "spec.containers[1].name: it has a container outrider-sidecar of its own"),
+        ({"volumes": [{"name": "outrider"}]}, "spec.volumes[0].name: it has a volume outrider of its own"),
+        ({"containers": [{**MAIN, "env": [{"name": "OUTRIDER_DIR", "value": "/x"}]}]},
+         "spec.containers[0].env[0].name: its container main sets OUTRIDER_DIR itself"),
+    ],
+)  # fmt: skip
+def test_what_could_not_be_supervised_is_refused_with_the_path_of_the_field(spec: Document, said: str) -> None:
+    (problem,) = problems(with_template(**spec))
+    assert problem.startswith(f"{TEMPLATE}.{said}")
+
+
+def test_all_that_is_wrong_is_told_at_once_and_each_thing_once() -> None:
+    wrong = with_template(hostPID=True, containers=["main"], restartPolicy="Sometimes")
+    assert problems(wrong) == [
+        f"{TEMPLATE}.spec.restartPolicy: Sometimes is none; it may be OnFailure or Never",
+        f"{TEMPLATE}.spec.containers[0]: it must be an object with name and image",
+    ]
+
+
+def test_an_annotation_that_cannot_be_meant_is_refused_wherever_it_stands() -> None:
+    wrong = with_template()
+    wrong["metadata"]["annotations"] = {"outrider.dev/container": "trainer"}
+    (problem,) = problems(wrong)
+    assert problem.startswith(f"{TEMPLATE}.spec.containers: annotation outrider.dev/container names trainer")
+    wrong["metadata"]["annotations"] = {"outrider.dev/max-restarts": "many"}
+    (problem,) = problems(wrong)
+    assert problem.startswith(f"{TEMPLATE}.metadata: annotation outrider.dev/max-restarts")
+
+
+def test_a_job_that_is_well_or_makes_no_pods_has_no_problems() -> None:
+    assert problems(job()) == []
+    adopts = {"apiVersion": "v1", "kind": "Pod", "name": "a"}
+    assert problems(job({"worker": {"replicas": 2}}, adopts=adopts)) == []

@@ -1,0 +1,207 @@
+"""Which container is the trainer, and how its command is run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from outrider.master.core.k8s.injection.trainer import rung_of
+from outrider.master.core.k8s.injection.webhook import Injection, inject
+from outrider.master.core.k8s.pods.trainer_container import trainer_name
+from outrider.master.core.k8s.values.names import SHARES, Document
+from tests.unit.master.core.k8s.injection.injecting import PLACE, POLICY, injected, main, pod_of, trainer
+from training_hooks.command.plan import plan
+
+
+def doubts(found: Injection) -> list[str]:
+    """Without what is said of the others' processes (test_neighbours.py)."""
+    return [warning for warning in found.warnings if SHARES not in warning]
+
+
+def two(**annotations: str) -> Document:
+    names = {f"outrider.dev/{word}" if word == "container" else f"kubectl.kubernetes.io/{word.replace('_', '-')}": value
+             for word, value in annotations.items()}  # fmt: skip
+    pod = pod_of({"name": "logs", "image": "logs:1"}, main(command=["python", "train.py"]))
+    return {**pod, "metadata": {"annotations": names}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "chosen", "why"),
+    [
+        (two(), "", "logs", "the trainer is the container logs: it is the first container"),
+        (two(default_container="main"), "", "main",
+         "the trainer is the container main: annotation kubectl.kubernetes.io/default-container names it"),
+        (two(default_container="nobody"), "", "logs", "the trainer is the container logs: it is the first container"),
+        (two(default_container="logs", container="main"), "main", "main",
+         "the trainer is the container main: annotation outrider.dev/container names it"),
+    ],
+)  # fmt: skip
+def test_which_container_is_the_trainer(pod: Document, container: str, chosen: str, why: str) -> None:
+    found = inject(pod, replace(PLACE, container=container), POLICY)
+    by_name = {each["name"]: each for each in found.pod["spec"]["containers"]}
+    assert [name for name, each in by_name.items() if "OUTRIDER_HOOKS" in str(each.get("env"))] == [chosen]
+    assert why in found.explanation
+    assert trainer_name(found.pod) == chosen  # as its status will be read
+
+
+def test_the_training_operators_trainer_has_the_name_that_it_gives_it() -> None:
+    pod = pod_of({"name": "metrics", "image": "m:1"}, {"name": "pytorch", "image": "train:1"})
+    found = inject(pod, replace(PLACE, of_operator=True), POLICY)
+    assert trainer_name(found.pod) == "pytorch"
+    assert (
+        "the trainer is the container pytorch: the training operator runs a job in the container of this name"
+    ) in found.explanation
+    assert trainer_name(injected(pod)) == "metrics"
+    assert trainer_name(injected(two(default_container="main"), replace(PLACE, of_operator=True))) == "main"
+
+
+def test_kubectl_looks_into_the_trainer_unless_the_user_wants_another() -> None:
+    notes = injected(two(default_container="main"))["metadata"]["annotations"]
+    assert notes["kubectl.kubernetes.io/default-logs-container"] == "main"
+    notes = injected(two(default_logs_container="logs"), replace(PLACE, container="main"))["metadata"]["annotations"]
+    assert notes["kubectl.kubernetes.io/default-logs-container"] == "logs"
+    assert notes["kubectl.kubernetes.io/default-container"] == "main"
+
+
+# -- PYTHONPATH ---------------------------------------------------------------------------------------------------
+SECRET = {"secretKeyRef": {"name": "paths", "key": "python"}}
+
+
+@pytest.mark.parametrize(
+    ("env", "sources", "annotation", "made"),
+    [
+        ([], [], "", [{"name": "PYTHONPATH", "value": "/outrider/hooks"}]),
+        ([], [], "/image", [{"name": "PYTHONPATH", "value": "/outrider/hooks:/image"}]),
+        ([], [{"configMapRef": {"name": "c"}}], "",
+         [{"name": "PYTHONPATH", "value": "/outrider/hooks:$(PYTHONPATH)"}]),
+        ([], [{"configMapRef": {"name": "c"}}], "/image", [{"name": "PYTHONPATH", "value": "/outrider/hooks:/image"}]),
+        ([{"name": "A", "value": "1"}, {"name": "PYTHONPATH", "value": "/a:$(A)"}, {"name": "B", "value": "2"}], [],
+         "/image",
+         [{"name": "A", "value": "1"}, {"name": "PYTHONPATH", "value": "/outrider/hooks:/a:$(A)"},
+          {"name": "B", "value": "2"}]),
+        ([{"name": "PYTHONPATH"}], [], "", [{"name": "PYTHONPATH", "value": "/outrider/hooks"}]),
+        ([{"name": "PYTHONPATH", "value": "/a"}, {"name": "PYTHONPATH", "value": "/b"}], [], "",
+         [{"name": "PYTHONPATH", "value": "/a"}, {"name": "PYTHONPATH", "value": "/outrider/hooks:/b"}]),
+        ([{"name": "PYTHONPATH", "valueFrom": SECRET}, {"name": "B", "value": "2"}], [], "",
+         [{"name": "OUTRIDER_USERS_PYTHONPATH", "valueFrom": SECRET},
+          {"name": "PYTHONPATH", "value": "/outrider/hooks:$(OUTRIDER_USERS_PYTHONPATH)"},
+          {"name": "B", "value": "2"}]),
+    ],
+    ids=["none", "of the image", "envFrom", "envFrom and image", "its own", "empty", "twice", "valueFrom"],
+)  # fmt: skip
+def test_without_a_command_the_hooks_come_before_what_the_trainer_would_have_had(
+    env: list[Document], sources: list[Document], annotation: str, made: list[Document]
+) -> None:
+    container = main(args=["train.py"], env=env, **({"envFrom": sources} if sources else {}))
+    new = trainer(injected(pod_of(container), replace(PLACE, pythonpath=annotation)))
+    assert new["env"][: len(made)] == made
+    assert "command" not in new
+
+
+def test_with_a_command_the_launcher_sees_to_it() -> None:
+    env = [{"name": "PYTHONPATH", "valueFrom": SECRET}]
+    new = trainer(injected(pod_of(main(command=["python", "t.py"], env=env)), replace(PLACE, pythonpath="/image")))
+    assert new["env"][0] == env[0]
+    assert [entry["name"] for entry in new["env"]].count("PYTHONPATH") == 1
+
+
+@pytest.mark.parametrize("proxy", ["istio-proxy", "linkerd-proxy"])
+def test_the_proxy_of_a_service_mesh_is_never_taken_for_the_trainer(proxy: str) -> None:
+    pod = pod_of({"name": proxy, "command": ["/proxy"]}, {"name": "main", "command": ["python", "train.py"]})
+    found = inject(pod, PLACE, POLICY)
+    assert found.pod["metadata"]["annotations"]["outrider.dev/container"] == "main"
+    assert found.pod["spec"]["containers"][0]["command"] == ["/proxy"]
+    assert f"the trainer is the container main: it is the first container that is no service mesh's, as {proxy} is" in (
+        found.explanation
+    )
+    assert not doubts(found)
+
+
+def test_a_first_container_that_runs_no_python_beside_one_that_does_is_warned_of() -> None:
+    pod = pod_of({"name": "log", "command": ["/bin/fluent-bit"]}, {"name": "main", "command": ["python", "train.py"]})
+    found = inject(pod, PLACE, POLICY)
+    assert found.pod["metadata"]["annotations"]["outrider.dev/container"] == "log", "the first one, as it is documented"
+    (warning,) = doubts(found)
+    assert warning == (
+        "the container log is taken for the trainer, because it is the first, and its command runs no Python; if main "
+        "is the trainer, put it first or set the annotation outrider.dev/container: main"
+    )
+    assert warning in found.explanation
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"name": "a"},
+        {"name": "a", "command": ["bash", "train.sh"]},
+        {"name": "a", "command": ["sh", "-c", "exec torchrun train.py"]},
+        {"name": "a", "command": ["deepspeed", "train.py"]},
+    ],
+)
+def test_a_first_container_that_may_train_is_not_doubted(first: Document) -> None:
+    pod = pod_of(first, {"name": "main", "command": ["python", "train.py"]})
+    assert not doubts(inject(pod, PLACE, POLICY))
+
+
+def test_who_has_said_which_container_it_is_is_not_warned() -> None:
+    pod = pod_of({"name": "log", "command": ["/bin/log"]}, {"name": "main", "command": ["python", "train.py"]})
+    assert not doubts(inject(pod, replace(PLACE, container="log"), POLICY))
+
+
+COMMANDS: list[tuple[str | list[str], str]] = [
+    ("python train.py", "T0: the container's command is the script train.py"),
+    ("/usr/bin/python3.11 -u -W ignore -X dev train.py -c", "T0: the container's command is the script train.py"),
+    ("python -Wignore -m my.trainer", "T0: the container's command is the module my.trainer"),
+    ("python -um my.trainer", "T0: the container's command is the module my.trainer"),
+    ("python -c pass", "T1: Python is given its program as text"),
+    ("python -", "T1: Python is given its program as text"),
+    ("python", "T1: Python is given its program as text"),
+    ("python -I train.py", "T1: Python is called with -I"),
+    ("python -sS train.py", "T1: Python is called with -S"),
+    ("torchrun --nproc-per-node 2 train.py", "T0: torchrun is taken over"),
+    ("python /usr/bin/torchrun train.py", "T0: torchrun is taken over"),
+    ("python -m torch.distributed.launch train.py", "T0: torchrun is taken over"),
+    ("accelerate launch train.py", "T0: accelerate launch"),
+    ("python -m accelerate.commands.launch train.py", "T0: accelerate launch"),
+    ("python /usr/bin/accelerate launch train.py", "T0: accelerate launch"),
+    ("python /usr/bin/deepspeed train.py", "T1: deepspeed starts its ranks itself"),
+    ("python -m deepspeed.launcher.runner train.py", "T1: deepspeed starts its ranks itself"),
+    ("accelerate test", "T1: accelerate test is no training"),
+    ("deepspeed train.py", "T1: deepspeed starts its ranks itself"),
+    ("mpirun -np 2 python train.py", "T1: mpirun starts its ranks itself"),
+    ("numactl -N 0 python a.py", "T0: the container's command is the script a.py, which becomes the template ("),
+    ("tini -- ./train", "T1: tini runs no Python"),
+    ("./train", "T0 if ./train proves to be a Python script"),
+    ("bash run.sh", "T0 if the script that bash runs starts a Python trainer"),
+    (["sh", "-c", "cd /work && python train.py"], "T0 if a Python script inside sh -c uses a library"),
+    (["bash", "-lc", "# torchrun\nsleep 1"], "T1: bash -c names no Python trainer"),
+    (["bash", "-ec", "deepspeed train.py"], "T1: bash -c uses deepspeed"),
+    (["bash", "-c", "exec python -m torch.distributed.run t.py"], "T0: torchrun inside bash -c"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "rung"), COMMANDS)
+def test_which_rung_a_command_aims_at(command: str | list[str], rung: str) -> None:
+    words = command.split() if isinstance(command, str) else command
+    assert rung_of(main(command=words[:1], args=words[1:]), PLACE).startswith(rung)
+    assert rung_of(main(command=words), PLACE) == rung_of(main(command=words[:1], args=words[1:]), PLACE)
+
+
+@pytest.mark.parametrize(("command", "rung"), COMMANDS)
+def test_the_hooks_decide_the_same_where_no_file_decides(command: str | list[str], rung: str) -> None:
+    if rung[2] == ":":
+        assert plan(command.split() if isinstance(command, str) else command, {"PATH": ""}).rung == rung[:2]
+
+
+def test_a_named_script_is_the_one_inside_a_shell() -> None:
+    place, words = replace(PLACE, script="train.py"), ["sh", "-c", "python prepare.py && python train.py"]
+    assert rung_of(main(command=words), place) == (
+        "T0: inside sh -c, the script that matches train.py becomes the template"
+    )
+    assert plan(words, {"OUTRIDER_SCRIPT": "train.py"}).rung == "T0"
+    assert rung_of(main(command=["sh", "-c", "./train"]), place).startswith("T1: sh -c names no Python trainer")
+
+
+def test_of_an_image_only_the_image_knows() -> None:
+    assert rung_of(main(args=["train.py"]), PLACE).startswith("T0 where the image's entrypoint is a Python trainer")

@@ -1,0 +1,187 @@
+"""What is said when members have to leave: who goes on, when the world changes, and for whom a replacement comes."""
+
+from __future__ import annotations
+
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.events import OwnerSized, PodGone, PodSeen, ScaleAsked, StopAsked
+from outrider.wire.ids import Role
+from outrider.wire.messages.membership import Leaving
+from tests.unit.master.core.adopted import adopted
+from tests.unit.master.core.play import Play, job, running
+
+
+def delete(play: Play, member: str, grace: float = 10.0) -> None:
+    """Somebody does, by the platform."""
+    actor = play[member]
+    why = f"it was deleted with {grace:.0f} s of grace"
+    play.tell(PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, "terminating", why, grace=grace))
+
+
+def stops(play: Play) -> str:
+    play.until(lambda: play.stage != "running", 40.0)
+    return play.message
+
+
+def test_the_others_are_said_to_go_on_where_they_do() -> None:
+    play = adopted(3, 2)
+    delete(play, "train-2")
+    assert stops(play) == "train-2 has to leave now (it was deleted with 10 s of grace); the others go on without it."
+    play.until_running(2)
+
+
+def test_a_last_one_that_goes_on_is_named() -> None:
+    play = adopted(2, 1)
+    delete(play, "train-1")
+    assert stops(play).endswith("; train-0 goes on without it.")
+    play.until_running(1)
+
+
+def test_nobody_is_said_to_go_on_where_too_few_are_left() -> None:
+    play = adopted(2, 2)
+    delete(play, "train-1")
+    assert stops(play).endswith(
+        "; of the 2 members that a world needs 1 would be left, so training goes on when a replacement is ready."
+    )
+
+
+def test_of_the_last_one_it_is_said_that_nobody_is_left() -> None:
+    play = adopted(1, 1)
+    delete(play, "train-0")
+    assert stops(play).endswith("; nobody is left to go on before a replacement is ready.")
+
+
+def test_a_job_whose_owner_wants_none_waits_and_says_so() -> None:
+    play = adopted(2, 1)
+    play.tell(OwnerSized(0))
+    for member in ("train-1", "train-0"):
+        delete(play, member)
+    assert stops(play).endswith("; the owner of the pods wants none any more.")
+    for member in ("train-1", "train-0"):
+        play.actors[member].gone = True
+        play.tell(PodGone(play[member].id, play[member].uid, "it was deleted"))
+    play.run(5.0)
+    assert (play.phase, play.message) == (
+        "pending",
+        "the owner of the pods wants none; training goes on when it wants some again",
+    )
+    play.actors.clear()
+    for index in range(2):
+        play.appears(f"train-{index}", index)
+    play.tell(OwnerSized(2))
+    assert play.message == "waiting for train-0, train-1: a world needs 1 member, and none is ready"
+    play.until_running(2)
+    assert play.phase == "running"
+
+
+def test_a_change_for_leaving_members_says_when_it_comes_at_the_latest_and_what_may_come_before() -> None:
+    play = running(3, 1, grow_patience=600.0)
+    play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
+    play.say(play["worker-2"], Leaving("SIGTERM", 30.0))
+    assert [a.reason for a in play.announced("ResizePending")] == [
+        "The world will shrink from 3 to 2 members, at the next finished checkpoint or in 25 s, when worker-1 "
+        "has to be gone; where its replacement is ready before, with as many members as now.",
+        "The world will shrink from 3 to 1 member, at the next finished checkpoint or in 25 s, when worker-1 "
+        "has to be gone; where the replacements are ready before, with as many members as now.",
+    ]
+    assert play.until_next(3) < 4.0, "as it was said: the replacements came before"
+
+
+def test_of_two_words_that_a_member_has_to_go_the_later_end_is_not_told() -> None:
+    """Its pod has less grace than its own spec has, which is all that its sidecar knows."""
+    play = running(3, 2)
+    delete(play, "worker-1", grace=1.0)
+    play.run(0.01)
+    play.say(play["worker-1"], Leaving("SIGTERM", 10.0))
+    (told,) = play.announced("MemberLeaving")
+    assert told.reason.startswith("worker-1 has to leave (it was deleted with 1 s of grace) and has 1 s; a ")
+
+
+def test_a_sooner_end_is_told() -> None:
+    play = running(3)
+    delete(play, "worker-1", grace=60.0)
+    play.say(play["worker-1"], Leaving("SIGTERM", 10.0))
+    assert [told.reason for told in play.announced("MemberLeaving")][1:] == [
+        "worker-1 has to leave (SIGTERM) and has only 10 s."
+    ]
+
+
+def test_a_member_that_we_let_go_does_not_have_to_leave_once_more() -> None:
+    play = running(3, 2)
+    play.tell(ScaleAsked(2))
+    play.save("worker-0")
+    play.until(lambda: bool(play.announced("MemberDismissed")), 60.0)
+    gone = play.announced("MemberDismissed")[0]
+    assert gone.member is not None
+    play.say(play[gone.member], Leaving(gone.reason, 10.0))
+    assert not play.announced("MemberLeaving")
+
+
+def test_growth_waits_for_a_checkpoint_or_its_patience_as_before() -> None:
+    play = running(4, 2)
+    play.lose("worker-3")
+    play.run(20)
+    (pending,) = play.announced("ResizePending")
+    assert pending.reason == ("The world will grow from 3 to 4 members, at the next finished checkpoint or in 600 s.")
+
+
+def test_a_replacement_says_for_whom_it_is_and_whether_that_one_may_come_back() -> None:
+    play = running(4, 4)
+    play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
+    play.say(play["worker-2"], Leaving("SIGTERM", 30.0))
+    assert [a.reason for a in play.announced("ReplacementCreated")] == [
+        "worker-4 is created as a spare: worker-1 has to leave.",
+        "worker-5 is created as a spare: worker-1 and worker-2 have to leave.",
+    ]
+
+
+def test_a_replacement_of_a_silent_member_may_prove_not_to_be_needed() -> None:
+    play = running(3, 3)
+    play.freeze("worker-1")
+    play.until(lambda: bool(play.announced("ReplacementCreated")), 30.0)
+    assert play.announced("ReplacementCreated")[0].reason.endswith("in case worker-1 does not come back.")
+
+
+def test_a_world_that_runs_is_told_once_a_generation_with_the_step_that_it_follows() -> None:
+    play = Play(job(2))
+    play.until_running(2)
+    assert [a.reason for a in play.announced("WorldRuns")] == ["Generation 1.1 runs with 2 members, 2 ranks."]
+    play.run(3.0)
+    play.crash("worker-1", step=30)
+    play.until_next(2)
+    play.run(5.0)
+    told = [a.reason for a in play.announced("WorldRuns")]
+    assert told[1:] == ["Generation 1.2 runs with 2 members, 2 ranks; the highest step before it is 30."]
+
+
+def test_a_world_of_one_member_is_said_in_the_singular() -> None:
+    play = Play(job(1))
+    play.until_running(1)
+    assert play.message == "generation 1.1 runs with 1 member"
+
+
+def ends_well(play: Play) -> None:
+    """Nobody is made any more, and no other world."""
+    play.until(lambda: play.ended() is not None, 20.0)
+    assert (play.phase, str(play.generation)) == ("stopped", "1.1")
+    assert not any(isinstance(action, CreatePod) for action in play.actions)
+
+
+def test_members_that_are_told_to_go_while_their_job_ends_get_no_successors() -> None:
+    play = running(2)
+    play.tell(StopAsked("its ElasticJob was deleted", within=5.0))
+    for member in ("worker-0", "worker-1"):
+        play.say(play[member], Leaving("SIGTERM", 5.0))
+        delete(play, member, grace=5.0)
+    assert not play.announced("MemberLeaving")
+    ends_well(play)
+
+
+def test_the_grace_of_a_member_that_ends_behind_its_job_makes_no_new_world() -> None:
+    play = running(2)
+    play.say(play["worker-1"], Leaving("SIGTERM", 6.0))
+    before = sum(isinstance(action, CreatePod) for action in play.actions)
+    play.freeze("worker-0")
+    play.tell(StopAsked("by `outrider stop`"))
+    play.until(lambda: play.ended() is not None, 120.0)
+    assert (play.phase, str(play.generation)) == ("stopped", "1.1")
+    assert sum(isinstance(action, CreatePod) for action in play.actions) == before

@@ -1,0 +1,109 @@
+"""A job for whose least members there is no room, beside others."""
+
+from __future__ import annotations
+
+from outrider.master.core.actions import CreatePod
+from outrider.master.core.events import PodSeen, SpecChanged, StopAsked, TurnTold
+from tests.unit.master.core.membership.test_masters import successor
+from tests.unit.master.core.play import Play, job, running
+
+OLD = "research/old"
+
+
+def short(members: int = 3, least: int = 3, room: int = 2) -> Play:
+    play = Play(job(members, least))
+    play.room = room
+    play.until(lambda: play.lacks_room())
+    return play
+
+
+def test_it_gives_its_pods_back_and_makes_none_while_it_waits() -> None:
+    play = short()
+    play.tell(TurnTold(OLD))
+    assert play.message == "waits for room behind a job of another namespace, which is older and lacks room too"
+    (told,) = play.announced("JobWaitsForRoom")
+    assert "There is room for 2 of the 3 members that a world needs" in told.reason
+    play.until(lambda: not play.members())
+    play.actions.clear()
+    play.run(120)
+    assert not [a for a in play.actions if isinstance(a, CreatePod)]
+    assert not play.lacks_room()
+    assert (play.phase, play.faults()) == ("pending", [])
+
+
+def test_when_its_turn_comes_its_members_are_made_anew_at_no_cost() -> None:
+    play = short()
+    play.tell(TurnTold(OLD))
+    play.until(lambda: not play.members())
+    play.room = 3
+    play.tell(TurnTold(""))
+    play.until_running(3)
+    assert play.world == ["worker-3", "worker-4", "worker-5"]
+    assert play.relaunches_used() == 0
+
+
+def test_a_job_that_trains_or_has_found_room_keeps_its_pods() -> None:
+    trains, found = running(3, 2), short()
+    actor = found["worker-2"]
+    found.tell(PodSeen(actor.id, actor.uid, actor.role, actor.rank_index, "running"))
+    for play in (trains, found):
+        play.tell(TurnTold(OLD))
+        assert not play.announced("JobWaitsForRoom")
+
+
+def test_members_that_have_trained_keep_what_is_in_their_memory() -> None:
+    play = running(3)
+    play.room = 2
+    play.lose("worker-1")
+    play.until(lambda: bool(play.announced("MemberUnschedulable")))
+    assert play.stage == "gathering"
+    assert not play.lacks_room()
+
+
+def test_enough_members_with_room_are_no_lack() -> None:
+    play = Play(job(3, 2))
+    play.room = 2
+    play.until_running(2)
+    assert not play.lacks_room()
+
+
+def test_a_job_that_is_suspended_waits_behind_nobody_when_it_is_resumed() -> None:
+    play = short()
+    play.tell(TurnTold(OLD))
+    play.until(lambda: not play.members())
+    play.tell(SpecChanged(play.spec, suspended=True))
+    play.room = 3
+    play.tell(SpecChanged(play.spec))
+    play.until_running(3)
+
+
+def test_who_finds_no_room_is_said_to_be_waited_for_where_no_world_can_be_without_it() -> None:
+    waits, goes_on = short(3, 3, 2), short(3, 2, 1)
+    (told,) = waits.announced("MemberUnschedulable")
+    assert told.reason.endswith(" The job waits: a world needs 3 members, and 2 can come.")
+    assert [each.reason.rpartition(". ")[2] for each in goes_on.announced("MemberUnschedulable")] == [
+        "Nobody waits for it.",
+        "The job waits: a world needs 2 members, and 1 can come.",
+    ]
+
+
+def test_a_job_that_never_ran_is_pending_for_the_next_master_too() -> None:
+    play = short()
+    play.tell(TurnTold(OLD))
+    play.until(lambda: not play.members())
+    after = successor(play)
+    after.until(lambda: after.stage == "gathering")
+    assert after.phase == "pending"
+
+
+def test_the_same_turn_is_told_once_and_none_to_a_job_that_ends_or_is_suspended() -> None:
+    play = short()
+    for _ in range(2):
+        play.tell(TurnTold(OLD))
+    assert len(play.announced("JobWaitsForRoom")) == 1
+    play.tell(SpecChanged(play.spec, suspended=True))
+    play.tell(TurnTold(""))
+    assert not play.announced("JobAsksForRoom")
+    over = short()
+    over.tell(StopAsked("enough"))
+    assert over.tell(TurnTold(OLD)) == []

@@ -1,0 +1,213 @@
+"""A job whose pods another controller makes, scaled from either side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from outrider.master.core.actions import Action, DeletePod, FollowOwner, ResizeOwner
+from outrider.master.core.events import ActionFailed, OwnerEnded, OwnerSized, PodGone, PodSeen, SpecChanged
+from outrider.wire.ids import Role
+from outrider.wire.messages.membership import Finish
+from tests.unit.master.core.adopted import adopted
+from tests.unit.master.core.membership.test_masters import successor
+from tests.unit.master.core.play import Play, job
+
+KINDS = (ResizeOwner, FollowOwner)
+
+
+def scale(play: Play, replicas: int) -> None:
+    play.tell(SpecChanged(replace(play.spec, replicas=replicas)))
+
+
+def asked(play: Play) -> list[tuple[type[Action], int]]:
+    return [(type(action), action.replicas) for action in play.actions if isinstance(action, KINDS)]
+
+
+def test_more_members_are_asked_of_the_owner_at_once() -> None:
+    play = adopted(2, most=4)
+    scale(play, 3)
+    assert asked(play) == [(ResizeOwner, 3)]
+    assert play.announced("OwnerAsked")[0].reason == "The owner of the pods is asked for 3 pods instead of 2."
+    play.tell(OwnerSized(3))
+    play.appears("train-2", 2)
+    play.until(lambda: bool(play.announced("ResizePending")))
+    play.save("train-0")
+    play.save("train-0")
+    play.until_running(3)
+    assert asked(play) == [(ResizeOwner, 3)]
+
+
+def test_the_owner_is_asked_for_fewer_when_the_world_needs_no_more_of_them() -> None:
+    play = adopted(3, most=6)
+    scale(play, 2)
+    play.run(2.0)
+    assert asked(play) == []
+    play.save("train-0")
+    play.save("train-0")
+    play.until_running(2)
+    assert asked(play) == [(ResizeOwner, 2)]
+    play.run(5.0)
+    assert asked(play) == [(ResizeOwner, 2)]
+    assert not [action for action in play.actions if isinstance(action, DeletePod)]
+    assert not play.sent(Finish), "it is the owner's pod"
+
+
+def test_the_owners_own_user_is_followed_and_nothing_is_asked_back() -> None:
+    play = adopted(2, most=4)
+    play.appears("train-2", 2)
+    play.tell(OwnerSized(3))
+    assert asked(play) == [(FollowOwner, 3)]
+    play.run(5.0)
+    scale(play, 3)
+    play.run(5.0)
+    assert asked(play) == [(FollowOwner, 3)]
+    assert play.wanted() == 3
+
+
+def test_a_pod_of_an_owner_that_grows_is_not_sent_away_before_the_job_follows() -> None:
+    play = adopted(2, most=4)
+    play.appears("train-2", 2)
+    play.run(10.0)
+    assert not play.deleted()
+
+
+def test_an_owner_that_is_read_again_at_the_same_size_says_nothing() -> None:
+    play = adopted(2, most=4)
+    scale(play, 3)
+    play.tell(OwnerSized(2))
+    assert asked(play) == [(ResizeOwner, 3)]
+    assert play.wanted() == 3
+
+
+def test_a_wish_that_waits_for_a_checkpoint_outlives_the_master() -> None:
+    play = adopted(3, most=6)
+    scale(play, 2)
+    play.run(2.0)
+    after = Play(play.spec, term=2, saved=play.saved, actors=play.actors, now=play.now, master="m2")
+    after.tell(OwnerSized(3))
+    after.run(5.0)
+    assert asked(after) == []
+    after.save("train-0")
+    after.save("train-0")
+    after.until_running(2)
+    assert asked(after) == [(ResizeOwner, 2)]
+
+
+def test_an_owner_that_cannot_be_changed_is_told_of_and_asked_again_ever_more_slowly() -> None:
+    play = adopted(2, most=4)
+    scale(play, 3)
+    for tries, seconds in ((1, 30), (2, 60), (3, 120)):
+        (*_, last) = [action for action in play.actions if isinstance(action, ResizeOwner)]
+        assert len(asked(play)) == tries
+        play.tell(ActionFailed(last, "422 Invalid: completions are immutable"))
+        play.run(seconds - 1.0)
+        assert len(asked(play)) == tries
+        play.run(2.0)
+    told = play.announced("OwnerNotResized")
+    assert "completions are immutable. It is tried again in 30 s." in told[0].reason
+    assert play.is_running(2)
+
+
+def test_a_job_that_cannot_be_written_follows_later() -> None:
+    play = adopted(2, most=4)
+    play.tell(OwnerSized(3))
+    (follow,) = [action for action in play.actions if isinstance(action, FollowOwner)]
+    play.tell(ActionFailed(follow, "the API server was not reached"))
+    play.run(31.0)
+    assert asked(play) == [(FollowOwner, 3), (FollowOwner, 3)]
+
+
+def test_an_owner_of_no_pods_is_waited_for() -> None:
+    play = adopted(2, most=4)
+    play.tell(OwnerSized(0))
+    for actor in list(play.actors.values()):
+        play.tell(PodGone(actor.id, actor.uid, "deleted"))
+    play.run(60.0)
+    assert asked(play) == []
+    assert play.ended() is None
+
+
+def test_a_job_that_makes_its_own_pods_has_no_owner_to_ask() -> None:
+    play = Play(job(2))
+    play.until_running(2)
+    play.tell(OwnerSized(5))
+    scale(play, 2)
+    assert asked(play) == []
+
+
+# -- its end --------------------------------------------------------------------------------------------------------
+GIVEN_UP = OwnerEnded(False, "Job train has failed (BackoffLimitExceeded: Job has reached the specified backoff limit)")
+
+
+def exit_code(play: Play) -> int | None:
+    end = play.ended()
+    return None if end is None else end.exit_code
+
+
+def test_a_job_whose_owner_was_given_up_fails_with_its_words_and_the_last_fault() -> None:
+    play = adopted(2, least=2)
+    actor = play["train-1"]
+    play.tell(PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, "failed", "exit code 1", exit_code=1))
+    play.run(5.0)
+    play.tell(GIVEN_UP)
+    play.run(10.0)
+    assert play.announced("JobFailed")[0].reason == (
+        f"{GIVEN_UP.why}; it makes no more pods. The last fault before it: The pod of train-1 failed with exit code 1: "
+        f"exit code 1."
+    )
+    assert exit_code(play) == 1
+
+
+def test_a_job_whose_owner_is_complete_has_succeeded() -> None:
+    play = adopted(2)
+    play.tell(OwnerEnded(True, "Job train is complete"))
+    play.run(10.0)
+    assert play.announced("JobSucceeded")[0].reason == "Job train is complete."
+    assert exit_code(play) == 0
+
+
+def test_an_end_that_is_known_already_is_told_once() -> None:
+    play = adopted(2)
+    play.tell(GIVEN_UP)
+    play.tell(OwnerEnded(True, "Job train is complete"))
+    assert len(play.announced("JobFailed")) == 1
+    assert not play.announced("JobSucceeded")
+
+
+def test_where_the_owner_is_suspended_the_world_stops_and_only_pods_that_it_takes_are_told_to_end() -> None:
+    """One that ended with 0 before its owner took it would be a completed index of a Job."""
+    play = adopted(2)
+    play.tell(OwnerSized(2, suspended=True))
+    play.run(5.0)
+    assert (play.phase, play.message) == ("suspended", "The owner of the pods is suspended.")
+    assert not play.sent(Finish)
+    actor = play["train-1"]
+    play.tell(
+        PodSeen(actor.id, actor.uid, Role("worker"), actor.rank_index, "terminating", "it was deleted", grace=30.0)
+    )
+    play.run(1.0)
+    assert [sent.member for sent in play.sent(Finish)] == ["train-1"]
+    assert play.announced("MemberLeaving")[0].reason.endswith("its owner wants none in its place.")
+
+
+def test_where_the_owner_is_resumed_the_job_begins_again_unless_its_user_has_suspended_it_too() -> None:
+    play = adopted(2)
+    play.tell(OwnerSized(2, suspended=True))
+    play.run(5.0)
+    play.tell(SpecChanged(play.spec, suspended=True))
+    play.tell(OwnerSized(2))
+    play.run(5.0)
+    assert play.phase == "suspended"
+    assert not play.announced("JobResumed")
+    play.tell(SpecChanged(play.spec))
+    assert len(play.announced("JobResumed")) == 1
+
+
+def test_the_next_master_knows_that_the_owner_is_suspended() -> None:
+    play = adopted(2)
+    play.tell(OwnerSized(2, suspended=True))
+    play.run(5.0)
+    after = successor(play)
+    after.tell(SpecChanged(after.spec))  # as a master is told whenever it begins
+    after.run(5.0)
+    assert (after.phase, after.message) == ("suspended", "The owner of the pods is suspended.")

@@ -1,0 +1,253 @@
+"""What lines of the log say of the training: shown, and measured by where no steps are seen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from outrider.master.core.events import SpecChanged
+from outrider.master.core.k8s.elasticjob.metrics import IMAGENET
+from outrider.wire.messages.generation import Start
+from outrider.wire.messages.log_lines import Group, LineMatched, PatternDropped
+from tests.unit.master.core.membership.test_masters import successor
+from tests.unit.master.core.play import Play, job, running
+
+LINE = (
+    "Epoch: [17][  50/1563]\tTime  0.258 ( 0.385)\tData  0.155 ( 0.170)\t"
+    "Loss 2.5284e+00 (2.5905e+00)\tAcc@1  42.19 ( 39.71)\tAcc@5  64.06 ( 65.81)"
+)
+PATTERN = r"step (?P<step>\S+)|took (?P<latency>\S+)|loss (?P<loss>\S+)"
+SERIALS = count(1)
+
+
+def writes(play: Play, member: str = "worker-0", pattern: str = PATTERN, rank: int = 0, **groups: str) -> None:
+    actor = play[member]
+    found = tuple(Group(name, text) for name, text in groups.items())
+    play.say(actor, LineMatched(actor.highest, rank, pattern, "a line", next(SERIALS), groups=found))
+
+
+def samples(play: Play, members: int) -> float:
+    """A second, in a world of so many."""
+    return next(row["samples_per_second"] for row in play.scaling()["sizes"] if row["members"] == members)
+
+
+def told(play: Play) -> dict[str, object]:
+    play.run(11)
+    assert play.saved is not None
+    found = play.saved["metrics"]
+    assert isinstance(found, dict)
+    return found
+
+
+def unseen(most: int = 4, **asked: object) -> Play:
+    """A job that finds its own size, of whose steps the hooks see nothing."""
+    spec = replace(job(most, 1), replicas=1, scaling="throughput", scale_cooldown=0.0, grow_patience=2.0,
+                   hang_detection=False, metrics_pattern=PATTERN)  # fmt: skip
+    play = Play(replace(spec, **asked))  # type: ignore[arg-type]
+    _without_pages(play)
+    play.until_running(1)
+    return play
+
+
+def _without_pages(play: Play) -> None:
+    for actor in play.actors.values():
+        actor.has_pages = False
+
+
+def test_the_default_reads_the_lines_of_the_imagenet_example() -> None:
+    found = re.search(IMAGENET, LINE)
+    assert found is not None
+    assert found.groupdict() == {
+        "epoch": "17", "step": "50", "latency": "0.258", "loss": "2.5284e+00", "accuracy": "42.19"
+    }  # fmt: skip
+
+
+def test_only_the_member_with_rank_0_is_given_the_pattern() -> None:
+    play = Play(job(2, metrics_pattern=PATTERN))
+    play.until_running(2)
+    assert {send.member: send.message.patterns for send in play.sent(Start)} == {  # type: ignore[union-attr]
+        "worker-0": (PATTERN,),
+        "worker-1": (),
+    }
+
+
+def test_the_newest_numbers_are_shown_and_those_of_other_lines_stay() -> None:
+    play = running(1, metrics_pattern=PATTERN)
+    writes(play, loss="2.5")
+    writes(play, step="100")
+    writes(play, loss="2.25")
+    writes(play, rank=1, loss="9")
+    found = told(play)
+    assert (found["loss"], found["step"], found["line"], found["problem"]) == (2.25, 100.0, "a line", "")
+    assert str(found["time"]).endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("groups", "named"),
+    [({"loss": "nan"}, 'loss is "nan"'), ({"latency": "0"}, 'latency is "0"'), ({"latency": "-1"}, 'latency is "-1"'),
+     ({"step": "soon"}, 'step is "soon"'), ({"rate": "0"}, 'rate is "0"'), ({"latency_ms": "1e400"}, 'is "1e400"')],
+)  # fmt: skip
+def test_a_number_that_is_none_is_left_out_and_told_once(groups: dict[str, str], named: str) -> None:
+    play = running(1, metrics_pattern=PATTERN)
+    for _ in range(3):
+        writes(play, **groups)
+    found = told(play)
+    assert named in str(found["problem"])
+    assert not set(groups) & set(found)
+    assert len(play.announced("MetricsUnusable")) == 1
+    writes(play, **dict.fromkeys(groups, "1"))
+    assert told(play)["problem"] == ""
+    writes(play, **groups)
+    assert named in str(told(play)["problem"])
+    assert len(play.announced("MetricsUnusable")) == 1
+
+
+def test_a_pattern_that_fits_nothing_is_told_after_a_while() -> None:
+    play = running(1, metrics_pattern=PATTERN)
+    play.run(290)
+    assert not play.announced("MetricsMissing")
+    play.run(20)
+    (said,) = play.announced("MetricsMissing")
+    assert "No line of rank 0's output has fitted" in said.reason
+    assert told(play)["problem"] == said.reason
+    writes(play, loss="1")
+    assert told(play)["problem"] == ""
+
+
+def test_one_that_is_too_slow_is_asked_of_no_later_generation() -> None:
+    play = running(1, metrics_pattern=PATTERN)
+    actor = play["worker-0"]
+    play.say(actor, PatternDropped(actor.highest, PATTERN, "it took more than 50 ms of CPU for one line", "aaaa"))
+    assert "followed no more: on worker-0 it took more than 50 ms" in str(told(play)["problem"])
+    play.crash("worker-0")
+    play.until_next(1)
+    assert play.sent(Start)[-1].message.patterns == ()  # type: ignore[union-attr]
+
+
+def test_another_pattern_begins_anew_with_the_next_generation() -> None:
+    play = running(1, metrics_pattern=PATTERN)
+    writes(play, loss="2.5")
+    play.tell(SpecChanged(replace(play.spec, metrics_pattern="(?P<loss>x)")))
+    assert "loss" not in told(play)
+    play.crash("worker-0")
+    play.until_next(1)
+    assert play.sent(Start)[-1].message.patterns == ("(?P<loss>x)",)  # type: ignore[union-attr]
+
+
+def test_the_next_master_knows_them() -> None:
+    play = running(1, metrics_pattern=PATTERN)
+    writes(play, loss="2.5")
+    told(play)
+    later = successor(play)
+    later.run(12)
+    assert later.saved is not None
+    assert later.saved["metrics"]["loss"] == 2.5  # type: ignore[index]
+
+
+# -- measuring ------------------------------------------------------------------------------------------------------
+def logs(play: Play, seconds: float, latency: str = "", until: int = 0, group: str = "latency") -> None:
+    """Rank 0 writes a line each so many seconds: how many steps there have been, ten a line, or how long one took."""
+    for number in range(1, 200):
+        if len(play.world) == until or play.has_settled():
+            return
+        _without_pages(play)
+        play.run(seconds)
+        first = play.world[0] if play.world else ""
+        if first and play.stage == "running" and play[first].running == play.generation:
+            writes(play, first, **({group: latency} if latency else {"step": str(10 * number)}))
+    pytest.fail("it has decided nothing")
+
+
+@pytest.mark.parametrize(("seconds", "latency"), [(2.0, ""), (120.0, ""), (2.0, "0.002"), (15.0, "10.4")])
+def test_a_job_without_steps_that_are_seen_grows_by_its_log(seconds: float, latency: str) -> None:
+    play = unseen()
+    logs(play, seconds, latency, until=4)
+    assert len(play.world) == 4, "steps take as long in a larger world: linear growth"
+
+
+@pytest.mark.parametrize(("group", "text"), [("latency_ms", "250"), ("rate", "4.0")])
+def test_milliseconds_and_steps_a_second_say_the_same_as_a_latency(group: str, text: str) -> None:
+    play = unseen()
+    logs(play, 2.0, text, until=4, group=group)
+    assert (told(play)["latency"], told(play)[group]) == (0.25, float(text))
+    assert samples(play, 1) == pytest.approx(4.0)
+
+
+def test_where_nothing_is_measured_it_says_so_and_keeps_its_size() -> None:
+    play = unseen()
+    for _ in range(30):
+        _without_pages(play)
+        play.run(20)
+        writes(play, latency="nan")
+    assert len(play.world) == 1
+    (said,) = play.announced("ScalingUnmeasured")
+    assert play.scaling()["message"] == said.reason
+
+
+def test_where_steps_are_seen_lines_measure_nothing() -> None:
+    spec = replace(job(4, 1), replicas=1, scaling="throughput", scale_cooldown=1e6, metrics_pattern=PATTERN)
+    play = Play(spec)
+    play.until_running(1)
+    for _ in range(30):
+        play.run(2)
+        writes(play, latency="100")
+    assert samples(play, 1) == pytest.approx(10, rel=0.1), "steps take 0.1 s"
+
+
+# -- how much a sample teaches ----------------------------------------------------------------------------------------
+def weighed(noise: str, **asked: object) -> Play:
+    """Growth is linear; a member's part of a step has 32 samples."""
+    pattern = r"noise (?P<noise>\S+)"
+    spec = replace(job(8, 1), replicas=1, scaling="efficiency", min_gain=0.45, scale_cooldown=0.0, grow_patience=2.0,
+                   metrics_pattern=pattern, **asked)  # type: ignore[arg-type]  # fmt: skip
+    play = Play(spec)
+    play.batch, play.pace = 32, lambda world: 0.37
+    play.until_running(1)
+    for _ in range(3 if noise else 0):
+        writes(play, pattern=pattern, noise=noise)
+    play.until(lambda: play.has_settled(), 600)
+    return play
+
+
+@pytest.mark.parametrize(("noise", "members"), [("64", 2), ("1e9", 8), ("", 8)])
+def test_a_larger_batch_that_teaches_little_more_is_not_worth_its_members(noise: str, members: int) -> None:
+    play = weighed(noise)
+    assert play.wanted() == members
+    said = "the gradient noise is 64 samples, and a member's batch 32" if noise == "64" else "samples"
+    assert said in play.scaling()["message"]
+
+
+def test_without_the_noise_or_with_the_same_batch_throughput_alone_counts_and_that_is_said() -> None:
+    assert "The gradient noise is not known, so throughput alone counts." in weighed("").scaling()["message"]
+    play = weighed("64", keep_global_batch=True)
+    assert play.wanted() == 8
+    assert "The global batch is the same at any size" in play.scaling()["message"]
+
+
+def test_the_next_master_knows_the_noise() -> None:
+    play = weighed("64")
+    later = successor(play)
+    later.run(5)
+    assert later.handed_over()["scaling"]["noise"] == [32.0, *[64.0] * 3], "the batch, and what was said"
+
+
+def test_a_line_of_a_world_that_is_over_is_no_number_of_this_one() -> None:
+    play = running(1, metrics_pattern=PATTERN)
+    actor, old = play["worker-0"], play.generation
+    play.crash("worker-0")
+    play.until_next(1)
+    play.say(actor, LineMatched(old, 0, PATTERN, "a line", next(SERIALS), groups=(Group("loss", "9"),)))
+    assert "loss" not in told(play)
+
+
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_the_next_master_knows_the_numbers_of_the_pattern_that_there_is(is_edited: bool) -> None:
+    play = running(1, metrics_pattern=PATTERN)
+    writes(play, loss="2.5")
+    assert told(play)["loss"] == 2.5
+    if is_edited:  # while no master was there
+        play.spec = replace(play.spec, metrics_pattern="(?P<loss>x)")
+    assert told(successor(play)).get("loss") == (None if is_edited else 2.5)

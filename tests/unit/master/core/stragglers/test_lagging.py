@@ -1,0 +1,207 @@
+"""What is done about a member that is slow while training: told, always; replaced where the user asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from outrider.wire.messages.membership import Leaving
+from outrider.wire.messages.report import OwnTime, Report
+from tests.unit.master.core.play import STEP_SECONDS, Play, running
+
+STRIDE = 128
+Gap = Callable[[str], float]
+
+
+def tell(play: Play, number: int, gap: Gap) -> None:
+    """Every member of the world tells one window."""
+    for name in play.world:
+        actor = play[name]
+        made = actor.step_at(play.now)
+        own = OwnTime(0, number * STRIDE, 8, "recorder and cpu", gap(name), 0.001, STEP_SECONDS, 7, waited=gap(name))
+        play.say(actor, Report(actor.running, "running", made, STEP_SECONDS, own=(own,)))
+
+
+def train(play: Play, windows: int, gap: Gap, first: int = 1) -> None:
+    for number in range(first, first + windows):
+        play.run(12.8)
+        tell(play, number, gap)
+
+
+def slow(*names: str) -> Gap:
+    return lambda name: 0.06 if name in names else 0.02
+
+
+def test_a_straggler_is_told_with_its_factor_and_cause() -> None:
+    play = running(4)
+    play["worker-2"].node = "n2"
+    play.tell(play.pod(play["worker-2"]))
+    train(play, 5, slow("worker-2"))
+    (told,) = play.announced("Straggler")
+    assert told.reason == (
+        "worker-2 on node n2 is a straggler: rank 2 takes 3.00 times the others' own time a step (60 ms, not 20 ms); "
+        "it waits for its DataLoader, 40 ms a step longer than the others."
+    )
+    assert (told.member, told.severity, dict(told.detail)["cause"]) == ("worker-2", "warning", "data")
+    assert not play.announced("MemberLeaving")
+
+
+def test_the_status_names_it_for_as_long_as_it_is_slow() -> None:
+    play = running(4)
+    train(play, 5, slow("worker-2"))
+    document = play.status()
+    (row,) = document["stragglers"]
+    assert (row["member"], row["rank"], row["factor"], row["cause"]) == ("worker-2", 2, 3.0, "data")
+    assert document["straggler_watch"] == "compared: 4 members by recorder and cpu"
+    train(play, 4, slow(), first=6)
+    assert play.status()["stragglers"] == []
+    (over,) = play.announced("StragglerOver")
+    assert over.reason == "worker-2 is no straggler any more: 1.00 times the others' own time a step."
+
+
+def test_it_stays_where_nobody_asks_to_replace_it() -> None:
+    play = running(4)
+    train(play, 30, slow("worker-2"))
+    assert len(play.announced("Straggler")) == 1
+    assert play.generation.number == 1
+
+
+def test_it_is_replaced_where_the_user_asks_and_trains_on_until_then() -> None:
+    play = running(4, exclude_stragglers=True)
+    train(play, 5, slow("worker-2"))
+    assert play.announced("MemberLeaving")[0].member == "worker-2"
+    play.until(lambda: play.generation.number == 2 and play.is_running(4))
+    assert sorted(play.world) == ["worker-0", "worker-1", "worker-3", "worker-4"]
+    assert play["worker-4"].id in play.members()
+    assert not any(fault.kind.startswith("Straggler") for fault in play.faults())
+
+
+def test_its_replacement_is_not_replaced_again() -> None:
+    play = running(4, exclude_stragglers=True)
+    train(play, 5, slow("worker-2"))
+    play.until(lambda: play.generation.number == 2 and play.is_running(4))
+    train(play, 6, slow("worker-4"), first=10)
+    (kept,) = play.announced("StragglerKept")
+    assert kept.reason == (
+        "worker-4 is not replaced, though it is slow: the member that held rank index 2 before it was slow too, "
+        "so it is not the machine."
+    )
+    assert play.generation.number == 2
+
+
+def test_it_is_kept_where_no_replacement_may_be_made() -> None:
+    play = running(4, exclude_stragglers=True, max_relaunches=0)
+    train(play, 6, slow("worker-2"))
+    assert "no replacement is allowed" in play.announced("StragglerKept")[0].reason
+    assert play.generation.number == 1
+
+
+def test_an_adopted_pod_is_deleted_because_its_owner_makes_another() -> None:
+    play = running(4, exclude_stragglers=True)
+    play.adopt()
+    train(play, 5, slow("worker-2"))
+    assert play.deleted() == ["worker-2"]
+
+
+def test_what_an_older_generation_tells_counts_for_nothing() -> None:
+    play = running(4)
+    old = play.generation
+    play.crash("worker-1")
+    play.until_next(4)
+    for number in range(1, 9):
+        play.run(12.8)
+        for name in play.world:
+            own = OwnTime(0, number * STRIDE, 8, "recorder", slow("worker-2")(name), 0.0, STEP_SECONDS)
+            play.say(play[name], Report(old, "running", own=(own,)))
+    assert not play.announced("Straggler")
+
+
+def test_a_new_generation_begins_anew() -> None:
+    play = running(4)
+    train(play, 5, slow("worker-2"))
+    play.crash("worker-1")
+    play.until_next(4)
+    assert play.status()["stragglers"] == []
+    train(play, 5, slow("worker-2"))
+    assert len(play.announced("Straggler")) == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("none", "beside a GPU its CPU time says nothing"),
+        ("cpu", "compared: 2 members by cpu"),
+        ("recorder", "compared: 2 members by recorder"),
+    ],
+)
+def test_the_status_says_how_members_are_compared_or_why_not(source: str, said: str) -> None:
+    play = running(2)
+    assert "no window of steps has come yet" in play.status()["straggler_watch"]
+    for number in range(1, 4):
+        play.run(12.8)
+        for name in play.world:
+            own = OwnTime(0, number * STRIDE, 8, source, 0.02, 0.02, STEP_SECONDS)
+            play.say(play[name], Report(play[name].running, "running", own=(own,)))
+    assert said in play.status()["straggler_watch"]
+
+
+def test_one_member_alone_is_told_to_have_nobody_to_compare_with() -> None:
+    play = running(1)
+    assert "nobody to compare" in play.status()["straggler_watch"]
+
+
+def test_times_that_are_none_are_told_in_the_status() -> None:
+    play = running(3)
+    for number in range(1, 9):
+        play.run(12.8)
+        for name in play.world:
+            gap = float("nan") if name == "worker-0" else 0.02
+            own = OwnTime(0, number * STRIDE, 8, "recorder", gap, 0.0, STEP_SECONDS)
+            play.say(play[name], Report(play[name].running, "running", own=(own,)))
+    watch = play.status()["straggler_watch"]
+    assert watch == "compared: 2 members by recorder; not worker-0: its gap of nan s a step is no time"
+    assert not play.announced("Straggler")
+
+
+def test_who_was_replaced_for_it_is_known_to_the_next_master() -> None:
+    play = running(4, exclude_stragglers=True)
+    train(play, 5, slow("worker-2"))
+    play.until(lambda: play.generation.number == 2 and play.is_running(4))
+    assert play.saved is not None
+    again = Play(play.spec, term=2, saved=play.saved, actors=play.actors, now=play.now, master="m2")
+    again.until_running(4)
+    train(again, 6, slow("worker-4"), first=10)
+    assert again.announced("StragglerKept")
+
+
+def test_one_that_no_controller_would_make_again_is_kept() -> None:
+    play = running(4, exclude_stragglers=True)
+    play.tell(replace(play.pod(play["worker-2"]), has_controller=False))
+    train(play, 6, slow("worker-2"))
+    assert "no controller would make its pod again" in play.announced("StragglerKept")[0].reason
+    assert not play.deleted()
+
+
+def test_one_that_leaves_already_is_told_and_not_replaced_once_more() -> None:
+    play = running(4, exclude_stragglers=True)
+    play.creates_pods = False
+    train(play, 1, slow("worker-2"))
+    play.say(play["worker-2"], Leaving("SIGTERM", 600.0))
+    train(play, 6, slow("worker-2"), first=2)
+    assert play.announced("Straggler")
+    assert len(play.announced("MemberLeaving")) == 1
+    assert not play.announced("StragglerKept")
+
+
+def test_a_spare_is_compared_with_nobody() -> None:
+    play = running(3, spares=1)
+    spare = play["worker-3"]
+    for number in range(1, 8):
+        play.run(12.8)
+        tell(play, number, slow())
+        own = OwnTime(0, number * STRIDE, 8, "recorder and cpu", 0.9, 0.001, STEP_SECONDS, 7, waited=0.9)
+        play.say(spare, Report(play.generation, "ready", own=(own,)))
+    assert not play.announced("Straggler")
+    assert play.status()["straggler_watch"] == "compared: 3 members by recorder and cpu"
