@@ -17,11 +17,11 @@ from outrider.master.core.ps.state import PsState
 from outrider.master.core.state.job import State
 from outrider.master.core.status import invariants
 from outrider.wire.messages.membership import Hello, Refused
-from tests.core.master.ps_tally import assert_tallied
 from tests.simulation.inside import MasterInside
 from tests.simulation.network import Link
 from tests.simulation.pods import UNIX
 from tests.simulation.processes import Process
+from tests.unit.master.core.ps.tally import assert_tallied
 from tests.unit.master.core.stage.driving import check_waits
 
 if TYPE_CHECKING:

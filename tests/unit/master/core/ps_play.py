@@ -10,8 +10,8 @@ from outrider.master.core.events import Event
 from outrider.master.core.ps.state import CHIEF, PsState
 from outrider.master.core.spec import WORKER, JobSpec
 from outrider.wire.messages.generation import Start, Stop
-from tests.core.master.ps_tally import assert_tallied
 from tests.unit.master.core.play import Actor, Play, job
+from tests.unit.master.core.ps.tally import assert_tallied
 
 
 def ps_job(ps: int = 1, workers: int = 2, *, most: int = 0, chief: bool = True, evaluator: bool = False,
