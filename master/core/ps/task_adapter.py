@@ -38,7 +38,7 @@ def let(job: PsState, seat: Seat, make: Callable[[], None]) -> None:
 
 def catch_up(job: PsState, seat: Seat) -> None:
     """What was noted of all seats at once is noted of each before it is looked at."""
-    if seat.trains and seat.no_turns < job.no_turns:
+    if seat.trains and not seat.removed and seat.no_turns < job.no_turns:
         seat.no_turns = job.no_turns
         progress_watch.note_no_turn(seat.state)
 

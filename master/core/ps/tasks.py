@@ -14,7 +14,7 @@ from outrider.master.core.generation import stages
 from outrider.master.core.ps import stalled_workers, tally, tf_config
 from outrider.master.core.ps import status_batch as ps_status_batch
 from outrider.master.core.ps.state import Key, PsState, Seat
-from outrider.master.core.ps.task_adapter import tell
+from outrider.master.core.ps.task_adapter import catch_up, tell
 from outrider.master.core.spec import WORKER
 from outrider.master.core.state.job import State
 from outrider.master.core.state.membership import Membership
@@ -112,6 +112,7 @@ def _fit(job: PsState) -> None:
     wanted = tf_config.keys(job.spec, job.target)
     for key, seat in list(job.seats.items()):
         if key not in wanted and not seat.removed:
+            catch_up(job, seat)
             seat.removed = True
             tell(job, seat, StopAsked(f"the job has only {counted(job.target, WORKER)} now"))
     for key in wanted:
