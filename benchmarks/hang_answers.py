@@ -148,20 +148,20 @@ class Job:
         return []
 
     def hang(self, guilty: int) -> None:
-        """Until every rank has answered, in the order of the questions."""
-        asked: list[tuple[MemberId, Ask]] = []
-        while not asked:
+        """Looks at the ranks until one has shown it beyond doubt. Every rank answers each of them, in the order of the
+        questions; what is measured is the look that decides."""
+        while self.stops < self.members:
             self.now = max(self.now, next_deadline(self.state) or 0.0)
             asked = [(each.member, each.message) for each in self.tell(Woke())
                      if isinstance(each, Send) and isinstance(each.message, Ask)]  # fmt: skip
-        self.now += 1.0
-        self.decoding = 0.0
-        for member, ask in asked:
-            rank = int(member.partition("-")[2])
-            text = body(rank, self.members, ask.what, rank == guilty)
-            self.said(member, Answer(ask.order, text))
-            self.answers.append(self.took)
-        assert self.stops == self.members, "the last answer decides"
+            if not asked:
+                continue
+            self.now, self.decoding, self.answers = self.now + 1.0, 0.0, []
+            for member, ask in asked:
+                rank = int(member.partition("-")[2])
+                text = body(rank, self.members, ask.what, rank == guilty)
+                self.said(member, Answer(ask.order, text))
+                self.answers.append(self.took)
 
     def crash(self) -> float:
         """The processor seconds of the step that stops the world for a rank that has ended."""
