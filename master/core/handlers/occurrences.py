@@ -45,6 +45,7 @@ ON: dict[type, tuple[Callable[[State, Any], None], ...]] = {
 def follow(state: State) -> None:
     """Until nothing has happened that nobody has followed: in the order in which it did."""
     while state.occurred:
-        occurrence = state.occurred.pop(0)
-        for handler in ON[type(occurrence)]:
-            handler(state, occurrence)
+        occurred, state.occurred = state.occurred, []
+        for occurrence in occurred:
+            for handler in ON[type(occurrence)]:
+                handler(state, occurrence)

@@ -26,7 +26,7 @@ def note_new(state: State, added: MemberAdded) -> None:
         member.finding = finding
     elif state.spec.node_check:
         member.check_wanted = NEW
-    readiness.refresh(state, member)
+        readiness.refresh(state, member)
 
 
 def ask(state: State, member: Member, why: str) -> bool:
