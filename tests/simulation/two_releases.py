@@ -20,12 +20,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from outrider.sidecar.core.events import HookSaid
 from outrider.wire import messages
 from tests import release_before
 from tests.simulation.pods import Pod
 from tests.simulation.world import World
 
 OURS, THEIRS = ("outrider.master.core", "outrider.sidecar.core"), ("before.master.core", "before.sidecar.core")
+EVENTS_BEFORE = {
+    "Saved": "CheckpointSaved", "Checked": "MemberChecked answer", "PatternDropped": "PatternGivenUp said",
+    "StateOffered": "StateOfferMade", "StateSaved": "StateWritten answer", "Remembered": "CheckpointRemembered said",
+}  # fmt: skip
+"""What HookSaid of such a message was in a release that did not know it: its event, and the field of that."""
 CHANGES = (10.0, 30.0)
 """Seconds between two masters."""
 
@@ -85,9 +91,20 @@ def _given(value: Any, here: tuple[str, str], there: tuple[str, str]) -> Any:
     return kind(**found)
 
 
+def _event_of_before(event: Any) -> Any:
+    if not isinstance(event, HookSaid) or "HookSaid" in _classes(THEIRS[1]):
+        return _given(event, OURS, THEIRS)
+    name, *field = EVENTS_BEFORE[type(event.message).__name__].split()
+    kind, message = _classes(THEIRS[1])[name], _given(event.message, OURS, THEIRS)
+    if field:
+        return kind(**{field[0]: message})
+    names = [each.name for each in dataclasses.fields(kind)]
+    return kind(**{each: getattr(message, each, 0) for each in names})  # what is missing: a local rank
+
+
 def _of_before(module: Any, check: Any) -> SimpleNamespace:
     def step(state: Any, event: Any, now: float) -> list[Any]:
-        known = _given(event, OURS, THEIRS)
+        known = _event_of_before(event)
         return [] if known is None else [_given(each, THEIRS, OURS) for each in module.step(state, known, now)]
 
     return SimpleNamespace(step=step, next_deadline=module.next_deadline, check=lambda state, _actions: check(state))
