@@ -7,10 +7,10 @@ but the model went back with it, so nothing has been learnt twice.
 
 from __future__ import annotations
 
-from outrider.master.core.occurrences import RankSaves
 from outrider.master.core.state.checkpoints import DataNote
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
+from outrider.master.core.state.occurrences import RankSaves
 from outrider.wire.messages.data_position import DATA_KINDS, DataSaid
 
 SHOWN = 32

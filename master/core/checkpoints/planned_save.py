@@ -13,10 +13,10 @@ when the signal came is of an earlier step.
 from __future__ import annotations
 
 from outrider.master.core.generation import orders, readiness
-from outrider.master.core.occurrences import CheckpointFinished
 from outrider.master.core.state.generation import PlannedSave, World
 from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import ALIVE, Member
+from outrider.master.core.state.occurrences import CheckpointFinished
 from outrider.master.core.text import seconds
 from outrider.wire.ids import MemberId, OrderId
 from outrider.wire.messages.checkpoints import SaveState, StateOffered, StateSaved

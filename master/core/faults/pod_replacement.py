@@ -10,10 +10,10 @@ ranks begin again in place.
 from __future__ import annotations
 
 from outrider.master.core.faults import delete_pod, error_signature, failure_policy, node_exclusion, oom
-from outrider.master.core.occurrences import FailMember
 from outrider.master.core.spec import REPLACE, REPLACE_NODE
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
+from outrider.master.core.state.occurrences import FailMember
 from outrider.wire.messages.generation import Exited
 
 

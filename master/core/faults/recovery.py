@@ -19,11 +19,11 @@ from outrider.master.core.faults import verdict as faults_verdict
 from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import lifecycle, progress, readiness
 from outrider.master.core.generation import resume as generation_resume
-from outrider.master.core.occurrences import FaultNoted, RankDone
 from outrider.master.core.state import budgets
 from outrider.master.core.state.generation import Episode, Failure, Fault, World
 from outrider.master.core.state.job import COMMITTING, REBUILDING, RUNNING, STOPPING, State
 from outrider.master.core.state.member import Member
+from outrider.master.core.state.occurrences import FaultNoted, RankDone
 from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION, Generation
 from outrider.wire.messages.generation import Exited, Stopped, WorkerExit

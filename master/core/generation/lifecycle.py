@@ -18,10 +18,10 @@ from outrider.master.core.generation import (
     stages,
 )
 from outrider.master.core.generation import resume as generation_resume
-from outrider.master.core.occurrences import GenerationStarted
 from outrider.master.core.state.generation import Place, World
 from outrider.master.core.state.job import COMMITTING, GATHERING, STOPPING, State
 from outrider.master.core.state.member import Member
+from outrider.master.core.state.occurrences import GenerationStarted
 from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION, Generation, OrderId
 from outrider.wire.messages.generation import Start, Stop

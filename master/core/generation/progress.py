@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from outrider.master.core.generation import readiness
 from outrider.master.core.generation import resume as generation_resume
-from outrider.master.core.occurrences import CheckpointFinished, RankSaves, StepMade
 from outrider.master.core.state.generation import OVER, UNKNOWN, Fault, World
 from outrider.master.core.state.job import RUNNING, STOPPING, State
 from outrider.master.core.state.member import Member
+from outrider.master.core.state.occurrences import CheckpointFinished, RankSaves, StepMade
 from outrider.master.core.text import counted, exactly
 from outrider.wire.ids import Generation
 from outrider.wire.messages.checkpoints import Saved

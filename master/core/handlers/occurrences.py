@@ -8,7 +8,10 @@ from typing import Any
 from outrider.master.core.checkpoints import data_position, planned_save
 from outrider.master.core.hangs import cut_links, progress_watch
 from outrider.master.core.nodecheck import gate as nodecheck_gate
-from outrider.master.core.occurrences import (
+from outrider.master.core.placement import pod_status
+from outrider.master.core.scaling import log_metrics
+from outrider.master.core.state.job import State
+from outrider.master.core.state.occurrences import (
     CheckpointFinished,
     FailMember,
     FaultNoted,
@@ -22,9 +25,6 @@ from outrider.master.core.occurrences import (
     StepMade,
     WorkersStarted,
 )
-from outrider.master.core.placement import pod_status
-from outrider.master.core.scaling import log_metrics
-from outrider.master.core.state.job import State
 
 ON: dict[type, tuple[Callable[[State, Any], None], ...]] = {
     GenerationStarted: (progress_watch.begin, lambda state, _started: log_metrics.begin(state)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from outrider.master.core.hangs import limits as hangs_limits
 from outrider.master.core.hangs.limits import STEP
 from outrider.master.core.network import partition
-from outrider.master.core.occurrences import MembersCutOff
 from outrider.master.core.state.job import State
+from outrider.master.core.state.occurrences import MembersCutOff
 from outrider.master.core.text import seconds
 
 PATIENCE = 10.0

@@ -4,7 +4,11 @@ decided in `hangs.detector`."""
 from __future__ import annotations
 
 from outrider.master.core.hangs import limits as hangs_limits
-from outrider.master.core.occurrences import (
+from outrider.master.core.state.generation import World
+from outrider.master.core.state.hangs import Watch
+from outrider.master.core.state.job import RUNNING, State
+from outrider.master.core.state.member import Member
+from outrider.master.core.state.occurrences import (
     GenerationAdopted,
     GenerationStarted,
     RankDone,
@@ -12,10 +16,6 @@ from outrider.master.core.occurrences import (
     StepMade,
     WorkersStarted,
 )
-from outrider.master.core.state.generation import World
-from outrider.master.core.state.hangs import Watch
-from outrider.master.core.state.job import RUNNING, State
-from outrider.master.core.state.member import Member
 from outrider.wire.messages.report import Report
 
 FIRST_REPORTS = 3.0

@@ -14,10 +14,10 @@ from outrider.master.core.faults import recovery
 from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import lifecycle, orders, probe_ring, readiness
 from outrider.master.core.membership import failure_detector, past_lease, unreached
-from outrider.master.core.occurrences import WorkersStarted
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import REBUILDING, RUNNING, STOPPING, State
 from outrider.master.core.state.member import GONE, Member
+from outrider.master.core.state.occurrences import WorkersStarted
 from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION, MemberId
 from outrider.wire.messages.generation import Ready, Started, StartFailed, Stopped

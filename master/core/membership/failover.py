@@ -15,10 +15,10 @@ from typing import cast
 from outrider.master.core.faults import log_rules, pod_replacement, recovery
 from outrider.master.core.generation import lifecycle, readiness, stages
 from outrider.master.core.membership import failure_detector
-from outrider.master.core.occurrences import GenerationAdopted
 from outrider.master.core.state.generation import UNKNOWN, Place, Resume, World
 from outrider.master.core.state.job import REBUILDING, RUNNING, State
 from outrider.master.core.state.member import ENDED_WELL, Member, in_order
+from outrider.master.core.state.occurrences import GenerationAdopted
 from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, RankIndex, Role
 from outrider.wire.messages.log_lines import LineMatched

@@ -22,13 +22,13 @@ from outrider.master.core.faults.node_exclusion import PARTED
 from outrider.master.core.generation import orders
 from outrider.master.core.network import link_health
 from outrider.master.core.network.report import cut_sentence, slow_sentence, where
-from outrider.master.core.occurrences import MembersCutOff
 from outrider.master.core.placement import replicas
 from outrider.master.core.state import links as state_links
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import REBUILDING, RUNNING, State
 from outrider.master.core.state.links import Cut, Pair, Slow
 from outrider.master.core.state.member import ALIVE, Member
+from outrider.master.core.state.occurrences import MembersCutOff
 from outrider.wire.ids import MemberId
 from outrider.wire.messages.links import Probe, Probed
 from outrider.wire.messages.report import Report

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from outrider.master.core.faults import node_exclusion
 from outrider.master.core.generation import readiness
-from outrider.master.core.occurrences import FaultNoted, MemberAdded, SpecEdited
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
+from outrider.master.core.state.occurrences import FaultNoted, MemberAdded, SpecEdited
 
 NEW = "it is new"
 

@@ -20,13 +20,13 @@ from outrider.master.core.membership import (
     prior_success,
     unreached,
 )
-from outrider.master.core.occurrences import FailMember
 from outrider.master.core.placement import create_refused, failed_pods, pod_blocked, replicas, sidecar_exit
 from outrider.master.core.placement import rank_index as placement_rank_index
 from outrider.master.core.scaling import autoscaler
 from outrider.master.core.scaling import resize as scaling_resize
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import ALIVE, ENDED_WELL, FAILED, GONE, SILENT, Member
+from outrider.master.core.state.occurrences import FailMember
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId
 from outrider.wire.messages.membership import Finish

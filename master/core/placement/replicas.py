@@ -21,7 +21,6 @@ from outrider.master.core.faults import node_exclusion, oom
 from outrider.master.core.generation import job_end as generation_job_end
 from outrider.master.core.generation import observe_only, readiness
 from outrider.master.core.membership import failure_detector
-from outrider.master.core.occurrences import MemberAdded
 from outrider.master.core.placement import own_rank_index
 from outrider.master.core.placement import rank_index as placement_rank_index
 from outrider.master.core.spec import MASTER
@@ -29,6 +28,7 @@ from outrider.master.core.state import budgets
 from outrider.master.core.state.budgets import Budget
 from outrider.master.core.state.job import RUNNING, State
 from outrider.master.core.state.member import ALIVE, SILENT, Member, Placed
+from outrider.master.core.state.occurrences import MemberAdded
 from outrider.master.core.text import counted
 from outrider.wire.ids import MemberId, RankIndex, Role
 

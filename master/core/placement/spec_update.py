@@ -14,12 +14,12 @@ from outrider.master.core.events import OwnerSized, SpecChanged
 from outrider.master.core.faults import delete_pod
 from outrider.master.core.generation import formation, lifecycle, readiness
 from outrider.master.core.membership import connections as membership_connections
-from outrider.master.core.occurrences import SpecEdited
 from outrider.master.core.placement import admission as placement_admission
 from outrider.master.core.placement import owner_scaling
 from outrider.master.core.scaling import autoscaler, log_metrics
 from outrider.master.core.spec import JobSpec
 from outrider.master.core.state.job import COMMITTING, GATHERING, RUNNING, State
+from outrider.master.core.state.occurrences import SpecEdited
 from outrider.master.core.text import wanted
 
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from outrider.master.core.actions import Action, Announce
-from outrider.master.core.occurrences import Occurrence
 from outrider.master.core.spec import JobSpec
 from outrider.master.core.state.checkpoints import Checkpoints
 from outrider.master.core.state.durability import Moment, durable, part, special, transient
@@ -34,6 +33,7 @@ from outrider.master.core.state.links import Links
 from outrider.master.core.state.member import Member
 from outrider.master.core.state.membership import Membership
 from outrider.master.core.state.nodecheck import NodeCheck
+from outrider.master.core.state.occurrences import Occurrence
 from outrider.master.core.state.placement import Placement
 from outrider.master.core.state.progress import Progress
 from outrider.master.core.state.rules import Rules

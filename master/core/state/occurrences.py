@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from outrider.master.core.spec import JobSpec
+from outrider.master.core.state.links import Cut
 from outrider.wire.ids import Generation, MemberId
 from outrider.wire.messages.checkpoints import Saved
-
-Spec = Any
-"""A JobSpec: `spec` stands above this module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +84,14 @@ class MemberAdded:
 
 @dataclass(frozen=True, slots=True)
 class SpecEdited:
-    before: Spec
+    before: JobSpec
 
 
 @dataclass(frozen=True, slots=True)
 class MembersCutOff:
     """Pairs of a running world that cannot see each other, and it is not known yet whether that stops it."""
 
-    pairs: tuple[Any, ...]
-    """`state.links.Cut`."""
+    pairs: tuple[Cut, ...]
 
 
 Occurrence = (
