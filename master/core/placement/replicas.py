@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from outrider.master.core.actions import CreatePod
 from outrider.master.core.events import PodSeen
@@ -54,56 +55,94 @@ def staff(state: State) -> None:
         return
     node_exclusion.look(state)
     own_rank_index.settle(state)
-    holders = {
-        m.rank_index: m
-        for m in sorted(state.members.values(), key=placement_rank_index.age)
-        if m.rank_index is not None
-    }
+    found = _survey(state)
+    _promote_spares(state, found)
+    displaced = _move_surplus(state, found)
+    _make_pods(state, found, displaced)
+    _give_up_if_hopeless(state)
+
+
+@dataclass(slots=True)
+class _Places:
+    """Who holds which rank index, and where that is nobody, or nobody who can be counted on."""
+
+    holders: dict[RankIndex, Member]
+    given: list[tuple[RankIndex, Member]]
+    """Without those whose pods name their own rank index."""
+    empty: dict[RankIndex, None]
+    shaky: dict[RankIndex, None]
+    """Their members are not usable."""
+    doubted: list[RankIndex]
+    late: set[RankIndex]
+    spares: dict[MemberId, Member]
+
+    def fill(self, hole: RankIndex) -> None:
+        (self.empty if hole in self.empty else self.shaky).pop(hole)
+
+
+def _survey(state: State) -> _Places:
+    by_age = sorted(state.members.values(), key=placement_rank_index.age)
+    holders = {m.rank_index: m for m in by_age if m.rank_index is not None}
     given = [(r, m) for r, m in sorted(holders.items()) if m.own_index is None]
-    empty = dict.fromkeys(r for r in map(RankIndex, state.indexes) if r not in holders)
-    shaky = dict.fromkeys(r for r, m in given if r in state.indexes and not m.is_usable)
-    doubted = [r for r, m in given if r in state.indexes and m.is_usable and m.doubt is not None]
-    late = {r for r, m in given if r in state.indexes and _is_late(m)}
-    spares = {
-        m.id: m
-        for m in sorted(state.members.values(), key=placement_rank_index.age)
-        if own_rank_index.is_spare(m) and m.is_usable
-    }
-    standing_by = _StandingBy(spares.values())
-    for hole in [*empty, *shaky, *sorted(late)]:
+    wanted = [(r, m) for r, m in given if r in state.indexes]
+    return _Places(
+        holders=holders,
+        given=given,
+        empty=dict.fromkeys(r for r in map(RankIndex, state.indexes) if r not in holders),
+        shaky=dict.fromkeys(r for r, m in wanted if not m.is_usable),
+        doubted=[r for r, m in wanted if m.is_usable and m.doubt is not None],
+        late={r for r, m in wanted if _is_late(m)},
+        spares={m.id: m for m in by_age if own_rank_index.is_spare(m) and m.is_usable},
+    )
+
+
+def _promote_spares(state: State, found: _Places) -> None:
+    """A spare that can start now takes a hole, or the place of a member that is late, which stands by instead."""
+    holders, standing_by = found.holders, _StandingBy(found.spares.values())
+    for hole in [*found.empty, *found.shaky, *sorted(found.late)]:
         if not _stays(state, holders.get(hole)) and (spare := standing_by.take(state.spec.role_of(hole))) is not None:
-            del spares[spare.id]
+            del found.spares[spare.id]
             placement_rank_index.promote(state, spare, hole, holders.get(hole))
-            if hole in late:  # it stands by instead, when it comes
-                spares[holders[hole].id] = holders[hole]
+            if hole in found.late:
+                found.spares[holders[hole].id] = holders[hole]
             else:
-                (empty if hole in empty else shaky).pop(hole)
-    kept = [(r, m) for r, m in given if m.rank_index == r]
+                found.fill(hole)
+
+
+def _move_surplus(state: State, found: _Places) -> list[Member]:
+    """A member beyond the wanted size takes a hole, or the place of one that is still to come; those are returned."""
+    holders = found.holders
+    kept = [(r, m) for r, m in found.given if m.rank_index == r]
     surplus = [m for r, m in kept if r not in state.indexes and _is_well(m)]
     to_come = {r for r, m in kept if r in state.indexes and m.is_usable and not (m.greeted or m.is_stranger)}
-    of_workers = [r for r in [*empty, *shaky, *sorted(to_come)] if state.spec.role_of(r) == state.spec.role]
-    displaced = [holders[hole] for hole, _ in zip(of_workers, surplus, strict=False) if hole in to_come]
-    for hole, member in zip(of_workers, surplus, strict=False):
+    of_workers = [r for r in [*found.empty, *found.shaky, *sorted(to_come)] if state.spec.role_of(r) == state.spec.role]
+    moves = list(zip(of_workers, surplus, strict=False))
+    displaced = [holders[hole] for hole, _ in moves if hole in to_come]
+    for hole, member in moves:
         placement_rank_index.promote(state, member, hole, holders.get(hole))
         if hole in to_come:
-            spares[holders[hole].id] = holders[hole]
+            found.spares[holders[hole].id] = holders[hole]
         else:
-            (empty if hole in empty else shaky).pop(hole)
-    wanted = max(state.spec.spares, len(doubted)) + len(shaky)
-    have = len(spares)
-    state.placement.told_empty.intersection_update(empty)
-    for hole in empty:
+            found.fill(hole)
+    return displaced
+
+
+def _make_pods(state: State, found: _Places, displaced: list[Member]) -> None:
+    """For what is still empty, and spares for whoever is in doubt. Of those displaced, whoever is one too many leaves."""
+    wanted = max(state.spec.spares, len(found.doubted)) + len(found.shaky)
+    have = len(found.spares)
+    state.placement.told_empty.intersection_update(found.empty)
+    for hole in found.empty:
         if have > wanted:
             have -= 1
         elif not _create(state, hole, ""):
             _tell_empty(state, hole)
     for member in displaced[: max(0, have - wanted)]:
         member.leaving = f"the job has only {counted(state.target, 'member')} now"
-    in_doubt = {*shaky, *doubted}
+    in_doubt = {*found.shaky, *found.doubted}
     in_case = _in_case(state, in_doubt) if have < wanted else ""
     while have < wanted and _create(state, None, _why_spare(state, in_case, have), in_doubt):
         have += 1
-    _give_up_if_hopeless(state)
 
 
 class _StandingBy:
