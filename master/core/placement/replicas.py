@@ -128,7 +128,7 @@ def _move_surplus(state: State, found: _Places) -> list[Member]:
 
 
 def _make_pods(state: State, found: _Places, displaced: list[Member]) -> None:
-    """For what is still empty, and spares for whoever is in doubt. Of those displaced, whoever is one too many leaves."""
+    """For what is still empty, and spares for whoever is in doubt. Of those displaced, some may be too many."""
     wanted = max(state.spec.spares, len(found.doubted)) + len(found.shaky)
     have = len(found.spares)
     state.placement.told_empty.intersection_update(found.empty)
