@@ -45,10 +45,11 @@ def _keep_off_no_more(state: State, member_id: str) -> None:
 
 
 def _save_again(state: State, _key: str) -> None:
-    if state.status.saved_version < state.status.version:
+    saved, world = state.status.saved_version, state.world
+    if saved < state.status.version:
         state.save_status("The last status could not be saved.")
-        if state.stage == COMMITTING and state.world is not None:
-            state.world.version = state.status.version
+        if state.stage == COMMITTING and world is not None and saved < world.version:  # else it waits for copies
+            world.version = state.status.version
 
 
 def _delete_again(state: State, member_id: str) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from outrider.master.core.events import ScaleAsked
+from outrider.master.core.actions import SaveStatus
+from outrider.master.core.events import ActionFailed, ScaleAsked
+from outrider.master.core.handlers.deadlines import SAVE_AGAIN
+from outrider.master.core.status.document import AT_REST
 from outrider.wire.ids import Generation
 from outrider.wire.messages.checkpoints import Kept, Saved
 from outrider.wire.messages.generation import Start
@@ -197,3 +200,22 @@ def test_a_save_that_comes_to_storage_before_all_have_it_is_one() -> None:
     play.say(play["worker-0"], Saved(play.generation, "/data/last.pt", 20))
     play.until_next(2)
     assert starts(play) == [(1, Generation(1, 1))] * 2
+
+
+def test_a_status_that_cannot_be_saved_does_not_touch_a_world_that_is_saved_and_waits_for_copies() -> None:
+    """A Start is sent for a generation that is saved: every step is checked for that."""
+    play = running(2)
+    play.remember_marked(1)
+    play.run(3.0)
+    play["worker-1"].fetches_in = None
+    play.remember_marked(2)
+    play.crash("worker-0")
+    play["worker-1"].fetches_in = AT_REST + 2 * SAVE_AGAIN
+    play.until(lambda: bool(reasons(play, "CheckpointGiven")))
+    play.run(1.0)
+    play.saves_status, before = False, len(play.actions)
+    play.until(lambda: any(isinstance(action, SaveStatus) for action in play.actions[before:]))
+    (newest,) = [action for action in play.actions[before:] if isinstance(action, SaveStatus)]
+    play.tell(ActionFailed(newest, "the API server does not answer"))
+    play.until(lambda: play.is_running(2))
+    assert starts(play) == [(2, Generation(1, 1))] * 2
