@@ -52,7 +52,7 @@ class Laws:
         self.world.memories.started(master, message)
         saved = master.saved_generation
         is_saved = saved is not None and saved >= generation
-        self._hold(is_saved or master.is_lapsed, f"Start of {generation} is sent only after it is saved")
+        self._hold(is_saved or master.has_read_lapsed, f"Start of {generation} is sent only after it is saved")
         if is_saved:
             first = self._numbers.setdefault(generation.number, generation)
             self._hold(first == generation, f"number {generation.number} is used by {first} and by {generation}")
@@ -89,8 +89,9 @@ class Laws:
             pod = world.platform.pods.get(MemberId(other))
             sidecar = None if pod is None else pod.sidecar
             link = None if sidecar is None else sidecar.link
+            is_unread = any(lost.sidecar is sidecar for lost in master.unread_losses.values())
             is_there = link is not None and (link.master is master or world.time.now - link.since < HEARD_AGAIN)
-            self._hold(is_there, f"{generation} is started past the Lease, and {other} is not on its link")
+            self._hold(is_there or is_unread, f"{generation} is started past the Lease, and {other} is not on its link")
 
     def trains(self, run: Run) -> None:
         """One world at a time, whatever masters there are. A member that is frozen or cut off cannot be stopped: where

@@ -60,7 +60,10 @@ class Master(MasterInside, Process):
         self.links: dict[str, Link] = {}
         self.saved_generation: Any = None
         self.saved_version = 0
-        self.is_lapsed = False
+        self.is_lapsed = self.has_read_lapsed = False
+        """It holds its Lease no more; and its core has been told so, which lags behind where it was frozen."""
+        self.unread_losses: dict[str, Link] = {}
+        """By session, the broken links of which its core has not been told."""
         self.record: Any = None
         """What it has saved last."""
         saved = world.masters.store
@@ -84,6 +87,7 @@ class Master(MasterInside, Process):
 
     def lost(self, link: Link) -> None:
         if self.alive and self.links.pop(link.session, None) is not None and not link.forgotten:
+            self.unread_losses[link.session] = link
             self.post(told.SidecarDisconnected(link.session))
 
     def thawed(self) -> None:
@@ -105,6 +109,10 @@ class Master(MasterInside, Process):
             self.world.platform.shown.add(event.member)
         elif isinstance(event, told.PodsListed):
             self.world.platform.shown.update(pod.member for pod in event.pods)
+        elif isinstance(event, told.SidecarDisconnected):
+            self.unread_losses.pop(event.session, None)
+        elif isinstance(event, told.LeaseLapsed | told.LeaseRegained):
+            self.has_read_lapsed = isinstance(event, told.LeaseLapsed)
 
     def perform(self, action: do.Action) -> None:
         if self.is_lapsed and not past_lease.may_be_done(action):
