@@ -24,7 +24,7 @@ from outrider.master.core.placement import create_refused, failed_pods, pod_bloc
 from outrider.master.core.placement import rank_index as placement_rank_index
 from outrider.master.core.scaling import autoscaler
 from outrider.master.core.scaling import resize as scaling_resize
-from outrider.master.core.state.job import State
+from outrider.master.core.state.job import REBUILDING, State
 from outrider.master.core.state.member import ALIVE, ENDED_WELL, FAILED, GONE, SILENT, Member
 from outrider.master.core.state.occurrences import FailMember
 from outrider.master.core.text import counted
@@ -197,9 +197,11 @@ def _who_waits(state: State, member: Member) -> str:
 
 def _has_run_alone(state: State, member: Member) -> bool:
     """One that was told to go ended for that, as an evicted pod does whose template had not come yet; and where a
-    generation was formed the hooks were met, be it by members that are no more, or under an earlier master."""
+    generation was formed the hooks were met, be it by members that are no more, or under an earlier master. A master
+    that follows another one waits for what its members say of it."""
     is_told_to_go = bool(member.leaving) or member.deleting
-    return not is_told_to_go and not state.number and not any(m.rung for m in state.members.values())
+    is_known = state.stage != REBUILDING and not state.number
+    return is_known and not is_told_to_go and not any(m.rung for m in state.members.values())
 
 
 def _ran_alone(member: Member) -> str:

@@ -13,7 +13,7 @@ from outrider.wire.messages.generation import Stop
 from outrider.wire.messages.membership import Finish
 from tests.unit.master.core.adopted import adopted
 from tests.unit.master.core.membership.test_masters import successor
-from tests.unit.master.core.play import Play, names, running
+from tests.unit.master.core.play import Play, job, names, running
 
 
 def ends(play: Play, member: str) -> PodSeen:
@@ -107,3 +107,32 @@ def test_nobody_is_told_to_leave_before_a_status_without_it_is_saved(is_suspende
     play.tell(StatusSaved(newest.version))
     play.run(1)
     assert {send.member for send in play.sent(Finish)} == (set(names(0, 1, 2)) if is_suspended else {"worker-2"})
+
+
+def without_hooks(*members: str) -> Play:
+    """These have no template; the others are ready, and wait for them."""
+    play = Play(job(2))
+    play.run(1.0)
+    for member in members:
+        play[member].has_trainer = False
+    play.run(5.0)
+    return play
+
+
+def test_a_command_that_ends_well_where_nobody_was_ever_ready_has_run_without_its_ranks() -> None:
+    play = without_hooks("worker-0", "worker-1")
+    play.tell(ends(play, "worker-1"))
+    play.until(lambda: play.ended() is not None)
+    assert play.exit_code == 1
+    assert (
+        "no template or launcher was ever met on any member: it ran alone, without RANK"
+        in play.announced("JobFailed")[0].reason
+    )
+
+
+def test_a_new_master_asks_the_members_whether_they_were_ever_ready() -> None:
+    before = without_hooks("worker-1")
+    after = successor(before)
+    after.tell(ends(after, "worker-1"))
+    after.until_running(2)
+    assert after.ended() is None
