@@ -32,6 +32,8 @@ class Laws:
         self._told: dict[str, Generation] = {}
         self.begun_past_the_lease = 0
         """Members that were told to."""
+        self._decided: set[tuple[int, Generation]] = set()
+        """By term, the generations that a master began past its Lease."""
         self._alone: set[str] = set()
         """Pods that train unsupervised."""
         self._needs: dict[tuple[int, int], int] = {}
@@ -73,7 +75,7 @@ class Laws:
                            f"{generation} starts while {pod.member} still runs {worker.start.generation}")  # fmt: skip
 
     def _is_the_saved_world(self, master: Master, member: MemberId, start: Start) -> None:
-        """Past its Lease: the same members and ranks, a number that is reserved, all on their links."""
+        """Past its Lease: the same members and ranks, a number that is reserved, all on their links when it begins."""
         self.begun_past_the_lease += 1
         world, generation, record = self.world, start.generation, master.record or {}
         saved = record.get("world") or record.get("left") or {}
@@ -85,6 +87,9 @@ class Laws:
         term, up_to = record["reserved"]
         is_reserved = generation.term == term and saved["generation"][1] < generation.number <= up_to
         self._hold(is_reserved, f"{generation} is started past the Lease, and {term}.{up_to} is reserved")
+        if (master.term, generation) in self._decided:
+            return  # all were there when it was decided; this Start is repeated
+        self._decided.add((master.term, generation))
         for other in places:
             pod = world.platform.pods.get(MemberId(other))
             sidecar = None if pod is None else pod.sidecar
@@ -133,7 +138,7 @@ class Laws:
             return
         if world.stop_asked or world.ended_with is not None or world.script_done or master.is_over:
             return
-        if not self.is_healthy(pod):
+        if not self.is_healthy(pod) or self._is_held_by_another(master, pod):
             return
         wanted = master.wanted()
         member = master.member(action.member)
@@ -209,6 +214,11 @@ class Laws:
             return False
         window = self.world.scenario.spec.silent_after + SLACK
         return self.world.time.now - link.since >= window and self.is_healthy(pod, reach_master=True, any_master=True)
+
+    def _is_held_by_another(self, master: Master, pod: Pod) -> bool:
+        """A master that cannot know that it has a successor keeps it on its link: this one never hears of it."""
+        link = pod.sidecar.link if pod.sidecar is not None else None
+        return link is not None and link.master is not master and link.master.is_lapsed
 
     def is_healthy(self, pod: Pod, reach_master: bool = False, any_master: bool = False) -> bool:
         """It runs, and has reached the master or half of its peers for long enough."""

@@ -141,6 +141,9 @@ def hurry(state: State, reason: str) -> None:
     """Everything that is there is deleted, and what is being made as soon as it is there."""
     if state.stage != FINISHING:
         return
+    if state.lease.lapsed:  # nothing can be deleted now; `overdue` sees to it once the Lease is held again
+        state.deadlines.set(("finish", ""), state.now)
+        return
     for member in state.members.values():
         is_awaited = member.orders or not state.ending.get(member.id, True)
         if member.uid is not None and member.has_controller and is_awaited:

@@ -49,6 +49,7 @@ from outrider.master.core.membership import (
     pod_deletion,
     unreached,
 )
+from outrider.master.core.nodecheck import rounds as nodecheck_rounds
 from outrider.master.core.placement import admission as placement_admission
 from outrider.master.core.placement import (
     create_refused,
@@ -131,6 +132,11 @@ def _edited(state: State, event: SpecChanged) -> None:
     node_rules.edited(state)
 
 
+def _regained(state: State, _event: LeaseRegained) -> None:
+    past_lease.regained(state)
+    nodecheck_rounds.resumed(state)
+
+
 def _woke(state: State, _event: Woke) -> None:
     for kind, key in state.deadlines.take_due(state.now):
         if state.lease.lapsed and kind in past_lease.LATER:
@@ -170,5 +176,5 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     Woke: _woke,
     Stalled: _stalled,
     LeaseLapsed: past_lease.lapsed,
-    LeaseRegained: lambda state, _event: past_lease.regained(state),
+    LeaseRegained: _regained,
 }

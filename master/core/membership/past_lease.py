@@ -17,6 +17,7 @@ from outrider.master.core.generation import layout, lifecycle, readiness
 from outrider.master.core.state.generation import World
 from outrider.master.core.state.job import COMMITTING, GATHERING, STOPPING, State
 from outrider.master.core.state.member import Member
+from outrider.master.core.state.occurrences import FailMember
 from outrider.wire.messages.checkpoints import Fetch, Kept
 from outrider.wire.messages.diagnostics import Ask
 from outrider.wire.messages.generation import Start, Stop
@@ -50,9 +51,19 @@ def regained(state: State) -> None:
     state.lease.lapsed, state.lease.outranked = False, 0
     if state.world is not None:
         state.announce("LeaseRegained", "The master holds its Lease again, and does all that it does otherwise.")
+    for decided in state.lease.put_off.values():
+        state.occur(decided)
+    state.lease.put_off.clear()
     state.unstaffed = state.unsized = True
     readiness.stir(state)
     state.mark_status()
+
+
+def puts_off(state: State, decided: FailMember) -> bool:
+    """Nobody can be told to finish now; meanwhile the member stays in its place."""
+    if state.lease.lapsed:
+        state.lease.put_off.setdefault(decided.member, decided)
+    return state.lease.lapsed
 
 
 def note_term(state: State, hello: Hello) -> None:

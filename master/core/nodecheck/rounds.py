@@ -266,6 +266,13 @@ def overdue(state: State) -> None:
     readiness.stir(state)
 
 
+def resumed(state: State) -> None:
+    """Past the Lease nobody could be asked: who is to be measured has the whole time from now on."""
+    check = state.nodecheck.check
+    if check is not None and check.orders:
+        state.deadlines.set(("check", ""), state.now + ROUND_SECONDS)
+
+
 def _round_over(state: State, check: Check) -> None:
     state.deadlines.cancel(("check", ""))
     check.rounds.append(Round(check.number, check.groups, check.answers))

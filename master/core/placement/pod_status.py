@@ -16,6 +16,7 @@ from outrider.master.core.membership import (
     connections,
     failure_detector,
     key_mismatch,
+    past_lease,
     pod_deletion,
     prior_success,
     unreached,
@@ -267,7 +268,7 @@ def strangers_done(state: State) -> None:
 
 def fail_as_decided(state: State, decided: FailMember) -> None:
     member = state.members.get(decided.member)
-    if member is not None:
+    if member is not None and not past_lease.puts_off(state, decided):
         fail(state, member, decided.reason, decided.code)
 
 

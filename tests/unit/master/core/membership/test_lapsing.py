@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from outrider.master.core.actions import CreatePod, DeletePod, EndJob, PlacePod, ResizeOwner, SaveStatus, Send
-from outrider.master.core.events import LeaseLapsed, LeaseRegained, ScaleAsked, SidecarSaid
+from outrider.master.core.events import LeaseLapsed, LeaseRegained, ScaleAsked, SidecarSaid, StopAsked
 from outrider.master.core.generation.reservations import RESERVED
 from outrider.master.core.membership import past_lease
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId
 from outrider.wire.messages.checkpoints import SaveState
 from outrider.wire.messages.generation import Start, Stop
 from outrider.wire.messages.membership import Finish, Welcome
+from tests.unit.master.core.faults.test_log_rules import rule, writes
 from tests.unit.master.core.membership.test_masters import successor
 from tests.unit.master.core.membership.test_membership import hello
 from tests.unit.master.core.play import Play, job, running
@@ -21,9 +22,9 @@ from tests.unit.master.core.play import Play, job, running
 FORBIDDEN = (SaveStatus, CreatePod, DeletePod, PlacePod, ResizeOwner, EndJob)
 
 
-def lapsed(members: int, least: int | None = None) -> Play:
+def lapsed(members: int, least: int | None = None, **policy: object) -> Play:
     """A job whose world runs and is saved, and whose master holds no Lease any more."""
-    play = running(members, least or members)
+    play = running(members, least or members, **policy)
     play.run(2)
     play.saves_status = False
     play.tell(LeaseLapsed("The API server is away."))
@@ -166,6 +167,34 @@ def test_ranks_that_all_end_well_are_no_end_of_the_job_before_the_lease_is_held(
     play.saves_status = True
     play.tell(LeaseRegained())
     play.until(lambda: play.ended() is not None, 60)
+
+
+def test_a_rule_that_has_a_member_replaced_is_followed_once_the_lease_is_held() -> None:
+    """Its pod cannot be told to end before; a master that forgot it meanwhile would leave it to run for good."""
+    play = lapsed(3, rules=(rule("replaceNode"),))
+    writes(play, "worker-1")
+    play.run(10)
+    assert not play.sent(Finish)
+    assert "worker-1" in play.world
+    play.saves_status = True
+    play.tell(LeaseRegained())
+    play.until_next(3)
+    assert [send.member for send in play.sent(Finish)] == ["worker-1"]
+    assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
+
+
+def test_a_job_that_is_ended_without_grace_past_the_lease_leaves_no_pod() -> None:
+    play = lapsed(2)
+    for actor in play.actors.values():
+        actor.unheard = True
+    play.tell(StopAsked("by hand", hard=True))
+    play.run(10)
+    assert not play.deleted()
+    assert play.ended() is None
+    play.saves_status = True
+    play.tell(LeaseRegained())
+    play.until(lambda: play.ended() is not None)
+    assert sorted(play.deleted()) == ["worker-0", "worker-1"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from outrider.wire.ids import MemberId
 from outrider.wire.messages.generation import Start, Stop
 from outrider.wire.messages.links import Probe
 from outrider.wire.messages.report import Report
-from tests.unit.master.core.play import Play, running
+from tests.unit.master.core.play import Play, job, running
 
 SILENT_AFTER = 3.0
 
@@ -231,3 +231,14 @@ def test_after_a_pause_of_the_master_no_pod_is_made_for_a_doubt_that_is_older() 
     play.run(5)
     assert play.member("worker-4")["rank_index"] == 1
     assert "worker-5" not in play.actors
+
+
+def test_no_member_is_made_for_a_job_that_fails_when_its_silent_member_is_waited_for_no_more() -> None:
+    play = Play(job(2, max_restarts=0, spares=1))
+    play.until_running(2)
+    play.run(5.0)
+    before = len(play.actions)
+    play.freeze("worker-1")
+    play.crash("worker-0")
+    play.until(lambda: play.is_over)
+    assert not [action for action in play.actions[before:] if isinstance(action, CreatePod)]

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from outrider.master.core.actions import CreatePod
-from outrider.master.core.events import ScaleAsked, SidecarSaid, SpecChanged
+from outrider.master.core.events import LeaseLapsed, LeaseRegained, ScaleAsked, SidecarSaid, SpecChanged
+from outrider.master.core.nodecheck.rounds import ROUND_SECONDS
 from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages.generation import Start
 from outrider.wire.messages.membership import Finish, Hello, Refused
@@ -452,3 +453,19 @@ def test_of_many_members_only_those_that_stand_out_are_named() -> None:
     assert lines(play)[0].endswith("… 24 more}")
     assert lines(play)[1].endswith("status {7: slow, … 39 ok}")
     assert all(len(line) < 900 for line in lines(play))
+
+
+def test_a_round_that_began_as_the_lease_ran_out_has_its_whole_time_once_it_is_held() -> None:
+    """Nobody could be asked meanwhile: who was not asked has no other port to offer: it would be waited for in vain."""
+    play = begun(2)
+    play.run(1.0)
+    for actor in play.actors.values():
+        actor.answers_checks = False
+    play.until(lambda: bool(play.sent(Check)))
+    play.tell(LeaseLapsed("The API server is away."))
+    play.run(2 * ROUND_SECONDS)
+    for actor in play.actors.values():
+        actor.answers_checks = True
+    play.tell(LeaseRegained())
+    play.until_running(2)
+    assert all("no answer" not in line for line in lines(play))
