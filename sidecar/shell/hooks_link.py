@@ -74,9 +74,6 @@ class HooksLink:
         for hook in list(self._hooks.values()):
             hook.line.close()
 
-    def pid_of(self, connection: str) -> int:
-        return self._hooks[connection].pid if connection in self._hooks else 0
-
     def tell(self, connection: str, line: Line) -> None:
         """ConnectionError where that connection is closed."""
         hook = self._hooks.get(connection)

@@ -38,9 +38,7 @@ class Page:
     samples: int
     phase: str
     source: int
-    phase_began_at: int
     saves: int
-    longest_save: int
     forked_at: int
     is_stuck: bool
     opened: bool
@@ -90,9 +88,7 @@ def _parsed(raw: bytes) -> Page | None:
         samples=words[layout.SAMPLES],
         phase=layout.PHASES[phase if phase < len(layout.PHASES) else layout.STEP],
         source=words[layout.PHASE] >> 32,
-        phase_began_at=words[layout.SINCE],
         saves=words[layout.SAVES],
-        longest_save=words[layout.LONGEST],
         forked_at=words[layout.FORKED],
         is_stuck=bool(words[layout.STUCK]),
         opened=bool(words[layout.OPENED]),

@@ -33,11 +33,6 @@ def decide(offers):
     return {"version": max(common, default=None)}
 
 
-def all_have_it(answers):
-    """After a choice: has every rank got what was chosen?"""
-    return all(answers)
-
-
 def together(name, world, rank, mine, conclude, patience=PATIENCE):
     """What `conclude` makes of what all ranks say, in the order of the ranks. Raises Disagreement."""
     if world == 1:

@@ -188,7 +188,7 @@ def stop(state: State, reason: str) -> None:
         readiness.stir(state)
         return
     stages.move(state, "stop ordered")
-    state.phase, state.message, world.stop_reason = "restarting", reason, reason
+    state.phase, state.message = "restarting", reason
     state.deadlines.cancel(("start", str(world.generation.number)))
     for member_id in world.places:
         member = state.members.get(member_id)

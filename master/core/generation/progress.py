@@ -34,7 +34,7 @@ def note_step(state: State, generation: Generation, step: int, at: float) -> Non
     if step < state.progress.high_step:
         return
     if state.progress.first_step is None:
-        state.progress.first_step, state.progress.first_step_at = step, at
+        state.progress.first_step = step
     if step > state.progress.high_step:
         state.progress.high_step, state.progress.high_step_at, state.progress.high_step_generation = (
             step,

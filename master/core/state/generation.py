@@ -193,7 +193,6 @@ class World:
     """Members all of whose worker processes ended with 0."""
     waiting: set[MemberId] = field(default_factory=set)
     """While stopping: who has not yet stopped and become ready again."""
-    stop_reason: str = ""
     made_step: bool = False
     recovered: bool = False
     lost_from: float | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from outrider.master.core.state.durability import Moment, durable, transient
+from outrider.master.core.state.durability import Moment, durable
 from outrider.wire.ids import NO_GENERATION, Generation
 
 PRINTS_SAVED, STEPS_SAVED = 64, 11
@@ -24,7 +24,6 @@ class Progress:
     steps_repeated: int = durable(0)
     """Of the worlds before."""
     first_step: int | None = durable(None)
-    first_step_at: float | None = transient(None)
     high_step: int = durable(0)
     high_step_at: Moment | None = durable(None)
     step_estimated: bool = durable(False)
