@@ -35,3 +35,18 @@ def test_no_source_file_outside_the_tests_is_long() -> None:
 def test_the_first_sentence_of_each_module_is_short() -> None:
     long = {str(path) for path in files(*INSTALLED) if len(first_sentence(path).split()) > MOST_WORDS}
     assert long == set(), "say it in fewer words"
+
+
+# -- variables that two sides share ------------------------------------------------------------------------------
+VARIABLE = re.compile(r"OUTRIDER_[A-Z_]*[A-Z]")
+
+
+def test_every_variable_that_the_code_names_is_in_the_contract_and_none_besides() -> None:
+    """Who sets one and who reads it are apart, in the hooks, the sidecar, the master and the command line."""
+    named = {
+        node.value
+        for path in files(*INSTALLED)
+        for node in ast.walk(ast.parse((ROOT / path).read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and VARIABLE.fullmatch(node.value)
+    }
+    assert named == set(VARIABLE.findall((ROOT / "docs/contracts.md").read_text()))
