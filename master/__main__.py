@@ -1,4 +1,4 @@
-"""`python -P -E -m outrider.master`: one job's master, told by its environment what it serves."""
+"""`python -P -E -m outrider.master`: the master of one local job, or of all jobs of a cluster."""
 
 from __future__ import annotations
 

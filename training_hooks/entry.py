@@ -8,7 +8,7 @@
 - One that is given its program as text: none. Shell scripts start hundreds of those: nothing else is loaded for it.
 - Anything else in the container may be the trainer, or an inner launcher to be taken over: inside `bash -c` only the
   Python itself shows up with its arguments expanded. It errs on the side of leaving a process alone, as
-  `launcher.command_plan` does.
+  `command.plan` does.
 
 The mark leaves os.environ before anything of the user's runs, so that it cannot reach a child: here, or in
 sitecustomize, which does not even load this for a descendant of a worker process.

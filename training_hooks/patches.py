@@ -1,4 +1,4 @@
-"""Which functions of torch and of the standard library are wrapped, and when: the one list of them.
+"""Which functions of torch and of the standard library are wrapped, and when.
 
 `prepare` is called before torch is imported, so that what is wrapped is wrapped before another module takes its name. A
 wrapper passes everything through until `worker.current` is a worker.

@@ -11,7 +11,7 @@ from outrider.master.core.actions import Action
 from outrider.master.core.events import Event, LeaseLapsed, LeaseRegained
 from outrider.master.core.placement import admission as placement_admission
 from outrider.master.core.ps import status as ps_status
-from outrider.master.core.ps import step as ps_reducer
+from outrider.master.core.ps import step as ps_step
 from outrider.master.core.ps.state import PsState
 from outrider.master.core.spec import JobSpec
 from outrider.master.core.state.job import RUNNING, State
@@ -43,21 +43,21 @@ def new(spec: JobSpec, next_order: int = 1) -> Job:
 
 def step(job: Job, event: Event, now: float) -> list[Action]:
     if isinstance(job, PsState):  # past the Lease nothing begins in it: what a seat starts is saved first
-        return [] if isinstance(event, LeaseLapsed | LeaseRegained) else ps_reducer.step(job, event, now)
+        return [] if isinstance(event, LeaseLapsed | LeaseRegained) else ps_step.step(job, event, now)
     return core_step.step(job, event, now)
 
 
 def next_deadline(job: Job) -> float | None:
-    return ps_reducer.next_deadline(job) if isinstance(job, PsState) else core_step.next_deadline(job)
+    return ps_step.next_deadline(job) if isinstance(job, PsState) else core_step.next_deadline(job)
 
 
 def describe(job: Job) -> str:
-    return ps_reducer.describe(job) if isinstance(job, PsState) else core_step.describe(job)
+    return ps_step.describe(job) if isinstance(job, PsState) else core_step.describe(job)
 
 
 def check(job: Job) -> None:
     if isinstance(job, PsState):
-        ps_reducer.check(job)
+        ps_step.check(job)
     else:
         core_step.check(job)
 

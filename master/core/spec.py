@@ -57,7 +57,7 @@ class RoleLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """The policy of one job. Seconds throughout; the defaults are those of DESIGN §4 and §5."""
+    """The policy of one job. Seconds throughout."""
 
     name: JobName
     min_members: int

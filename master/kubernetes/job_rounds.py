@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from outrider.master.core.events import TurnTold
-from outrider.master.core.k8s.elasticjob.admission import Candidate, Queue
+from outrider.master.core.k8s.elasticjob.queueing import Candidate, Queue
 from outrider.master.kubernetes.api.fence import fenced
 from outrider.master.kubernetes.ended_jobs import EndedJobs
 from outrider.master.kubernetes.job_runner import RunningJob

@@ -14,16 +14,16 @@ from outrider.master.core import job_kinds
 from outrider.master.core.actions import Action
 from outrider.master.core.events import Began, Event, NodeSeen, SpecChanged, StopAsked
 from outrider.master.core.job_kinds import Job
-from outrider.master.core.k8s.elasticjob import admission as elasticjob_admission
 from outrider.master.core.k8s.elasticjob import (
     begin_anew,
     deletion,
+    queueing,
     run_policy,
     validation,
 )
 from outrider.master.core.k8s.elasticjob import ps as elasticjob_ps
 from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
-from outrider.master.core.k8s.elasticjob.admission import Candidate
+from outrider.master.core.k8s.elasticjob.queueing import Candidate
 from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.owners import resize as owners_resize
 from outrider.master.core.k8s.pods import observe, ps_resources
@@ -149,7 +149,7 @@ class RunningJob:
     def candidate(self) -> Candidate:
         """For the order in which jobs wait for room."""
         created = str(self.document["metadata"].get("creationTimestamp") or "")
-        is_ours = not elasticjob_admission.is_queued_elsewhere(self.document)
+        is_ours = not queueing.is_queued_elsewhere(self.document)
         lacks_room = is_ours and job_kinds.lacks_room(self.state)
         return Candidate(self.key, created, lacks_room, job_kinds.waits_behind(self.state), self.pods.placed)
 

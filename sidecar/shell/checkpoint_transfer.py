@@ -4,7 +4,7 @@
     taker  → {"outrider": 1, "rank", "step", "generation", "sharded", "nonce", "mac"}   one line
     giver  → {"head": [...], "mac"}, or {"error": "..."}                     one line
     giver  → the payload, then 8 bytes: `whole...`, or `torn....` where its rank has written to it meanwhile
-    giver  → 16 bytes: the payload's seal (seals.py)
+    giver  → 16 bytes: the payload's seal (copy_seals.py)
 
 Both prove that they know the giver's key, which the master alone hands out: HMAC-SHA256 over the other's nonce and what
 they say. The payload is as open as the ranks' gradients are, but nobody can change it: the taker counts a copy as one

@@ -1,4 +1,4 @@
-"""Another job, which is older and lacks room too: this one waits behind it (`cluster/queueing.py` of the core).
+"""Another job, which is older and lacks room too: this one waits behind it (`k8s/elasticjob/queueing.py` of the core).
 
 Looked at as a shell does, every few seconds. The other job finds room again after a while, and once no more faults
 are made.

@@ -1,1 +1,1 @@
-"""What sidecar and master may import too: the names and layouts that both sides of a member's volume know."""
+"""What a sidecar may import too: the names and layouts that both sides of a member's volume know."""

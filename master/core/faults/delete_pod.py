@@ -6,6 +6,7 @@ from outrider.master.core.actions import DeletePod
 from outrider.master.core.generation import observe_only, readiness
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
+from outrider.wire.ids import MemberId
 
 DELETE_GRACE = 5.0
 
@@ -32,3 +33,11 @@ def delete(state: State, member: Member, reason: str, grace: float = DELETE_GRAC
     state.act(DeletePod(member.id, member.uid, grace, state.generation, reason))
     readiness.refresh(state, member)
     readiness.note_staffing(state)
+
+
+def again(state: State, member_id: str) -> None:
+    """The API server could not be asked, and the pod is still there."""
+    member = state.members.get(MemberId(member_id))
+    if member is not None and member.deleting and member.uid is not None:
+        reason = member.dismissed or f"{member.id} is deleted once more: it is still there."
+        state.act(DeletePod(member.id, member.uid, DELETE_GRACE, state.generation, reason))

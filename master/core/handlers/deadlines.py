@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from outrider.master.core.actions import DeletePod
 from outrider.master.core.checkpoints import memory_tier, planned_save, restore
 from outrider.master.core.faults import delete_pod, node_exclusion, recovery
 from outrider.master.core.generation import job_end as generation_job_end
@@ -33,7 +32,6 @@ from outrider.master.core.scaling import autoscaler, log_metrics
 from outrider.master.core.scaling import resize as scaling_resize
 from outrider.master.core.state.job import COMMITTING, State
 from outrider.master.core.status import document as status_document
-from outrider.wire.ids import MemberId
 
 SAVE_AGAIN = 1.0
 
@@ -50,13 +48,6 @@ def _save_again(state: State, _key: str) -> None:
         state.save_status("The last status could not be saved.")
         if state.stage == COMMITTING and world is not None and saved < world.version:  # else it waits for copies
             world.version = state.status.version
-
-
-def _delete_again(state: State, member_id: str) -> None:
-    member = state.members.get(MemberId(member_id))
-    if member is not None and member.deleting and member.uid is not None:
-        reason = member.dismissed or f"{member.id} is deleted once more: it is still there."
-        state.act(DeletePod(member.id, member.uid, delete_pod.DELETE_GRACE, state.generation, reason))
 
 
 def _last_word(state: State, _key: str) -> None:
@@ -91,7 +82,7 @@ DEADLINES: dict[str, Callable[[State, str], None]] = {
     "fetch": restore.overdue,
     "copied": memory_tier.overdue,
     "create": placement_replicas.create_due,
-    "delete": _delete_again,
+    "delete": delete_pod.again,
     "owner": lambda state, _key: owner_scaling.due(state),
     "room": lambda state, _key: autoscaler.room_due(state),
     "write": lambda state, _key: autoscaler.write_again(state),

@@ -1,1 +1,1 @@
-"""Links between members: who probes whom, what is cut, and what follows."""
+"""Links between members: which is slow or cut, and what follows (`generation.probe_ring` says who probes whom)."""

@@ -2,7 +2,7 @@
 
 A scheduler that places one pod after the other may give two jobs half of what each needs, and both would hold that for
 ever. So where several jobs lack room for their least, the oldest keeps what it has; the others give their pods back and
-wait behind it (`k8s.elasticjob.admission` says who). Members that have trained keep their pods, and what is in their
+wait behind it (`k8s.elasticjob.queueing` says who). Members that have trained keep their pods, and what is in their
 memory.
 """
 

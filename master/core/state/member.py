@@ -112,13 +112,13 @@ class Member:
     leave_at: float | None = None
     """The moment that the least grace it was given leaves it; None: it may stay until it is replaced."""
     stays_until_saved: bool = False
-    """A parameter server that is to be moved keeps its place until a checkpoint is finished (`ps/moving`), and a chief
-    that has to leave until it has saved (`ps/leaving`)."""
+    """A parameter server that is to be moved keeps its place until a checkpoint is finished (`ps/ps_migration`), and a
+    chief that has to leave until it has saved (`ps/chief_drain`)."""
     leaves_with_node: bool = False
     """For its node's sake alone, and that may come back."""
     deleting: bool = False
     dismissed: str = ""
-    """Why it is deleted whatever is heard of it meanwhile, if so (`membership.pod_deletion.dismiss`)."""
+    """Why it is deleted whatever is heard of it meanwhile, if so (`faults.delete_pod.dismiss`)."""
     lost_by_fault: bool = False
     taken_out: str = ""
     """Why its pod, which runs, is no part of the job any more."""

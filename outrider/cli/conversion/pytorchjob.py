@@ -1,7 +1,7 @@
 """PyTorchJobs: KubeDL's (training.kubedl.io) and Kubeflow's (kubeflow.org).
 
-An ElasticJob has their roles, their elasticPolicy and their restart policies (`elastic_policy`), so these are carried
-over as they are, but for what would only be told to be passed over.
+An ElasticJob has their roles, their elasticPolicy and their restart policies (`k8s/values/pytorch_fields.py`), so these
+are carried over as they are, but for what would only be told to be passed over.
 """
 
 from __future__ import annotations

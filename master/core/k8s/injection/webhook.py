@@ -1,4 +1,4 @@
-"""What the webhook makes of a pod: the same pod, supervised. Documents in, documents out (DESIGN §3, docs/adr/0001).
+"""What the webhook makes of a pod: the same pod, supervised. Documents in, documents out (docs/adr/0001).
 
 The trainer stays the user's: its place among the containers, image, resources, probes, lifecycle and security context
 are as they were. A pod that cannot be supervised, or that would not mean the same afterwards, is passed through

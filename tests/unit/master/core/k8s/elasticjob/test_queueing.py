@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.master.core.k8s.elasticjob.admission import (
+from outrider.master.core.k8s.elasticjob.queueing import (
     AGAIN,
     IN_VAIN,
     PATIENCE,
