@@ -50,6 +50,12 @@ def forget_doubts(around: Neighbourhood) -> None:
             seen.missing_since, seen.is_news = None, True
 
 
+def rest(around: Neighbourhood) -> None:
+    """No generation runs here: nobody is looked at, so that somebody was missing means nothing from now on."""
+    for seen in around.seen.values():
+        seen.missing_since, seen.is_news = None, False
+
+
 def forget(around: Neighbourhood, place: Place) -> None:
     """It has said that it goes."""
     around.seen.pop(place, None)
@@ -58,6 +64,8 @@ def forget(around: Neighbourhood, place: Place) -> None:
 def to_tell(state: State, now: float) -> tuple[LinkSeen, ...]:
     """For the report that goes out now."""
     around = state.neighbourhood
+    if state.work is None:
+        rest(around)
     is_all = now >= around.tell_at and bool(around.seen)
     if is_all:
         around.tell_at = max(around.tell_at + TELL_EVERY, now + TELL_EVERY / 2)

@@ -70,7 +70,10 @@ class Laws:
         for pod in self.world.platform.living():
             worker, link = self._living(pod), pod.sidecar.link if pod.sidecar is not None else None
             is_known = link is not None and link.master is master and self.world.time.now - link.since > HEARD_AGAIN
-            if worker is not None and worker.start.generation < generation and is_known:
+            is_stuck = (
+                pod.deleting and self.world.time.now > pod.ends_at
+            )  # its kubelet is late, and nobody waits for it
+            if worker is not None and worker.start.generation < generation and is_known and not is_stuck:
                 self._hold(not self.is_healthy(pod, reach_master=True),
                            f"{generation} starts while {pod.member} still runs {worker.start.generation}")  # fmt: skip
 
@@ -99,13 +102,17 @@ class Laws:
             self._hold(is_there or is_unread, f"{generation} is started past the Lease, and {other} is not on its link")
 
     def trains(self, run: Run) -> None:
-        """One world at a time, whatever masters there are. A member that is frozen or cut off cannot be stopped: where
-        it needs nobody else's ranks, it trains on until it is reached (its saves are refused: `overtaken`)."""
+        """One world at a time, whatever masters there are. A member that is frozen or cut off cannot be stopped, and one
+        that is cut off together with a master past its Lease neither (docs/adr/0030): where it needs nobody else's
+        ranks, it trains on until it is reached (its saves are refused: `overtaken`)."""
         for other in self.world.runs.values():
             if other is run or other.since is None or not other.can_step():
                 continue
             older = min(run, other, key=lambda each: each.generation)
-            can_be_stopped = any(self.is_healthy(pod, reach_master=True) for pod, _ in older.joined.values())
+            can_be_stopped = any(
+                self.is_healthy(pod, reach_master=True) and not pod.sidecar.link.master.is_lapsed
+                for pod, _ in older.joined.values()
+            )
             self._hold(not can_be_stopped, f"{run.generation} trains beside {other.generation}")
 
     def _ran_out(self, master: Master, member: MemberId) -> None:
@@ -138,7 +145,9 @@ class Laws:
             return
         if world.stop_asked or world.ended_with is not None or world.script_done or master.is_over:
             return
-        if not self.is_healthy(pod) or self._is_held_by_another(master, pod):
+        if not self.is_healthy(pod, reach_master=not self._can_ask_others(master, pod)):
+            return
+        if self._is_held_by_another(master, pod):
             return
         wanted = master.wanted()
         member = master.member(action.member)
@@ -215,10 +224,15 @@ class Laws:
         window = self.world.scenario.spec.silent_after + SLACK
         return self.world.time.now - link.since >= window and self.is_healthy(pod, reach_master=True, any_master=True)
 
+    def _can_ask_others(self, master: Master, pod: Pod) -> bool:
+        """Somebody else is on its links, who may reach this one."""
+        others = [p.sidecar.link for p in self.world.platform.living() if p is not pod and p.sidecar is not None]
+        return any(link is not None and link.master is master for link in others)
+
     def _is_held_by_another(self, master: Master, pod: Pod) -> bool:
-        """A master that cannot know that it has a successor keeps it on its link: this one never hears of it."""
+        """A master that does not know yet that it has a successor keeps it on its link: this one never hears of it."""
         link = pod.sidecar.link if pod.sidecar is not None else None
-        return link is not None and link.master is not master and link.master.is_lapsed
+        return link is not None and link.master is not master
 
     def is_healthy(self, pod: Pod, reach_master: bool = False, any_master: bool = False) -> bool:
         """It runs, and has reached the master or half of its peers for long enough."""

@@ -80,7 +80,9 @@ def tell(state: State, member: Member) -> None:
     code, reason = state.exit_code or 0, state.message
     if member.uid is None:
         return
-    state.ending[member.id] = True
+    state.ending[member.id] = not state.lease.lapsed
+    if state.lease.lapsed:  # nobody can be told to finish, nor deleted, before it is held again: `advance`
+        return
     if member.pod_phase == ENDED_WELL:
         return
     if not member.greeted:

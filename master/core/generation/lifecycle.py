@@ -234,7 +234,9 @@ def drop_fetches(state: State, world: World) -> None:
 
 
 def stop_member(state: State, member: Member, generation: Generation, reason: str, *, hard: bool = False) -> None:
-    """Orders one member to end everything of this generation and of lower ones."""
+    """Orders one member to end everything of this generation and of lower ones; of a higher one too, that an earlier
+    master began past its Lease."""
+    generation = max(generation, member.highest)
     orders.drop_starts(state, member, generation)
     if orders.is_told_to_stop(member, generation):
         return

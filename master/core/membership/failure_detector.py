@@ -67,7 +67,7 @@ def note_stall(state: State, lost: float) -> None:
             watch(state, member)
     soon = state.now + RECONNECT_PATIENCE * state.spec.silent_after
     for key, due in state.deadlines.of(PATIENCES):  # what was waited for could not be told to us, nor done in our clock
-        state.deadlines.set(key, max(due + lost if due <= state.now else due, soon))
+        state.deadlines.set(key, max(due + lost, soon))
     # less would have made nobody doubted, and without a world nobody is waited for
     if lost >= DOUBT_AT * state.spec.silent_after and state.world is not None:
         text = f"The master itself did not run for {seconds(lost)}; silence in that time is no member's fault."

@@ -385,7 +385,7 @@ def not_shown(state: State, member: Member) -> None:
 
 
 def create_again(state: State, member: Member) -> None:
-    if state.placement.closed:
+    if state.placement.closed or state.placement.waits_behind or state.ends:
         return
     member.create_asked_at = state.now
     _ask_for(state, member, f"{member.id} is created once more: the platform has not shown it.")
@@ -393,5 +393,5 @@ def create_again(state: State, member: Member) -> None:
 
 def create_due(state: State, member_id: str) -> None:
     member = state.members.get(MemberId(member_id))
-    if member is not None and member.uid is None and not state.ends:
+    if member is not None and member.uid is None:
         create_again(state, member)

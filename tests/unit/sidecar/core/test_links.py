@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from outrider.sidecar.core.actions import Action, ProbeNeighbour
-from outrider.sidecar.core.events import Event, NeighbourLeft, NeighbourProbed, Stalled, WorkersStarted
+from outrider.sidecar.core.events import Event, NeighbourLeft, NeighbourProbed, Stalled, WorkersStarted, WorkersStopped
 from outrider.wire.ids import MemberId
 from outrider.wire.messages.links import LinkSeen, Neighbour
 from outrider.wire.messages.report import Report
-from tests.unit.sidecar.core.play import FIRST, Play, messages, start
+from tests.unit.sidecar.core.play import FIRST, Play, messages, start, stop
 
 ONE = Neighbour(MemberId("worker-1"), "10.0.0.2", 9000)
 TWO = Neighbour(MemberId("worker-2"), "10.0.0.3", 9000)
@@ -83,3 +83,15 @@ def test_a_neighbour_that_has_said_that_it_goes_is_told_no_more() -> None:
     play.told()
     play.pass_time(25)
     assert {each.member for links in play.told() for each in links} == {"worker-1"}
+
+
+def test_where_no_generation_runs_nobody_is_looked_at_and_so_nobody_is_missing() -> None:
+    play = Among()
+    play.pass_time(15)
+    play.reached = {ONE}
+    play.pass_time(3)
+    assert any(each.missing > 0 for links in play.told() for each in links)
+    play.tell(stop(2, FIRST), WorkersStopped(FIRST))
+    play.told()
+    play.pass_time(25)
+    assert {each.missing for links in play.told() for each in links if each.member == "worker-2"} == {0.0}

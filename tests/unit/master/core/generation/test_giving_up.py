@@ -100,3 +100,15 @@ def test_a_pause_of_the_master_gives_nobody_up() -> None:
     play.tell(Stalled(20.0))
     play.run(5.0)
     assert not play.deleted()
+
+
+def test_a_stop_that_was_ordered_just_before_the_master_stood_still_has_all_its_time() -> None:
+    """Its clock went on meanwhile, or leapt: that says nothing of the time that the members had."""
+    play = running(2)
+    play["worker-1"].stubborn = True
+    play.crash("worker-0")
+    play.now += LONGEST_STOP - 5.0
+    play.tell(Stalled(LONGEST_STOP - 5.0))
+    play.run(LONGEST_STOP - 1.0)
+    assert not play.announced("StopOverdue")
+    play.until(lambda: bool(play.announced("StopOverdue")))

@@ -218,3 +218,19 @@ def test_a_job_that_waits_has_nothing_to_lose_and_says_nothing() -> None:
     play.tell(LeaseLapsed("The API server is away."))
     assert not play.announced("LeaseLapsed")
     assert len(running(1).tell(LeaseLapsed("The API server is away."))) == 1
+
+
+def test_a_pod_that_was_never_heard_is_deleted_at_the_end_of_its_job_once_the_lease_is_held() -> None:
+    play = running(2, 2, spares=1)
+    play.lose("worker-2")
+    play.until(lambda: "worker-3" in play.actors)
+    play["worker-3"].unheard = True
+    play.saves_status = False
+    play.tell(LeaseLapsed("The API server is away."))
+    play.tell(StopAsked("by hand"))
+    play.run(10)
+    assert not play.deleted()
+    play.saves_status = True
+    play.tell(LeaseRegained())
+    play.until(lambda: play.ended() is not None)
+    assert play.deleted() == ["worker-3"]

@@ -417,3 +417,16 @@ def test_ranks_that_end_because_an_earlier_master_said_so_are_missed_and_cost_no
         "worker-0 has stopped generation 1.1, as an earlier master told it to."
     )
     assert after.restarts_used() == 0
+
+
+def test_a_member_that_comes_late_and_has_ended_a_generation_begun_past_the_lease_is_stopped_up_to_that() -> None:
+    """This master knows the one before it alone; a member that was told to end only that would never be ready again."""
+    play = running(2)
+    late, after_it = play["worker-0"], Generation(1, 2)
+    late.unheard = True
+    after = successor(play)
+    after.until(lambda: bool(after.announced("GenerationAdopted")))
+    late.running, late.highest, late.finished, late.unheard = NO_GENERATION, after_it, True, False
+    after.connect(late)
+    after.run(0.1)
+    assert {send.message.generation for send in after.sent(Stop, "worker-0")} == {after_it}  # type: ignore[union-attr]

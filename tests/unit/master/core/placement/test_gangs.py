@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outrider.master.core.actions import CreatePod
-from outrider.master.core.events import PodSeen, SpecChanged, StopAsked, TurnTold
+from outrider.master.core.events import PodSeen, PodsListed, SpecChanged, StopAsked, TurnTold
 from tests.unit.master.core.membership.test_masters import successor
 from tests.unit.master.core.play import Play, job, running
 
@@ -107,3 +107,30 @@ def test_the_same_turn_is_told_once_and_none_to_a_job_that_ends_or_is_suspended(
     over = short()
     over.tell(StopAsked("enough"))
     assert over.tell(TurnTold(OLD)) == []
+
+
+def test_pods_that_were_given_back_are_no_losses_for_the_next_master() -> None:
+    """Where no member may be relaunched it would end the job for want of members that it has never had."""
+    play = Play(job(3, max_relaunches=0))
+    play.room = 2
+    play.until(lambda: play.lacks_room())
+    play.tell(TurnTold(OLD))
+    play.until(lambda: not play.members())
+    play.run(2.0)  # the status is written
+    after = successor(play)
+    after.room = 3
+    after.until_running(3)
+
+
+def test_a_creation_whose_pod_was_never_shown_is_not_repeated_while_the_job_waits_or_ends() -> None:
+    for what in (TurnTold(OLD), StopAsked("by hand")):
+        play = short()
+        play.creates_pods = False
+        play.lose("worker-1")
+        play.run(1.0)
+        assert "worker-3" in {a.member for a in play.actions if isinstance(a, CreatePod)}
+        play.tell(what)
+        play.actions.clear()
+        play.run(10.0)
+        play.tell(PodsListed(()))
+        assert not [a for a in play.actions if isinstance(a, CreatePod)], what
