@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from outrider.master.core.faults.oom import KILLED
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId
 from outrider.wire.messages.generation import Start, Stop
-from outrider.wire.messages.membership import Finish, TrainerLost, Welcome
+from outrider.wire.messages.membership import Finish, TrainerLost
 
 if TYPE_CHECKING:
     from tests.simulation.masters import Master
@@ -102,8 +102,8 @@ class Laws:
             self._hold(is_there or is_unread, f"{generation} is started past the Lease, and {other} is not on its link")
 
     def trains(self, run: Run) -> None:
-        """One world at a time, whatever masters there are. A member that is frozen or cut off cannot be stopped, and one
-        that is cut off together with a master past its Lease neither (docs/adr/0030): where it needs nobody else's
+        """One world at a time, whatever masters there are. A member that is frozen or cut off cannot be stopped, and
+        one that is cut off together with a master past its Lease neither (docs/adr/0030): where it needs nobody else's
         ranks, it trains on until it is reached (its saves are refused: `overtaken`)."""
         for other in self.world.runs.values():
             if other is run or other.since is None or not other.can_step():
@@ -275,9 +275,7 @@ class Laws:
     # -- the member's processes
     def obeyed(self, sidecar: Sidecar, heard: Heard, action: Any) -> None:
         """Who has been welcomed by a master does nothing that an older one orders."""
-        if isinstance(heard.message, Welcome):
-            sidecar.newest_term = max(sidecar.newest_term, heard.term)
-        elif isinstance(heard.message, Start | Stop | Finish):
+        if isinstance(heard.message, Start | Stop | Finish):
             if heard.term < self.world.masters.term:  # not heard of the new one yet: what it obeys costs a generation
                 self.world.charge(sidecar.generation)
             why = f"after it was welcomed by one of term {sidecar.newest_term}: {type(action).__name__}"

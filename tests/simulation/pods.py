@@ -86,6 +86,10 @@ class Sidecar(SidecarInside, Process):
                 self.world.isolation.told(self, message.neighbours)
             self.post(Heard(message, link.master.term))
 
+    def reads(self, event: Any) -> None:
+        if isinstance(event, Heard) and isinstance(event.message, Welcome) and self.link is not None:
+            self.newest_term = max(self.newest_term, event.message.term)
+
     def lost_link(self, link: Link) -> None:
         if link is self.link and self.alive:
             self.link = None
