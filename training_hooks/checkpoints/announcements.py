@@ -31,7 +31,8 @@ class Word:
             return True
         try:
             self.store.set(self.place + word, str(number))
-            return True
+            # `set` does not wait for the store: what is asked on the same connection is answered behind it
+            return self.store.check([self.place + word])
         except Exception:  # no store, or nobody serves it any more
             return False
 

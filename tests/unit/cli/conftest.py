@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 
 from outrider.cli.main import main
 from outrider.runtime.http import HttpServer, failure
+from tests.waiting import DEADLINE
 
 
 def document(job: str = "digits", **changes: Any) -> dict[str, Any]:
@@ -121,13 +122,14 @@ class Served:
         self._loop.close()
 
     async def _settled(self) -> None:
-        """A connection that was accepted while the server stopped is still being made, and is then closed."""
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        await asyncio.gather(*others, return_exceptions=True)
+        """A connection that was accepted while the server stopped is still being made; it is served until its client,
+        which has ended, is seen to have closed it."""
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others)
         await asyncio.sleep(0)
 
     def _wait(self, doing: Any) -> None:
-        asyncio.run_coroutine_threadsafe(doing, self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(doing, self._loop).result(DEADLINE)
 
 
 @pytest.fixture
