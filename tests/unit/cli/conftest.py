@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
+import os
 import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from aiohttp import web
@@ -19,6 +20,10 @@ from click.testing import CliRunner, Result
 from outrider.cli.main import main
 from outrider.runtime.http import HttpServer, failure
 from tests.waiting import DEADLINE
+
+
+NOBODY = "4999999"
+"""Who has held the lock of a job that has ended: no pid is as great. Locks of other file systems have its inode."""
 
 
 def document(job: str = "digits", **changes: Any) -> dict[str, Any]:
@@ -59,6 +64,15 @@ def document(job: str = "digits", **changes: Any) -> dict[str, Any]:
         "faults": [fault],
         "members": [member, spare],
     } | changes
+
+
+def held(folder: Path) -> IO[str]:
+    """The lock of a job that runs: this process has it as long as the file is open."""
+    lock = (folder / "lock").open("r+")
+    lock.write(f"{os.getpid():<{len(NOBODY)}}")
+    lock.flush()
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
 
 
 class RunningJob:
@@ -148,7 +162,7 @@ def ended_job(home: Path) -> Callable[..., Path]:
     def make(name: str = "digits", **changes: Any) -> Path:
         folder = home / "jobs" / name
         folder.mkdir(parents=True)
-        (folder / "lock").touch()
+        (folder / "lock").write_text(NOBODY)
         (folder / "status.json").write_text(json.dumps(document(name, **changes)))
         return folder
 
@@ -162,8 +176,7 @@ def running_job(ended_job: Callable[..., Path]) -> Iterator[Callable[..., Runnin
 
     def make(name: str = "digits", **changes: Any) -> RunningJob:
         folder = ended_job(name, **changes)
-        lock = (folder / "lock").open("r+")
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock = held(folder)
         job = RunningJob(folder, document(name, **changes))
         open_ones.extend([lock, Served(job)])
         return job

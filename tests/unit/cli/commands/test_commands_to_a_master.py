@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 
 from outrider.cli.chaos import members
 from outrider.runtime.processes import is_alive
-from tests.unit.cli.conftest import RunningJob, Served, document
+from tests.unit.cli.conftest import RunningJob, Served, document, held
 from tests.waiting import DEADLINE
 
 
@@ -39,8 +38,7 @@ def test_a_command_asks_the_master(running_job: Any, outrider: Any, command: Any
 
 def test_a_master_that_is_being_started_is_waited_for(ended_job: Any, outrider: Any) -> None:
     job = RunningJob(ended_job(), document())
-    with (job.folder / "lock").open("r+") as lock, ThreadPoolExecutor() as threads:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with held(job.folder), ThreadPoolExecutor() as threads:
         asking = threads.submit(outrider, "stop", "digits")
         served = Served(job)
         try:
