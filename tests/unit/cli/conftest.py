@@ -21,7 +21,6 @@ from outrider.cli.main import main
 from outrider.runtime.http import HttpServer, failure
 from tests.waiting import DEADLINE
 
-
 NOBODY = "4999999"
 """Who has held the lock of a job that has ended: no pid is as great. Locks of other file systems have its inode."""
 
