@@ -96,7 +96,10 @@ def seen(state: State, pod: PodSeen) -> None:
 def _take_over(state: State, member: Member, pod: PodSeen) -> None:
     """What the platform says of it is so."""
     unreached.note(state, member, pod)
+    is_first = member.uid is None
     member.uid, member.pod_phase, member.has_controller = pod.uid, pod.phase, pod.has_controller
+    if is_first and member.deleting and member.has_controller:  # it was dismissed while it was being made
+        delete_pod.again(state, member.id)
     if pod.phase == ENDED_WELL:
         state.placement.ended_well.add(member.id)
     member.has_ended = pod.has_ended

@@ -134,3 +134,15 @@ def test_a_creation_whose_pod_was_never_shown_is_not_repeated_while_the_job_wait
         play.run(10.0)
         play.tell(PodsListed(()))
         assert not [a for a in play.actions if isinstance(a, CreatePod)], what
+
+
+def test_a_pod_that_is_shown_after_it_was_given_back_goes_too() -> None:
+    play = short()
+    play.creates_pods = False
+    play.lose("worker-1")
+    play.run(1.0)
+    asked = next(a for a in reversed(play.actions) if isinstance(a, CreatePod) and a.member == "worker-3")
+    play.tell(TurnTold(OLD))
+    play.create(asked)
+    play.run(1.0)
+    assert "worker-3" in play.deleted()
