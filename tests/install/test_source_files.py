@@ -50,3 +50,9 @@ def test_every_variable_that_the_code_names_is_in_the_contract_and_none_besides(
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and VARIABLE.fullmatch(node.value)
     }
     assert named == set(VARIABLE.findall((ROOT / "docs/contracts.md").read_text()))
+
+
+def test_the_index_of_decisions_has_each_with_its_title() -> None:
+    decisions = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
+    titles = [f"- [{each.read_text().splitlines()[0].lstrip('# ')}]({each.name})" for each in decisions]
+    assert (ROOT / "docs/adr/README.md").read_text().splitlines()[2:] == titles
