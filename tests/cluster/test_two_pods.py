@@ -170,7 +170,13 @@ def ranks_say_where_they_are_and_which_has_not_come(job: ClusterJob) -> None:
     stopped = job.pid_of(second, "rank 3")
     assert "sent SIGSTOP to the worker process" in said(job, second, "hang")
     missing = re.compile(r"^rank 3 has not come to gloo:\w+ number \d+ of group ", re.MULTILINE)
-    until(lambda: missing.search(outrider(job, "collectives", "--pods-of", job.name).stdout), job.story)
+    told: list[str] = []
+
+    def is_missing() -> bool:
+        told.append(outrider(job, "collectives", "--pods-of", job.name).stdout)
+        return bool(missing.search(told[-1]))
+
+    until(is_missing, lambda: f"{told[-1]}\n{job.story()}")
     job.execute(second, f"kill -CONT {stopped}")
     job.patch(recovery={"hang": None})
     restart, world = job.now()
