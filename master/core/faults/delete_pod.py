@@ -36,8 +36,9 @@ def delete(state: State, member: Member, reason: str, grace: float = DELETE_GRAC
 
 
 def again(state: State, member_id: str) -> None:
-    """The API server could not be asked, and the pod is still there."""
+    """The API server could not be asked, or the pod was still being made when its member was dismissed."""
     member = state.members.get(MemberId(member_id))
     if member is not None and member.deleting and member.uid is not None:
-        reason = member.dismissed or f"{member.id} is deleted once more: it is still there."
+        is_left = f"{member.id} is no longer part of the job: {member.leaving}." if member.leaving else ""
+        reason = member.dismissed or is_left or f"{member.id} is deleted once more: it is still there."
         state.act(DeletePod(member.id, member.uid, DELETE_GRACE, state.generation, reason))

@@ -52,7 +52,7 @@ def told(state: State, event: TurnTold) -> None:
 def _wait(state: State, behind: str) -> None:
     placed, least = _placed(state), state.spec.min_members
     state.placement.waits_behind, state.message = behind, ""
-    _is_no_loss(state)
+    state.placement.forget_losses()
     text = f"There is room for {placed} of the {counted(least, 'member')} that a world needs"
     text += f": the job {formation.waits_behind(state, behind)}. Its pods are given back meanwhile."
     state.announce("JobWaitsForRoom", text, warning=True)
@@ -68,10 +68,4 @@ def forget(state: State) -> None:
     """It waits behind nobody."""
     if state.placement.waits_behind:
         state.placement.waits_behind = ""
-        _is_no_loss(state)
-
-
-def _is_no_loss(state: State) -> None:
-    """Pods that are given back are made again as the first ones were; by the next master too."""
-    state.placement.held.clear()
-    state.placement.spares_made = 0
+        state.placement.forget_losses()

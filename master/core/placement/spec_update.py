@@ -114,8 +114,7 @@ def hold(state: State) -> None:
 
 def _resume(state: State) -> None:
     state.placement.suspended, state.patient = False, True
-    state.placement.held.clear()
-    state.placement.spares_made = 0
+    state.placement.forget_losses()
     if state.stage == GATHERING:
         state.phase, state.message = "pending", ""
     who = "The owner of the pods is resumed, and makes them anew." if state.spec.is_adopted else ""

@@ -76,3 +76,8 @@ class Placement:
     next_id: dict[Role, int] = durable(dict, outlives_end=True)
     ended_well: set[MemberId] = transient(set)
     """Whose pods were seen so once."""
+
+    def forget_losses(self) -> None:
+        """Pods that were given back are made again as the first ones were; by the next master too."""
+        self.held.clear()
+        self.spares_made = 0
