@@ -119,6 +119,8 @@ def _hold(volume, fault, writing, session):
     kinds = dict(chaos_kinds.KINDS, **network.KINDS)
     writing = int(writing)
     try:
+        if writing < 0:
+            _wait_to_begin(fault, network.KINDS)
         one = Holding(volume, fault, int(session), kinds)
     except base.Refused as error:
         _tell(writing, {"error": str(error)})
@@ -126,6 +128,18 @@ def _hold(volume, fault, writing, session):
     _tell(writing, one.told())
     one.hold()
     return None
+
+
+def _wait_to_begin(fault, waiting):
+    """An armed fault of the network begins with the member's first ranks: the master never meets a member that is cut
+    off before its first word, which is another fault than the one that was asked for."""
+    from . import kinds as chaos_kinds
+
+    first = base.first_process(os.environ)
+    while base.named(fault) in waiting and first and not chaos_kinds.workers(os.environ):
+        if base.started(first[0]) != first[1]:
+            return
+        time.sleep(LOOK_EVERY)
 
 
 def _beside(volume, fault):
