@@ -109,7 +109,9 @@ class Job:
         began = time.process_time() - COLLECTOR.seconds
         actions = step(self.state, event, self.now)
         self.took = time.process_time() - COLLECTOR.seconds - began
-        self.blamed += [str(each.member) for each in actions if isinstance(each, Announce) and each.kind == "RanksHang"]
+        self.blamed += [
+            str(each.member) for each in actions if isinstance(each, Announce) and each.kind == "HangDetected"
+        ]
         self.stops += sum(isinstance(each, Send) and isinstance(each.message, Stop) for each in actions)
         return actions
 

@@ -27,7 +27,7 @@ from pathlib import Path
 PROBE = Path(__file__).with_name("hangs_probe.py")
 BEYOND, UNCLEAR, INIT, WORKS, HEALTHY = "beyond doubt", "unclear", "init", "works", "healthy"
 LIMITS = {BEYOND: (0.0, 15.0), UNCLEAR: (55.0, 85.0), INIT: (595.0, 660.0), WORKS: (600.0, 640.0)}
-"""Seconds from the fault to RanksHang; an unclear one counts from the last look that saw work."""
+"""Seconds from the fault to HangDetected; an unclear one counts from the last look that saw work."""
 WATCHED = 110.0
 """Seconds for which one that works is watched."""
 EXPECTED = {
@@ -49,10 +49,10 @@ class Result:
     repeat: int
     expected: str
     said: str = ""
-    """The sentence of RanksHang."""
+    """The sentence of HangDetected."""
     ended_after: float | None = None
     waits_after: float | None = None
-    """Seconds from the fault to RanksHang and to RanksWait."""
+    """Seconds from the fault to HangDetected and to SlowStep."""
     steps_after: float | None = None
     code: int | None = None
     load: float = 0.0
@@ -90,9 +90,9 @@ def _follow(job: subprocess.Popen[bytes], result: Result, folder: Path) -> None:
         if not began:
             continue
         passed = time.time() - began
-        if result.waits_after is None and "RanksWait" in text:
+        if result.waits_after is None and "SlowStep" in text:
             result.waits_after = round(passed, 1)
-        if result.ended_after is None and (found := re.search(r"RanksHang:? ([^\n]*)", text)):
+        if result.ended_after is None and (found := re.search(r"HangDetected:? ([^\n]*)", text)):
             result.ended_after, result.said = round(passed, 1), found[1]
         stepped = folder / "stepped"
         if result.ended_after is not None and result.steps_after is None:

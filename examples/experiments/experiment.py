@@ -91,7 +91,7 @@ class Experiment:
 
     def trains(self, members: int = 4) -> None:
         """It has trained long enough for a fault to come."""
-        self.event("WorldRuns", f"with {members} members")
+        self.event("GenerationRunning", f"with {members} members")
         self.until(lambda: self.hearing.highest() >= TRAINED and len(self.running()) == members,
                    f"step {TRAINED} of {members} pods")  # fmt: skip
         self.tell(f"step {self.hearing.highest()} in {members} pods")

@@ -91,8 +91,8 @@ class Hearing:
         if alone is not None:
             raise NotSeen(f"{alone.pod}: {alone.text}")
         for _at, event in self.events:
-            lacks_image = event["reason"] == "MemberCannotStart" and "Image" in event["message"]
-            if lacks_image or event["reason"] == "CreateRefused":  # what else a kubelet tries again may go well
+            lacks_image = event["reason"] == "PodBlocked" and "Image" in event["message"]
+            if lacks_image or event["reason"] == "CreateRejected":  # what else a kubelet tries again may go well
                 raise NotSeen(event["message"])
 
     # -- what is claimed ------------------------------------------------------------------------------------------

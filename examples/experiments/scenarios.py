@@ -94,7 +94,7 @@ def straggler(x: Experiment) -> Rows:
 
 def straggler_kept(x: Experiment) -> Rows:
     x.submit()
-    kept = x.event("StragglerFound", "worker-1")[1]
+    kept = x.event("NodeCheckStraggler", "worker-1")[1]
     x.trains()
     x.show(PODS)
     return [

@@ -22,7 +22,7 @@ def scale_up(x: Experiment) -> Rows:
         other = x.another("scale-up/other.yaml", "other-job")
         x.submit()
         x.trains(3)
-        x.event("MemberUnschedulable")
+        x.event("FailedScheduling")
         x.show(PODS)
         pending = next(name for name, pod in x.hearing.pods.items() if pod["status"].get("phase") == "Pending")
         first, began = rendezvous(x), x.after(x.hearing.worlds()[0].steps[0][0])
@@ -46,7 +46,7 @@ def scale_down(x: Experiment) -> Rows:
     at = chaos(x, 1, "kill-launcher", "--signal", "HUP")
     x.goes_on(3, at)
     x.until(lambda: state(x, 1) == "Error", f"{x.pod(1)} to read Error")
-    why = x.event("PlaceEmpty")[1]
+    why = x.event("ReplacementLimitReached")[1]
     x.show(PODS)
     if x.pod(4) in x.hearing.first_seen:
         raise NotSeen("worker-1 to be left unreplaced")

@@ -28,7 +28,7 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseLapsed:
+class LeaseLost:
     """The API server does not take this master's renewals. It may still be the only one."""
 
     reason: str
@@ -115,7 +115,7 @@ class NodeSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateRefused:
+class CreateRejected:
     """The platform will not make this pod as things are (a quota, a policy): asked again at once it would say so again.
     `is_final`: it never will (the namespace is being deleted)."""
 
@@ -185,7 +185,7 @@ class ScalingAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleAsked:
+class ScaleRequested:
     """The user wants this many members."""
 
     replicas: int
@@ -209,14 +209,14 @@ class SpecChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class RestartAsked:
+class RestartRequested:
     """The user wants the script read again: now, or at the next finished checkpoint."""
 
     at_checkpoint: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class RestartRefused:
+class RestartRejected:
     """The script, as it is now, would not come through its imports (`scaling.rehearsal`): nothing was stopped."""
 
     why: str
@@ -269,23 +269,23 @@ Event = (
     | PodSeen
     | PodGone
     | NodeSeen
-    | CreateRefused
+    | CreateRejected
     | PodsListed
     | OwnerSized
     | OwnerEnded
     | MemberProbed
     | StatusSaved
-    | ScaleAsked
+    | ScaleRequested
     | ScalingAsked
     | TurnTold
     | SpecChanged
-    | RestartAsked
-    | RestartRefused
+    | RestartRequested
+    | RestartRejected
     | StopAsked
     | Asked
     | ActionFailed
     | Woke
     | Stalled
-    | LeaseLapsed
+    | LeaseLost
     | LeaseRegained
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from outrider.master.core import step as core_step
 from outrider.master.core.actions import Action
-from outrider.master.core.events import Event, LeaseLapsed, LeaseRegained
+from outrider.master.core.events import Event, LeaseLost, LeaseRegained
 from outrider.master.core.placement import admission as placement_admission
 from outrider.master.core.ps import status as ps_status
 from outrider.master.core.ps import step as ps_step
@@ -43,7 +43,7 @@ def new(spec: JobSpec, next_order: int = 1) -> Job:
 
 def step(job: Job, event: Event, now: float) -> list[Action]:
     if isinstance(job, PsState):  # past the Lease nothing begins in it: what a seat starts is saved first
-        return [] if isinstance(event, LeaseLapsed | LeaseRegained) else ps_step.step(job, event, now)
+        return [] if isinstance(event, LeaseLost | LeaseRegained) else ps_step.step(job, event, now)
     return core_step.step(job, event, now)
 
 

@@ -243,7 +243,7 @@ class Fleet:
         is_new, self._waiting[key] = key not in self._waiting, job
         if is_new:
             record = JobRecord(self._api, job, self._term, list)
-            record.add("JobWaits", WAITS, "normal", None, "", {})
+            record.add("WaitingForOldPods", WAITS, "normal", None, "", {})
             self._background.start(record.post_last_events())
         self._gone(key, before.uid)
 

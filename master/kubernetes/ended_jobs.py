@@ -89,7 +89,7 @@ class EndedJobs:
         if found.seconds == begin_anew.LOOK_AGAIN and self._told_to_wait.get(key) != over.uid:
             self._told_to_wait[key] = over.uid
             record = JobRecord(self._api, over.job, self._term, list)
-            record.add("PodsWait", found.reason, "warning", None, "", {})
+            record.add("PodsWaitForRestart", found.reason, "warning", None, "", {})
             self._background.start(record.post_last_events())
         return Denied(found.reason, "job", retry_after=found.seconds)
 
@@ -134,7 +134,7 @@ class EndedJobs:
         if begun is None:
             return
         log.info("job %s begins anew: %s", key, why)
-        record.add("JobBegunAnew", f"The job begins anew: {why}.", "normal", None, "", {})
+        record.add("JobRestarted", f"The job begins anew: {why}.", "normal", None, "", {})
         self.forget(key)
         self._begun(begun)
         await record.post_last_events()

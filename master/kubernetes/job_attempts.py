@@ -21,7 +21,7 @@ from outrider.wire.ids import JobName
 SLOWEST = 300.0
 BEGIN_AGAIN = 5.0
 """Seconds after which a job is tried again whose status could not be claimed."""
-CORE_HAS_FAILED = "CoreFailed"
+CORE_HAS_FAILED = "SupervisionFailed"
 """Reason of the condition Supervised while a job waits to be begun again."""
 UNSERVED = (
     "A fault of Outrider itself: what looks after this job has failed ({}). Its ranks train on, and nothing that "

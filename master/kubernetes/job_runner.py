@@ -297,7 +297,7 @@ class RunningJob:
             return
         self._record.problems = problems
         reason = f"The job is run as it was: {'; '.join(problems)}"
-        self._record.add("SpecRefused", reason, "warning", None, "", {})
+        self._record.add("SpecRejected", reason, "warning", None, "", {})
         if self._record.has_saved:
             self._background.start(self._save_again())
 

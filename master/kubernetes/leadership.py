@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from outrider.master.core.events import LeaseLapsed, LeaseRegained
+from outrider.master.core.events import LeaseLost, LeaseRegained
 from outrider.master.kubernetes.api.client import ApiError
 from outrider.master.kubernetes.lease import Lease
 from outrider.master.kubernetes.status_writer import Superseded
@@ -29,7 +29,7 @@ class Leadership:
     def is_held(self) -> bool:
         return self._lease.is_held
 
-    async def follow(self, tell: Callable[[LeaseLapsed | LeaseRegained], None]) -> None:
+    async def follow(self, tell: Callable[[LeaseLost | LeaseRegained], None]) -> None:
         """Every core is told when it runs out, and when it is held again; `Lease.keep` ends where another has it."""
         was_held = True
         while True:
@@ -38,7 +38,7 @@ class Leadership:
                 continue
             was_held = not was_held
             log.warning("the Lease %s", "is held again" if was_held else "has run out: only saved worlds begin again")
-            tell(LeaseRegained() if was_held else LeaseLapsed(LAPSED))
+            tell(LeaseRegained() if was_held else LeaseLost(LAPSED))
 
     def superseded(self, term: int) -> None:
         """A master says that it has this term."""

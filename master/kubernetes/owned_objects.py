@@ -83,7 +83,7 @@ class Belongings:
             services = [await self._have("services", service) for service in addresses.services_of(job)]
             return await self._have_budget(job, lacking) and all(services)
         except ApiError as error:
-            self._tell("BelongingsRefused", f"A Service or PodDisruptionBudget of the job was refused: {error}.")
+            self._tell("OwnedObjectRejected", f"A Service or PodDisruptionBudget of the job was refused: {error}.")
             return False
 
     # -- the budget -------------------------------------------------------------------------------------------------
@@ -91,7 +91,9 @@ class Belongings:
         if self._version is None:
             self._version = disruption.api_version(await self._api.get(f"/apis/{disruption.GROUP}")) or ""
         if not self._version:
-            self._tell("NoBudget", "The API server has no PodDisruptionBudgets: a drain takes all members of a node.")
+            self._tell(
+                "PDBUnsupported", "The API server has no PodDisruptionBudgets: a drain takes all members of a node."
+            )
             return True
         budget = disruption.budget_of(job, self._version, lacking)
         path = self._path(disruption.PLURAL, budget)
@@ -99,11 +101,11 @@ class Belongings:
             there = await self._budgets.of(path.rpartition("/")[0], self._version)
             if there is None:
                 self._left.add(path)
-                self._tell("BudgetLeft", TOO_MANY)
+                self._tell("ForeignPDBFound", TOO_MANY)
             elif others := disruption.others(there, job, self._pods()):
                 text = f"The pods have a PodDisruptionBudget already ({', '.join(others)}), and it is left at that."
                 self._left.add(path)
-                self._tell("BudgetLeft", text)
+                self._tell("ForeignPDBFound", text)
         return path in self._left or await self._have(disruption.PLURAL, budget)
 
     # -- any of them ------------------------------------------------------------------------------------------------
@@ -145,7 +147,7 @@ class Belongings:
                 await self._api.patch(path, {"spec": document["spec"]})
             return True  # a Service is the same for ever
         if not disruption.is_of_an_earlier(there, self._record.job):
-            self._tell(f"{kind}Left", f"There is a {kind} {name} that is not this job's; it is left as it is.")
+            self._tell(f"{kind}Conflict", f"There is a {kind} {name} that is not this job's; it is left as it is.")
         return False
 
     def _path(self, plural: str, document: Document) -> str:

@@ -19,7 +19,7 @@ from outrider.master.core.actions import (
     ResizeOwner,
     WriteReplicas,
 )
-from outrider.master.core.events import CreateRefused, Event, PodGone
+from outrider.master.core.events import CreateRejected, Event, PodGone
 from outrider.master.core.k8s.elasticjob import spec as elasticjob_spec
 from outrider.master.core.k8s.injection import webhook as injection_webhook
 from outrider.master.core.k8s.injection.sidecar import Policy
@@ -68,12 +68,12 @@ class KubernetesPlatform:
         try:
             await self._create(pod)
         except CannotInject as error:
-            self._put(CreateRefused(pod, brief(error)))
+            self._put(CreateRejected(pod, brief(error)))
         except ApiError as error:
             if not create_errors.is_refusal(error.status):
                 raise
             is_final = create_errors.is_final(error.status, error.message)
-            self._put(CreateRefused(pod, create_errors.sentence(error.message), is_final))
+            self._put(CreateRejected(pod, create_errors.sentence(error.message), is_final))
 
     async def _create(self, pod: CreatePod) -> None:
         document = self._injected(pod_documents.pod_of(self._record.accepted, pod))

@@ -15,7 +15,15 @@ from typing import Any
 from aiohttp import web
 
 from outrider.master.core import job_kinds
-from outrider.master.core.events import Asked, Event, RestartAsked, RestartRefused, ScaleAsked, ScalingAsked, StopAsked
+from outrider.master.core.events import (
+    Asked,
+    Event,
+    RestartRejected,
+    RestartRequested,
+    ScaleRequested,
+    ScalingAsked,
+    StopAsked,
+)
 from outrider.master.core.job_kinds import Job
 from outrider.master.core.scaling import rehearsal
 from outrider.master.core.state.job import ENDED
@@ -112,7 +120,7 @@ class Api:
             return self._accept(ScalingAsked())
         if type(wanted) is not int or not spec.min_members <= wanted <= spec.max_members:
             return failure(422, f"replicas is {wanted!r}, it may be {spec.min_members} to {spec.max_members}")
-        return self._accept(ScaleAsked(wanted))
+        return self._accept(ScaleRequested(wanted))
 
     async def _restart(self, request: web.Request) -> web.Response:
         body = await _body(request, {"at_checkpoint", "check"})
@@ -120,10 +128,10 @@ class Api:
         if _flag(body, "check") and not self._is_over():
             answers = list((await self._ask(REHEARSAL, REHEARSAL_SECONDS))["members"].values())
             if why := rehearsal.refusal(answers):
-                self._put(RestartRefused(why))
+                self._put(RestartRejected(why))
                 return failure(409, f"it trains on, the restart is refused: {why}")
-            return self._accept(RestartAsked(at_checkpoint), unchecked=rehearsal.unchecked(answers))
-        return self._accept(RestartAsked(at_checkpoint))
+            return self._accept(RestartRequested(at_checkpoint), unchecked=rehearsal.unchecked(answers))
+        return self._accept(RestartRequested(at_checkpoint))
 
     async def _stop(self, request: web.Request) -> web.Response:
         body = await _body(request, {"hard", "reason"})

@@ -29,10 +29,10 @@ class RefusalLog:
         if self._lines > LINES:
             self._left_out += 1
             return
-        announce(log, "HelloRefused", reason, "warning", {"member": member} if member else {})
+        announce(log, "SidecarRejected", reason, "warning", {"member": member} if member else {})
 
     def _begin_anew(self) -> None:
         if self._left_out:
             text = f"{self._left_out} more connections were refused, and each was told why"
-            announce(log, "HelloRefused", text, "warning")
+            announce(log, "SidecarRejected", text, "warning")
         self._since, self._lines, self._left_out = self._clock(), 0, 0

@@ -65,8 +65,8 @@ def event_line(event: Mapping[str, Any]) -> str:
 
 
 FAULTS = frozenset({
-    "WorkerExited", "WorkersGone", "TrainerLost", "MemberLost", "MemberSilent", "MemberFailed", "RanksHang",
-    "SidecarEnded",
+    "WorkerExited", "WorkersGone", "TrainerLost", "MemberLost", "MemberSilent", "MemberFailed", "HangDetected",
+    "SidecarExited",
 })  # fmt: skip
 
 

@@ -166,7 +166,7 @@ class Pods(Traces):
 
     def resized_behind(self, after: frozenset[str] = frozenset()) -> int:
         """The step of the checkpoint behind which the world changed."""
-        message = self.event("WorldResizes", "A checkpoint of step", "is finished: ", after=after)["message"]
+        message = self.event("ResizeStarted", "A checkpoint of step", "is finished: ", after=after)["message"]
         return int(message.split("of step ")[1].split()[0])
 
     def rendezvous(self, pod: str) -> list[dict[str, str]]:

@@ -42,7 +42,7 @@ def its_pods_are_counted_for_a_budget(job: Pods) -> None:
 def its_completions_are_fixed_so_it_is_not_resized_and_says_so(job: Pods) -> None:
     restart, world = job.training(2)
     job.kubectl("scale", "elasticjob", job.name, "--replicas=3")
-    job.event("SpecRefused", f"Job {job.name} has 2 completions, which cannot be changed")
+    job.event("SpecRejected", f"Job {job.name} has 2 completions, which cannot be changed")
 
     def refused() -> bool:
         conditions = job.status().get("conditions") or ()

@@ -39,7 +39,7 @@ def no_step_is_repeated(job: Pods, least: int = 40, *, is_told: bool = True) -> 
     Event says what was saved, which it cannot where the master is killed while that happens."""
     before = newest_load(job)
     until(lambda: len([step for step in job.steps() if step.loaded == before]) > least, job.story)
-    job.event("StateOffered", "model, optimizer, progress")
+    job.event("SaveHandlerRegistered", "model, optimizer, progress")
     mark = job.mark()
     yield mark
 
@@ -70,7 +70,7 @@ def deleted_while_it_trains_and_applied_again_it_repeats_no_step(job: ClusterJob
     with no_step_is_repeated(job) as mark:
         job.kubectl("delete", "elasticjob", job.name)
         job.create(job.document)
-    job.event("JobWaits", "its pods are not gone yet", after=mark)
+    job.event("WaitingForOldPods", "its pods are not gone yet", after=mark)
 
 
 @pytest.mark.exhaustive
@@ -145,7 +145,7 @@ def test_a_stateful_set_whose_job_is_over_begins_anew_when_it_is_rolled_out(pods
     uid, over = job.job()["metadata"]["uid"], max(step.time for step in job.steps())
     saved = max(job.saved)
     job.kubectl("set", "env", f"statefulset/{job.name}", "AGAIN=1")
-    job.event("JobBegunAnew")
+    job.event("JobRestarted")
 
     def again() -> dict[int, list[Step]]:
         made = [step for step in job.steps() if step.time > over and step.world == 2]

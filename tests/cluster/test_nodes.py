@@ -92,10 +92,10 @@ def test_training_goes_on_where_a_node_is_not_ready_and_a_pod_that_cannot_go_the
     assert same == restart
 
     job.kubectl("delete", "pod", pod, "--grace-period=10", "--wait=false")
-    job.event("MemberLeaving", "worker-1", "10 s of grace")
+    job.event("MemberDraining", "worker-1", "10 s of grace")
     _, new = job.training(4, after=restart)
     assert members(new) == [job.pod(f"worker-{i}") for i in (0, 0, 2, 2)]
-    job.event("PodForced", "worker-1", node)
+    job.event("PodForceDeleted", "worker-1", node)
     until(lambda: not uid_of(job, pod), job.story)
 
     newest, world = job.now()
@@ -127,7 +127,7 @@ def test_a_stateful_sets_pod_that_cannot_go_is_removed_by_force_so_that_it_comes
     kubelets.freeze(node)
     job.kubectl("delete", "pod", pod, "--grace-period=5", "--wait=false")
     smaller, _ = job.training(2, after=restart)
-    job.event("PodForced", pod, node)
+    job.event("PodForceDeleted", pod, node)
     until(lambda: uid_of(job, pod) not in ("", uid), job.story)
     job.training(4, after=smaller)
     assert node_of(job, pod) != node
@@ -146,10 +146,10 @@ def test_pods_that_may_not_be_made_or_cannot_start(make: Make, namespace: str, s
 
 def what_a_quota_forbids_is_told_once_and_made_when_there_is_room(job: ClusterJob) -> None:
     restart, _ = job.training(2)
-    job.event("CreateRefused", "exceeded quota: few")
+    job.event("CreateRejected", "exceeded quota: few")
     job.kubectl("delete", "quota", "few")
     job.training(4, after=restart)
-    assert len([event for event in job.events() if event["reason"] == "CreateRefused"]) == 1
+    assert len([event for event in job.events() if event["reason"] == "CreateRejected"]) == 1
     assert not [event for event in job.events() if event["reason"] == "CreateFailed"]
 
 
@@ -162,7 +162,7 @@ def an_image_that_cannot_be_pulled_is_told_and_the_others_train_until_it_can(job
     job.patch(replicaSpecs={"worker": {"template": template}})
     until(lambda: job.status().get("observedGeneration") == job.job()["metadata"]["generation"], job.story)
     job.delete_pod(second)
-    told = job.event("MemberCannotStart", NO_IMAGE, "of trainer", "cannot be pulled: ")
+    told = job.event("PodBlocked", NO_IMAGE, "of trainer", "cannot be pulled: ")
     smaller, world = job.training(2, after=restart)
     job.training(2, after=restart, more=steps_of(world) + 100)
     (new,) = set(job.pods()) - {first}
@@ -174,7 +174,7 @@ def an_image_that_cannot_be_pulled_is_told_and_the_others_train_until_it_can(job
 
 def test_a_job_whose_image_cannot_be_pulled_says_so_in_its_condition(make: Make) -> None:
     job = make(replicas=2, container={"image": NO_IMAGE})
-    job.event("MemberCannotStart", "worker-0", NO_IMAGE)
+    job.event("PodBlocked", "worker-0", NO_IMAGE)
 
     def condition() -> Document | None:
         found = (c for c in job.status().get("conditions", ()) if c["type"] == "Running")

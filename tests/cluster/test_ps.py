@@ -146,7 +146,7 @@ def a_ps_gets_more_memory_when_it_runs_out_and_when_its_user_says_so(job: PsClus
     assert (old["status"]["phase"], trainer_end(old)["exitCode"]) == ("Failed", 137)
 
     job.kubectl("annotate", "elasticjob", job.name, "outrider.dev/ps-resources=memory=4000Mi@rank-index=0")
-    moves = job.event("PsMoves", "ps-0 moves from ps-1 to a new pod now: the checkpoint of step")
+    moves = job.event("PsMigrationStarted", "ps-0 moves from ps-1 to a new pod now: the checkpoint of step")
     saved = int(re.findall(r"of step (\d+)", moves["message"])[0])
     serves, _told = job.told("ps-2")
     for member in ("chief-0", "worker-0"):
@@ -169,7 +169,7 @@ def whoever_runs_out_of_memory_gets_twice_as_much(job: PsClusterJob) -> None:
         assert (memory_of(old), memory_of(new)) == (("500Mi", "1500Mi"), ("1000Mi", "3000Mi"))
         assert (old["status"]["phase"], trainer_end(old)["exitCode"]) == ("Failed", 137)
         assert job.labels(f"{role}-1")["relaunches"] == "1"
-        job.event("MemoryRaised", "3000Mi instead of 1500Mi", f"{role}-0")
+        job.event("MemoryLimitRaised", "3000Mi instead of 1500Mi", f"{role}-0")
 
 
 def a_worker_comes_and_goes(job: PsClusterJob) -> None:
@@ -188,7 +188,7 @@ def test_an_image_without_tensorflow_and_a_tf_config_of_the_users_are_told(make_
     bare = {"image": WITHOUT_TENSORFLOW}
     own = {"env": [{"name": "TF_CONFIG", "value": '{"cluster": {}, "task": {"type": "worker", "index": 0}}'}]}
     job = make_ps(ps=1, worker=1, containers={"ps": bare, "worker": bare | own})
-    job.event("TfConfigKept", "TF_CONFIG is set in spec.replicaSpecs.worker.template.spec.containers[0].env")
+    job.event("UserTfConfigFound", "TF_CONFIG is set in spec.replicaSpecs.worker.template.spec.containers[0].env")
     until(lambda: job.status().get("phase") == "Failed", job.story)
     (failed,) = [each for each in job.status()["conditions"] if each["type"] == "Failed"]
     assert failed["status"] == "True"

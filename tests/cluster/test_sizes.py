@@ -32,7 +32,7 @@ def test_three_of_four_train_while_one_finds_no_room_and_four_when_there_is_some
     wanted = {"requests": {"cpu": "50m", "memory": "200Mi", SLOT: "1"}, "limits": {SLOT: "1"}}
     job = make(replicas=4, least=2, nprocPerNode=1, container={"resources": wanted})
     restart, three = job.training(3)
-    job.event("MemberUnschedulable")
+    job.event("FailedScheduling")
     assert sorted(pod["status"]["phase"] for pod in job.pods().values()) == ["Pending", "Running", "Running", "Running"]
     slots(4)
     grown, _ = job.training(4, after=restart)
@@ -49,7 +49,7 @@ def test_a_suspended_job_rests_and_goes_on_where_it_was(make: Make) -> None:
     assert next(step.member for step in world[0]) == job.pod("master-0"), "it has rank 0"
     service = json.loads(job.kubectl("get", "service", job.pod("master-0"), "-o", "json"))
     assert service["spec"]["ports"][0]["port"] == 23456
-    job.event("FieldPassedOver", "rdzvBackend", "not needed")
+    job.event("FieldIgnored", "rdzvBackend", "not needed")
     job.patch(suspend=True)
     job.phase("Suspended")
     until(lambda: not job.pods(), job.story)

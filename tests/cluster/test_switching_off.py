@@ -76,7 +76,7 @@ def test_switching_off(alone: Alone, subtests: pytest.Subtests) -> None:
 def switched_off_it_trains_on_and_a_rank_that_dies_is_mended_when_it_is_on_again(alone: Alone) -> None:
     before, pods = alone.runs(1), alone.uids()
     alone.annotate("supervise=off")
-    alone.supervised("False", "SwitchedOff")
+    alone.supervised("False", "SupervisionOff")
     alone.goes_on(before)
     alone.annotate("supervise-")
     alone.supervised("True")
@@ -85,7 +85,7 @@ def switched_off_it_trains_on_and_a_rank_that_dies_is_mended_when_it_is_on_again
     alone.goes_on(before)
 
     alone.annotate("supervise=off")
-    alone.supervised("False", "SwitchedOff")
+    alone.supervised("False", "SupervisionOff")
     alone.execute(alone.pod("worker-1"), f"kill -9 {alone.pid_of(alone.pod('worker-1'), 'rank 3')}")
     before = alone.lines(1)
     alone.goes_on(before, but=(3,))
@@ -102,7 +102,7 @@ def test_one_setting_of_the_master_leaves_all_jobs_alone_and_takes_them_over_aga
     before, pods = alone.runs(1), alone.uids()
     try:
         _set("OUTRIDER_MODE=off")
-        alone.supervised("False", "SwitchedOff")
+        alone.supervised("False", "SupervisionOff")
         alone.goes_on(before)
     finally:
         _set("OUTRIDER_MODE-")
@@ -123,7 +123,7 @@ def what_would_be_done_is_said_while_a_job_is_observed_and_done_when_it_is_not(a
     alone.supervised("False", "Observed")
     pods = alone.uids()
     alone.execute(alone.pod("worker-1"), f"kill -9 {alone.pid_of(alone.pod('worker-1'), 'rank 3')}")
-    alone.event("Would", "stop generation", "killed by SIGKILL")
+    alone.event("DryRun", "stop generation", "killed by SIGKILL")
     alone.goes_on(alone.lines(2), but=(3,), generation=2)
     assert alone.keeps(pods)
     alone.annotate("mode-")

@@ -87,7 +87,7 @@ def an_evicted_pod_leaves_when_a_checkpoint_is_written(job: ClusterJob) -> None:
     pod, mark = members(world)[3], job.mark()
     until(lambda: not evicted(job, pod), job.story)
     smaller, rest = job.training(4, after=restart)
-    job.event("MemberLeaving", job.member(pod), after=mark)
+    job.event("MemberDraining", job.member(pod), after=mark)
     assert rest[0][0].loaded >= job.resized_behind(mark), "the world changed behind a checkpoint"
     job.training(6, after=smaller)
 
@@ -100,7 +100,7 @@ def the_network_of_a_pod_is_slow_as_long_as_the_command_stays(job: ClusterJob) -
         job.event("LinkSlow", job.member(pod))
         slow.send_signal(signal.SIGTERM)
     assert not holders(job)
-    job.event("LinkWell", job.member(pod))
+    job.event("LinkRecovered", job.member(pod))
     job.training(6)
 
 
@@ -192,7 +192,7 @@ def the_network_of_a_pod_is_cut_and_the_pod_comes_back_when_that_is_undone(job: 
     assert said(job, pod, "undo") == f"pod {job.namespace}/{pod}: cut-network:3600s is undone\n"
     assert not holders(job)
     job.event("MemberIsolated", f"{job.member(pod)} says: neither the master nor", after=mark)
-    job.event("MemberBack", job.member(pod), after=mark)
+    job.event("MemberReturned", job.member(pod), after=mark)
     job.training(6, after=restart)
     assert job.keeps(before)
 
@@ -206,7 +206,7 @@ def a_pod_that_is_cut_off_and_healed_in_time_comes_back_and_says_why_it_stopped(
         stopped(job, victim)
     why = f"{job.member(victim)} says: neither the master nor"
     job.event("MemberIsolated", why, "this member is cut off", after=mark)
-    job.event("MemberBack", job.member(victim), after=mark)
+    job.event("MemberReturned", job.member(victim), after=mark)
     assert job.uids()[victim] == before
     job.training(6, after=restart)
     assert ends_of_ranks(job) == ends
@@ -225,7 +225,7 @@ def a_pod_that_is_cut_off_stops_its_ranks_and_is_replaced_while_the_others_train
         _, new = job.training(None, after=restart)
         assert victim not in members(new)
         stopped(job, victim)
-        job.event("MemberGivenUp", job.member(victim), after=mark)
+        job.event("SilentMemberDeleted", job.member(victim), after=mark)
         until(lambda: victim not in job.pods(), job.story)
         _, whole = job.training(6, after=restart)
         assert victim not in members(whole)

@@ -198,13 +198,13 @@ def a_hung_rank_is_named_and_all_begin_again_in_place_and_once_more_and_its_pod_
     allow(job, pod)
 
     assert "sent SIGSTOP to the worker process" in said(job, pod, "hang")
-    told: str = job.event("RanksHang", culprit)["message"]
+    told: str = job.event("HangDetected", culprit)["message"]
     assert re.search(r"; [123] others? waits? in gloo:\w+ number \d+ \(train\.py:\d+ main\)\.$", told), told
     restart, _ = job.training(4, after=restart)
     assert job.keeps(before), "it was borne in place"
 
     assert "sent SIGSTOP to the worker process" in said(job, pod, "hang")
-    job.event("RanksHang", culprit, f"It was to blame for a hang before, so {member} is replaced.")
+    job.event("HangDetected", culprit, f"It was to blame for a hang before, so {member} is replaced.")
     _, new = job.training(4, after=restart)
     assert members(new)[:2] == [first] * 2
     assert pod not in members(new)

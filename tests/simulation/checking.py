@@ -139,7 +139,7 @@ class Checking:
             self._is_excluded(master, action.member, action.reason)
 
     def announced(self, kind: str, member: str | None) -> None:
-        if kind in ("NodeCheckInDoubt", "MemberKept") and member is not None:
+        if kind in ("NodeCheckInconclusive", "ExclusionSkipped") and member is not None:
             self.excused.add(member)
 
     def _is_excluded(self, master: Master, member: str, why: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from outrider.master.core.events import RestartAsked, ScaleAsked
+from outrider.master.core.events import RestartRequested, ScaleRequested
 
 if TYPE_CHECKING:
     from tests.simulation.pods import Pod
@@ -276,9 +276,9 @@ class Faults:
         if master is not None and master.paused_at is None and spec.max_relaunches is None and not spec.is_adopted:
             wanted = self.rng.randint(spec.min_members, spec.max_members)
             self.world.replicas = wanted
-            master.post(ScaleAsked(wanted))
+            master.post(ScaleRequested(wanted))
 
     def restart(self, _seconds: float) -> None:
         master = self.world.masters.current
         if master is not None:
-            master.post(RestartAsked(self.rng.random() < 0.5))
+            master.post(RestartRequested(self.rng.random() < 0.5))

@@ -47,7 +47,7 @@ class Links:
             self.world.faults.cut(*self._rng.sample(pods, 2), self._rng.uniform(*LONG))
 
     def announced(self, master: Master, action: Announce) -> None:
-        if action.kind == "LinkCut" and CUT in action.reason and self.world.masters.term == master.term:
+        if action.kind == "LinkDown" and CUT in action.reason and self.world.masters.term == master.term:
             self.named += 1
             first, second = (dict(action.detail)[key] for key in ("first", "second"))
             if not self._was_cut(first, second):

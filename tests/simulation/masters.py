@@ -111,8 +111,8 @@ class Master(MasterInside, Process):
             self.world.platform.shown.update(pod.member for pod in event.pods)
         elif isinstance(event, told.SidecarDisconnected):
             self.unread_losses.pop(event.session, None)
-        elif isinstance(event, told.LeaseLapsed | told.LeaseRegained):
-            self.has_read_lapsed = isinstance(event, told.LeaseLapsed)
+        elif isinstance(event, told.LeaseLost | told.LeaseRegained):
+            self.has_read_lapsed = isinstance(event, told.LeaseLost)
 
     def perform(self, action: do.Action) -> None:
         if self.is_lapsed and not past_lease.may_be_done(action):
@@ -232,7 +232,7 @@ class Masters:
     def _lapse(self, master: Master) -> None:
         if master.alive and not master.is_lapsed and self._is_cut_off(master):
             master.is_lapsed = True
-            master.post(told.LeaseLapsed("The API server is not reached."))
+            master.post(told.LeaseLost("The API server is not reached."))
 
     def _take_lease(self, old: Master, finds_it_after: float) -> None:
         if old is self.current and old.is_lapsed and self._is_cut_off(old):

@@ -190,9 +190,9 @@ class Memories:
 
     # -- what a master does
     def announced(self, action: Announce) -> None:
-        if action.kind == "CheckpointNotReceived":
+        if action.kind == "CheckpointTransferFailed":
             self.excused.add(action.generation)
-        elif action.kind == "CheckpointKept" and self.kind == "sharded":
+        elif action.kind == "CheckpointReplicated" and self.kind == "sharded":
             self._promised(action.generation)
 
     def _promised(self, generation: Generation) -> None:

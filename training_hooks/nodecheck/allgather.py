@@ -22,7 +22,7 @@ WORD_SECONDS = 2.0
 WORD = 256
 
 
-class PortTaken(Exception):
+class PortInUse(Exception):
     pass
 
 
@@ -43,7 +43,7 @@ class Meeting:
             return socket.create_server(("", port), family=family, backlog=8, dualstack_ipv6=both)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise PortTaken("port %d is taken by another process" % port)
+                raise PortInUse("port %d is taken by another process" % port)
             raise
 
     def meet(self, seconds=MEET_SECONDS):

@@ -75,7 +75,7 @@ def findings(order, volume):
             found["peers"] = meeting.gather()
             if order["alone"]:
                 found["peers"].append(with_itself(order))
-    except allgather.PortTaken as error:
+    except allgather.PortInUse as error:
         found.update(result="port taken", error=str(error))
     except OSError as error:
         found.update(result="failed", error=allgather.reason(error, 0.0)[:LONGEST_ERROR])

@@ -157,7 +157,7 @@ def _not_held(state: State, world: World, member: MemberId, step: int, why: str)
         kept = "; the step before is kept" if keeping.copied >= 0 else ""
         what = replication.described(keeping, step) if step in keeping.counted else f"step {step}"
         text = f"{member} could not hold a copy of {what}: {why}{kept}."
-        state.announce("CheckpointNotHeld", text, member, warning=True)
+        state.announce("ReplicationSkipped", text, member, warning=True)
 
 
 def _no_room(state: State, holder: MemberId, room: int, owner: MemberId, ranks: int) -> None:
@@ -168,8 +168,8 @@ def _no_room(state: State, holder: MemberId, room: int, owner: MemberId, ranks: 
         f"all go on from storage"
     )
     if all(note.sentence != sentence for note in state.checkpoints.data_notes):
-        data_position.add(state, "CheckpointNotHeld", sentence)
-        state.announce("CheckpointNotHeld", f"{sentence}.", holder, warning=True)
+        data_position.add(state, "ReplicationSkipped", sentence)
+        state.announce("ReplicationSkipped", f"{sentence}.", holder, warning=True)
 
 
 def _copied(state: State, world: World) -> None:
@@ -199,7 +199,7 @@ def _keep(state: State, world: World, step: int) -> None:
         _finished(state, keeping, state.checkpoints.kept_in_memory)
     else:
         what, state.checkpoints.kept_in_memory = f"the checkpoint of step {step}", step
-    state.announce("CheckpointKept", f"Every rank has {what} in memory.")
+    state.announce("CheckpointReplicated", f"Every rank has {what} in memory.")
     for member_id in world.order:
         if (member := state.members.get(member_id)) is not None:
             again(state, member)

@@ -37,7 +37,7 @@ def offered(state: State, member: Member, message: StateOffered) -> None:
     is_new, world.saver = world.saver is None, member.id
     if is_new:
         what = ", ".join(message.names)
-        state.announce("StateOffered", f"The script saves its state before planned moves: {what}.", member.id)
+        state.announce("SaveHandlerRegistered", f"The script saves its state before planned moves: {what}.", member.id)
         readiness.note_resize(state)
 
 
@@ -82,7 +82,7 @@ def _ask(state: State, world: World, why: str, patience: float | None, is_last: 
     given = frozenset(orders.give(state, member, order, reason, generation) for member in members)
     world.save = PlannedSave(given, why, signal)
     state.deadlines.set(("saved state", str(generation.number)), state.now + within + SLACK)
-    state.announce("StateAsked", reason, world.saver)
+    state.announce("SaveRequested", reason, world.saver)
     return True
 
 

@@ -73,7 +73,7 @@ def _give(state: State, world: World, member: Member, version: Version, needs: l
     restoring = world.restoring
     assert restoring is not None
     restoring.name = version.name
-    state.announce("CheckpointGiven", reason, member.id)
+    state.announce("CheckpointSent", reason, member.id)
     return orders.give(state, member, lambda order: Fetch(order, *what, version.marked), reason)
 
 
@@ -112,7 +112,7 @@ def overdue(state: State, number: str) -> None:
 
 def _goes_without(state: State, member: MemberId, restoring: Restoring, why: str) -> None:
     text = f"{member} goes without {restoring.name}: {why}."
-    state.announce("CheckpointNotReceived", text, member, warning=True)
+    state.announce("CheckpointTransferFailed", text, member, warning=True)
 
 
 def _start(state: State, world: World) -> None:

@@ -15,7 +15,7 @@ def keep(state: State, member: Member, why: str) -> None:
     if not member.is_stuck:
         member.is_stuck = True
         text = f"{why}; its pod is not deleted, because no controller would make another one: delete it yourself."
-        state.announce("PodKept", text, member.id, warning=True)
+        state.announce("PodNotDeleted", text, member.id, warning=True)
 
 
 def dismiss(state: State, member: Member, reason: str, grace: float = DELETE_GRACE) -> None:

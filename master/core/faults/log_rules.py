@@ -57,6 +57,6 @@ def dropped(state: State, member: Member, said: PatternDropped) -> None:
     state.rules.drop(said.pattern)
     name = f"{quoted(said.pattern)}, the logPattern of rule {' and '.join(numbers)} of recovery.rules"
     on = f": {quoted(said.line)}" if said.line else ""
-    state.announce("RuleDropped", f"{name}, is followed no more: on {member.id} {said.reason}{on}.", member.id,
+    state.announce("RuleDisabled", f"{name}, is followed no more: on {member.id} {said.reason}{on}.", member.id,
                    warning=True)  # fmt: skip
     state.mark_status()

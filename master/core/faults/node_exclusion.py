@@ -32,7 +32,7 @@ WINDOW = 24 * 3600.0
 INCIDENTS = 2
 ONE_INCIDENT = 60.0
 TIMES_THE_OTHERS = 3.0
-PARTED = "MembersParted"
+PARTED = "NetworkPartition"
 """It and another member could not see each other, and it was replaced for that."""
 NO_ROOM_PATIENCE = 60.0
 """Seconds that a pod which keeps off nodes may find no room before it is made without that."""
@@ -58,7 +58,7 @@ def blamed(kind: str, member: Member | None, exit: WorkerExit | None = None) -> 
         by_node = member.exit_code is None and member.pod_reason.startswith(REFUSED_BY_NODE)
         by_signal = member.exit_code in RETRYABLE_CODES and not member.out_of_memory
         return member.node if by_node or by_signal or member.hung else ""
-    return member.node if kind in ("TrainerLost", "MemberSilent", "MemberExcluded", "RanksHang", PARTED) else ""
+    return member.node if kind in ("TrainerLost", "MemberSilent", "MemberExcluded", "HangDetected", PARTED) else ""
 
 
 def _is_of_the_machine(exit: WorkerExit) -> bool:
@@ -126,9 +126,11 @@ def look(state: State, why: str = "") -> None:
         what = f"New pods keep off node {node}"
         if state.spec.is_adopted:
             what = f"Node {node} is bad, and another controller's pods go there until it is cordoned"
-        state.announce("NodeAvoided", f"{what}: {why or _why(state, node)}.", warning=True)
+        state.announce("NodeExcluded", f"{what}: {why or _why(state, node)}.", warning=True)
     for node in sorted(set(state.exclusion.avoiding) - set(found)):
-        state.announce("NodeTrusted", f"New pods may land on node {node} again: too little speaks against it now.")
+        state.announce(
+            "NodeExclusionLifted", f"New pods may land on node {node} again: too little speaks against it now."
+        )
     state.exclusion.avoiding = found
     state.mark_status()
 
@@ -159,6 +161,6 @@ def forgive(state: State, member_id: str) -> Member | None:
     state.exclusion.condemned.clear()
     nodes = ", ".join(member.avoid)
     text = f"{member.id} finds no room off {nodes}: a bad node is better than none, so it is made anew without that."
-    state.announce("NodeTrusted", text, member.id, warning=True)
+    state.announce("NodeExclusionLifted", text, member.id, warning=True)
     state.mark_status()
     return member

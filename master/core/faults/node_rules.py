@@ -86,7 +86,7 @@ def _begin(state: State, node: str, action: str, why: str) -> None:
 def _end(state: State, node: str, flag: Flag) -> None:
     del state.rules.flags[node]
     if flag.is_told:
-        state.announce("NodeRuleOver", f"Node {node}: what {flag.why.partition(' says ')[0]} names holds no longer.")
+        state.announce("NodeRuleCleared", f"Node {node}: what {flag.why.partition(' says ')[0]} names holds no longer.")
     if flag.action == REPLACE and state.exclusion.condemned.pop(node, None) is not None:
         node_exclusion.look(state)
     state.mark_status()

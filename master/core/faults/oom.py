@@ -42,7 +42,7 @@ def raised(state: State, member: Member) -> str:
         return f"it had {quantities.written(had)}, and that is all that it may have ({most_text})"
     state.faults.memory[index] = given
     text = f"{quantities.written(given)} instead of {quantities.written(had)}"
-    state.announce("MemoryRaised", f"The replacement of {member.id} gets {text} of memory, and as many times its "
+    state.announce("MemoryLimitRaised", f"The replacement of {member.id} gets {text} of memory, and as many times its "
                                    f"request, because {member.id} ran out of it.", member.id, warning=True)  # fmt: skip
     state.mark_status()
     return f"its replacement gets {text}"

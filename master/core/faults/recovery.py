@@ -35,7 +35,7 @@ member explains what was seen before."""
 IMPORT_HOLD = 1.0
 """How long the first generation is left alone after an exception at import: do all ranks fail the same way?"""
 FAULTS_KEPT = 200
-LOSSES = ("MemberLost", "MemberSilent", "MemberFailed", "MemberIsolated", "MemberExcluded", "SidecarEnded",
+LOSSES = ("MemberLost", "MemberSilent", "MemberFailed", "MemberIsolated", "MemberExcluded", "SidecarExited",
           node_exclusion.PARTED)  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def member_done(state: State, member: Member) -> None:
         return
     member.finished = True
     world.done.add(member.id)
-    state.announce("MemberDone", f"All worker processes of {member.id} have ended with code 0.", member.id)
+    state.announce("MemberSucceeded", f"All worker processes of {member.id} have ended with code 0.", member.id)
     if len(world.done) == len(world.places):
         generation_job_end.succeed(state)
 

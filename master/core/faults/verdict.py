@@ -121,7 +121,7 @@ def is_free_port_clash(state: State) -> bool:
     state.faults.port_clashes += 1
     if state.faults.port_clashes > causes.FREE_PORT_CLASHES:
         return False
-    state.announce("PortTaken", "The rendezvous port was taken by someone else: one more generation, on another port, "
+    state.announce("PortInUse", "The rendezvous port was taken by someone else: one more generation, on another port, "
                                 "which costs no restart.")  # fmt: skip
     return True
 

@@ -126,7 +126,7 @@ def unheard(state: State, member: Member) -> None:
     """A member that was still to end something, and is silent: nobody waits for it, it is deleted at the end."""
     if state.stage == FINISHING and member.orders:
         reason = f"{member.id} is not heard any more, so nobody waits for it at the end of the job."
-        state.announce("MemberUnheard", reason, member.id, warning=True)
+        state.announce("MasterCannotReachMember", reason, member.id, warning=True)
         member.life = SILENT
         readiness.refresh(state, member)
 

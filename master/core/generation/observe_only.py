@@ -1,6 +1,6 @@
 """A job that is only observed: everything is seen, and what would be done is said instead.
 
-The core decides as always. What would touch a pod, a process or an owner is said as `Would`, once: a stop of the world
+The core decides as always. What would touch a pod, a process or an owner is said as `DryRun`, once: a stop of the world
 once a generation, anything else once a member or size. Two places make that true. Where the core would note that it has
 done something, it asks here first, so that its picture stays that of what really is: a world that nobody has stopped
 runs on. And `filtered` is the law, at the edge of the core: no action that touches anything leaves it.
@@ -25,10 +25,10 @@ from outrider.wire.messages.checkpoints import SaveState
 from outrider.wire.messages.generation import Stop
 from outrider.wire.messages.membership import Finish, Refused
 
-WOULD = "Would"
+WOULD = "DryRun"
 CLAIMS = frozenset({
-    "MemberGivenUp", "PodForced", "FailedPodDeleted", "MemberDismissed", "OwnerAsked", "OwnerResized", "WorldResizes",
-    "ScaleDecided", "StateAsked",
+    "SilentMemberDeleted", "PodForceDeleted", "FailedPodDeleted", "MemberRemoved", "OwnerScaled", "OwnerScaledByUser",
+    "ResizeStarted", "ScaleDecided", "SaveRequested",
 })  # fmt: skip
 """Kinds that say that something is done now. It is not: what would be is said instead."""
 REMEMBERED = 500

@@ -11,8 +11,8 @@ from outrider.master.core.events import (
     ActionFailed,
     Asked,
     Began,
-    CreateRefused,
-    LeaseLapsed,
+    CreateRejected,
+    LeaseLost,
     LeaseRegained,
     MemberProbed,
     NodeSeen,
@@ -21,9 +21,9 @@ from outrider.master.core.events import (
     PodGone,
     PodSeen,
     PodsListed,
-    RestartAsked,
-    RestartRefused,
-    ScaleAsked,
+    RestartRejected,
+    RestartRequested,
+    ScaleRequested,
     ScalingAsked,
     SidecarDisconnected,
     SidecarSaid,
@@ -78,7 +78,7 @@ def _began(state: State, event: Began) -> None:
         autoscaler.look_at_schedule(state)
     else:
         text = f"Job {event.spec.name} begins; it wants {counted(event.spec.replicas, 'member')}."
-        state.announce("JobBegan", text)
+        state.announce("JobStarted", text)
         autoscaler.first(state)
         spec_update.tell_remarks(state, ())
         owner_scaling.begin(state)
@@ -117,7 +117,7 @@ def _action_failed(state: State, event: ActionFailed) -> None:
         owner_scaling.failed(state, event.error)
     elif isinstance(action, SaveStatus):
         text = f"The status could not be saved: {event.error}. It is tried again in {SAVE_AGAIN:.0f} s."
-        state.announce("StatusNotSaved", text, warning=True)
+        state.announce("StatusWriteFailed", text, warning=True)
         state.deadlines.set(("save", ""), state.now + SAVE_AGAIN)
     elif isinstance(action, CreatePod):
         placement_replicas.creation_failed(state, action, event.error)
@@ -159,22 +159,22 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     PodGone: pod_status.gone,
     PodsListed: pod_status.listed,
     NodeSeen: nodes.seen,
-    CreateRefused: create_refused.refused,
+    CreateRejected: create_refused.refused,
     OwnerSized: spec_update.owner_sized,
     OwnerEnded: owner_scaling.ended,
     MemberProbed: lambda state, event: failure_detector.own_probe(state, event.member, event.reachable),
     StatusSaved: _status_saved,
-    ScaleAsked: lambda state, event: scaling_resize.scale(state, event.replicas),
+    ScaleRequested: lambda state, event: scaling_resize.scale(state, event.replicas),
     ScalingAsked: lambda state, _event: autoscaler.resume(state),
     TurnTold: placement_admission.told,
     SpecChanged: _edited,
-    RestartAsked: lambda state, event: scaling_resize.restart(state, event.at_checkpoint),
-    RestartRefused: lambda state, event: scaling_resize.restart_refused(state, event.why),
+    RestartRequested: lambda state, event: scaling_resize.restart(state, event.at_checkpoint),
+    RestartRejected: lambda state, event: scaling_resize.restart_refused(state, event.why),
     StopAsked: lambda state, event: save_before_end.stop(state, event.reason, event.hard, event.within),
     Asked: lambda state, event: hangs_diagnostics.ask(state, event.request, event.what),
     ActionFailed: _action_failed,
     Woke: _woke,
     Stalled: _stalled,
-    LeaseLapsed: past_lease.lapsed,
+    LeaseLost: past_lease.lapsed,
     LeaseRegained: _regained,
 }

@@ -35,7 +35,7 @@ from outrider.master.core.state.hangs import Collection, Suspicion, Told, Watch
 from outrider.master.core.state.job import State
 from outrider.master.core.text import counted, seconds
 
-KIND = "RanksHang"
+KIND = "HangDetected"
 COLLECTIVES, STACKS = "collectives", "stacks"
 FRESH = 3.0
 """Seconds within which somebody must have reported, or nobody is judged."""
@@ -163,7 +163,7 @@ def _let_work(state: State, watch: Watch, finding: Finding, told: list[Told]) ->
     text = (
         f"{_quiet(state, watch)}: {hangs_looks.at_work(finding, told)}. That may take {seconds(most)} (--hang-after)."
     )
-    state.announce("RanksWait", text, warning=True)
+    state.announce("SlowStep", text, warning=True)
 
 
 def _what_goes_on(finding: Finding) -> str:
@@ -182,7 +182,7 @@ def _cannot_count(state: State, watch: Watch) -> None:
         f"optimizers and DataLoaders. Whether it hangs cannot be told from that, so only a stopped process, or a "
         f"collective or rendezvous that is waited in for long, ends a generation."
     )
-    state.announce("HangsNotSeen", text, warning=True)
+    state.announce("HangDetectionUnavailable", text, warning=True)
     state.mark_status()
 
 

@@ -71,7 +71,7 @@ def _tell_refusal(state: State, member_id: MemberId, sentence: str) -> None:
     """Once, however often it asks."""
     member = state.members.get(member_id)
     if member is None or member.refusal != sentence:
-        state.announce("HelloRefused", sentence, member_id, warning=True)
+        state.announce("SidecarRejected", sentence, member_id, warning=True)
     if member is not None:
         member.refusal = sentence
 
@@ -301,7 +301,7 @@ def _runs(state: State, world: World, is_new: bool) -> None:
     if is_new:
         behind = f"; the highest step before it is {state.progress.high_step}" if state.progress.high_step else ""
         who = f"{members}, {counted(world.world_size, 'rank')}" if state.spec.names_ranks else next(iter(world.places))
-        state.announce("WorldRuns", f"Generation {world.generation} runs with {who}{behind}.")
+        state.announce("GenerationRunning", f"Generation {world.generation} runs with {who}{behind}.")
 
 
 def start_failed(state: State, member: Member, message: StartFailed) -> None:

@@ -147,7 +147,7 @@ def _go_on_without(state: State, missing: list[MemberId]) -> None:
     elif left:
         names = " and ".join(member.id for member in left)
         reason = f"{names} {'has' if len(left) == 1 else 'have'} left: {left[0].leaving or 'deleted'}."
-        recovery.begin(state, "MemberLeft", reason, left[0], free=True)
+        recovery.begin(state, "MemberLeftEarly", reason, left[0], free=True)
     else:  # whose loss has been told as the fault that it was
         lifecycle.stop(state, f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} lost.")
 
@@ -199,7 +199,7 @@ def _clear(state: State, running: set[Generation]) -> None:
     names = ", ".join(map(str, sorted(running)))
     if running:
         text = f"The members run generations {names}, not one that was agreed: all are stopped and a new one forms."
-        state.announce("GenerationsDiffer", text, warning=True)
+        state.announce("GenerationMismatch", text, warning=True)
     state.message = ""
     if not state.number:  # no generation has ever begun
         state.phase = "pending"

@@ -239,7 +239,7 @@ def _leave_alone(state: State, member: Member, quiet: float) -> None:
     trains = state.stage == RUNNING and state.world is not None and member.id in state.world.places
     if doubt.told != "reached":
         state.announce(
-            "MemberUnheard",
+            "MasterCannotReachMember",
             f"{member.id} has not been heard for {seconds(quiet)}, but {_names(doubt.reached_by)} can reach it: "
             f"it is left alone{' and trains on' if trains else ''}.",
             member.id,
@@ -267,7 +267,7 @@ def _judge_alone(state: State, member: Member, quiet: float) -> None:
     if doubt.told != "own":
         doubt.told = "own"
         text = f"{member.id} has not been heard for {seconds(quiet)}, but it answers the master: it is left alone."
-        state.announce("MemberUnheard", text, member.id, warning=True)
+        state.announce("MasterCannotReachMember", text, member.id, warning=True)
     doubt.own = None
     ask(state, member, f"{member.id} is still not heard.")
     state.deadlines.set(("hear", member.id), state.now + state.spec.silent_after)
@@ -278,7 +278,7 @@ def _suspect_ourselves(state: State, member: Member, quiet: float, silent: str) 
     assert doubt is not None
     if doubt.told != "cut off":
         state.announce(
-            "MasterMaybeCutOff",
+            "MasterNetworkSuspected",
             f"{silent} are silent at once, {member.id} for {seconds(quiet)}: the master may be the one that is cut "
             f"off, so nobody is left out for it.",
             member.id,
@@ -330,7 +330,7 @@ def _back(state: State, member: Member) -> None:
         state_links.heard_again(state.links, member.id, state.now)
         state.deadlines.cancel(("replace", member.id))
         place = f"with rank index {member.rank_index}" if member.rank_index is not None else "as a spare"
-        state.announce("MemberBack", f"{member.id} speaks again and comes back {place}.", member.id)
+        state.announce("MemberReturned", f"{member.id} speaks again and comes back {place}.", member.id)
     if member.life == ALIVE:
         watch(state, member)
     orders.await_stopped(state, member)

@@ -44,7 +44,7 @@ def advance(state: State) -> None:
     """At the end of a step: warns of them. That no generation forms beside them is told with the status."""
     living = [m for member_id in sorted(state.membership.strangers) if not (m := state.members[member_id]).finished]
     if state.membership.has_news_of_strangers and living:
-        kind = "KeyMismatch" if any(not m.runs_alone for m in living) else "RunsUnsupervised"
+        kind = "KeyMismatch" if any(not m.runs_alone for m in living) else "RunningUnsupervised"
         state.announce(kind, unsupervised.sentence(living), warning=True)
         state.mark_status()
     state.membership.has_news_of_strangers = False

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from outrider.master.core.actions import Action, Announce, CloseSession, Deliver, ProbeMember, Send
 from outrider.master.core.checkpoints import restore
-from outrider.master.core.events import LeaseLapsed
+from outrider.master.core.events import LeaseLost
 from outrider.master.core.faults import verdict
 from outrider.master.core.generation import layout, lifecycle, readiness
 from outrider.master.core.state.generation import World
@@ -38,11 +38,11 @@ def may_be_done(action: Action) -> bool:
     return isinstance(action.message, SAID) if isinstance(action, Send) else isinstance(action, HARMLESS)
 
 
-def lapsed(state: State, event: LeaseLapsed) -> None:
+def lapsed(state: State, event: LeaseLost) -> None:
     state.lease.lapsed = True
     if state.world is not None:  # a job that waits has nothing to lose, and hundreds may
         text = f"{event.reason} Until then a world that ends is started again as it is, by the same members, and "
-        state.announce("LeaseLapsed", text + "nothing else is done.", warning=True)
+        state.announce("LeaseLost", text + "nothing else is done.", warning=True)
     readiness.stir(state)
 
 

@@ -83,7 +83,7 @@ def _give_up(state: State, member: Member) -> None:
     silent += f", and {witness}" if witness else ""
     is_forced = failure_detector.is_on_a_lost_node(state, member)
     reason = f"{silent}; its pod is deleted{' by force' if is_forced else ''}."
-    state.announce("MemberGivenUp", f"{reason} {_last_seen(member)}".rstrip(), member.id, warning=True)
+    state.announce("SilentMemberDeleted", f"{reason} {_last_seen(member)}".rstrip(), member.id, warning=True)
     grace = LEAST_GRACE if member.sidecar_ended else DELETE_GRACE
     delete(state, member, reason, 0.0 if is_forced else grace)
 
@@ -104,7 +104,7 @@ def will_not_start(state: State, member: Member, why: str) -> None:
     if member.uid is None or member.deleting or not member.has_controller:
         return
     reason = f"{member.id} has not started, and {why}; its pod is deleted."
-    state.announce("MemberGivenUp", reason, member.id, warning=True)
+    state.announce("SilentMemberDeleted", reason, member.id, warning=True)
     delete(state, member, reason)
 
 
@@ -124,7 +124,7 @@ def unended(state: State, member_id: str) -> None:
         keep(state, member, f"{member.id} cannot end the processes of generation {member.told}")
         return
     reason = f"{member.id} cannot end the processes of generation {member.told}; its pod is deleted."
-    state.announce("MemberGivenUp", reason, member.id, warning=True)
+    state.announce("SilentMemberDeleted", reason, member.id, warning=True)
     delete(state, member, reason)
 
 
@@ -147,13 +147,13 @@ def stuck(state: State, member_id: str) -> None:
     state.deadlines.set(("stuck", member.id), state.now + STUCK_AGAIN)
     if witness and member.has_controller:
         reason = f"The pod of {member.id} is deleted by force: {over}, and {witness}."
-        state.announce("PodForced", reason, member.id, warning=True)
+        state.announce("PodForceDeleted", reason, member.id, warning=True)
         delete(state, member, reason, 0.0)
     elif not member.is_stuck:
         member.is_stuck = True
         held = "" if witness else ": a finalizer holds it, its kubelet is not well, or a process of it cannot be ended"
         text = f"The pod of {member.id} is still there, though {over}{held}. Nothing waits for it."
-        state.announce("PodStuck", text, member.id, warning=True)
+        state.announce("PodStuckTerminating", text, member.id, warning=True)
 
 
 def deletion_failed(state: State, action: DeletePod, error: str, again_in: float) -> None:

@@ -41,7 +41,9 @@ def has_succeeded(state: State, member: Member) -> None:
     if state.stage == RUNNING:
         recovery.member_done(state, member)
     else:
-        state.announce("MemberDone", f"{member.id} has ended with code 0, as an earlier master told it to.", member.id)
+        state.announce(
+            "MemberSucceeded", f"{member.id} has ended with code 0, as an earlier master told it to.", member.id
+        )
     readiness.stop_waiting_for(state, member)
 
 

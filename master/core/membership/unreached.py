@@ -60,7 +60,9 @@ def due(state: State, member_id: str) -> None:
     member.is_unreached = True
     state.mark_status()
     what = f"its sidecar has not reached this master: {CHECK}" if member.has_sidecar else NO_SIDECAR
-    state.announce("MemberUnreached", f"{member.id} has run for {seconds(AFTER)}, and {what}.", member.id, warning=True)
+    state.announce(
+        "SidecarCannotReachMaster", f"{member.id} has run for {seconds(AFTER)}, and {what}.", member.id, warning=True
+    )
 
 
 def greeted(state: State, member: Member, hello: Hello) -> None:
@@ -145,5 +147,5 @@ def _remove(state: State, member: Member, why: str) -> None:
     if not member.has_controller:
         delete_pod.keep(state, member, why.partition(";")[0])
         return
-    state.announce("MemberGivenUp", why, member.id, warning=True)
+    state.announce("SilentMemberDeleted", why, member.id, warning=True)
     delete_pod.dismiss(state, member, why)

@@ -166,7 +166,7 @@ def _tell(state: State, found: list[Cut]) -> None:
     told = state.links.told
     for cut in found:
         if cut.pair not in told or cut.is_both != told[cut.pair].is_both:
-            state.announce("LinkCut", f"{cut_sentence(state, cut)}.", cut.first, warning=True,
+            state.announce("LinkDown", f"{cut_sentence(state, cut)}.", cut.first, warning=True,
                            detail=(("first", cut.first), ("second", cut.second)))  # fmt: skip
             state.mark_status()
         told[cut.pair] = cut
@@ -176,7 +176,7 @@ def _tell(state: State, found: list[Cut]) -> None:
             state.mark_status()
             if all(member in state.members for member in pair):
                 text = f"{where(state, pair[0])} and {where(state, pair[1])} see each other again."
-                state.announce("LinkBack", text, pair[0])
+                state.announce("LinkUp", text, pair[0])
 
 
 def _tell_slow(state: State, found: list[Slow]) -> None:
@@ -189,7 +189,7 @@ def _tell_slow(state: State, found: list[Slow]) -> None:
         state.mark_status()
         if all(member in state.members for member in members):
             who = " and ".join(members)
-            state.announce("LinkWell", f"The links of {who} are as fast as the others again.", members[0])
+            state.announce("LinkRecovered", f"The links of {who} are as fast as the others again.", members[0])
     state.links.slow = {slow.members: slow for slow in found}
 
 

@@ -35,7 +35,7 @@ def ask(state: State, member: Member, why: str) -> bool:
         return False
     member.check_wanted = why
     text = f"{member.id} is checked before it trains in another generation: {why}."
-    state.announce("CheckWanted", text, member.id)
+    state.announce("NodeCheckRequested", text, member.id)
     readiness.refresh(state, member)
     return True
 

@@ -317,7 +317,7 @@ def _conclude(state: State, check: Check, found: dict[MemberId, Finding], slow: 
     if in_doubt:
         text = (f"{len(faulty)} of {len(took_part)} members did not pass the node check, {faulty[0]} among them "
                 f"({found[faulty[0]].reason}): nobody is left out for that.")  # fmt: skip
-        state.announce("NodeCheckInDoubt", text, warning=True)
+        state.announce("NodeCheckInconclusive", text, warning=True)
     nodecheck_report.note_verdicts(state, check.rounds[-1], found, slow)
     _end(state)
     for member_id in sorted(check.subjects):
@@ -354,7 +354,7 @@ def _exclude(state: State, member: Member, what: str, finding: Finding) -> bool:
     times = state.nodecheck.exclusions.get(index, 0)
     if not member.has_controller or times >= EXCLUSIONS:
         why = "nobody would make another pod" if not member.has_controller else f"{times} before it failed in its place"
-        state.announce("MemberKept", f"{last_words}. It trains all the same: {why}.", member.id, warning=True)
+        state.announce("ExclusionSkipped", f"{last_words}. It trains all the same: {why}.", member.id, warning=True)
         return False
     state.nodecheck.exclusions[index] = times + 1
     reason = f"{last_words}. It is left out and replaced."
@@ -374,11 +374,11 @@ def _pass(state: State, member: Member, finding: Finding, slow: Finding | None, 
         state.nodecheck.exclusions.pop(NO_PLACE if member.rank_index is None else member.rank_index, None)
     if slow is not None and not state.spec.exclude_stragglers:
         text = f"{member.id} is a straggler: {slow.check}: {slow.reason}. It trains, for stragglers are not excluded."
-        state.announce("StragglerFound", text, member.id, warning=True)
+        state.announce("NodeCheckStraggler", text, member.id, warning=True)
     elif finding.verdict == "unclear" or (finding.verdict == "faulty" and in_doubt):
         what = f"{member.id} did not pass the node check, and nothing shows that it is to blame"
         text = f"{what}: {finding.check}: {finding.reason}."
-        state.announce("NodeCheckInDoubt", text, member.id, warning=True)
+        state.announce("NodeCheckInconclusive", text, member.id, warning=True)
     readiness.refresh(state, member)
 
 
@@ -395,5 +395,5 @@ def _abandon(state: State, check: Check, why: str) -> None:
         member = state.members.get(member_id)
         if member is not None:
             orders.acknowledge(state, member, number)
-    state.announce("NodeCheckBrokenOff", f"Check round {check.number} is broken off: {why}.")
+    state.announce("NodeCheckAborted", f"Check round {check.number} is broken off: {why}.")
     _end(state)

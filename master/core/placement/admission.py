@@ -55,12 +55,12 @@ def _wait(state: State, behind: str) -> None:
     state.placement.forget_losses()
     text = f"There is room for {placed} of the {counted(least, 'member')} that a world needs"
     text += f": the job {formation.waits_behind(state, behind)}. Its pods are given back meanwhile."
-    state.announce("JobWaitsForRoom", text, warning=True)
+    state.announce("WaitingForCapacity", text, warning=True)
 
 
 def _go(state: State) -> None:
     who = formation.neighbour(state, state.placement.waits_behind)
-    state.announce("JobAsksForRoom", f"The job has waited behind {who}; its pods are asked for again.")
+    state.announce("CapacityRequested", f"The job has waited behind {who}; its pods are asked for again.")
     forget(state)
 
 

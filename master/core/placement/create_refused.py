@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from outrider.master.core.events import CreateRefused
+from outrider.master.core.events import CreateRejected
 from outrider.master.core.generation import readiness
 from outrider.master.core.state.job import State
 from outrider.master.core.state.member import Member
@@ -19,7 +19,7 @@ SLOWEST = 60.0
 NUMBERS = re.compile(r"\d+")
 
 
-def refused(state: State, event: CreateRefused) -> None:
+def refused(state: State, event: CreateRejected) -> None:
     member = state.members.get(event.action.member)
     if member is None or member.uid is not None:
         return
@@ -39,7 +39,7 @@ def refused(state: State, event: CreateRefused) -> None:
 def _close(state: State, reason: str) -> None:
     if not state.placement.closed:
         state.placement.closed = reason
-        state.announce("NoMorePods", f"No pod can be made for this job any more: {reason}.", warning=True)
+        state.announce("NamespaceTerminating", f"No pod can be made for this job any more: {reason}.", warning=True)
 
 
 def _tell(state: State, member: Member, reason: str) -> None:
@@ -50,7 +50,7 @@ def _tell(state: State, member: Member, reason: str) -> None:
         text = (
             f"{member.id} is refused by the cluster: {reason}. Nobody waits for it, and it is asked for again slowly."
         )
-        state.announce("CreateRefused", text, member.id, warning=True)
+        state.announce("CreateRejected", text, member.id, warning=True)
 
 
 def taken(state: State, member: Member) -> None:

@@ -42,7 +42,7 @@ def came(state: State, member: Member) -> None:
     holder = placement_rank_index.holder_of(state, member.own_index) or member
     if _waits(member) and not _gives_way(holder):
         text = f"{member.id} says rank index {member.own_index}, which {holder.id} says and has: it waits for its end."
-        state.announce("RankIndexTaken", text, member.id, warning=True)
+        state.announce("RankIndexConflict", text, member.id, warning=True)
 
 
 def _waits(member: Member) -> bool:

@@ -35,7 +35,7 @@ def sized(state: State, event: OwnerSized) -> None:
         state.placement.owner.failures = 0
         state.deadlines.cancel(("owner", ""))
     elif event.replicas < 1:
-        state.announce("OwnerResized", "The owner of the pods wants none any more; the job waits for members.")
+        state.announce("OwnerScaledByUser", "The owner of the pods wants none any more; the job waits for members.")
     else:
         _follow(state)
     readiness.note_staffing(state)
@@ -66,7 +66,7 @@ def _follow(state: State) -> None:
     size = state.placement.owner.size
     assert size is not None
     reason = f"The owner of the pods wants {counted(size, 'pod')} instead of {state.target}; the ElasticJob follows."
-    state.announce("OwnerResized", reason)
+    state.announce("OwnerScaledByUser", reason)
     state.placement.owner.led_from = state.target
     state.act(FollowOwner(size, state.generation, reason))
 
@@ -84,7 +84,7 @@ def resize(state: State) -> None:
         return
     owner.asked = state.target
     reason = f"The owner of the pods is asked for {counted(state.target, 'pod')} instead of {owner.size}."
-    state.announce("OwnerAsked", reason)
+    state.announce("OwnerScaled", reason)
     state.act(ResizeOwner(state.target, state.generation, reason))
 
 
@@ -99,7 +99,7 @@ def failed(state: State, error: str) -> None:
     delay = min(AGAIN * 2**state.placement.owner.failures, SLOWEST)
     state.placement.owner.failures += 1
     text = f"The owner of the pods and the ElasticJob have different sizes, and neither could be changed: {error}."
-    state.announce("OwnerNotResized", f"{text} It is tried again in {delay:.0f} s.", warning=True)
+    state.announce("OwnerScaleFailed", f"{text} It is tried again in {delay:.0f} s.", warning=True)
     state.deadlines.set(("owner", ""), state.now + delay)
 
 

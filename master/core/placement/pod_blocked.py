@@ -28,7 +28,7 @@ def note(state: State, member: Member, pod: PodSeen) -> None:
         return
     where = f" on {pod.node}" if pod.node else ""
     text = f"{member.id} cannot start{where}: {pod.reason}. It is tried again there; nobody waits for it."
-    state.announce("MemberCannotStart", text, member.id, warning=True)
+    state.announce("PodBlocked", text, member.id, warning=True)
     if state.deadlines.at(("begin", "")) is None:
         state.deadlines.set(("begin", ""), state.now + PATIENCE * state.spec.start_patience)
     state.mark_status()
@@ -43,6 +43,6 @@ def look(state: State) -> None:
         return
     since = seconds(PATIENCE * state.spec.start_patience)
     text = f"For {since} {formation.no_start(state, held)}. The job goes on when they can."
-    state.announce("JobCannotBegin", text, warning=True)
+    state.announce("JobCannotStart", text, warning=True)
     readiness.stir(state)
     state.mark_status()

@@ -158,11 +158,11 @@ def _as_it_failed(state: State, pod: PodSeen) -> Member:
 def _changed(state: State, member: Member, pod: PodSeen) -> None:
     if pod.unschedulable:
         text = f"{member.id} finds no room: {pod.reason or 'unschedulable'}. {_who_waits(state, member)}."
-        state.announce("MemberUnschedulable", text, member.id, warning=True)
+        state.announce("FailedScheduling", text, member.id, warning=True)
         autoscaler.note_room(state, member)
     if pod.phase == "succeeded" and member.is_stranger and not state.is_over:
         member.finished = True
-        state.announce("MemberDone", f"{member.id} has ended with code 0, unsupervised.", member.id)
+        state.announce("MemberSucceeded", f"{member.id} has ended with code 0, unsupervised.", member.id)
     elif pod.phase == "succeeded" and not state.is_over and _has_run_alone(state, member):
         generation_job_end.fail(state, 1, _ran_alone(member))
     elif pod.phase == "succeeded" and not state.is_over and prior_success.was_told_elsewhere(state, member):
@@ -241,7 +241,7 @@ def gone(state: State, event: PodGone) -> None:
         world = state.world
         if world is not None and member.id in world.places and was_leaving and not state.is_over:
             recovery.member_lost(
-                state, member, "MemberLeft", f"{member.id} has left: {member.leaving or event.reason}."
+                state, member, "MemberLeftEarly", f"{member.id} has left: {member.leaving or event.reason}."
             )
         readiness.note_staffing(state)
         return
@@ -354,7 +354,7 @@ def patience_over(state: State, member_id: str) -> None:
     if member.cannot_start:  # which has been told
         return
     text = f"{member.id} was not ready within {state.spec.ready_patience:.0f} s; nobody waits for it any more."
-    state.announce("MemberSlow", text, member.id, warning=True)
+    state.announce("MemberNotReady", text, member.id, warning=True)
     if not member.greeted:
         state.deadlines.set(("absent", member.id), state.now + ABSENT_AFTER * state.spec.start_patience)
 
@@ -372,5 +372,5 @@ def absent(state: State, member_id: str) -> None:
         failure_detector.watch(state, member)
     else:
         reason = f"{member.id} has never been heard since it was created; its pod is deleted."
-        state.announce("MemberGivenUp", reason, member.id, warning=True)
+        state.announce("SilentMemberDeleted", reason, member.id, warning=True)
         delete_pod.delete(state, member, reason)

@@ -180,7 +180,7 @@ def _tell_empty(state: State, hole: RankIndex) -> None:
     why = f"--max-relaunches {most} allows no more members in place of lost ones"
     if most is None:
         why = f"its pods have failed as often as restartLimit ({failed}) allows"
-    state.announce("PlaceEmpty", f"Rank index {hole} stays empty: {why}.", warning=True)
+    state.announce("ReplacementLimitReached", f"Rank index {hole} stays empty: {why}.", warning=True)
 
 
 def _is_late(member: Member) -> bool:

@@ -64,7 +64,7 @@ def _leave_out(state: State, member: Member) -> None:
     member.life = SILENT
     readiness.refresh(state, member)
     replicas.count_failure(state, member)
-    recovery.member_lost(state, member, "SidecarEnded", reason)
+    recovery.member_lost(state, member, "SidecarExited", reason)
     pod_deletion.consider(state, member.id)
     _await_its_end(state, member)
 

@@ -32,7 +32,7 @@ def edited(state: State, event: SpecChanged) -> None:
             membership_connections.welcome(state, member, "The job's patience was edited.")
     is_own = autoscaler.is_own(state, event.spec.replicas)
     if event.spec.replicas != state.target and not is_own:
-        state.announce("ScaleAsked", f"{wanted(event.spec.replicas, 'member')} instead of {state.target}.")
+        state.announce("ScaleRequested", f"{wanted(event.spec.replicas, 'member')} instead of {state.target}.")
         autoscaler.scaled_by_hand(state, event.spec.replicas)
         state.target = event.spec.replicas
     autoscaler.edited(state, before)
@@ -53,7 +53,7 @@ def tell_remarks(state: State, told: Sequence[str]) -> None:
     """Each once, as long as it stands in the job."""
     for remark in state.spec.remarks:
         if remark not in told:
-            state.announce("FieldPassedOver", remark)
+            state.announce("FieldIgnored", remark)
 
 
 def _use_template(state: State) -> None:
@@ -68,7 +68,7 @@ def _use_template(state: State) -> None:
             if member.rank_index is not None:
                 state.placement.held.discard(member.rank_index)
             reason = f"{member.id} is made anew with the changed template: it could not start, {member.pod_reason}."
-            state.announce("MemberRemade", reason, member.id)
+            state.announce("PodRecreated", reason, member.id)
             delete_pod.dismiss(state, member, reason)
 
 

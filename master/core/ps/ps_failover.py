@@ -95,7 +95,7 @@ def _excuse(job: PsState, seat: Seat) -> None:
         return  # somebody has killed it, or its script is wrong
     seat.state.faults.excuse()
     text = f"That is an effect of a lost parameter server ({job.ps_lost.rstrip('.')}): it costs no restart."
-    let(job, seat, partial(seat.state.announce, "EffectOfLostPs", text, episode.fault.member))
+    let(job, seat, partial(seat.state.announce, "LostPsSideEffect", text, episode.fault.member))
 
 
 # -- sessions that are stuck --------------------------------------------------------------------------------------

@@ -110,6 +110,6 @@ def _move(job: PsState, why: str) -> None:
 
 
 def _give_way(seat: Seat, member: Member, text: str) -> None:
-    seat.state.announce("PsMoves", text, member.id)
+    seat.state.announce("PsMigrationStarted", text, member.id)
     readiness.note_staffing(seat.state)
     readiness.note_resize(seat.state)

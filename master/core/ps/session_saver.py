@@ -50,4 +50,4 @@ def ask(job: PsState, seat: Seat, why: str, within: float) -> None:
 def _order(state: State, member: Member, within: float, reason: str) -> None:
     generation = state.generation
     orders.give(state, member, lambda number: SaveState(number, generation, within, reason, False), reason, generation)
-    state.announce("StateAsked", reason, member.id)
+    state.announce("SaveRequested", reason, member.id)

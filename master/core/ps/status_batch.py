@@ -57,7 +57,7 @@ def saved(job: PsState, event: StatusSaved) -> None:
 def failed(job: PsState, error: str) -> None:
     job.save_wanted = True
     text = f"The status could not be saved: {error}. It is tried again in {LEAST_APART:.0f} s."
-    job.announce("StatusNotSaved", text, warning=True)
+    job.announce("StatusWriteFailed", text, warning=True)
     job.saved_at, job.save_due = job.now, False
 
 

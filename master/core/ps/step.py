@@ -11,7 +11,7 @@ from outrider.master.core.events import (
     ActionFailed,
     Asked,
     Began,
-    CreateRefused,
+    CreateRejected,
     Event,
     MemberProbed,
     NodeSeen,
@@ -20,9 +20,9 @@ from outrider.master.core.events import (
     PodGone,
     PodSeen,
     PodsListed,
-    RestartAsked,
-    RestartRefused,
-    ScaleAsked,
+    RestartRejected,
+    RestartRequested,
+    ScaleRequested,
     ScalingAsked,
     SidecarDisconnected,
     SidecarSaid,
@@ -188,7 +188,7 @@ def _action_failed(job: PsState, event: ActionFailed) -> None:
         tell(job, seat, event)
 
 
-def _refused(job: PsState, event: CreateRefused) -> None:
+def _refused(job: PsState, event: CreateRejected) -> None:
     seat = _seat_of(job, event.action.member)
     if seat is not None:
         tell(job, seat, event)
@@ -209,8 +209,8 @@ def _asked(job: PsState, event: Asked) -> None:
             tell(job, seat, event)
 
 
-def _restart_refused(job: PsState, event: RestartRefused) -> None:
-    job.announce("RestartRefused", rehearsal.sentence(event.why), warning=True)
+def _restart_refused(job: PsState, event: RestartRejected) -> None:
+    job.announce("RestartRejected", rehearsal.sentence(event.why), warning=True)
 
 
 def _woke(job: PsState, event: Woke) -> None:
@@ -236,17 +236,17 @@ HANDLERS: dict[type, Callable[[PsState, Any], None]] = {
     PodGone: _about_member,
     PodsListed: _listed,
     NodeSeen: _to_all,
-    CreateRefused: _refused,
+    CreateRejected: _refused,
     OwnerSized: _nothing,
     OwnerEnded: _nothing,
     ScalingAsked: _nothing,
     TurnTold: _nothing,
     MemberProbed: _about_member,
     StatusSaved: ps_status_batch.saved,
-    ScaleAsked: lambda job, event: tasks.scale(job, event.replicas),
+    ScaleRequested: lambda job, event: tasks.scale(job, event.replicas),
     SpecChanged: tasks.edited,
-    RestartAsked: _to_all,
-    RestartRefused: _restart_refused,
+    RestartRequested: _to_all,
+    RestartRejected: _restart_refused,
     StopAsked: _stop,
     Asked: _asked,
     ActionFailed: _action_failed,

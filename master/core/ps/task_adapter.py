@@ -20,7 +20,7 @@ from outrider.master.core.state.job import COMMITTING
 from outrider.wire.messages.generation import Start
 from outrider.wire.messages.membership import Welcome
 
-OF_THE_JOB = {"JobBegan", "JobSucceeded", "JobFailed", "JobStopped", "MasterStarted"}
+OF_THE_JOB = {"JobStarted", "JobSucceeded", "JobFailed", "JobStopped", "MasterStarted"}
 """Said once, by the job."""
 
 

@@ -42,7 +42,7 @@ def begin(job: PsState, event: Began) -> None:
         text = f"A new master (term {job.term}) waits for the members that an earlier one started."
         job.announce("MasterStarted", text)
     else:
-        job.announce("JobBegan", f"Job {event.spec.name} begins; it wants {_wanted(job)}.")
+        job.announce("JobStarted", f"Job {event.spec.name} begins; it wants {_wanted(job)}.")
         _tell_of_tf_config(job)
 
 
@@ -58,7 +58,7 @@ def _wanted(job: PsState) -> str:
 def _tell_of_tf_config(job: PsState) -> None:
     if job.spec.tf_config_from:
         text = f"TF_CONFIG is set in {job.spec.tf_config_from}: it is left as it is, and members do not get their own."
-        job.announce("TfConfigKept", text, warning=True)
+        job.announce("UserTfConfigFound", text, warning=True)
 
 
 def _add(job: PsState, key: Key, event: Began, kept: dict[str, Any]) -> Seat:
@@ -94,11 +94,11 @@ def scale(job: PsState, workers: int) -> None:
     if job.is_over or not spec.min_members <= workers <= spec.max_members:
         range_ = f"{spec.min_members} to {spec.max_members}"
         text = f"{counted(workers, 'worker')} cannot be had: job {spec.name} runs with {range_}."
-        job.announce("ScaleRefused", text, warning=True)
+        job.announce("ScaleRejected", text, warning=True)
     elif workers == job.target:
-        job.announce("ScaleAsked", f"{_are(workers)} wanted already.")
+        job.announce("ScaleRequested", f"{_are(workers)} wanted already.")
     else:
-        job.announce("ScaleAsked", f"{_are(workers)} wanted instead of {job.target}.")
+        job.announce("ScaleRequested", f"{_are(workers)} wanted instead of {job.target}.")
         job.target = workers
         job.save_wanted = True
         _fit(job)

@@ -108,7 +108,7 @@ def still_unmeasured(state: State) -> None:
     ):
         return
     _tell(state, state_scaling.START, UNMEASURED)
-    state.announce("ScalingUnmeasured", UNMEASURED, warning=True)
+    state.announce("ScalingMetricMissing", UNMEASURED, warning=True)
     state.mark_status()
 
 

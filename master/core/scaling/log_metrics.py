@@ -65,7 +65,7 @@ def _complain(state: State, member: Member, wrong: Mapping[str, str]) -> None:
     problem = told and f"By metrics.logPattern {told}, which is left out."
     if not wrong.keys() <= found.told:
         found.told |= wrong.keys()
-        state.announce("MetricsUnusable", f"{problem} The line: {quoted(found.line)}.", member.id, warning=True)
+        state.announce("MetricsInvalid", f"{problem} The line: {quoted(found.line)}.", member.id, warning=True)
     if problem != found.problem:
         found.problem = problem
         state.mark_status()
@@ -78,7 +78,7 @@ def dropped(state: State, member: Member, said: PatternDropped) -> None:
     state.rules.drop(said.pattern)
     on = f": {quoted(said.line)}" if said.line else ""
     name = f"metrics.logPattern {quoted(said.pattern)}"
-    _warn(state, "MetricsDropped", f"{name} is followed no more: on {member.id} {said.reason}{on}.")
+    _warn(state, "MetricsDisabled", f"{name} is followed no more: on {member.id} {said.reason}{on}.")
 
 
 def due(state: State) -> None:

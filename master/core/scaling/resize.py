@@ -42,13 +42,13 @@ def scale(state: State, replicas: int) -> None:
             f"{counted(replicas, 'member')} cannot be had: job {spec.name} runs with {spec.min_members} to "
             f"{spec.max_members}, in steps of {spec.node_unit}."
         )
-        state.announce("ScaleRefused", text, warning=True)
+        state.announce("ScaleRejected", text, warning=True)
         return
     if replicas == state.target:
-        state.announce("ScaleAsked", f"{wanted(replicas, 'member')} already.")
+        state.announce("ScaleRequested", f"{wanted(replicas, 'member')} already.")
         autoscaler.scaled_by_hand(state, replicas)
         return
-    state.announce("ScaleAsked", f"{wanted(replicas, 'member')} instead of {state.target}.")
+    state.announce("ScaleRequested", f"{wanted(replicas, 'member')} instead of {state.target}.")
     autoscaler.scaled_by_hand(state, replicas)
     state.target = replicas
     readiness.note_staffing(state)
@@ -59,20 +59,22 @@ def scale(state: State, replicas: int) -> None:
 def restart(state: State, at_checkpoint: bool) -> None:
     """The user wants the script read again."""
     if state.stage != RUNNING:
-        state.announce("RestartAsked", "A restart was asked for; the next generation reads the script again anyway.")
+        state.announce(
+            "RestartRequested", "A restart was asked for; the next generation reads the script again anyway."
+        )
         return
     if at_checkpoint:
         state.restart_wanted = "a restart was asked for"
-        state.announce("RestartAsked", "A restart was asked for: it waits for the next finished checkpoint.")
+        state.announce("RestartRequested", "A restart was asked for: it waits for the next finished checkpoint.")
         planned_save.holds(state, state.restart_wanted)
         state.mark_status()
         return
-    state.announce("RestartAsked", "A restart was asked for: all ranks are stopped and started anew.")
+    state.announce("RestartRequested", "A restart was asked for: all ranks are stopped and started anew.")
     lifecycle.stop(state, "A restart was asked for.")
 
 
 def restart_refused(state: State, why: str) -> None:
-    state.announce("RestartRefused", rehearsal.sentence(why), warning=True)
+    state.announce("RestartRejected", rehearsal.sentence(why), warning=True)
 
 
 def leaving(state: State, member: Member, message: Leaving) -> None:
@@ -92,13 +94,13 @@ def must_leave(state: State, member: Member, why: str, grace: float, *, with_nod
             member.leave_at = due
             state.deadlines.set(("leave", member.id), due)
             text = f"{member.id} has to leave ({why}) and has only {grace:.0f} s."
-            state.announce("MemberLeaving", text, member.id, warning=True)
+            state.announce("MemberDraining", text, member.id, warning=True)
         return
     member.leaving, member.leave_at = why, due
     state.deadlines.set(("leave", member.id), due)
     coming = _what_comes(state, member)
     text = f"{member.id} has to leave ({why}) and has {grace:.0f} s; {coming}."
-    state.announce("MemberLeaving", text, member.id, warning=True)
+    state.announce("MemberDraining", text, member.id, warning=True)
     planned_save.leaves(state, member, grace)
     readiness.refresh(state, member)
     readiness.note_staffing(state)
@@ -120,7 +122,7 @@ def stay(state: State, member: Member, why: str) -> None:
     member.leaving, member.leave_at, member.leaves_with_node = "", None, False
     state.deadlines.cancel(("leave", member.id))
     state.deadlines.cancel(("move", member.id))
-    state.announce("MemberStays", f"{member.id} need not leave: {why}.", member.id)
+    state.announce("DrainCancelled", f"{member.id} need not leave: {why}.", member.id)
     readiness.wait_again(state, member)
     readiness.refresh(state, member)
     readiness.note_staffing(state)
@@ -131,7 +133,7 @@ def leave_when_replaced(state: State, member: Member, why: str) -> None:
     """It may stay for as long as nobody takes its place."""
     member.leaving = why
     text = f"{member.id} is to leave ({why}) and trains on until its replacement is ready."
-    state.announce("MemberLeaving", text, member.id, warning=True)
+    state.announce("MemberDraining", text, member.id, warning=True)
     readiness.refresh(state, member)
     readiness.note_staffing(state)
     readiness.note_resize(state)
@@ -321,7 +323,7 @@ def patience_over(state: State) -> None:
 
 
 def _resize(state: State, reason: str) -> None:
-    state.announce("WorldResizes", reason)
+    state.announce("ResizeStarted", reason)
     lifecycle.stop(state, reason)
 
 
@@ -382,7 +384,7 @@ def _dismiss(state: State, member: Member) -> None:
     member.leaving = member.leaving or why
     member.deleting = True
     reason = f"{member.id} is no longer part of the job: {member.leaving}."
-    state.announce("MemberDismissed", reason, member.id)
+    state.announce("MemberRemoved", reason, member.id)
     if member.session is not None:
         orders.drop_all(state, member)
         orders.give(state, member, lambda order: Finish(order, 0, reason), reason)

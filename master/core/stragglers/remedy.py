@@ -54,7 +54,7 @@ def _over(state: State, named: Named) -> None:
     member = state.members.get(named.member)
     if member is not None:
         text = f"{member.id} is no straggler any more: {named.pace.factor:.2f} times the others' own time a step."
-        state.announce("StragglerOver", text, member.id)
+        state.announce("StragglerRecovered", text, member.id)
         state.mark_status()
 
 
@@ -65,7 +65,7 @@ def _replace(state: State, member: Member, reason: str) -> None:
         return
     why_not = _why_not(state, member)
     if why_not:
-        state.announce("StragglerKept", f"{member.id} is not replaced, though it is slow: {why_not}.", member.id)
+        state.announce("StragglerNotReplaced", f"{member.id} is not replaced, though it is slow: {why_not}.", member.id)
         return
     state.slow_replaced.add(index)
     node_exclusion.condemn(state, member.node, reason)

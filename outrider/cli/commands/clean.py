@@ -61,7 +61,7 @@ def kept(folder: Path) -> list[Path]:
     """Newer checkpoints that the job has kept; none where its status cannot be read."""
     try:
         notes = json.loads((folder / "status.json").read_text())["data"]["notes"]
-        found = [KEPT.search(note["sentence"]) for note in notes if note["kind"] == "NewerCheckpointKept"]
+        found = [KEPT.search(note["sentence"]) for note in notes if note["kind"] == "NewerCheckpointPreserved"]
     except (OSError, ValueError, KeyError, TypeError):
         return []
     paths = [Path(os.path.normpath(match.group(1))) for match in found if match]

@@ -19,7 +19,15 @@ from outrider.cli.run.traceback_hold import Holding
 from outrider.cli.text import event_line, event_style, local_time, percent, plural, seconds
 
 QUIET = frozenset(
-    {"CheckpointKept", "CheckpointSaved", "MemberReady", "MemberCreated", "MemberDone", "MemberGone", "WorldRuns"}
+    {
+        "CheckpointReplicated",
+        "CheckpointSaved",
+        "MemberReady",
+        "MemberCreated",
+        "MemberSucceeded",
+        "MemberGone",
+        "GenerationRunning",
+    }
 )
 
 ENDS = frozenset({"JobSucceeded", "JobFailed", "JobStopped", "Recovered"})

@@ -63,7 +63,9 @@ async def test_a_new_pod_waits_and_is_taken_up_when_the_elasticjob_that_is_over_
                 assert isinstance(waits, Refused)
                 assert waits.retry_after == 60, "its trainer is not ended"
                 assert "kubectl delete ej train -n a" in waits.reason
-                await server.until(lambda: [each for each in server.all("/events/") if each["reason"] == "PodsWait"])
+                await server.until(
+                    lambda: [each for each in server.all("/events/") if each["reason"] == "PodsWaitForRestart"]
+                )
             server.remove(path)
             begun = await server.until(lambda: server.documents.get(path))
             assert begun["metadata"]["uid"] != "job"
@@ -146,7 +148,7 @@ async def test_a_job_begins_anew_with_pods_of_another_revision(tmp_path: Path) -
                 assert begun["saved"]["begunAnew"] == "2026-03-02T23:59:55Z"
                 assert not {"exitCode", "lastFault"} & set(begun)
                 assert not [each for each in begun["conditions"] if each["type"] == "Failed"]
-                told_of = await server.until(lambda: events(server, "JobBegunAnew"))
+                told_of = await server.until(lambda: events(server, "JobRestarted"))
                 assert "the template of StatefulSet train is another one" in told_of[0]["message"]
             world.assert_lives()
 
@@ -208,7 +210,7 @@ async def test_a_job_begins_anew_with_the_pods_of_an_owner_that_was_applied_agai
                 peer.say(hello("new"))
                 told = await peer.hear()
                 assert not isinstance(told, Refused) or told.retry_after >= 0
-            assert await server.until(lambda: events(server, "JobBegunAnew"))
+            assert await server.until(lambda: events(server, "JobRestarted"))
             world.assert_lives()
 
 
@@ -236,8 +238,8 @@ async def test_an_elasticjob_that_changes_meanwhile_is_read_again(changes: str, 
             await server.until(lambda: "a/train" in world.fleet.running)
             assert not left
             assert server.documents[path]["metadata"]["ownerReferences"][0]["uid"] == "owner-2"
-            await server.until(lambda: events(server, "JobBegunAnew"))
-            assert len(events(server, "JobBegunAnew")) == 1
+            await server.until(lambda: events(server, "JobRestarted"))
+            assert len(events(server, "JobRestarted")) == 1
             world.assert_lives()
 
 

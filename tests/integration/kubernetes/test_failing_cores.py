@@ -40,7 +40,7 @@ async def test_a_job_whose_core_fails_trains_on_unsupervised_and_is_taken_over_a
             assert told.hands_off
             assert "A fault of Outrider itself" in told.reason
             assert "Its ranks train on" in told.reason
-        await world.until(lambda: world.events("CoreFailed"))
+        await world.until(lambda: world.events("SupervisionFailed"))
         for each in world.members:
             assert not (await each.until(Refused)).hands_off
             each.hello(running=generation)

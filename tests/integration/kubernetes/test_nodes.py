@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from outrider.master.core.actions import CreatePod
-from outrider.master.core.events import CreateRefused, Event, NodeSeen
+from outrider.master.core.events import CreateRejected, Event, NodeSeen
 from outrider.master.core.k8s.injection.sidecar import Policy
 from outrider.master.core.k8s.pods import nodes as node_documents
 from outrider.master.core.k8s.values.names import MAX_RESTARTS, Document
@@ -89,12 +89,12 @@ async def asked_for(*answers: Any) -> list[Event]:
 
 async def test_a_pod_that_a_quota_forbids_is_refused_in_the_servers_words() -> None:
     why = 'pods "mnist-worker-1" is forbidden: exceeded quota: few'
-    assert await asked_for(refuses(403, "Forbidden", why)) == [CreateRefused(ACTION, why)]
+    assert await asked_for(refuses(403, "Forbidden", why)) == [CreateRejected(ACTION, why)]
 
 
 async def test_in_a_namespace_that_is_being_deleted_it_is_refused_for_good() -> None:
     why = "unable to create new content in namespace research because it is being terminated"
-    assert await asked_for(refuses(403, "Forbidden", why)) == [CreateRefused(ACTION, why, is_final=True)]
+    assert await asked_for(refuses(403, "Forbidden", why)) == [CreateRejected(ACTION, why, is_final=True)]
 
 
 async def test_an_annotation_that_cannot_be_meant_is_a_refusal_that_names_it() -> None:
@@ -105,7 +105,7 @@ async def test_an_annotation_that_cannot_be_meant_is_a_refusal_that_names_it() -
         platform = KubernetesPlatform(api, JobRecord(api, asked, 1, list), POLICY, told.append, lambda: False)
         await platform.create(ACTION)
     (refused,) = told
-    assert isinstance(refused, CreateRefused)
+    assert isinstance(refused, CreateRejected)
     assert refused.reason.startswith(f"annotation {MAX_RESTARTS}")
 
 

@@ -31,9 +31,9 @@ async def test_off_tells_every_member_and_on_takes_them_over_as_they_run(tmp_pat
             assert told.retry_after > 0
             assert 'outrider.dev/supervise of its ElasticJob is "off"' in told.reason
         await world.until(lambda: world.condition("Supervised").get("status") == "False")
-        assert world.condition("Supervised")["reason"] == "SwitchedOff"
+        assert world.condition("Supervised")["reason"] == "SupervisionOff"
         assert world.condition("Running")["status"] == "True", "the rest of the status stays"
-        await world.until(lambda: world.events("SwitchedOff"))
+        await world.until(lambda: world.events("SupervisionOff"))
         world.show()
         world.annotate(supervise=None)
         for member in world.members:
@@ -44,7 +44,7 @@ async def test_off_tells_every_member_and_on_takes_them_over_as_they_run(tmp_pat
             assert not welcome.hands_off
         await world.until(lambda: world.events("GenerationAdopted"))
         await world.until(lambda: world.condition("Supervised").get("status") == "True")
-        assert len(world.events("SwitchedOff")) == 1
+        assert len(world.events("SupervisionOff")) == 1
         for member in world.members:
             assert not [each for each in member.heard if isinstance(each, Stop)]
             assert len([each for each in member.heard if isinstance(each, Start)]) == 1
@@ -115,8 +115,10 @@ async def test_a_job_that_is_observed_trains_and_what_would_be_done_is_said_unti
         first, second = world.members
         assert all(each.hands_off for member in world.members for each in member.heard if isinstance(each, Welcome))
         first.say(Exited(generation, (KILLED,), 0))
-        await world.until(lambda: world.events("Would"))
-        assert world.events("Would")[0].startswith(f"Would stop generation {generation}: Rank 0 on worker-0 was killed")
+        await world.until(lambda: world.events("DryRun"))
+        assert world.events("DryRun")[0].startswith(
+            f"Would stop generation {generation}: Rank 0 on worker-0 was killed"
+        )
         await world.until(lambda: "Would stop" in world.condition("Supervised").get("message", ""))
         assert world.condition("Supervised")["reason"] == "Observed"
         world.annotate(mode="supervise")

@@ -30,7 +30,7 @@ def valid(server: ApiServer, path: str) -> Document:
 
 
 def told(server: ApiServer) -> list[str]:
-    return [each["message"] for each in server.all("/events/") if each["reason"] == "TemplateFieldUnknown"]
+    return [each["message"] for each in server.all("/events/") if each["reason"] == "UnknownTemplateField"]
 
 
 async def test_a_misspelt_field_of_a_template_is_told_once_by_its_path_and_the_job_is_run(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ async def test_a_misspelt_field_of_a_template_is_told_once_by_its_path_and_the_j
         server.remove(GOOD)
         async with served(server, api, tmp_path) as master:
             await server.until(lambda: server.all("/pods/good-worker-"), lambda: server.documents[path]["status"])
-            assert (valid(server, path)["status"], valid(server, path)["reason"]) == ("True", "TemplateFieldUnknown")
+            assert (valid(server, path)["status"], valid(server, path)["reason"]) == ("True", "UnknownTemplateField")
             assert valid(server, path)["message"].startswith(f"{COMAND}: the API server knows no such field")
             server.edit(path, spec={"replicaSpecs": {"worker": worker(replicas=1)}})
             await server.until(lambda: valid(server, path)["message"] == "", lambda: valid(server, path))

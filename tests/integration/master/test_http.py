@@ -18,9 +18,9 @@ from outrider.master.core.events import (
     Began,
     Event,
     PodsListed,
-    RestartAsked,
-    RestartRefused,
-    ScaleAsked,
+    RestartRejected,
+    RestartRequested,
+    ScaleRequested,
     StopAsked,
 )
 from outrider.master.core.spec import JobSpec
@@ -70,7 +70,12 @@ async def test_what_is_asked_for_becomes_an_event(tmp_path: Path) -> None:
         assert (await api.post("/v1/restart", {"at_checkpoint": True}))[0] == 202
         assert (await api.post("/v1/restart", b""))[0] == 202
         assert (await api.post("/v1/stop", {"hard": True, "reason": "lunch"}))[0] == 202
-        assert api.events == [ScaleAsked(4), RestartAsked(True), RestartAsked(False), StopAsked("lunch", True)]
+        assert api.events == [
+            ScaleRequested(4),
+            RestartRequested(True),
+            RestartRequested(False),
+            StopAsked("lunch", True),
+        ]
 
 
 @pytest.mark.parametrize("answer", [{"refused": "train.py line 1: no"}, {"parked": 1.0}])
@@ -84,10 +89,10 @@ async def test_a_restart_is_tried_by_a_member_before_it_is_accepted(tmp_path: Pa
         api.askers[event.request]({"members": {"worker-0": answer}, "missing": []})
         status, said = await asking
         if "refused" in answer:
-            assert (status, api.events[1:]) == (409, [RestartRefused("train.py line 1: no")])
+            assert (status, api.events[1:]) == (409, [RestartRejected("train.py line 1: no")])
             assert said["error"] == "it trains on, the restart is refused: train.py line 1: no"
         else:
-            assert (status, api.events[1:]) == (202, [RestartAsked(False)])
+            assert (status, api.events[1:]) == (202, [RestartRequested(False)])
 
 
 @pytest.mark.parametrize(

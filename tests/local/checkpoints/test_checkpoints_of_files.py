@@ -42,7 +42,7 @@ def test_a_world_that_grows_at_a_checkpoint_or_is_stopped_in_one_leaves_both_fil
     mark = job.mark()
     job.signal_tree(members(world)[2], signal.SIGKILL)
     smaller, _ = job.training(2, after=restart)
-    job.event("WorldResizes", mark, "A checkpoint of step")
+    job.event("ResizeStarted", mark, "A checkpoint of step")
     larger, world = job.training(3, after=smaller)
     (job.folder / "saving").unlink(missing_ok=True)
     (job.folder / "slow").touch()

@@ -47,7 +47,7 @@ def held(job: Run, step: int, kept: int) -> int:
     """Both ranks stop at this step, with that one kept in memory; a mark for what comes."""
     job.hold_at(step)
     job.until_held(step, 2)
-    job.event("CheckpointKept", 0, f"(step {kept})")
+    job.event("CheckpointReplicated", 0, f"(step {kept})")
     return job.mark()
 
 
@@ -102,7 +102,7 @@ def test_the_position_goes_with_a_save_that_is_in_memory_alone(run: Callable[...
     job = run("--nnodes", "2", "--elastic-data", "--checkpoint-memory", "1Mi", "--checkpoint-path", path)
     job.hold_at(8)  # the third save would be an ordinary one where the others have not got the second one yet
     job.until_held(8, 2)
-    job.event("CheckpointKept", 0, "(step 6)")
+    job.event("CheckpointReplicated", 0, "(step 6)")
     mark = job.mark()
     kill_rank(job, "worker-0")
     job.event("CheckpointLoaded", mark, "from this member's memory")
@@ -172,7 +172,7 @@ def test_the_global_batch_is_kept_in_a_smaller_world_with_unequal_shares(run: Ca
     job.until_held(5, 4)
     mark = job.mark()
     kill_member(job, "worker-3")
-    job.event("GlobalBatchKept", mark, "stays 16: 6 on the first rank and 5 on the others")
+    job.event("GlobalBatchPreserved", mark, "stays 16: 6 on the first rank and 5 on the others")
     job.event("DataPositionLoaded", mark, "behind 48 of 403 samples", "had 4 ranks and has 3")
     seen = job.finished()
     assert_each_once(seen, 0, 403)
@@ -191,7 +191,7 @@ def test_a_script_whose_batches_cannot_be_changed_goes_on_with_them_and_is_told_
         'batch_sampler=Mine(sampler, WISHES["batch"], False)',
     ).replace("class Numbers", "class Mine(torch.utils.data.BatchSampler):\n    pass\n\n\nclass Numbers")
     job = run("--nnodes", "2", "--elastic-data", "--keep-global-batch", script=script)
-    for kind in ("GlobalBatchNotKept", "DataNotElastic"):
+    for kind in ("GlobalBatchNotPreserved", "ElasticDataUnavailable"):
         job.event(kind, 0, "its batch_sampler is the script's own (Mine)")
     seen = job.finished()
     assert {len(e.samples) for e in seen if e.step < 20} == {4}

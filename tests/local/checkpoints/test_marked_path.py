@@ -43,7 +43,7 @@ def test_rank_0_crashes_and_every_rank_goes_on_from_the_newest_save(start: Calla
     told = []
     for _ in range(3):
         mark = job.mark()
-        job.event("CheckpointKept", 0, "save", "of the marked path")
+        job.event("CheckpointReplicated", 0, "save", "of the marked path")
         _, world = job.now()
         os.kill(world[0][0].pid, signal.SIGKILL)
         restart, world = job.training(2, restart, more=15)
@@ -57,7 +57,7 @@ def test_rank_0_crashes_and_every_rank_goes_on_from_the_newest_save(start: Calla
 def test_the_member_of_rank_0_is_lost_and_its_replacement_goes_on_from_memory(start: Callable[..., Training]) -> None:
     job = start("--nnodes", "3")
     restart, _ = job.training(3, more=25)
-    job.event("CheckpointKept", 0)
+    job.event("CheckpointReplicated", 0)
     mark = job.mark()
     job.signal_tree("worker-0", signal.SIGKILL)
     restart, world = job.training(3, restart, more=15)
@@ -70,7 +70,7 @@ def test_the_member_of_rank_0_is_lost_and_its_replacement_goes_on_from_memory(st
 def test_a_world_that_shrinks_goes_on_from_memory_too(start: Callable[..., Training]) -> None:
     job = start("--nnodes", "2:3", "--max-relaunches", "0")
     restart, _ = job.training(3, more=25)
-    job.event("CheckpointKept", 0)
+    job.event("CheckpointReplicated", 0)
     mark = job.mark()
     job.signal_tree("worker-0", signal.SIGKILL)
     restart, world = job.training(2, restart, more=15)
@@ -130,7 +130,7 @@ def test_a_script_that_registers_its_state_as_well_goes_on_from_what_is_newer(
     restart, world = goes_on(job, 2, restart)
     job.event("StateSaved", mark, f"of step {world[0][0].loaded} was saved")
     assert world[0][0].step == 1 + max(step.step for step in job.steps() if step.restart < restart)
-    job.event("CheckpointKept", mark, "save")
+    job.event("CheckpointReplicated", mark, "save")
     mark = job.mark()
     os.kill(world[0][0].pid, signal.SIGKILL)
     goes_on(job, 2, restart)
@@ -171,11 +171,13 @@ def test_a_save_that_comes_before_the_others_have_the_one_before_it_is_an_ordina
     with contextlib.closing(job):
         job.hold_at(5)
         job.until_held(5, 2)
-        job.event("CheckpointKept", 0, "(step 3)")
+        job.event("CheckpointReplicated", 0, "(step 3)")
         deaf = job.sidecar("worker-1")
         os.kill(deaf, signal.SIGSTOP)
         job.hold_at(12)
-        job.event("CheckpointNotKept", 0, "the other members did not have the one before it yet: it is an ordinary one")
+        job.event(
+            "MemoryCheckpointFailed", 0, "the other members did not have the one before it yet: it is an ordinary one"
+        )
         os.kill(deaf, signal.SIGCONT)
         job.until_held(12, 2)
         import torch  # takes seconds, and no other test here needs it

@@ -52,13 +52,13 @@ def test_a_member_that_is_replaced_is_given_what_the_others_have_in_memory(
         job.most_lost = 4 * SAVE_EVERY  # ranks do not wait until others have their parts
     restart, _ = job.training(3, more=25)
     mark = job.mark()
-    job.event("CheckpointKept", 0)
+    job.event("CheckpointReplicated", 0)
     job.signal_tree("worker-1", signal.SIGKILL)
     restart, world = job.training(3, restart, more=15)
     first = {steps[0].loaded for steps in world.values()}
     assert len(first) == 1
     assert first.pop() > 0
-    job.event("CheckpointGiven", mark, "from the memory of worker-2" if sharded else "from the memory of worker-0")
+    job.event("CheckpointSent", mark, "from the memory of worker-2" if sharded else "from the memory of worker-0")
     job.event("CheckpointReceived", mark, "worker-3 has the checkpoint of step")
     job.event("CheckpointLoaded", mark, "from this member's memory")
 
@@ -70,7 +70,7 @@ def test_neighbours_are_lost_one_after_the_other_and_the_only_save_there_ever_wa
     job = start("--nnodes", "3", "--checkpoint-memory", "2Mi", script=script)
     job.most_lost = 1 << 60
     restart, _ = job.training(3, more=25)
-    job.event("CheckpointKept", 0)
+    job.event("CheckpointReplicated", 0)
     for lost, new in (("worker-1", "worker-3"), ("worker-2", "worker-4"), ("worker-0", "worker-5")):
         job.signal_tree(lost, signal.SIGKILL)
         restart, world = job.training(3, restart, more=5)
@@ -86,7 +86,7 @@ def test_a_second_member_that_is_lost_while_the_first_one_is_replaced_costs_the_
     restart, _ = job.training(3, more=25)
     mark = job.mark()
     job.signal_tree("worker-1", signal.SIGKILL)
-    job.event("CheckpointGiven", mark, "worker-3")
+    job.event("CheckpointSent", mark, "worker-3")
     job.signal_tree("worker-2", signal.SIGKILL)
     restart, world = job.training(3, restart, more=15)
     while "worker-2" in members(world):

@@ -76,7 +76,7 @@ def test_no_step_is_repeated_when_a_member_has_to_go_or_a_restart_is_asked_for_o
     def a_member_has_to_go(job: Training) -> None:
         first = trained(job)
         os.kill(parent_of(first[1][0].pid), signal.SIGTERM)
-        job.event("MemberLeaving", 0, "worker-0 has to leave (SIGTERM)")
+        job.event("MemberDraining", 0, "worker-0 has to leave (SIGTERM)")
         _, second = goes_on(job, first, 0)
         assert members(second) != members(first)
 

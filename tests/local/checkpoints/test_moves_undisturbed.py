@@ -63,7 +63,7 @@ def test_a_job_that_is_stopped_and_begun_anew_trains_as_if_nothing_had_been(
     job.hold_at(12)
     job.until_held(12, 2)
     job.outrider("stop", "train")
-    job.event("StateAsked", 0)
+    job.event("SaveRequested", 0)
     job.hold_at(13)  # one step, behind which it is saved, or beside it where the order comes late
     assert job.process.wait(DEADLINE) == 0, job.story()
     job.event("StateSaved", 0)
@@ -79,7 +79,7 @@ def test_a_job_that_moves_to_fewer_machines_sees_each_sample_once(run: Callable[
     job.hold_at(5)
     job.until_held(5, 3)
     job.outrider("stop", "train")
-    job.event("StateAsked", 0)
+    job.event("SaveRequested", 0)
     job.hold_at(6)
     assert job.process.wait(DEADLINE) == 0, job.story()
     before = job.lines()

@@ -35,7 +35,7 @@ STUCK_AT_FIRST = SCRIPT.replace(
 
 def begins_again(job: Training, restart: int, mark: int, *words: str) -> dict[str, Any]:
     """The event that names the hang; the job trains on from its last checkpoint."""
-    event = job.event("RanksHang", mark, *words)
+    event = job.event("HangDetected", mark, *words)
     job.training(SIZE, after=restart)
     return event
 
@@ -72,7 +72,7 @@ def a_rank_is_busy_in_c_and_holds_the_gil(job: Training) -> None:
     restart, world = job.training(SIZE, more=30)
     mark, victim = job.mark(), members(world)[0]
     job.order(0, "sum(range(10 ** 13))")
-    event = job.event("RanksHang", mark, "rank 0 on", "cannot say where it is, while 2 wait in gloo:barrier")
+    event = job.event("HangDetected", mark, "rank 0 on", "cannot say where it is, while 2 wait in gloo:barrier")
     assert event["member"] == victim
     job.event("MemberFailed", mark, victim, "was to blame for a hang before")
     _, new = job.training(SIZE, after=restart)
@@ -152,7 +152,9 @@ def test_hangs_of_three_members(tmp_path: Path, subtests: pytest.Subtests) -> No
 @pytest.mark.exhaustive
 def test_a_rank_that_never_comes_to_the_rendezvous_is_named(tmp_path: Path) -> None:
     with one_job(tmp_path, "--nnodes", "2", "--hang-after", f"init={LIMIT}", script=STUCK_AT_FIRST) as training:
-        event = training.event("RanksHang", 0, "in its init, which may take 8.0 s", "rank 1 on worker-1", "train.py:")
+        event = training.event(
+            "HangDetected", 0, "in its init, which may take 8.0 s", "rank 1 on worker-1", "train.py:"
+        )
         assert event["member"] == "worker-1"
         training.training(2)
         training.end_well()
@@ -164,6 +166,6 @@ def test_where_no_limit_is_given_a_stopped_rank_is_ended_beyond_doubt(tmp_path: 
         restart, world = job.training(2, more=30)
         mark = job.mark()
         kill(pids(world)[1], signal.SIGSTOP)
-        job.event("RanksHang", mark, "rank 1 on", "is stopped (SIGSTOP, or a debugger); 1 other waits in gloo:")
+        job.event("HangDetected", mark, "rank 1 on", "is stopped (SIGSTOP, or a debugger); 1 other waits in gloo:")
         assert "HangSuspected" not in job.told(mark), "nobody waited for the limit of a step"
         job.training(2, after=restart)

@@ -25,7 +25,7 @@ def refused(job: Training, *words: str) -> None:
     done = subprocess.run(job.cli("restart", job.job), env=job.environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 2
     assert all(word in done.stderr for word in ("it trains on, the restart is refused", *words)), done.stderr
-    job.event("RestartRefused", mark, *words)
+    job.event("RestartRejected", mark, *words)
     still, same = job.training(SIZE, more=len(world[0]) + 10)
     assert (still, pids(same)) == (restart, pids(world)), job.told(mark)
 
@@ -52,7 +52,7 @@ def a_changed_script_is_live_after_a_restart(job: Training) -> None:
     job.script.write_text(whole.replace("library.VERSION", "2 * library.VERSION"))
     mark = job.mark()
     job.outrider("restart", job.job)
-    job.event("RestartAsked", mark)
+    job.event("RestartRequested", mark)
     _, new = job.training(SIZE, after=restart)
     assert {steps[0].version for steps in new.values()} == {2}
     assert new[0][0].step == new[0][0].loaded + 1

@@ -36,7 +36,7 @@ def what_rank_0_says_of_its_loss_is_in_the_status(job: Training) -> None:
     job.training(SIZE)
     mark = job.mark()
     job.order(0, "print('a loss of 0.25'); print('a loss of nan')")
-    job.event("MetricsUnusable", mark, 'loss is "nan"')
+    job.event("MetricsInvalid", mark, 'loss is "nan"')
     job.order(0, "print('a loss of 0.125')")
     until(lambda: job.status()["metrics"].get("loss") == 0.125)
 
@@ -45,7 +45,7 @@ def a_catastrophic_pattern_is_dropped_by_name_and_training_goes_on(job: Training
     restart, world = job.training(SIZE)
     mark = job.mark()
     job.order(0, "print('a' * 60 + 'b')")
-    job.event("RuleDropped", mark, '"(a+)+$", the logPattern of rule 2', "more than 50 ms of CPU for one line")
+    job.event("RuleDisabled", mark, '"(a+)+$", the logPattern of rule 2', "more than 50 ms of CPU for one line")
     job.training(SIZE, more=30)
     again, same = job.now()
     assert (again, pids(same)) == (restart, pids(world))

@@ -86,7 +86,7 @@ def who_survives_goes_on_and_the_world_grows_when_the_replacement_has_come(job: 
     job.event("MemberLost", mark, victim)
     smaller, one = job.training(1, after=restart)
     assert members(one) == members(world)[1:]
-    job.event("WorldResizes", mark)
+    job.event("ResizeStarted", mark)
     _, two = job.training(2, after=smaller)
     assert two[0][0].member not in members(world)
     assert members(two)[1:] == members(world)[1:]

@@ -35,14 +35,14 @@ def a_member_becomes_slow_and_is_named_and_replaced_while_it_trains_on(job: Trai
     assert (named["severity"], named["detail"]["cause"]) == ("warning", "waiting")
     _, new = job.training(2, after=restart)
     assert slow not in members(new)
-    assert job.event("MemberLeaving", mark, slow)
+    assert job.event("MemberDraining", mark, slow)
 
 
 def its_replacement_was_given_what_is_in_memory(job: Training) -> None:
     _, world = job.training(2)
     newcomer = members(world)[1]
     assert world[1][0].loaded > 0
-    job.event("CheckpointGiven", 0, newcomer)
+    job.event("CheckpointSent", 0, newcomer)
     job.event("CheckpointReceived", 0, f"{newcomer} has the checkpoint of step")
     job.end_well()
 

@@ -218,7 +218,7 @@ def test_a_member_that_was_cut_off_comes_back_when_that_is_undone(tmp_path: Path
         job.outrider("chaos", "cut-network", job.job, "--member", victim)
         job.training(3, after=restart)
         assert "cut-network is undone" in job.outrider("chaos", "undo", job.job, "--member", victim)
-        job.event("MemberBack", mark, victim)
+        job.event("MemberReturned", mark, victim)
         job.end_well()
 
 
@@ -246,7 +246,7 @@ def test_what_is_armed_breaks_the_network_of_its_member_and_not_that_of_its_repl
         assert "worker-1: cut-network: every packet from and to it is dropped" in listed
         assert "worker-2: slow-network=300: every round trip" in listed
         assert "cut-network is undone" in job.outrider("chaos", "undo", job.job, "--member", "worker-1")
-        job.event("MemberBack", mark, "worker-1")  # at once: ten seconds later its pod would have been deleted
+        job.event("MemberReturned", mark, "worker-1")  # at once: ten seconds later its pod would have been deleted
         _, world = job.training(3)
         assert members(world)[0] == "worker-0"
         assert members(world)[1] not in ("worker-0", "worker-1")

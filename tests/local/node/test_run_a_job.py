@@ -53,7 +53,9 @@ class Run:
     def runs(self, times: int = 1) -> None:
         """So many worlds have come to run, all their ranks."""
         deadline = time.monotonic() + DEADLINE
-        while sum(path.read_text().count('"WorldRuns"') for path in self.home.glob("jobs/*/events.jsonl")) < times:
+        while (
+            sum(path.read_text().count('"GenerationRunning"') for path in self.home.glob("jobs/*/events.jsonl")) < times
+        ):
             assert time.monotonic() < deadline, f"no {times} worlds have run"
             time.sleep(0.05)
 

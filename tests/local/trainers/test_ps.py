@@ -65,7 +65,7 @@ def test_each_member_is_told_its_task_and_its_steps_are_seen(sessions: PsTrainin
     assert sessions.at("chief")["rung"] == "T0"
     until(lambda: sessions.status()["step"] > SAVE_EVERY and sessions.at("worker")["step"] > 0, "steps in the status")
     sessions.event("CheckpointSaved", 0, "chief-0")
-    sessions.event("StateOffered", 0, "session")
+    sessions.event("SaveHandlerRegistered", 0, "session")
 
 
 def test_a_ps_process_that_is_killed_interrupts_the_others_which_go_on_from_the_last_checkpoint(
@@ -136,7 +136,7 @@ def test_a_coordinator_that_ends_for_a_lost_ps_begins_again_at_no_cost(coordinat
     mark = coordinated.mark()
     at = kill(coordinated.pid("ps"))
     before = max(row["step"] for row in coordinated.steps_of("chief") if row["time"] <= at)
-    coordinated.event("EffectOfLostPs", mark, "it costs no restart")
+    coordinated.event("LostPsSideEffect", mark, "it costs no restart")
     rows = coordinated.steps_on("chief", at + 0.5)
     assert before - 3 * SAVE_EVERY < rows[0]["step"] <= before + SAVE_EVERY
     until(lambda: coordinated.status()["step"] > before, "closures as steps")

@@ -55,7 +55,7 @@ def conditions_of(
     size = document.get("world") or 0
     world = counted(size, "member") if _has_ps(job) else f"generation {document.get('generation')}, {size} ranks"
     is_true = {
-        RUNNING: (phase == RUNNING, "WorldRuns", world),
+        RUNNING: (phase == RUNNING, "GenerationRunning", world),
         RESTARTING: (phase == RESTARTING, str(why_restarting), message),
         SUSPENDED: (phase == SUSPENDED, "SuspendAsked", message),
         SUCCEEDED: (phase == SUCCEEDED, "JobSucceeded", message),
@@ -69,7 +69,7 @@ def conditions_of(
     cut = mapping(document.get("network")).get("cut") or ()
     if cut or "NetworkFault" in old:
         told = " ".join(str(each["reason"]) for each in cut)[:MESSAGE]
-        wanted.append(("NetworkFault", bool(cut), "LinkCut" if cut else "LinksWell", told))
+        wanted.append(("NetworkFault", bool(cut), "LinkDown" if cut else "LinksWell", told))
     if (in_place := mapping(document.get("saves_in_place"))) or "CheckpointsNotAtomic" in old:
         told = " ".join(f"{member}: {why}." for member, why in in_place.items())[:MESSAGE]
         wanted.append(("CheckpointsNotAtomic", bool(in_place), "NoRoomForTwo" if in_place else "SavedWhole", told))
@@ -90,7 +90,7 @@ def conditions_of(
 
 def _why_valid(problems: Sequence[str], unknown: Sequence[str]) -> tuple[str, str]:
     if problems:
-        return "SpecRefused", "; ".join(problems)[:MESSAGE]
+        return "SpecRejected", "; ".join(problems)[:MESSAGE]
     said = "; ".join(map(unknown_fields.sentence, unknown))[:MESSAGE]
     return unknown_fields.REASON if unknown else "SpecTaken", said
 
@@ -144,7 +144,7 @@ def _scheduled(
     if no_room is not None:
         return "Scheduled", False, "Unschedulable", f"{told}; {no_room.member}: {no_room.reason}"
     if refused := refused_pods(document, known):
-        return "Scheduled", False, "CreateRefused", f"{told}; {refused[0][0]}: {refused[0][1]}"[:MESSAGE]
+        return "Scheduled", False, "CreateRejected", f"{told}; {refused[0][0]}: {refused[0][1]}"[:MESSAGE]
     said = str(document.get("message") or "")
     if not those and said.startswith(WAITS):
         told = f"{told}; the job {said}"
@@ -165,7 +165,7 @@ def _why_not_running(phase: str, document: Mapping[str, Any], known: Mapping[Mem
         return "PodsCannotStart", f"{len(held)} of {len(known)} pods cannot start; {held[0]}"[:MESSAGE]
     refused = [f"{member}: {reason}" for member, reason in refused_pods(document, known)]
     if phase in (PENDING, RESTARTING) and refused:
-        return "CreateRefused", f"{len(refused)} of {len(refused) + len(known)} pods are refused; {refused[0]}"[
+        return "CreateRejected", f"{len(refused)} of {len(refused) + len(known)} pods are refused; {refused[0]}"[
             :MESSAGE
         ]
     return f"Job{phase}", ""

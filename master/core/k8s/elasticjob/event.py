@@ -10,11 +10,11 @@ from outrider.master.core.k8s.values.names import DOMAIN, GROUP_VERSION, KIND, D
 from outrider.wire.ids import MemberId
 
 QUIET = frozenset(
-    {"GenerationStarted", "MemberCreated", "MemberReady", "MemberDone", "CheckpointSaved", "CheckpointKept"}
+    {"GenerationStarted", "MemberCreated", "MemberReady", "MemberSucceeded", "CheckpointSaved", "CheckpointReplicated"}
 )
 """Kinds that make no Event. The first four come once a member: a world of 10,000 would push every other Event of the
-namespace out of sight; the conditions and members of the status say the same. CheckpointSaved and CheckpointKept come
-once a save, for as long as the job runs. All of them are in the log and in `outrider events`."""
+namespace out of sight; the conditions and members of the status say the same. CheckpointSaved and CheckpointReplicated
+come once a save, for as long as the job runs. All of them are in the log and in `outrider events`."""
 
 
 def event_of(job: Document, kind: str, reason: str, severity: str, member: str | None, now: str) -> Document | None:

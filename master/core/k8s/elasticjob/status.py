@@ -91,7 +91,7 @@ def refused(job: Document, problems: Sequence[str], now: str) -> Document:
     kept = {each.get("type"): each for each in map(mapping, entries(old.get("conditions"))) if each.get("type")}
     created = str(metadata.get("creationTimestamp") or now)
     kept.setdefault("Created", condition("Created", True, "JobCreated", "", {}, created))
-    kept["Valid"] = condition("Valid", False, "SpecRefused", message, kept, now)
+    kept["Valid"] = condition("Valid", False, "SpecRejected", message, kept, now)
     generation = metadata.get("generation")
     status: Document = {
         "phase": str(old.get("phase") or PENDING),

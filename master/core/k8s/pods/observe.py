@@ -191,7 +191,7 @@ def _what_is_down(pod: Document, trainer: Document) -> str:
             continue
         if containers.is_restarted(pod, status["name"], end.code):
             return f"Restarted{what}: its container {end.with_code}; that was {_times(status)}"
-        return f"{what}Ended: its container {end.with_code}, and is not started again"
+        return f"{what}Exited: its container {end.with_code}, and is not started again"
     if not sidecar and mapping(pod["metadata"].get("annotations")).get(INJECTED) is None:
         return "NotInjected: the pod was made while no webhook was there, so that it has no sidecar"
     return ""

@@ -19,7 +19,7 @@ from outrider.wire.ids import Role
 
 WARN = {"fieldValidation": "Warn"}
 """Of a query. https://kubernetes.io/docs/reference/using-api/api-concepts/#setting-the-field-validation-level"""
-REASON = "TemplateFieldUnknown"
+REASON = "UnknownTemplateField"
 MOST = 10
 """Fields of a job that are told."""
 OF_TEMPLATE = frozenset({"metadata", "spec"})

@@ -18,7 +18,7 @@ SUPERVISE, OBSERVE, OFF = MODES = ("supervise", "observe", "off")
 SETTING = "OUTRIDER_MODE"
 SWITCH, MODE = f"{DOMAIN}/supervise", f"{DOMAIN}/mode"
 SWITCHES = {"on": SUPERVISE, "off": OFF}
-SWITCHED_OFF, OBSERVED = "SwitchedOff", "Observed"
+SWITCHED_OFF, OBSERVED = "SupervisionOff", "Observed"
 """Reasons of the condition Supervised while it is False."""
 
 

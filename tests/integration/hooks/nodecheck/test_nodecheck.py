@@ -131,7 +131,7 @@ def test_a_strangers_connection_is_dropped() -> None:
 
 
 def test_a_taken_port_is_told_as_such() -> None:
-    with socket.create_server(("", 0)) as taken, pytest.raises(allgather.PortTaken):
+    with socket.create_server(("", 0)) as taken, pytest.raises(allgather.PortInUse):
         allgather.Meeting(order(1, port=taken.getsockname()[1], awaited=["b"]))
 
 

@@ -179,7 +179,7 @@ async def test_a_strangers_words_are_in_no_event_of_the_job_that_he_names(tmp_pa
             await real.trains()
             await server.until(lambda: server.all("/events/"), lambda: "no Event of the job was ever written")
             assert "evil.example" not in repr([each for each in server.asked if "event" in each.path])
-            assert "HelloRefused" not in repr(server.all("/events/"))
+            assert "SidecarRejected" not in repr(server.all("/events/"))
             assert fleet.fleet.sidecars is not None
             assert fleet.fleet.sidecars.refused["token"] == 1
 

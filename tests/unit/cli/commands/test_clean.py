@@ -24,7 +24,7 @@ def ended(home: Path, job: str, *kept: Path) -> Path:
     (folder / "members" / "worker-0").mkdir(parents=True)
     (folder / "lock").write_text("")
     sentence = "last.pt of step 3 is kept as {}, because a state of step 1 takes its place"
-    notes = [{"kind": "NewerCheckpointKept", "sentence": sentence.format(path)} for path in kept]
+    notes = [{"kind": "NewerCheckpointPreserved", "sentence": sentence.format(path)} for path in kept]
     (folder / "status.json").write_text(json.dumps({"data": {"notes": notes}}))
     return folder
 

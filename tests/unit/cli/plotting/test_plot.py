@@ -54,7 +54,7 @@ def job(
     """Trains at 20 steps a second from its fifth second on; each fault begins a generation 0.3 s later."""
     status = {"job": "digits", "phase": "succeeded", "step": max(0, 20 * int(length - 5)) if steps else 0,
               "faults": [fault(at, lost) for at in faults]}  # fmt: skip
-    events = [told(0, "JobBegan"), started(4, "1.1")]
+    events = [told(0, "JobStarted"), started(4, "1.1")]
     events += [started(at + 0.3, f"1.{i}", 2 + i % 3) for i, at in enumerate(faults, 2)]
     events += [told(length, "JobSucceeded")]
     every = max(1.0, length / 2000)
@@ -138,7 +138,7 @@ def test_numbers_are_moved_apart_as_little_as_it_takes() -> None:
 # -- what is read -----------------------------------------------------------------------------------------------------
 def test_a_world_ends_with_its_fault_or_with_the_next_world() -> None:
     status = {"job": "digits", "phase": "running", "step": 5, "faults": [fault(20), fault(31)]}
-    events = [told(0, "JobBegan"), started(4, "1.1"), started(25, "1.2", 3), started(40, "1.3")]
+    events = [told(0, "JobStarted"), started(4, "1.1"), started(25, "1.2", 3), started(40, "1.3")]
     ran = {"generation": "1.2", "members": 3, "step": 5, "stepped_at": BEGAN + 6}
     of = timeline(status, events, [{"time": BEGAN + 35, **ran}], [], BEGAN + 50)
     assert of.spans == [  # the fault at 31 s was a spare's: 1.2 ran on
@@ -154,7 +154,7 @@ def test_steps_a_second_are_those_that_were_never_made_before() -> None:
         for step, at in steps
     ]  # fmt: skip
     status = {"job": "digits", "phase": "running", "step": 60, "faults": []}
-    of = timeline(status, [told(0, "JobBegan")], progress, [], BEGAN + 11)
+    of = timeline(status, [told(0, "JobStarted")], progress, [], BEGAN + 11)
     assert [round(rate) for _, _, rate in rates(of.steps)] == [20, 20, 0, 0, 0, 20]
     assert rates(of.steps[:1]) == []
 
@@ -175,7 +175,7 @@ def test_a_ps_job_s_members_have_no_generation_in_common() -> None:
 def trained(ended_job: Any) -> Path:
     """A job's folder as it is after a training with one fault."""
     folder: Path = ended_job(phase="succeeded", faults=[fault(6.0)])
-    kinds = [(0.0, "JobBegan", {}), (1.0, "GenerationStarted", {"group_world_size": "2"}),
+    kinds = [(0.0, "JobStarted", {}), (1.0, "GenerationStarted", {"group_world_size": "2"}),
              (6.2, "GenerationStarted", {"group_world_size": "2"}), (12.0, "JobSucceeded", {})]  # fmt: skip
     lines = [
         {
@@ -255,7 +255,7 @@ def test_without_matplotlib_it_says_what_to_install(trained: Path) -> None:
 def test_a_job_that_has_begun_nothing_cannot_be_drawn() -> None:
     status = {"job": "digits", "phase": "pending", "step": 0, "faults": []}
     with pytest.raises(UserError, match="digits has begun no generation yet"):
-        timeline(status, [told(0, "JobBegan")], [], [], BEGAN + 1)
+        timeline(status, [told(0, "JobStarted")], [], [], BEGAN + 1)
 
 
 def test_a_mean_is_of_losses_on_both_sides() -> None:

@@ -30,7 +30,7 @@ class Told(Narrator):
 
 def test_a_new_master_is_asked_for_what_the_old_one_had_not_told(running_job: Any) -> None:
     job = running_job()
-    job.events = [event(1, "JobBegan"), event(2, "WorkerExited")]
+    job.events = [event(1, "JobStarted"), event(2, "WorkerExited")]
     err = io.BytesIO()
     screen = Screen(io.BytesIO(), err, terminal=False)
     narrator = Told(screen)
@@ -55,7 +55,7 @@ def test_what_was_written_but_not_served_is_told_at_the_end(running_job: Any) ->
     screen = Screen(io.BytesIO(), err, terminal=False)
     follower = Follower(job.folder, Narrator(screen), screen)
     follower.start()
-    lines = [json.dumps(event(1, "JobBegan")), json.dumps(event(2, "JobSucceeded"))]
+    lines = [json.dumps(event(1, "JobStarted")), json.dumps(event(2, "JobSucceeded"))]
     (job.folder / "events.jsonl").write_text("\n".join(lines) + "\n")
     follower.close()
     assert "JobSucceeded: Reason 2." in err.getvalue().decode()

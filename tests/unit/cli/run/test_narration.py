@@ -115,16 +115,16 @@ def test_durations_read_as_people_say_them() -> None:
 
 def test_the_same_line_again_and_again_is_told_once_a_minute() -> None:
     full = [
-        event(number, "StatusNotSaved") | {"reason": "The disk is full.", "time": f"2026-11-21T03:{time}Z"}
+        event(number, "StatusWriteFailed") | {"reason": "The disk is full.", "time": f"2026-11-21T03:{time}Z"}
         for number, time in enumerate(("00:30", "00:31", "01:29", "01:30", "01:31", "02:29"), 1)
     ]
     assert len(told(*full)) == 2
 
 
 def test_the_same_line_again_and_again_is_told_once_until_another_comes() -> None:
-    full = [event(number, "StatusNotSaved") | {"reason": "The disk is full."} for number in (1, 2, 3, 5)]
+    full = [event(number, "StatusWriteFailed") | {"reason": "The disk is full."} for number in (1, 2, 3, 5)]
     lines = told(*full[:3], event(4, "WorkerExited"), full[3])
-    assert [line.split()[2] for line in lines] == ["StatusNotSaved:", "WorkerExited:", "StatusNotSaved:"]
+    assert [line.split()[2] for line in lines] == ["StatusWriteFailed:", "WorkerExited:", "StatusWriteFailed:"]
 
 
 def exited(seq: int, rank: int, how: str, behind: str = ".", generation: str = "1.1", **more: str) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def test_ranks_that_end_because_of_another_one_are_one_line_before_what_comes_ne
 
 
 def test_quietly_only_what_goes_wrong_and_the_end_are_told() -> None:
-    events = [started(1, "worker-0", "1.1", 0), event(2, "JobBegan"), exited(3, 1, "exited with code 3"),
+    events = [started(1, "worker-0", "1.1", 0), event(2, "JobStarted"), exited(3, 1, "exited with code 3"),
               event(4, "Recovered"), event(5, "JobSucceeded")]  # fmt: skip
     assert [line.split()[2] for line in told(*events, mode=Mode.QUIET)] == [
         "WorkerExited:", "Recovered:", "JobSucceeded:",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from outrider.master.core.actions import Action
-from outrider.master.core.events import Event, NodeSeen, PodSeen, ScaleAsked, SidecarSaid, Woke
+from outrider.master.core.events import Event, NodeSeen, PodSeen, ScaleRequested, SidecarSaid, Woke
 from outrider.wire.ids import Role
 from outrider.wire.messages.membership import Leaving
 from outrider.wire.messages.report import Report
@@ -115,7 +115,7 @@ def spare_promoted() -> Play:
 
 def scaled_down() -> Play:
     play = _fresh(running(3, 1))
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     play.save("worker-0")
     play.until_next(2)
     play.run(1)

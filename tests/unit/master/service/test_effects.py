@@ -48,12 +48,14 @@ def test_each_line_names_its_job_where_a_process_runs_several(
         lambda event: None, lambda code: None, cast(Sidecars, None), cast(Platform, Nowhere()), records, job
     )
     effects.perform(Announce("MemberLost", "worker-1 is gone.", Generation(1, 2), MemberId("worker-1"), "warning"))
-    effects.perform(Announce("HelloRefused", "It is another one.", Generation(1, 2), MemberId("worker-1"), "warning"))
+    effects.perform(
+        Announce("SidecarRejected", "It is another one.", Generation(1, 2), MemberId("worker-1"), "warning")
+    )
     effects.perform(EndJob(0, Generation(1, 2), "every rank ended with code 0"))
     records.close()
 
     lines = [json.loads(line) for line in written.getvalue().splitlines()]
-    assert [line["kind"] for line in lines] == ["MemberLost", "HelloRefused", "EndJob"]
+    assert [line["kind"] for line in lines] == ["MemberLost", "SidecarRejected", "EndJob"]
     assert [{name: line[name] for name in ("job",) if name in line} for line in lines] == [named] * 3
     assert [line["seq"] for line in records.after(0)] == [1, 2], "what users read names no job, for it is the job's own"
 

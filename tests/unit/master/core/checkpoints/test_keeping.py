@@ -90,7 +90,7 @@ def test_a_partner_that_cannot_hold_a_copy_is_told_of_once_and_the_step_before_i
         play.remember(step, sharded=True)
         play.run(1.0)
     assert kept(play) == [20, 20, 20]
-    (said,) = reasons(play, "CheckpointNotHeld")
+    (said,) = reasons(play, "ReplicationSkipped")
     assert said.startswith("worker-1 could not hold a copy of step 30: from worker-0")
 
 
@@ -103,7 +103,7 @@ def test_members_with_unequal_numbers_of_local_ranks_keep_no_shards_and_it_is_to
         play.remember(step, sharded=True)
         play.run(2.0)
     assert kept(play) == [-1, -1, -1]
-    (said,) = reasons(play, "CheckpointNotHeld")
+    (said,) = reasons(play, "ReplicationSkipped")
     assert said.startswith("worker-2, with 1 local rank, has no room for copies of the 2 of worker-1: no sharded ")
     (note,) = play.status()["data"]["notes"]
     assert note["sentence"] == said.rstrip(".")
@@ -178,7 +178,7 @@ def test_a_start_does_not_wait_for_a_copy_that_does_not_come(error: str) -> None
     play["worker-3"].fetches_in = 0.1 if error else None
     play["worker-3"].fetch_error = error
     assert play.until_next(3) < (5.0 if error else 20.0)
-    (said,) = reasons(play, "CheckpointNotReceived")
+    (said,) = reasons(play, "CheckpointTransferFailed")
     assert said == f"worker-3 goes without the checkpoint of step 20: {error or 'it was not there in time'}."
 
 
@@ -238,7 +238,7 @@ def test_a_newcomer_holds_what_the_lost_member_held_before_the_next_save() -> No
         ranks = {copy.rank for member in play.world for copy in play[member].copies if not copy.held}
         assert ranks == {0, 1, 2}
         assert len({copy.rank for member in play.world for copy in play[member].copies if copy.held}) == 3
-    assert not play.announced("CheckpointNotHeld")
+    assert not play.announced("ReplicationSkipped")
 
 
 def test_shards_of_a_world_of_another_size_are_given_to_nobody() -> None:

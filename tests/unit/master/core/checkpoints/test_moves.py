@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from outrider.master.core.events import RestartAsked, ScaleAsked, SpecChanged, StopAsked
+from outrider.master.core.events import RestartRequested, ScaleRequested, SpecChanged, StopAsked
 from outrider.wire.ids import NO_GENERATION
 from outrider.wire.messages.checkpoints import SaveState, StateOffered
 from outrider.wire.messages.generation import Stop
@@ -27,7 +27,7 @@ def test_a_stopped_job_saves_its_state_first() -> None:
     play = moving()
     play.tell(StopAsked("by `outrider stop`"))
     assert play.stage == "running"
-    assert reasons(play, "StateAsked") == [
+    assert reasons(play, "SaveRequested") == [
         "worker-0 is asked to save the script's state, because the job is stopped: by `outrider stop`."
     ]
     assert play.until(lambda: play.is_over) < 1.0
@@ -40,7 +40,7 @@ def test_who_is_deleted_with_the_job_saves_within_its_grace_and_nobody_takes_its
     assert [each.message.seconds for each in play.sent(SaveState)] == [13.0]
     for number in range(3):
         play.say(play[f"worker-{number}"], Leaving("SIGTERM", 20.0))
-    assert reasons(play, "MemberLeaving")[0] == "worker-0 has to leave (SIGTERM) and has 20 s; the job ends."
+    assert reasons(play, "MemberDraining")[0] == "worker-0 has to leave (SIGTERM) and has 20 s; the job ends."
     play.until(lambda: play.stage == "ended", 10.0)
     assert len(play.announced("StateSaved")) == len(play.sent(SaveState)) == 1
     assert not play.announced("ReplacementCreated")
@@ -161,7 +161,7 @@ def test_the_replacement_of_a_leaving_member_waits_for_the_state_and_no_step_is_
     play.until_next(3)
     (asked,) = play.sent(SaveState)
     assert asked.member == "worker-0"
-    assert reasons(play, "StateAsked")[0].endswith("because the world is to take worker-3 in for worker-1.")
+    assert reasons(play, "SaveRequested")[0].endswith("because the world is to take worker-3 in for worker-1.")
     assert play["worker-0"].base == play.highest_step, "nothing is repeated"
 
 
@@ -176,7 +176,7 @@ def test_at_a_third_of_the_grace_the_state_is_saved_though_no_replacement_is_the
     play.creates_pods = False
     play.say(play["worker-1"], Leaving("SIGTERM", 30.0))
     play.until(lambda: bool(play.sent(SaveState)), 10.5)
-    assert play.announced("StateAsked")[0].reason.endswith("because worker-1 has to leave (SIGTERM).")
+    assert play.announced("SaveRequested")[0].reason.endswith("because worker-1 has to leave (SIGTERM).")
     play.until_next(2, 2.0)
 
 
@@ -210,13 +210,13 @@ def test_growth_does_not_wait_for_a_checkpoint_where_the_state_can_be_saved() ->
 
 def test_a_restart_at_the_next_checkpoint_comes_at_once() -> None:
     play = moving()
-    play.tell(RestartAsked(at_checkpoint=True))
+    play.tell(RestartRequested(at_checkpoint=True))
     assert play.until_next(3) < 2.0
 
 
 def test_fewer_members_are_had_as_soon_as_the_state_is_saved() -> None:
     play = moving(3, 2)
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     assert play.until_next(2) < 2.0
     assert play["worker-0"].base == play.highest_step
 
@@ -242,21 +242,21 @@ def test_a_member_that_reconnects_is_asked_again() -> None:
 
 def test_a_checkpoint_that_ends_while_the_state_is_being_saved_is_older_and_does_not_go_before_it() -> None:
     play = moving(3, 2, saves_in=2.0)
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     play.run(0.5)
     play.save("worker-0")
-    assert not play.announced("WorldResizes")
+    assert not play.announced("ResizeStarted")
     play.until_next(2)
     (saved,) = play.announced("StateSaved")
-    (resized,) = reasons(play, "WorldResizes")
+    (resized,) = reasons(play, "ResizeStarted")
     assert resized.split(" is finished")[0].rsplit(" ", 1)[-1] in saved.reason
 
 
 def test_where_the_state_cannot_be_saved_the_next_checkpoint_is_waited_for() -> None:
     play = moving(3, 2, error="TypeError: cannot pickle")
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     play.run(2.0)
     assert reasons(play, "StateNotSaved")
-    assert not play.announced("WorldResizes")
+    assert not play.announced("ResizeStarted")
     play.save("worker-0")
     play.until_next(2)

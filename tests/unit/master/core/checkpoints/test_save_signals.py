@@ -7,7 +7,7 @@ import re
 import pytest
 
 from outrider.master.core.checkpoints import save_signal as checkpoints_save_signal
-from outrider.master.core.events import ScaleAsked, StopAsked
+from outrider.master.core.events import ScaleRequested, StopAsked
 from outrider.wire.ids import OrderId
 from outrider.wire.messages.checkpoints import Saved, SaveState
 from tests.unit.master.core.play import Play, job
@@ -52,7 +52,7 @@ def test_before_its_end_every_rank_is_asked_and_the_next_save_is_what_was_wanted
     asked = play.sent(SaveState)
     assert [each.member for each in asked] == ["worker-0", "worker-1", "worker-2"]
     assert {each.message.signal for each in asked} == {"SIGUSR1"}
-    assert reasons(play, "StateAsked") == [
+    assert reasons(play, "SaveRequested") == [
         "Every rank is asked by SIGUSR1 to save the script's state, because the job is stopped: by `outrider stop`."
     ]
     assert play.until(lambda: play.is_over) < 1.0
@@ -97,7 +97,7 @@ def test_a_script_that_has_registered_its_state_is_asked_for_that() -> None:
 
 def test_another_size_does_not_wait_for_the_scripts_own_checkpoint() -> None:
     play = handling(3, 2)
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     assert play.until_next(2) < 2.0
 
 

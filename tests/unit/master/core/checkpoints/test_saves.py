@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.master.core.events import RestartAsked
+from outrider.master.core.events import RestartRequested
 from outrider.wire.ids import Generation
 from outrider.wire.messages.checkpoints import Saved
 from outrider.wire.messages.generation import Start, Stop
@@ -52,7 +52,7 @@ def test_the_oldest_are_forgotten() -> None:
 def test_a_save_that_is_said_again_only_tells_its_step() -> None:
     play = running(2)
     play.until(lambda: play.highest_step > 0, 10)
-    play.tell(RestartAsked(at_checkpoint=True))
+    play.tell(RestartRequested(at_checkpoint=True))
     told = len(play.announced("CheckpointSaved"))
     actor = play["worker-0"]
     for step in (20, 10):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outrider.master.core.actions import SaveStatus
-from outrider.master.core.events import ActionFailed, ScaleAsked
+from outrider.master.core.events import ActionFailed, ScaleRequested
 from outrider.master.core.handlers.deadlines import SAVE_AGAIN
 from outrider.master.core.status.document import AT_REST
 from outrider.wire.ids import Generation
@@ -28,7 +28,7 @@ def test_a_save_of_the_marked_path_is_given_to_all_and_kept_then() -> None:
     assert kept(play) == [1, 1, 1]
     assert sorted(fetch.wanted[0].member for fetch in fetches(play)) == ["worker-0", "worker-0"]
     assert all(fetch.marked and not fetch.wanted[0].held for fetch in fetches(play))
-    assert reasons(play, "CheckpointKept") == ["Every rank has save 1 of the marked path (step 20) in memory."]
+    assert reasons(play, "CheckpointReplicated") == ["Every rank has save 1 of the marked path (step 20) in memory."]
     assert play.status()["kept_in_memory"] == 20
 
 
@@ -82,7 +82,7 @@ def test_what_one_member_cannot_be_given_is_not_kept_and_told_once() -> None:
         play.remember_marked(number, counted=10 * number)
         play.run(3.0)
     assert kept(play) == [-1, -1, -1]
-    (said,) = reasons(play, "CheckpointNotHeld")
+    (said,) = reasons(play, "ReplicationSkipped")
     assert said.startswith("worker-2 could not hold a copy of save 1 of the marked path (step 10): from worker-0: its")
     play["worker-2"].fetch_error = ""
     play.remember_marked(3)
@@ -115,7 +115,7 @@ def test_a_world_begins_from_the_newest_which_who_lacks_it_is_given_first() -> N
     play.until_next(3)
     assert starts(play) == [(2, Generation(1, 1))] * 3
     assert "worker-1 is given save 2 of the marked path from the memory of worker-0, before generation 1.2 starts." in (
-        reasons(play, "CheckpointGiven")
+        reasons(play, "CheckpointSent")
     )
 
 
@@ -128,7 +128,7 @@ def test_where_somebody_goes_without_it_all_begin_from_what_all_have() -> None:
     play.crash("worker-0")
     play.until_next(2)
     assert starts(play) == [(1, Generation(1, 1))] * 2
-    (said,) = reasons(play, "CheckpointNotReceived")
+    (said,) = reasons(play, "CheckpointTransferFailed")
     assert said == "worker-1 goes without save 2 of the marked path: from worker-0: the connection has ended."
 
 
@@ -184,18 +184,18 @@ def test_a_save_that_comes_to_storage_after_all_have_had_it_is_no_further_checkp
     play = running(3, least=2)
     play.remember_marked(1, counted=20)
     play.run(3.0)
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     play.say(play["worker-0"], Saved(play.generation, "/data/last.pt", 20))
     play.run(1.0)
-    assert not play.announced("WorldResizes")
+    assert not play.announced("ResizeStarted")
     play.remember_marked(2, counted=30)
     play.until_next(2)
-    assert "A checkpoint of step 30 is finished" in reasons(play, "WorldResizes")[0]
+    assert "A checkpoint of step 30 is finished" in reasons(play, "ResizeStarted")[0]
 
 
 def test_a_save_that_comes_to_storage_before_all_have_it_is_one() -> None:
     play = running(3, least=2)
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     play.remember_marked(1, counted=20)
     play.say(play["worker-0"], Saved(play.generation, "/data/last.pt", 20))
     play.until_next(2)
@@ -211,7 +211,7 @@ def test_a_status_that_cannot_be_saved_does_not_touch_a_world_that_is_saved_and_
     play.remember_marked(2)
     play.crash("worker-0")
     play["worker-1"].fetches_in = AT_REST + 2 * SAVE_AGAIN
-    play.until(lambda: bool(reasons(play, "CheckpointGiven")))
+    play.until(lambda: bool(reasons(play, "CheckpointSent")))
     play.run(1.0)
     play.saves_status, before = False, len(play.actions)
     play.until(lambda: any(isinstance(action, SaveStatus) for action in play.actions[before:]))

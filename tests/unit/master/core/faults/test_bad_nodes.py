@@ -134,7 +134,7 @@ def test_the_replacement_after_the_second_fault_keeps_off_and_nobody_is_sent_awa
     play = on_two_nodes()
     fail_twice_on_b(play)
     assert [(a.member, a.avoid) for a in made(play)[3:]] == [("worker-3", ()), ("worker-4", ("b",))]
-    (told,) = play.announced("NodeAvoided")
+    (told,) = play.announced("NodeExcluded")
     assert told.reason.startswith("New pods keep off node b: 2 incidents there in ")
     assert told.reason.endswith(
         "the last: The pod of worker-3 failed with exit code 137: the trainer's container ended."
@@ -153,7 +153,7 @@ def test_a_new_master_keeps_off_too_and_says_it_only_once() -> None:
     after.lose("worker-0")
     after.until_next(3)
     assert made(after)[-1].avoid == ("b",)
-    assert not after.announced("NodeAvoided")
+    assert not after.announced("NodeExcluded")
 
 
 def test_the_user_of_another_controllers_pods_is_told_to_cordon_the_node() -> None:
@@ -163,7 +163,7 @@ def test_the_user_of_another_controllers_pods_is_told_to_cordon_the_node() -> No
         play.run(100)
         play.crash("worker-1", signal=11)
         play.until_next(3)
-    (told,) = play.announced("NodeAvoided")
+    (told,) = play.announced("NodeExcluded")
     assert told.reason.startswith("Node b is bad, and another controller's pods go there until it is cordoned: 2 inc")
 
 
@@ -173,7 +173,7 @@ def test_a_pod_that_runs_out_of_its_own_memory_speaks_against_no_node() -> None:
         play.run(100)
         play.fail(member, out_of_memory=True)
         play.until_next(3)
-    assert not play.announced("NodeAvoided")
+    assert not play.announced("NodeExcluded")
 
 
 def test_where_there_is_no_room_without_the_bad_node_it_counts_as_good_again() -> None:
@@ -191,7 +191,7 @@ def test_where_there_is_no_room_without_the_bad_node_it_counts_as_good_again() -
     play.creates_pods = True
     play.run(20)
     assert play.deleted() == ["worker-4"]
-    assert play.announced("NodeTrusted")
+    assert play.announced("NodeExclusionLifted")
     play.tell(PodGone(pod.member, pod.uid, "deleted"))
     play.until_running(3)
     assert (made(play)[-1].member, made(play)[-1].avoid) == ("worker-5", ())

@@ -166,7 +166,7 @@ def test_the_pod_of_another_controller_is_deleted_and_one_of_nobodys_is_left() -
         play.tell(replace(play.pod(play["train-1"]), has_controller=has_controller))
         writes(play, "train-1")
         assert [a.member for a in play.actions if isinstance(a, DeletePod)] == ["train-1"] * has_controller
-        assert bool(play.announced("PodKept")) is not has_controller
+        assert bool(play.announced("PodNotDeleted")) is not has_controller
 
 
 def test_the_next_world_waits_for_the_ranks_on_a_pod_that_is_being_deleted() -> None:
@@ -191,7 +191,7 @@ def test_a_pattern_that_is_too_slow_is_followed_no_more_and_named_once() -> None
     for member in ("worker-0", "worker-1"):
         dropped = PatternDropped(play.generation, "(a+)+$", "it took more than 50 ms of CPU for one line", "aaab")
         play.say(play[member], dropped)
-    (told,) = play.announced("RuleDropped")
+    (told,) = play.announced("RuleDisabled")
     assert told.reason == (
         '"(a+)+$", the logPattern of rule 1 of recovery.rules, is followed no more: on worker-0 it took more than 50 '
         'ms of CPU for one line: "aaab".'

@@ -41,7 +41,7 @@ def test_a_rank_that_ran_out_of_memory_is_replaced_by_a_pod_with_twice_as_much()
     play = limited()
     run_out(play, "worker-1")
     assert made(play) == [("worker-3", 1, 1400)]
-    (told,) = play.announced("MemoryRaised")
+    (told,) = play.announced("MemoryLimitRaised")
     assert told.reason == (
         "The replacement of worker-1 gets 1400Mi instead of 700Mi of memory, and as many times its request, "
         "because worker-1 ran out of it."
@@ -215,7 +215,7 @@ def test_a_container_that_ends_as_a_whole_doubles_once_in_whatever_order_that_is
         play.run(0.05)
     play.until_next(3)
     assert made(play) == [("worker-3", 1, 1400)]
-    assert len(play.announced("MemoryRaised")) == 1
+    assert len(play.announced("MemoryLimitRaised")) == 1
     assert "its replacement gets 1400Mi instead of 700Mi" in play.faults()[-1].reason
     assert play.restarts_used() == 0
     play.until(lambda: play.faults()[-1].seconds_lost is not None)

@@ -67,7 +67,7 @@ def test_new_pods_keep_off_for_as_long_as_it_holds_and_for_a_day_with_replace_no
         play.until_next(3)
         play.tell(HEALTHY)
         assert play.status()["avoided_nodes"] == avoided
-        (over,) = play.announced("NodeRuleOver")
+        (over,) = play.announced("NodeRuleCleared")
         assert over.reason == "Node b: what rule 1 of recovery.rules names holds no longer."
 
 
@@ -115,7 +115,7 @@ def test_a_node_without_members_is_nobodys_rule() -> None:
     assert play.is_running(3)
     play.tell(replace(HEALTHY, node="elsewhere"))
     assert not play.announced("NodeRuleMet")
-    assert not play.announced("NodeRuleOver"), "nobody heard that it began"
+    assert not play.announced("NodeRuleCleared"), "nobody heard that it began"
 
 
 def test_a_rule_that_is_written_later_holds_for_what_is_known_of_the_nodes() -> None:
@@ -174,7 +174,7 @@ def test_a_pod_without_a_controller_is_left_and_told_of() -> None:
     play.run(30)
     assert not play.deleted()
     assert not play.sent(Finish)
-    (kept,) = play.announced("PodKept")
+    (kept,) = play.announced("PodNotDeleted")
     assert kept.reason.startswith("worker-1 is to be replaced (node b: rule 1 of recovery.rules says replace")
 
 
@@ -220,7 +220,7 @@ def test_a_checkpoint_before_the_replacement_is_ready_makes_no_smaller_world() -
     )
     play.save("worker-0")
     assert play.is_running(3)
-    assert not play.announced("WorldResizes")
+    assert not play.announced("ResizeStarted")
     play.until_next(3)
     assert play.generation.number == 2
 
@@ -231,7 +231,7 @@ def test_where_there_is_no_room_for_a_replacement_the_next_checkpoint_makes_a_sm
     play.until(lambda: "worker-3" in play.actors)
     play.tell(replace(play.pod(play["worker-3"]), phase="pending", unschedulable=True))
     play.save("worker-0")
-    (resized,) = play.announced("WorldResizes")
+    (resized,) = play.announced("ResizeStarted")
     assert resized.reason.endswith("is finished: the world is to shrink from 3 to 2 members.")
 
 
@@ -264,10 +264,10 @@ def test_who_is_silent_or_leaves_already_is_not_replaced_for_a_rule_as_well() ->
     (spare,) = made(play)
     play.tell(UNHEALTHY)
     assert made(play) == [spare]
-    assert len(play.announced("MemberLeaving")) == 1
+    assert len(play.announced("MemberDraining")) == 1
     play = trains(by_condition("replace"), replace_after=60.0)
     play.freeze("worker-1")
     play.until(lambda: bool(play.announced("MemberSilent")))
     play.tell(UNHEALTHY)
     assert play.announced("NodeRuleMet")
-    assert not play.announced("MemberLeaving")
+    assert not play.announced("MemberDraining")

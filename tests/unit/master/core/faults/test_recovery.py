@@ -309,7 +309,7 @@ def test_a_member_that_never_stops_loses_its_pod_and_is_replaced() -> None:
     play["worker-0"].stubborn = True
     play.crash("worker-0")
     assert play.until(lambda: play.is_running(1) and "worker-1" in play.world, 200) < 120
-    assert "cannot end the processes of generation 1.1" in play.announced("MemberGivenUp")[0].reason
+    assert "cannot end the processes of generation 1.1" in play.announced("SilentMemberDeleted")[0].reason
 
 
 def test_a_member_that_never_stops_and_that_nobody_would_make_again_is_told_of() -> None:
@@ -318,7 +318,7 @@ def test_a_member_that_never_stops_and_that_nobody_would_make_again_is_told_of()
     play.tell(replace(play.pod(play["worker-0"]), has_controller=False))
     play.crash("worker-0")
     play.run(200)
-    (kept,) = play.announced("PodKept")
+    (kept,) = play.announced("PodNotDeleted")
     assert kept.reason.startswith("worker-0 cannot end the processes of generation 1.1; its pod is not deleted")
     assert not play.deleted()
 

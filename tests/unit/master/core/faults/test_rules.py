@@ -79,7 +79,7 @@ def test_a_rule_may_keep_new_pods_off_the_node() -> None:
     play.until_next(2)
     made = [a for a in play.actions if isinstance(a, CreatePod)]
     assert (made[-1].member, made[-1].avoid) == ("worker-2", ("b",))
-    assert "says replaceNode" in play.announced("NodeAvoided")[0].reason
+    assert "says replaceNode" in play.announced("NodeExcluded")[0].reason
 
 
 def test_more_than_half_of_the_nodes_are_never_kept_off() -> None:

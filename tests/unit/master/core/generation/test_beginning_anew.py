@@ -32,7 +32,7 @@ def test_its_generations_go_on_above_every_number_that_there_was_or_that_was_res
     after = begun_again(before)
     after.until(lambda: after.is_running(4))
     assert after.generation == Generation(2, reserved + 1)
-    assert after.announced("JobBegan")
+    assert after.announced("JobStarted")
     assert not after.announced("MasterStarted"), "nothing of it runs that a master could wait for"
     assert not after.sent(Stop)
 

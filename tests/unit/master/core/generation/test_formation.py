@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.master.core.events import LeaseLapsed, OwnerSized, PodSeen, PodsListed, SpecChanged, TurnTold
+from outrider.master.core.events import LeaseLost, OwnerSized, PodSeen, PodsListed, SpecChanged, TurnTold
 from outrider.master.core.generation import formation
 from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages.generation import Start
@@ -197,7 +197,7 @@ def test_past_its_lease_a_master_says_what_it_may_do() -> None:
     play = running(2)
     play.run(2)
     play.saves_status = False
-    play.tell(LeaseLapsed("The API server is away."))
+    play.tell(LeaseLost("The API server is away."))
     play.room = 0
     play.lose("worker-0")
     play.until(lambda: play.stage == "gathering")

@@ -19,7 +19,7 @@ from outrider.master.core.actions import (
     Send,
     WriteReplicas,
 )
-from outrider.master.core.events import NodeSeen, RestartAsked, ScaleAsked, SpecChanged, StopAsked
+from outrider.master.core.events import NodeSeen, RestartRequested, ScaleRequested, SpecChanged, StopAsked
 from outrider.master.core.generation.observe_only import filtered
 from outrider.master.core.spec import Rule
 from outrider.master.core.state.job import State
@@ -45,7 +45,7 @@ def touches(action: Action) -> bool:
 
 
 def would(play: Play) -> list[str]:
-    return [each.reason for each in play.announced("Would")]
+    return [each.reason for each in play.announced("DryRun")]
 
 
 def test_its_first_world_is_made_and_trains_and_its_members_know_that_they_are_left_alone() -> None:
@@ -80,8 +80,8 @@ def test_a_rank_that_dies_is_seen_and_what_would_be_done_is_said_once() -> None:
         (lambda play: play.freeze("worker-1"), "Would delete the pod of worker-1: worker-1 has been silent for"),
         (lambda play: play.lose_trainer("worker-1"), "Would stop generation 1.1: worker-1: the template was killed"),
         (lambda play: play.say(play["worker-1"], Leaving("gone", 60.0)), "Would make a spare: worker-1 has to leave"),
-        (lambda play: play.tell(RestartAsked(False)), "Would stop generation 1.1: A restart was asked for."),
-        (lambda play: play.tell(ScaleAsked(1)), "Would stop generation 1.1: "),
+        (lambda play: play.tell(RestartRequested(False)), "Would stop generation 1.1: A restart was asked for."),
+        (lambda play: play.tell(ScaleRequested(1)), "Would stop generation 1.1: "),
         (lambda play: play.tell(StopAsked("by hand")), "Would end the job: by hand."),
         (lambda play: play.tell(SpecChanged(play.spec, True)), "Would stop generation 1.1: "),
     ],
@@ -165,8 +165,8 @@ def deeds(play: Play, member: str, chance: random.Random) -> list[Callable[[], o
         lambda: play.reconnect(member),
         lambda: play.save(member),
         lambda: play.done(member),
-        lambda: play.tell(ScaleAsked(chance.randint(1, 4))),
-        lambda: play.tell(RestartAsked(chance.random() < 0.5)),
+        lambda: play.tell(ScaleRequested(chance.randint(1, 4))),
+        lambda: play.tell(RestartRequested(chance.random() < 0.5)),
         lambda: play.say(play[member], Leaving("drained", 30.0)),
     ]
 
@@ -194,7 +194,7 @@ def test_nothing_that_can_happen_makes_it_touch_anything(seed: int) -> None:
         (HidePod(MEMBER, PodUid("u"), FIRST, "x"), ""),
         (Send("s", MEMBER, SaveState(OrderId(1), FIRST, 30.0), FIRST, "x"), "Would ask worker-0 to save: x"),
         (Send("s", MEMBER, Stop(OrderId(1), FIRST), FIRST, "x"), "Would stop generation 1.1 on worker-0: x"),
-        (Announce("MemberDismissed", "x", FIRST), ""),
+        (Announce("MemberRemoved", "x", FIRST), ""),
     ],
 )
 def test_whoever_wants_anything_touched_it_is_said_instead(wanted: Action, said: str) -> None:

@@ -61,7 +61,7 @@ def test_a_taken_port_that_a_start_fails_for_costs_no_restart() -> None:
     play.say(play["worker-1"], StartFailed(OrderId(1), play.generation, CLASH))
     (failed,) = play.announced("StartFailed")
     assert failed.reason == f"worker-1 could not start generation 1.1: {CLASH}."
-    assert len(play.announced("PortTaken")) == 1
+    assert len(play.announced("PortInUse")) == 1
     play.until_next(2)
     assert play.ended() is None
 
@@ -247,7 +247,7 @@ def test_a_member_whose_ranks_have_all_ended_well_is_told_of_once() -> None:
     play = running(2)
     play.done("worker-0")
     play.done("worker-0")
-    (told,) = play.announced("MemberDone")
+    (told,) = play.announced("MemberSucceeded")
     assert told.reason == "All worker processes of worker-0 have ended with code 0."
     assert told.member == "worker-0"
 
@@ -255,16 +255,16 @@ def test_a_member_whose_ranks_have_all_ended_well_is_told_of_once() -> None:
 def test_a_member_is_not_done_before_its_last_rank_has_ended() -> None:
     play = running(2, nproc=2)
     for alive in (1, 0):
-        assert not play.announced("MemberDone")
+        assert not play.announced("MemberSucceeded")
         play.say(play["worker-0"], Exited(play.generation, (WorkerExit(alive, 5, 0),), alive))
-    assert play.announced("MemberDone")
+    assert play.announced("MemberSucceeded")
 
 
 def test_ranks_that_end_well_while_their_world_stops_are_started_again_with_it() -> None:
     play = running(2)
     play.crash("worker-1")
     play.done("worker-0")
-    assert not play.announced("MemberDone")
+    assert not play.announced("MemberSucceeded")
     play.until_next(2)
 
 
@@ -326,11 +326,11 @@ def test_a_member_that_is_ready_is_told_of_once_with_how_its_ranks_come_to_be(
 def test_a_world_that_runs_is_told_of_with_the_step_that_was_made_before_it() -> None:
     play = Play(job(2))
     play.until_running(2)
-    assert [a.reason for a in play.announced("WorldRuns")] == ["Generation 1.1 runs with 2 members, 2 ranks."]
+    assert [a.reason for a in play.announced("GenerationRunning")] == ["Generation 1.1 runs with 2 members, 2 ranks."]
     play.run(2.0)
     play.crash("worker-0")
     play.until_next(2)
-    assert play.announced("WorldRuns")[1].reason == (
+    assert play.announced("GenerationRunning")[1].reason == (
         "Generation 1.2 runs with 2 members, 2 ranks; the highest step before it is 20."
     )
 
@@ -359,7 +359,7 @@ def test_a_member_without_peers_that_answers_the_master_is_left_alone_and_asked_
     play.creates_pods = False
     play.freeze("worker-0")
     play.run(20)
-    (told,) = play.announced("MemberUnheard")
+    (told,) = play.announced("MasterCannotReachMember")
     assert told.reason.endswith(", but it answers the master: it is left alone.")
     assert (told.member, told.severity) == ("worker-0", "warning")
     assert not play.announced("MemberSilent")
@@ -374,7 +374,7 @@ def test_a_master_that_may_be_cut_off_says_so_once_with_how_many_are_silent() ->
     for member in ("worker-0", "worker-1", "worker-2", "worker-3"):
         play[member].unheard = True
     play.run(15)
-    told = play.announced("MasterMaybeCutOff")
+    told = play.announced("MasterNetworkSuspected")
     assert told
     assert told[0].reason.startswith("4 of ")
     assert " members are silent at once, worker-0 for 3.0 s: " in told[0].reason
@@ -391,7 +391,7 @@ def test_of_those_who_are_silent_at_once_replacements_that_have_not_come_are_not
     for member in ("worker-0", "worker-1", "worker-2"):
         play[member].unheard = True
     play.run(15)
-    assert play.announced("MasterMaybeCutOff")[0].reason.startswith("3 of 3 members are silent at once, worker-")
+    assert play.announced("MasterNetworkSuspected")[0].reason.startswith("3 of 3 members are silent at once, worker-")
 
 
 def test_a_port_that_is_taken_again_and_again_costs_restarts_in_the_end() -> None:
@@ -399,7 +399,7 @@ def test_a_port_that_is_taken_again_and_again_costs_restarts_in_the_end() -> Non
     for _ in range(FREE_PORT_CLASHES + 1):
         play.say(play["worker-1"], StartFailed(OrderId(1), play.generation, CLASH))
         play.until_next(2)
-    assert len(play.announced("PortTaken")) == FREE_PORT_CLASHES
+    assert len(play.announced("PortInUse")) == FREE_PORT_CLASHES
     assert play.restarts_used() == 1
 
 

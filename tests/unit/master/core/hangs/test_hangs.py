@@ -110,7 +110,7 @@ def test_hangs_speak_against_the_node_of_their_culprit() -> None:
         hang(play)
         play.until_next(4, 200)
         play.run(5)
-    assert "1 incidents" not in play.announced("NodeAvoided")[0].reason
+    assert "1 incidents" not in play.announced("NodeExcluded")[0].reason
     made = [action for action in play.actions if isinstance(action, CreatePod)]
     assert made[-1].avoid == ("n1",)
 
@@ -264,8 +264,8 @@ def test_limits_that_are_edited_count_at_once() -> None:
 def test_where_collectives_go_on_it_has_the_time_of_an_evaluation() -> None:
     play = running(2)
     play.hang("worker-1", trains_on(), trains_on())
-    play.until(lambda: bool(play.announced("HangUnconfirmed")), 100)
-    assert "collectives go on, so it has the 600 s of an evaluation" in play.announced("HangUnconfirmed")[0].reason
+    play.until(lambda: bool(play.announced("HangCleared")), 100)
+    assert "collectives go on, so it has the 600 s of an evaluation" in play.announced("HangCleared")[0].reason
     play.run(400)
     assert not has_hung(play)
     assert play.until(lambda: has_hung(play), 400) < 200
@@ -300,7 +300,7 @@ def test_a_step_while_the_answers_come_ends_the_suspicion() -> None:
     play.run(0.5)
     for actor in play.actors.values():
         actor.unheard, actor.hung_at = False, None
-    play.until(lambda: bool(play.announced("HangUnconfirmed")), 5)
+    play.until(lambda: bool(play.announced("HangCleared")), 5)
     play.run(20)
     assert not has_hung(play)
 
@@ -311,7 +311,7 @@ def test_a_step_that_was_never_made_before_is_told_at_once_and_is_progress() -> 
     hang(play)
     play.until(lambda: bool(play.announced("HangSuspected")), 100)
     play.say(play["worker-0"], Stepped(play.generation, play.step() + 1, 0.0))
-    assert play.announced("HangUnconfirmed")
+    assert play.announced("HangCleared")
     play.run(30)
     assert not has_hung(play)
 
@@ -373,7 +373,7 @@ def uncounted(answers: Answers, **policy: float) -> Play:
 def test_a_job_that_never_showed_a_step_is_left_alone_and_that_is_told_once(answers: Answers) -> None:
     play = uncounted(answers)
     play.run(LONG)
-    assert len(play.announced("HangsNotSeen")) == 1
+    assert len(play.announced("HangDetectionUnavailable")) == 1
     assert not play.announced("HangSuspected")
     assert not has_hung(play)
 
@@ -383,7 +383,7 @@ def test_one_without_any_page_too() -> None:
     for actor in play.actors.values():
         actor.has_pages = False
     play.run(LONG)
-    assert len(play.announced("HangsNotSeen")) == 1
+    assert len(play.announced("HangDetectionUnavailable")) == 1
 
 
 def test_a_rank_that_nothing_is_known_of_is_no_sign_of_a_hang_in_such_a_job() -> None:

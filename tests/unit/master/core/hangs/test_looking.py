@@ -126,7 +126,7 @@ def test_a_rank_that_works_has_the_time_of_an_evaluation_and_that_is_said_once(w
     play = running(3)
     play.hang("worker-1", works(answers, play, what), idle(waits(14)))
     assert LEAST[EVAL] <= hung_after(play) <= LEAST[EVAL] + 10
-    said = play.announced("RanksWait")
+    said = play.announced("SlowStep")
     assert len(said) == 1
     assert "rank 1 on worker-1 works at train.py" in said[0].reason
     assert "2 ranks wait for it" in said[0].reason
@@ -147,7 +147,7 @@ def test_of_one_that_answers_now_and_then_nothing_is_known() -> None:
     play.run(1)
     play["worker-1"].answers = late
     assert hung_after(play) <= LEAST[STEP]
-    assert not play.announced("RanksWait")
+    assert not play.announced("SlowStep")
 
 
 @pytest.mark.parametrize("what", ["cpu", "io"])
@@ -167,7 +167,7 @@ def test_signs_of_life_are_no_work() -> None:
     play = running(3)
     play.hang("worker-1", keeps_in_touch(elsewhere(13), play), keeps_in_touch(waits(14), play))
     assert LEAST[STEP] <= hung_after(play) <= LEAST[STEP] + 10
-    assert not play.announced("RanksWait")
+    assert not play.announced("SlowStep")
 
 
 @pytest.mark.parametrize("what", UNLIKE)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from outrider.master.core.actions import CreatePod, DeletePod, EndJob, PlacePod, ResizeOwner, SaveStatus, Send
-from outrider.master.core.events import LeaseLapsed, LeaseRegained, ScaleAsked, SidecarSaid, StopAsked
+from outrider.master.core.events import LeaseLost, LeaseRegained, ScaleRequested, SidecarSaid, StopAsked
 from outrider.master.core.generation.reservations import RESERVED
 from outrider.master.core.membership import past_lease
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, OrderId
@@ -27,7 +27,7 @@ def lapsed(members: int, least: int | None = None, **policy: object) -> Play:
     play = running(members, least or members, **policy)
     play.run(2)
     play.saves_status = False
-    play.tell(LeaseLapsed("The API server is away."))
+    play.tell(LeaseLost("The API server is away."))
     play.actions.clear()
     return play
 
@@ -46,7 +46,7 @@ def test_so_often_as_numbers_are_reserved_and_no_oftener() -> None:
     play = running(2, 2, max_restarts=100)
     play.run(2)
     play.saves_status = False
-    play.tell(LeaseLapsed("The API server is away."))
+    play.tell(LeaseLost("The API server is away."))
     for _ in range(RESERVED):
         play.crash("worker-0")
         play.until_next(2)
@@ -84,7 +84,7 @@ def test_and_so_it_does_where_the_status_has_the_world_as_stopped() -> None:
     assert play.saved is not None
     assert play.saved["saved"]["world"] is None  # type: ignore[index]
     play.saves_status = False
-    play.tell(LeaseLapsed("The API server is away."))
+    play.tell(LeaseLost("The API server is away."))
     play["worker-2"].stubborn = False
     play.until_next(3, 30)
     after = successor(play)
@@ -105,7 +105,7 @@ def test_members_that_run_a_world_that_nothing_has_reserved_are_stopped() -> Non
 def test_nobody_is_added_or_removed_however_long_it_takes() -> None:
     play = lapsed(3, 1)
     play.freeze("worker-2")
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     play.run(300)
     assert not [action for action in play.actions if isinstance(action, FORBIDDEN)]
     assert not play.sent(Start)
@@ -137,7 +137,7 @@ def test_a_world_of_another_size_waits_for_the_lease() -> None:
     play.saves_status = False
     play.run(5)
     assert play.stage == "committing"
-    play.tell(LeaseLapsed("The API server is away."))
+    play.tell(LeaseLost("The API server is away."))
     play.run(60)
     assert play.generation != Generation(1, 1)
     assert not [send for send in play.sent(Start) if send.generation != Generation(1, 1)]
@@ -153,7 +153,7 @@ def test_the_same_world_whose_status_was_on_its_way_begins() -> None:
     play.crash("worker-1")
     play.run(5)
     assert play.stage == "committing"
-    play.tell(LeaseLapsed("The API server is away."))
+    play.tell(LeaseLost("The API server is away."))
     play.run(5)
     assert play.is_running(3)
 
@@ -215,9 +215,9 @@ def test_what_is_said_past_the_lease_belongs_to_that(message: object, may: bool)
 def test_a_job_that_waits_has_nothing_to_lose_and_says_nothing() -> None:
     play = Play(job(2))
     play.run(1)
-    play.tell(LeaseLapsed("The API server is away."))
-    assert not play.announced("LeaseLapsed")
-    assert len(running(1).tell(LeaseLapsed("The API server is away."))) == 1
+    play.tell(LeaseLost("The API server is away."))
+    assert not play.announced("LeaseLost")
+    assert len(running(1).tell(LeaseLost("The API server is away."))) == 1
 
 
 def test_a_pod_that_was_never_heard_is_deleted_at_the_end_of_its_job_once_the_lease_is_held() -> None:
@@ -226,7 +226,7 @@ def test_a_pod_that_was_never_heard_is_deleted_at_the_end_of_its_job_once_the_le
     play.until(lambda: "worker-3" in play.actors)
     play["worker-3"].unheard = True
     play.saves_status = False
-    play.tell(LeaseLapsed("The API server is away."))
+    play.tell(LeaseLost("The API server is away."))
     play.tell(StopAsked("by hand"))
     play.run(10)
     assert not play.deleted()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outrider.master.core.actions import CreatePod
-from outrider.master.core.events import OwnerSized, PodGone, PodSeen, ScaleAsked, StopAsked
+from outrider.master.core.events import OwnerSized, PodGone, PodSeen, ScaleRequested, StopAsked
 from outrider.wire.ids import Role
 from outrider.wire.messages.membership import Leaving
 from tests.unit.master.core.adopted import adopted
@@ -92,7 +92,7 @@ def test_of_two_words_that_a_member_has_to_go_the_later_end_is_not_told() -> Non
     delete(play, "worker-1", grace=1.0)
     play.run(0.01)
     play.say(play["worker-1"], Leaving("SIGTERM", 10.0))
-    (told,) = play.announced("MemberLeaving")
+    (told,) = play.announced("MemberDraining")
     assert told.reason.startswith("worker-1 has to leave (it was deleted with 1 s of grace) and has 1 s; a ")
 
 
@@ -100,20 +100,20 @@ def test_a_sooner_end_is_told() -> None:
     play = running(3)
     delete(play, "worker-1", grace=60.0)
     play.say(play["worker-1"], Leaving("SIGTERM", 10.0))
-    assert [told.reason for told in play.announced("MemberLeaving")][1:] == [
+    assert [told.reason for told in play.announced("MemberDraining")][1:] == [
         "worker-1 has to leave (SIGTERM) and has only 10 s."
     ]
 
 
 def test_a_member_that_we_let_go_does_not_have_to_leave_once_more() -> None:
     play = running(3, 2)
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     play.save("worker-0")
-    play.until(lambda: bool(play.announced("MemberDismissed")), 60.0)
-    gone = play.announced("MemberDismissed")[0]
+    play.until(lambda: bool(play.announced("MemberRemoved")), 60.0)
+    gone = play.announced("MemberRemoved")[0]
     assert gone.member is not None
     play.say(play[gone.member], Leaving(gone.reason, 10.0))
-    assert not play.announced("MemberLeaving")
+    assert not play.announced("MemberDraining")
 
 
 def test_growth_waits_for_a_checkpoint_or_its_patience_as_before() -> None:
@@ -144,12 +144,12 @@ def test_a_replacement_of_a_silent_member_may_prove_not_to_be_needed() -> None:
 def test_a_world_that_runs_is_told_once_a_generation_with_the_step_that_it_follows() -> None:
     play = Play(job(2))
     play.until_running(2)
-    assert [a.reason for a in play.announced("WorldRuns")] == ["Generation 1.1 runs with 2 members, 2 ranks."]
+    assert [a.reason for a in play.announced("GenerationRunning")] == ["Generation 1.1 runs with 2 members, 2 ranks."]
     play.run(3.0)
     play.crash("worker-1", step=30)
     play.until_next(2)
     play.run(5.0)
-    told = [a.reason for a in play.announced("WorldRuns")]
+    told = [a.reason for a in play.announced("GenerationRunning")]
     assert told[1:] == ["Generation 1.2 runs with 2 members, 2 ranks; the highest step before it is 30."]
 
 
@@ -172,7 +172,7 @@ def test_members_that_are_told_to_go_while_their_job_ends_get_no_successors() ->
     for member in ("worker-0", "worker-1"):
         play.say(play[member], Leaving("SIGTERM", 5.0))
         delete(play, member, grace=5.0)
-    assert not play.announced("MemberLeaving")
+    assert not play.announced("MemberDraining")
     ends_well(play)
 
 

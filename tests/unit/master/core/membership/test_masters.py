@@ -7,7 +7,7 @@ import json
 import pytest
 
 from outrider.master.core.actions import Deliver, EndJob
-from outrider.master.core.events import Asked, PodSeen, ScaleAsked, StopAsked
+from outrider.master.core.events import Asked, PodSeen, ScaleRequested, StopAsked
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages.generation import Start, Started, Stop
 from outrider.wire.messages.membership import PROTOCOL_VERSION, Finish, Refused
@@ -53,7 +53,7 @@ def test_wall_clocks_that_differ_by_an_hour_change_nothing(ahead: float) -> None
     before.until_next(3)
     before.run(5)
     after = successor(before, clock_is_ahead=ahead)
-    took = after.until(lambda: bool(after.announced("MemberGivenUp")), 60)
+    took = after.until(lambda: bool(after.announced("SilentMemberDeleted")), 60)
     assert took <= after.spec.replace_after + 2 * after.spec.silent_after
     assert after.announced("GenerationAdopted")
     assert not after.sent(Stop)
@@ -85,7 +85,7 @@ def test_a_member_that_a_new_master_sees_go_as_it_was_told_to_is_not_said_to_be_
     after.lose("worker-2", why)
     after.until(lambda: after.is_running() and after.generation == Generation(2, 2), 20)
     assert [(fault.kind, fault.reason) for fault in after.faults()] == [
-        ("MemberLeft", "worker-2 has left: it was deleted with 5 s of grace.")
+        ("MemberLeftEarly", "worker-2 has left: it was deleted with 5 s of grace.")
     ]
 
 
@@ -222,7 +222,7 @@ def test_members_that_run_different_generations_are_stopped_and_started_together
     play["worker-1"].running = play["worker-1"].highest = Generation(1, 2)
     after = successor(play)
     after.until(lambda: after.is_running() and after.generation == Generation(2, 3), 10)
-    assert after.announced("GenerationsDiffer")
+    assert after.announced("GenerationMismatch")
 
 
 def test_budgets_faults_and_checkpoints_outlive_the_master() -> None:
@@ -351,7 +351,7 @@ def test_a_new_master_knows_which_rank_index_a_promoted_spare_has() -> None:
     after.until(lambda: bool(after.announced("GenerationAdopted")))
     after.run(2)
     assert after.member("worker-4")["rank_index"] == 0
-    after.tell(ScaleAsked(3))
+    after.tell(ScaleRequested(3))
     after.save("worker-1")
     after.save("worker-1")
     after.until_running(3)
@@ -379,7 +379,7 @@ def test_who_was_left_out_stays_so_with_a_new_master_and_has_as_long_as_anybody_
     assert not after.deleted()
     after.until(lambda: bool(after.deleted()), 5)
     assert after.deleted() == ["worker-1"]
-    assert not after.announced("MemberSlow")
+    assert not after.announced("MemberNotReady")
 
 
 def test_who_was_left_out_and_speaks_to_the_new_master_comes_back() -> None:
@@ -389,7 +389,7 @@ def test_who_was_left_out_and_speaks_to_the_new_master_comes_back() -> None:
     after.connect(after["worker-1"])
     after.report(after["worker-1"])
     after.run(2 * after.spec.replace_after)
-    assert after.announced("MemberBack")
+    assert after.announced("MemberReturned")
     assert not after.deleted()
 
 
@@ -401,7 +401,7 @@ def test_a_member_outside_the_world_that_the_new_master_never_hears_is_judged_by
     after = successor(play)
     after.until(lambda: "worker-3" in after.deleted(), 3 * after.spec.replace_after)
     assert after.announced("MemberSilent")
-    assert not after.announced("MemberSlow")
+    assert not after.announced("MemberNotReady")
 
 
 def test_ranks_that_end_because_an_earlier_master_said_so_are_missed_and_cost_nothing() -> None:

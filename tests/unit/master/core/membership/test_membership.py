@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from outrider.master.core.actions import CloseSession, CreatePod, Send
-from outrider.master.core.events import ActionFailed, PodSeen, PodsListed, ScaleAsked, SidecarSaid
+from outrider.master.core.events import ActionFailed, PodSeen, PodsListed, ScaleRequested, SidecarSaid
 from outrider.master.core.membership.connections import TICKET_EVERY
 from outrider.wire.ids import NO_GENERATION, Generation, JobName, MemberId, OrderId, PodUid, RankIndex, Role
 from outrider.wire.messages.generation import Start, StartFailed, Stop
@@ -45,7 +45,7 @@ def test_with_min_ready_the_first_world_waits_for_those_that_are_starting() -> N
     play.run(60)
     assert play.stage != "gathering"
     assert len(play.world) == 2
-    assert play.announced("MemberSlow")
+    assert play.announced("MemberNotReady")
 
 
 def test_a_ready_spare_takes_the_place_of_a_member_that_is_too_late_which_stands_by_when_it_comes() -> None:
@@ -79,10 +79,10 @@ def test_a_place_is_taken_once_where_a_spare_and_a_member_too_many_are_there_for
     for i in (0, 2, 3):
         _come(play, i)
     play.run(70)
-    assert play.announced("MemberSlow")
+    assert play.announced("MemberNotReady")
     play.now += 40
     _come(play, 4)
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     play.run(5)
     told = [each.reason for each in play.announced("SparePromoted")]
     assert told == ["worker-4 takes rank index 1 instead of worker-1."]
@@ -153,7 +153,7 @@ def test_a_sidecar_of_a_newer_version_is_asked_again_for_as_long_as_it_takes_and
         assert isinstance(send.message, Refused)
         assert "speaks version 2" in send.message.reason
         assert send.message.retry_after > 0
-    assert len(play.announced("HelloRefused")) == 1
+    assert len(play.announced("SidecarRejected")) == 1
     assert not play.deleted()
     play.connect(play["worker-1"])
     assert play.say(play["worker-1"], Ping(1)), "its masters are of its version again"

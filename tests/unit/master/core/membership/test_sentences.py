@@ -42,7 +42,7 @@ def test_a_hello_of_another_job_is_refused_for_good_and_told() -> None:
     assert answer is not None
     assert answer.reason == "worker-1 belongs to job 'letters', and this is the master of job 'digits'."
     assert answer.retry_after == -1.0
-    assert [(a.reason, a.member) for a in play.announced("HelloRefused")] == [(answer.reason, "worker-1")]
+    assert [(a.reason, a.member) for a in play.announced("SidecarRejected")] == [(answer.reason, "worker-1")]
 
 
 def test_a_hello_with_another_uid_is_refused_for_good_and_each_uid_is_told_of_once() -> None:
@@ -56,8 +56,8 @@ def test_a_hello_with_another_uid_is_refused_for_good_and_each_uid_is_told_of_on
             f"worker-1 is already the pod with uid {uid}, and this connection says its uid is {other}; "
             "only one of them can be worker-1."
         )
-    assert len(play.announced("HelloRefused")) == 2
-    assert {a.severity for a in play.announced("HelloRefused")} == {"warning"}
+    assert len(play.announced("SidecarRejected")) == 2
+    assert {a.severity for a in play.announced("SidecarRejected")} == {"warning"}
 
 
 def test_a_pod_that_the_platform_has_not_shown_is_asked_again_and_nobody_is_told() -> None:
@@ -68,7 +68,7 @@ def test_a_pod_that_the_platform_has_not_shown_is_asked_again_and_nobody_is_told
     assert answer is not None
     assert answer.reason == "the platform has not shown a pod worker-0 of job 'digits' yet; it is asked again."
     assert answer.retry_after == 0.2
-    assert not play.announced("HelloRefused")
+    assert not play.announced("SidecarRejected")
 
 
 def test_a_sidecar_of_a_newer_version_is_told_what_to_do() -> None:
@@ -80,7 +80,7 @@ def test_a_sidecar_of_a_newer_version_is_told_what_to_do() -> None:
         f" and this master only versions up to {PROTOCOL_VERSION}: it goes on as it is, and is asked again; "
         "use the same version of outrider for both."
     )
-    assert len(play.announced("HelloRefused")) == 1
+    assert len(play.announced("SidecarRejected")) == 1
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -95,7 +95,7 @@ def test_a_pod_that_is_past_is_told_why_and_nobody_else_is(fails: bool) -> None:
     assert answer.retry_after == -1.0
     why = "its pod failed" if fails else "its pod is gone"
     assert answer.reason == f"worker-2 is no longer a member of job 'digits': {why}."
-    assert not play.announced("HelloRefused")
+    assert not play.announced("SidecarRejected")
 
 
 # -- connections --------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_a_member_that_peers_reach_is_told_of_once_with_who_reaches_it_and_what_
     play = running(4)
     play["worker-2"].unheard = True
     play.run(10)
-    (told,) = play.announced("MemberUnheard")
+    (told,) = play.announced("MasterCannotReachMember")
     assert told.reason == (
         "worker-2 has not been heard for 3.0 s, but worker-0, worker-1, worker-3 can reach it: "
         "it is left alone and trains on."
@@ -197,7 +197,7 @@ def test_of_a_spare_that_peers_reach_it_is_not_said_that_it_trains() -> None:
     play.run(2)
     play["worker-3"].unheard = True
     play.run(10)
-    (told,) = play.announced("MemberUnheard")
+    (told,) = play.announced("MasterCannotReachMember")
     assert told.reason.endswith(", but worker-0, worker-1, worker-2 can reach it: it is left alone.")
 
 
@@ -221,7 +221,7 @@ def test_a_member_that_speaks_again_is_told_of_with_its_place(is_replaced: bool,
     play.run(5)
     play.thaw("worker-1")
     play.run(1)
-    (back,) = play.announced("MemberBack")
+    (back,) = play.announced("MemberReturned")
     assert back.reason == f"worker-1 speaks again and comes back {place}."
     assert back.member == "worker-1"
 

@@ -65,7 +65,7 @@ def test_a_member_that_its_peers_reach_is_left_alone() -> None:
     play.run(15)
     assert play.generation.number == 1
     assert not play.deleted()
-    (unheard,) = play.announced("MemberUnheard")
+    (unheard,) = play.announced("MasterCannotReachMember")
     assert "left alone" in unheard.reason
     play["worker-2"].unheard = False
     play.run(5)
@@ -80,7 +80,7 @@ def test_where_most_are_silent_at_once_the_master_suspects_itself() -> None:
     play.run(30)
     assert not play.deleted()
     assert not play.faults()
-    assert play.announced("MasterMaybeCutOff")
+    assert play.announced("MasterNetworkSuspected")
     for member in ("worker-0", "worker-1", "worker-2", "worker-3"):
         play[member].unheard = False
     play.run(10)
@@ -146,7 +146,7 @@ def test_at_the_end_of_the_job_a_member_is_waited_for_until_it_is_silent() -> No
     play.freeze("worker-1")
     play.run(1.1)
     play.tell(StopAsked("by `outrider stop`"))
-    assert play.until(lambda: bool(play.announced("MemberUnheard"))) == pytest.approx(0.9)
+    assert play.until(lambda: bool(play.announced("MasterCannotReachMember"))) == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize("member", ["worker-0", "worker-9"])
@@ -170,7 +170,7 @@ def test_one_that_thaws_does_not_disturb_the_new_generation_and_stays_as_a_spare
     play.run(5)
     assert play.generation == generation
     assert play.state_of("worker-1") == "spare", "its old workers were stopped, and it is ready"
-    assert play.announced("MemberBack")
+    assert play.announced("MemberReturned")
 
 
 def test_one_that_thaws_before_a_replacement_is_there_takes_its_place_again() -> None:

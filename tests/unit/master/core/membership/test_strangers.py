@@ -56,7 +56,7 @@ def test_no_generation_forms_beside_them_and_none_of_them_is_deleted() -> None:
     assert [a.reason for a in play.announced("KeyMismatch")] == [SENTENCE]
     assert play.message == SENTENCE
     assert (state_of(play, "train-0"), state_of(play, "train-2")) == ("unsupervised", "ready")
-    assert not play.announced("MemberSlow")
+    assert not play.announced("MemberNotReady")
 
 
 def test_when_the_last_of_them_is_gone_the_world_forms_of_those_that_were_made_anew() -> None:

@@ -39,7 +39,7 @@ def test_a_member_that_runs_and_is_not_heard_is_named_with_what_to_look_at_and_n
     assert unreached(play) == []
     play.run(5)
     assert unreached(play) == ["train-1"]
-    (event,) = play.announced("MemberUnreached")
+    (event,) = play.announced("SidecarCannotReachMaster")
     assert "TCP port 7070" in event.reason
     play["train-1"].unheard = False
     play.connect(play["train-1"])
@@ -54,7 +54,7 @@ def test_a_member_without_a_sidecar_is_told_so() -> None:
     pod = PodSeen(MemberId("train-1"), play["train-1"].uid, Role("worker"), RankIndex(1), "running", has_sidecar=False)
     play.tell(pod)
     play.run(34)
-    (event,) = play.announced("MemberUnreached")
+    (event,) = play.announced("SidecarCannotReachMaster")
     assert 'train-1 has run for 30 s, and it has no sidecar: its template does not say outrider.dev/inject: "true"' in (
         event.reason
     )
@@ -94,7 +94,7 @@ def test_one_that_runs_unsupervised_is_told_nothing_and_no_generation_forms_besi
     assert play.deleted() == (["train-1"] if is_late else [])
     if not is_late:
         assert not play.sent(Start)
-        assert play.announced("RunsUnsupervised")
+        assert play.announced("RunningUnsupervised")
         assert "unsupervised" in play.message
 
 
@@ -107,7 +107,7 @@ def test_one_that_no_controller_would_make_again_is_kept_and_told_of() -> None:
     play.connect(alone)
     play.run(60)
     assert not play.deleted()
-    (kept,) = play.announced("PodKept")
+    (kept,) = play.announced("PodNotDeleted")
     assert kept.reason.startswith("train-1 runs unsupervised beside the generations of this job; its pod is not")
 
 
@@ -116,7 +116,7 @@ def test_one_that_runs_unsupervised_is_told_of_once_however_often_it_says_so() -
     for _ in range(3):
         play.run(60)
         play.reconnect("train-1")
-    assert len(play.announced("RunsUnsupervised")) == 1
+    assert len(play.announced("RunningUnsupervised")) == 1
 
 
 def test_a_command_that_was_heard_in_time_or_is_gone_is_nobody_to_delete() -> None:

@@ -18,7 +18,7 @@ SOON = 20.0
 CONNECTION = "torch.distributed.DistBackendError"
 
 
-def told(play: Play, kind: str = "LinkCut") -> list[str]:
+def told(play: Play, kind: str = "LinkDown") -> list[str]:
     return [each.reason for each in play.announced(kind)]
 
 
@@ -56,8 +56,8 @@ def test_it_is_told_when_they_see_each_other_again() -> None:
     play.cut(A, B)
     play.until(lambda: bool(told(play)), SOON)
     play.heal()
-    play.until(lambda: bool(told(play, "LinkBack")), SOON)
-    assert told(play, "LinkBack") == ["worker-1 and worker-3 see each other again."]
+    play.until(lambda: bool(told(play, "LinkUp")), SOON)
+    assert told(play, "LinkUp") == ["worker-1 and worker-3 see each other again."]
     assert play.status()["network"]["cut"] == []
 
 
@@ -124,7 +124,7 @@ def test_a_link_that_is_slow_and_a_member_whose_links_all_are_are_told_once() ->
     assert play.status()["network"]["slow"][0]["members"] == [A]
     assert {m["id"]: m["round_trip_ms"] for m in play.status()["members"]}[A] == 150.0
     play.round_trips = {}
-    play.until(lambda: bool(told(play, "LinkWell")), 60)
+    play.until(lambda: bool(told(play, "LinkRecovered")), 60)
 
 
 def test_where_all_links_are_slow_none_is() -> None:
@@ -139,9 +139,9 @@ def test_where_no_step_is_made_since_the_younger_of_the_two_is_replaced_and_it_c
     play = running(4)
     play.cut(A, B)
     stands_still(play)
-    took = play.until(lambda: bool(play.announced("MembersParted")), 30)
+    took = play.until(lambda: bool(play.announced("NetworkPartition")), 30)
     assert took < 16
-    fault = play.announced("MembersParted")[0]
+    fault = play.announced("NetworkPartition")[0]
     assert fault.member == B
     assert fault.reason.startswith("No rank has made a step for 1")
     assert "worker-1 and worker-3 cannot see each other" in fault.reason
@@ -167,7 +167,7 @@ def test_who_has_trained_on_with_a_link_that_was_cut_does_not_stand_still_for_it
     play.cut(A, B)
     play.run(30)
     play.hang("worker-0", elsewhere(13))
-    play.until(lambda: bool(play.announced("RanksHang")), 100)
+    play.until(lambda: bool(play.announced("HangDetected")), 100)
     assert play.deleted() == []
 
 
@@ -188,16 +188,16 @@ def test_the_one_with_more_cut_links_goes() -> None:
     for other in ("worker-1", "worker-3"):
         play.cut("worker-0", other)
     stands_still(play)
-    play.until(lambda: bool(play.announced("MembersParted")), 30)
-    assert [each.member for each in play.announced("MembersParted")] == ["worker-0"]
+    play.until(lambda: bool(play.announced("NetworkPartition")), 30)
+    assert [each.member for each in play.announced("NetworkPartition")] == ["worker-0"]
 
 
 def test_errors_of_torch_distributed_alone_are_explained_and_cost_nothing() -> None:
     play = running(4, max_restarts=1, max_restarts_asked=True)
     play.cut(A, B)
     ends_torn(play)
-    play.until(lambda: bool(play.announced("MembersParted")), 20)
-    assert play.announced("MembersParted")[0].reason.startswith(
+    play.until(lambda: bool(play.announced("NetworkPartition")), 20)
+    assert play.announced("NetworkPartition")[0].reason.startswith(
         "Ranks ended with errors of torch.distributed alone, and"
     )
     play.until(lambda: play.is_running(4) and B not in play.world, 30)
@@ -210,9 +210,9 @@ def test_without_a_restart_left_the_job_waits_until_it_is_known_whether_a_link_i
     ends_torn(play)
     play.until(lambda: play.is_running(4) and B not in play.world, 30)
     assert play.ended() is None
-    (parted,) = play.announced("MembersParted")
+    (parted,) = play.announced("NetworkPartition")
     assert (parted.member, parted.severity) == (B, "warning")
-    assert [(f.kind, f.member, f.reason) for f in play.faults()] == [("MembersParted", B, parted.reason)]
+    assert [(f.kind, f.member, f.reason) for f in play.faults()] == [("NetworkPartition", B, parted.reason)]
 
 
 def test_errors_of_torch_distributed_without_a_cut_link_cost_a_restart_as_ever() -> None:
@@ -230,7 +230,7 @@ def test_in_a_large_world_a_cut_between_two_that_are_no_neighbours_is_found_by_a
     assert not told(play)
     play.cut("worker-7", "worker-8")
     ends_torn(play, "worker-7")
-    play.until(lambda: bool(play.announced("MembersParted")), 20)
+    play.until(lambda: bool(play.announced("NetworkPartition")), 20)
     assert len(play.sent(Probe)) <= 2 * 24 + 24 + 10
     play.until(lambda: play.is_running(24) and "worker-8" not in play.world, 30)
 
@@ -239,19 +239,19 @@ def test_a_hang_in_a_large_world_is_put_down_to_a_cut_link_too() -> None:
     play = running(24)
     play.cut("worker-7", "worker-8")
     stands_still(play)
-    play.until(lambda: bool(play.announced("MembersParted")), 100)
-    reason = play.announced("MembersParted")[0].reason
+    play.until(lambda: bool(play.announced("NetworkPartition")), 100)
+    reason = play.announced("NetworkPartition")[0].reason
     assert reason.startswith("No rank of generation 1.1 has made a step for 6")
     assert "worker-7 and worker-8 cannot see each other" in reason
-    assert not play.announced("RanksHang")
+    assert not play.announced("HangDetected")
 
 
 def test_a_process_that_is_stopped_is_to_blame_whatever_links_say() -> None:
     play = running(24)
     play.cut("worker-7", "worker-8")
     play.hang("worker-2", is_stopped())
-    play.until(lambda: bool(play.announced("RanksHang")), 100)
-    assert play.announced("RanksHang")[0].member == "worker-2"
+    play.until(lambda: bool(play.announced("HangDetected")), 100)
+    assert play.announced("HangDetected")[0].member == "worker-2"
 
 
 def test_a_place_is_taken_anew_for_it_once_an_hour_then_the_others_and_then_nobodys() -> None:
@@ -264,8 +264,8 @@ def test_a_place_is_taken_anew_for_it_once_an_hour_then_the_others_and_then_nobo
         number = play.generation.number
         play.until(lambda number=number: play.is_running(4) and play.generation.number > number, 200)  # type: ignore[misc]
         play.run(5)
-    assert [each.member for each in play.announced("MembersParted")] == ["worker-3", "worker-1"]
-    assert "cannot see each other" in play.announced("RanksHang")[0].reason
+    assert [each.member for each in play.announced("NetworkPartition")] == ["worker-3", "worker-1"]
+    assert "cannot see each other" in play.announced("HangDetected")[0].reason
 
 
 def test_a_network_that_is_split_in_two_replaces_nobody() -> None:
@@ -274,7 +274,7 @@ def test_a_network_that_is_split_in_two_replaces_nobody() -> None:
         for other in range(4, 8):
             play.cut(f"worker-{one}", f"worker-{other}")
     stands_still(play)
-    play.until(lambda: bool(play.announced("RanksHang")), 100)
+    play.until(lambda: bool(play.announced("HangDetected")), 100)
     assert play.deleted() == []
 
 

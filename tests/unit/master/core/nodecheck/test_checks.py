@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from outrider.master.core.actions import CreatePod
-from outrider.master.core.events import LeaseLapsed, LeaseRegained, ScaleAsked, SidecarSaid, SpecChanged
+from outrider.master.core.events import LeaseLost, LeaseRegained, ScaleRequested, SidecarSaid, SpecChanged
 from outrider.master.core.nodecheck.rounds import ROUND_SECONDS
 from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages.generation import Start
@@ -113,21 +113,21 @@ def test_a_place_whose_members_fail_again_and_again_is_given_up() -> None:
     play.until_running(4, 120)
     assert [each for each in play.actors if play.state_of(each) == "failed"] == ["worker-1", "worker-4", "worker-5"]
     assert "worker-6" in play.world
-    assert "3 before it failed in its place" in play.announced("MemberKept")[0].reason
+    assert "3 before it failed in its place" in play.announced("ExclusionSkipped")[0].reason
 
 
 def test_where_most_fail_the_check_itself_is_in_doubt() -> None:
     play = begun(4, {f"worker-{n}": "dies" for n in range(3)})
     play.until_running(4)
     assert play.announced("MemberExcluded") == []
-    assert "nobody is left out" in play.announced("NodeCheckInDoubt")[0].reason
+    assert "nobody is left out" in play.announced("NodeCheckInconclusive")[0].reason
 
 
 def test_two_members_that_do_not_reach_each_other_train_and_are_warned_of() -> None:
     play = begun(2, {"worker-1": "mute"})
     play.until_running(2)
     assert play.announced("MemberExcluded") == []
-    assert "nothing shows that it is to blame" in play.announced("NodeCheckInDoubt")[0].reason
+    assert "nothing shows that it is to blame" in play.announced("NodeCheckInconclusive")[0].reason
 
 
 def test_a_spare_that_fails_is_replaced_at_no_cost() -> None:
@@ -140,7 +140,7 @@ def test_a_spare_that_fails_is_replaced_at_no_cost() -> None:
 def test_spares_that_fail_again_and_again_are_given_up() -> None:
     play = begun(2, {f"worker-{n}": "dies" for n in range(2, 9)}, spares=1, max_relaunches=0)
     play.until_running(2)
-    play.until(lambda: bool(play.announced("MemberKept")), 200)
+    play.until(lambda: bool(play.announced("ExclusionSkipped")), 200)
     assert [each.member for each in play.announced("MemberExcluded")] == ["worker-2", "worker-3", "worker-4"]
 
 
@@ -149,7 +149,7 @@ def test_a_straggler_is_warned_of_and_trains() -> None:
     play = begun(4, {"worker-1": "slow"})
     play.until_running(4)
     assert "worker-1" in play.world
-    assert "0.250 s in its best round, 5.0 times the median" in play.announced("StragglerFound")[0].reason
+    assert "0.250 s in its best round, 5.0 times the median" in play.announced("NodeCheckStraggler")[0].reason
     assert verdicts(play)["1"].startswith("straggler: compute")
     assert [line for line in lines(play) if "status" in line] == [
         "check round 0: status {0: ok, 1: slow, 2: ok, 3: ok}",
@@ -203,7 +203,7 @@ def test_who_was_left_out_and_speaks_once_more_is_no_second_fault() -> None:
     hello = Hello(play.spec.name, MemberId("worker-1"), PodUid("it was"), Role("worker"), RankIndex(1), "token")
     play.tell(SidecarSaid("again", hello))
     assert "is no longer a member" in play.sent(Refused, "worker-1")[0].reason
-    assert not play.announced("HelloRefused")
+    assert not play.announced("SidecarRejected")
 
 
 # -- newcomers ----------------------------------------------------------------------------------------------------
@@ -255,10 +255,10 @@ def test_of_two_that_cannot_reach_each_other_neither_is_condemned_though_one_was
     play.lose("worker-1")
     play.until_next(2)
     assert not play.announced("MemberExcluded")
-    assert play.announced("NodeCheckInDoubt")[0].member == "worker-2"
+    assert play.announced("NodeCheckInconclusive")[0].member == "worker-2"
     play.run(60)
     assert play.is_running(2)
-    assert not play.announced("CheckWanted")
+    assert not play.announced("NodeCheckRequested")
 
 
 def test_while_the_others_train_one_of_them_helps_with_the_all_gather_alone() -> None:
@@ -309,15 +309,15 @@ def test_a_check_is_broken_off_when_the_world_that_helps_with_it_ends() -> None:
     play.until(lambda: play.is_checking(), 30)
     play.crash("worker-0")
     play.until_next(2)
-    assert play.announced("NodeCheckBrokenOff")
+    assert play.announced("NodeCheckAborted")
     play.until(lambda: "worker-3" in play.ready(), 60)
 
 
 def test_a_job_that_grows_measures_who_comes() -> None:
     play = Play(job(3, 2, node_check=True))
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     play.until_running(2)
-    play.tell(ScaleAsked(3))
+    play.tell(ScaleRequested(3))
     play.until(lambda: "worker-2" in play.ready(), 30)
     assert play.sent(Check, "worker-2")
 
@@ -345,7 +345,7 @@ def test_a_sidecar_that_never_answers_blocks_nothing() -> None:
     play.until(lambda: play.is_checking())
     play["worker-2"].answers_checks = False
     play.until(lambda: play.is_running(), 300)
-    assert "worker-2" not in play.world or play.announced("MemberKept")
+    assert "worker-2" not in play.world or play.announced("ExclusionSkipped")
 
 
 def test_an_answer_of_an_older_round_is_ignored() -> None:
@@ -395,7 +395,7 @@ def test_two_faults_on_one_node_call_for_a_check_of_who_runs_there(members: int,
         play.run(70)
         play.crash("worker-1")
         play.until_next(members)
-    assert [each.member for each in play.announced("CheckWanted")] == ["worker-1"]
+    assert [each.member for each in play.announced("NodeCheckRequested")] == ["worker-1"]
     rounds = {each.message.round for each in play.sent(Check, "worker-1")}
     assert rounds > {0, 1}, "it is measured again before the generation after the second fault"
 
@@ -409,7 +409,7 @@ def test_a_machine_that_has_gone_bad_is_found_by_the_check_that_is_asked_for() -
         play["worker-1"].bad = "dies"
         play.crash("worker-1")
         play.until_next(3)
-    assert play.announced("CheckWanted")
+    assert play.announced("NodeCheckRequested")
     assert "worker-1" not in play.world
 
 
@@ -420,7 +420,7 @@ def test_who_was_to_blame_for_a_hang_is_measured_before_it_trains_again() -> Non
     play["worker-2"].bad = "dies"
     play.hang("worker-2", elsewhere(13))
     play.until_next(3, 200)
-    asked = play.announced("CheckWanted")
+    asked = play.announced("NodeCheckRequested")
     assert [each.reason for each in asked] == [
         "worker-2 is checked before it trains in another generation: it was to blame for a hang."
     ]
@@ -431,7 +431,7 @@ def test_without_the_wish_no_evidence_calls_for_a_check() -> None:
     play = running(3)
     play.hang("worker-2", elsewhere(13))
     play.until_next(3, 200)
-    assert not play.announced("CheckWanted")
+    assert not play.announced("NodeCheckRequested")
     assert not play.sent(Check)
 
 
@@ -462,7 +462,7 @@ def test_a_round_that_began_as_the_lease_ran_out_has_its_whole_time_once_it_is_h
     for actor in play.actors.values():
         actor.answers_checks = False
     play.until(lambda: bool(play.sent(Check)))
-    play.tell(LeaseLapsed("The API server is away."))
+    play.tell(LeaseLost("The API server is away."))
     play.run(2 * ROUND_SECONDS)
     for actor in play.actors.values():
         actor.answers_checks = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from outrider.master.core.actions import CreatePod
-from outrider.master.core.events import CreateRefused, PodGone, PodSeen, PodsListed, SpecChanged, StopAsked
+from outrider.master.core.events import CreateRejected, PodGone, PodSeen, PodsListed, SpecChanged, StopAsked
 from outrider.wire.ids import MemberId, PodUid, RankIndex, Role
 from outrider.wire.messages.membership import Finish
 from tests.unit.master.core.play import Play, job, running
@@ -143,7 +143,7 @@ def test_pods_that_could_not_start_are_made_anew_with_the_changed_template_at_no
     play.tell(SpecChanged(play.spec, has_new_template=True))
     play.until_running(2)
     assert play.deleted() == ["worker-0", "worker-1"]
-    assert play.announced("MemberRemade")[0].reason == (
+    assert play.announced("PodRecreated")[0].reason == (
         "worker-0 is made anew with the changed template: it could not start, the container main waits: "
         "ImagePullBackOff."
     )
@@ -156,7 +156,7 @@ def test_a_refused_pod_is_asked_for_at_once_when_the_template_was_changed() -> N
     play.creates_pods = False
     for times in range(1, 5):
         play.until(lambda times=times: len(asked(play)) == times, 100.0)
-        play.tell(CreateRefused(asked(play)[-1], "Pod is invalid: spec.hostPID"))
+        play.tell(CreateRejected(asked(play)[-1], "Pod is invalid: spec.hostPID"))
     play.creates_pods = True
     play.tell(SpecChanged(play.spec, has_new_template=True))
     play.until_running(1, 5.0)
@@ -198,7 +198,7 @@ def test_a_field_that_is_passed_over_is_told_once_as_long_as_it_stands_there() -
     play = running(1)
     for remarks in (("a: not followed.",), ("a: not followed.", "b: not followed."), (), ("a: not followed.",)):
         edit(play, remarks=remarks)
-    assert [told.reason[0] for told in play.announced("FieldPassedOver")] == ["a", "b", "a"]
+    assert [told.reason[0] for told in play.announced("FieldIgnored")] == ["a", "b", "a"]
 
 
 def test_an_edit_of_a_job_that_is_over_changes_nothing() -> None:

@@ -237,9 +237,9 @@ def test_a_place_that_stays_empty_is_told_once_and_why(policy: dict[str, int], w
         if lost in play.actors:
             play.fail(lost)
             play.run(30)
-    assert [each.reason for each in play.announced("PlaceEmpty")] == [f"Rank index 1 stays empty: {why}."]
+    assert [each.reason for each in play.announced("ReplacementLimitReached")] == [f"Rank index 1 stays empty: {why}."]
     play.run(60)
-    assert len(play.announced("PlaceEmpty")) == 1
+    assert len(play.announced("ReplacementLimitReached")) == 1
 
 
 def test_of_many_members_that_are_no_more_the_newest_are_shown() -> None:

@@ -21,7 +21,7 @@ def test_it_gives_its_pods_back_and_makes_none_while_it_waits() -> None:
     play = short()
     play.tell(TurnTold(OLD))
     assert play.message == "waits for room behind a job of another namespace, which is older and lacks room too"
-    (told,) = play.announced("JobWaitsForRoom")
+    (told,) = play.announced("WaitingForCapacity")
     assert "There is room for 2 of the 3 members that a world needs" in told.reason
     play.until(lambda: not play.members())
     play.actions.clear()
@@ -48,14 +48,14 @@ def test_a_job_that_trains_or_has_found_room_keeps_its_pods() -> None:
     found.tell(PodSeen(actor.id, actor.uid, actor.role, actor.rank_index, "running"))
     for play in (trains, found):
         play.tell(TurnTold(OLD))
-        assert not play.announced("JobWaitsForRoom")
+        assert not play.announced("WaitingForCapacity")
 
 
 def test_members_that_have_trained_keep_what_is_in_their_memory() -> None:
     play = running(3)
     play.room = 2
     play.lose("worker-1")
-    play.until(lambda: bool(play.announced("MemberUnschedulable")))
+    play.until(lambda: bool(play.announced("FailedScheduling")))
     assert play.stage == "gathering"
     assert not play.lacks_room()
 
@@ -79,9 +79,9 @@ def test_a_job_that_is_suspended_waits_behind_nobody_when_it_is_resumed() -> Non
 
 def test_who_finds_no_room_is_said_to_be_waited_for_where_no_world_can_be_without_it() -> None:
     waits, goes_on = short(3, 3, 2), short(3, 2, 1)
-    (told,) = waits.announced("MemberUnschedulable")
+    (told,) = waits.announced("FailedScheduling")
     assert told.reason.endswith(" The job waits: a world needs 3 members, and 2 can come.")
-    assert [each.reason.rpartition(". ")[2] for each in goes_on.announced("MemberUnschedulable")] == [
+    assert [each.reason.rpartition(". ")[2] for each in goes_on.announced("FailedScheduling")] == [
         "Nobody waits for it.",
         "The job waits: a world needs 2 members, and 1 can come.",
     ]
@@ -100,10 +100,10 @@ def test_the_same_turn_is_told_once_and_none_to_a_job_that_ends_or_is_suspended(
     play = short()
     for _ in range(2):
         play.tell(TurnTold(OLD))
-    assert len(play.announced("JobWaitsForRoom")) == 1
+    assert len(play.announced("WaitingForCapacity")) == 1
     play.tell(SpecChanged(play.spec, suspended=True))
     play.tell(TurnTold(""))
-    assert not play.announced("JobAsksForRoom")
+    assert not play.announced("CapacityRequested")
     over = short()
     over.tell(StopAsked("enough"))
     assert over.tell(TurnTold(OLD)) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outrider.master.core.actions import CreatePod, HidePod
-from outrider.master.core.events import PodSeen, ScaleAsked
+from outrider.master.core.events import PodSeen, ScaleRequested
 from outrider.master.core.spec import MASTER, RoleLimits
 from tests.unit.master.core.play import Play, job
 
@@ -59,7 +59,7 @@ def test_a_spare_takes_the_place_of_a_lost_master_at_once() -> None:
 def test_a_worker_that_is_too_many_does_not_become_the_master() -> None:
     play = with_master(3, 1)
     play.lose("master-0")
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     play.until(lambda: "master-1" in play.members())
     play.run(30)
     assert play.member("master-1")["rank_index"] == 0
@@ -86,7 +86,7 @@ def test_a_master_that_follows_finds_the_pods_of_both_roles() -> None:
 def test_what_is_passed_over_is_told_once() -> None:
     play = Play(job(2, remarks=("spec.x: not needed.",)))
     play.until_running(2)
-    assert [a.reason for a in play.announced("FieldPassedOver")] == ["spec.x: not needed."]
+    assert [a.reason for a in play.announced("FieldIgnored")] == ["spec.x: not needed."]
     after = Play(play.spec, term=2, saved=play.saved, actors=play.actors, now=play.now, master="m2")
     after.until_running(2)
-    assert not after.announced("FieldPassedOver")
+    assert not after.announced("FieldIgnored")

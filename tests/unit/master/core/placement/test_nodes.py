@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outrider.master.core.actions import CreatePod, DeletePod
-from outrider.master.core.events import ActionFailed, CreateRefused, NodeSeen, PodGone, PodSeen
+from outrider.master.core.events import ActionFailed, CreateRejected, NodeSeen, PodGone, PodSeen
 from outrider.master.core.faults import delete_pod
 from outrider.master.core.membership import pod_deletion
 from outrider.master.core.placement import pod_blocked
@@ -86,7 +86,7 @@ def test_half_of_the_job_that_is_silent_on_a_node_that_is_not_ready_is_not_the_m
     for member in ("worker-1", "worker-2", "worker-3"):
         play.freeze(member)
     play.run(10)
-    assert play.announced("MasterMaybeCutOff")
+    assert play.announced("MasterNetworkSuspected")
     play.tell(NOT_READY)
     play.run(0.5)
     verdicts = play.announced("MemberSilent")
@@ -141,7 +141,7 @@ def test_a_silent_member_that_a_peer_reaches_is_left_alone_though_its_node_is_no
 def test_a_member_on_a_node_that_was_deleted_trains_on_until_its_replacement_is_ready() -> None:
     play = on_node()
     play.tell(GONE)
-    assert play.announced("MemberLeaving")[0].member == "worker-1"
+    assert play.announced("MemberDraining")[0].member == "worker-1"
     play.until_next(4, 10)
     assert play.world == ["worker-0", "worker-4", "worker-2", "worker-3"]
     assert not play.faults()
@@ -156,7 +156,7 @@ def test_a_member_whose_node_comes_back_before_its_replacement_stays() -> None:
     left_to_its_owner(play)
     play.tell(GONE)
     play.tell(READY)
-    assert play.announced("MemberStays")[0].reason == (
+    assert play.announced("DrainCancelled")[0].reason == (
         "worker-1 need not leave: node node-2 is part of the cluster again."
     )
     play.run(60)
@@ -181,7 +181,7 @@ def test_a_member_that_somebody_else_told_to_go_too_goes_though_its_node_comes_b
     play.tell(GONE)
     play.say(play["worker-1"], Leaving("SIGTERM", 30))
     play.tell(READY)
-    assert not play.announced("MemberStays")
+    assert not play.announced("DrainCancelled")
 
 
 def test_a_silent_member_on_a_node_that_was_deleted_is_given_up_at_once_and_by_force() -> None:
@@ -200,7 +200,7 @@ def test_a_silent_member_on_a_node_that_was_deleted_is_given_up_at_once_and_by_f
 def test_a_pod_that_is_deleted_is_replaced_while_it_trains() -> None:
     play = on_node()
     told_to_go(play, "worker-1", 30)
-    assert play.announced("MemberLeaving")[0].reason == (
+    assert play.announced("MemberDraining")[0].reason == (
         "worker-1 has to leave (it was deleted with 30 s of grace) and has 30 s; a replacement is started."
     )
     play.until_next(4, 10)
@@ -213,7 +213,7 @@ def test_the_shortest_grace_that_anybody_tells_counts() -> None:
     play.creates_pods = False
     play.say(play["worker-1"], Leaving("SIGTERM", 30))
     told_to_go(play, "worker-1", 8)
-    assert "has only 8 s" in play.announced("MemberLeaving")[1].reason
+    assert "has only 8 s" in play.announced("MemberDraining")[1].reason
     took = play.until_next(3, 10)
     assert 2.9 < took < 3.5, "5 s before the end"
 
@@ -247,7 +247,7 @@ def test_a_pod_that_stays_on_a_frozen_node_goes_by_force_when_its_grace_has_run_
         "The pod of worker-1 is deleted by force: its grace ran out 10 s ago, and node node-2 is not Ready "
         "(Kubelet stopped posting node status)."
     ]
-    assert play.announced("PodForced")
+    assert play.announced("PodForceDeleted")
 
 
 def test_a_pod_that_stays_on_a_node_that_is_well_is_told_once_and_never_forced() -> None:
@@ -256,8 +256,8 @@ def test_a_pod_that_stays_on_a_node_that_is_well_is_told_once_and_never_forced()
     play.stuck = {"worker-1"}
     told_to_go(play, "worker-1", 15)
     play.run(300)
-    assert len(play.announced("PodStuck")) == 1
-    assert "its grace ran out 10 s ago: a finalizer" in play.announced("PodStuck")[0].reason
+    assert len(play.announced("PodStuckTerminating")) == 1
+    assert "its grace ran out 10 s ago: a finalizer" in play.announced("PodStuckTerminating")[0].reason
     assert all(d.grace > 0 for d in deletions(play, "worker-1"))
     assert play.is_running(4)
     play.tell(NOT_READY)
@@ -275,7 +275,7 @@ def test_a_pod_that_stays_though_all_of_it_has_ended_goes_by_force_on_a_node_tha
     assert all(d.grace > 0 for d in deletions(play, "worker-1"))
     play.run(3)
     assert deletions(play, "worker-1")[-1].grace == 0
-    assert play.announced("PodForced")[0].reason == (
+    assert play.announced("PodForceDeleted")[0].reason == (
         "The pod of worker-1 is deleted by force: its grace ran out 10 s ago, and its kubelet says that all of its "
         "containers have ended."
     )
@@ -286,7 +286,7 @@ def test_a_forced_deletion_that_is_refused_is_tried_again() -> None:
     play.stuck = {"worker-1"}
     play.tell(NOT_READY)
     told_to_go(play, "worker-1", 1)
-    play.until(lambda: bool(play.announced("PodForced")), 20)
+    play.until(lambda: bool(play.announced("PodForceDeleted")), 20)
     del play.actors["worker-1"]
     play.tell(ActionFailed(deletions(play, "worker-1")[-1], "the API server is not reached"))
     play.run(pod_deletion.STUCK_AGAIN + 1)
@@ -298,13 +298,13 @@ def test_one_that_was_given_up_and_stays_goes_by_force_too() -> None:
     play.stuck = {"worker-1"}
     play.freeze("worker-1")
     play.tell(NOT_READY)
-    play.until(lambda: bool(play.announced("MemberGivenUp")), 60)
-    said = play.announced("MemberGivenUp")[0].reason
+    play.until(lambda: bool(play.announced("SilentMemberDeleted")), 60)
+    said = play.announced("SilentMemberDeleted")[0].reason
     assert " Last heard from 127.0.0.1 on node node-2: it was running generation 1.1 at step " in said
     told_to_go(play, "worker-1", delete_pod.DELETE_GRACE)
     play.run(20)
     assert [d.grace for d in deletions(play, "worker-1")] == [delete_pod.DELETE_GRACE, 0]
-    assert not play.announced("MemberLeaving"), "it was our own word"
+    assert not play.announced("MemberDraining"), "it was our own word"
 
 
 def test_the_pod_of_its_name_that_a_stateful_set_makes_then_takes_the_place() -> None:
@@ -313,9 +313,9 @@ def test_the_pod_of_its_name_that_a_stateful_set_makes_then_takes_the_place() ->
     play.tell(NOT_READY)
     play.stuck = {"worker-1"}
     told_to_go(play, "worker-1", 2)
-    assert play.announced("MemberLeaving")[0].reason.endswith("and has 2 s; its owner is to make another one.")
+    assert play.announced("MemberDraining")[0].reason.endswith("and has 2 s; its owner is to make another one.")
     play.until_next(1, 10)
-    play.until(lambda: bool(play.announced("PodForced")), 20)
+    play.until(lambda: bool(play.announced("PodForceDeleted")), 20)
     assert not created(play)
     actor = play["worker-1"]
     play.tell(PodGone(actor.id, actor.uid, "deleted"))
@@ -334,7 +334,7 @@ def test_a_pod_that_no_controller_would_make_again_is_never_deleted() -> None:
     play.until_next(2, 10)
     play.run(100)
     assert not play.deleted()
-    assert len(play.announced("PodKept")) == 1
+    assert len(play.announced("PodNotDeleted")) == 1
     play.thaw("worker-1")
     play.run(1)
     play.save("worker-0")
@@ -373,7 +373,7 @@ def test_the_others_begin_without_a_pod_whose_image_cannot_be_pulled_and_it_is_t
     waits(play, 2)
     waits(play, 2, PULL)
     waits(play, 2)
-    (told,) = play.announced("MemberCannotStart")
+    (told,) = play.announced("PodBlocked")
     assert (
         told.reason
         == f"worker-2 cannot start on node-2: {PULL}: not found. It is tried again there; nobody waits for it."
@@ -404,11 +404,11 @@ def test_a_job_of_which_no_pod_can_start_says_so_and_does_not_fail() -> None:
     waits(play, 0)
     waits(play, 1)
     play.run(pod_blocked.PATIENCE * play.spec.start_patience + 1)
-    (told,) = play.announced("JobCannotBegin")
+    (told,) = play.announced("JobCannotStart")
     assert "2 members cannot start and 2 are needed" in told.reason
     assert f"worker-0: {PULL}: not found" in play.message
     play.run(3600)
-    assert len(play.announced("JobCannotBegin")) == 1
+    assert len(play.announced("JobCannotStart")) == 1
     assert play.phase == "pending"
     come(play, 0)
     come(play, 1)
@@ -421,22 +421,22 @@ QUOTA = 'pods "digits-{}" is forbidden: exceeded quota: few, requested: pods=1, 
 
 def refuse(play: Play, action: CreatePod, *, is_final: bool = False) -> None:
     why = "unable to create new content in namespace t because it is being terminated"
-    play.tell(CreateRefused(action, why if is_final else QUOTA.format(action.member), is_final))
+    play.tell(CreateRejected(action, why if is_final else QUOTA.format(action.member), is_final))
 
 
 def test_a_quota_is_told_once_and_asked_again_slowly_and_nobody_waits() -> None:
     play = begun(4, 2)
     for action in created(play)[2:]:
         refuse(play, action)
-    assert len(play.announced("CreateRefused")) == 1
-    assert "exceeded quota: few" in play.announced("CreateRefused")[0].reason
+    assert len(play.announced("CreateRejected")) == 1
+    assert "exceeded quota: few" in play.announced("CreateRejected")[0].reason
     play.actions.clear()
     for _ in range(20):
         play.until(lambda: bool(created(play)), 100)
         refuse(play, created(play)[-1])
         play.actions = [a for a in play.actions if not isinstance(a, CreatePod)]
     assert play.now > 300
-    assert not play.announced("CreateRefused")
+    assert not play.announced("CreateRejected")
     come(play, 0)
     come(play, 1)
     assert len(play.world) == 2
@@ -447,7 +447,7 @@ def test_in_a_namespace_that_is_being_deleted_nothing_is_asked_for_any_more() ->
     come_first = created(play)
     for action in come_first:
         refuse(play, action, is_final=True)
-    assert len(play.announced("NoMorePods")) == 1
+    assert len(play.announced("NamespaceTerminating")) == 1
     play.actions.clear()
     play.run(600)
     assert not created(play)
@@ -459,4 +459,4 @@ def test_a_clock_that_differs_by_an_hour_takes_no_pod_for_one_whose_grace_is_ove
     play = on_node(4, 3)
     told_to_go(play, "worker-1", 30, ahead)
     play.run(30)
-    assert not play.announced("PodStuck")
+    assert not play.announced("PodStuckTerminating")

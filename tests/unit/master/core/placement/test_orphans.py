@@ -34,7 +34,7 @@ def test_its_pod_is_deleted_and_the_world_stopped_in_the_step_in_which_the_platf
     end_sidecar(play, "worker-1")
     assert play.deleted() == ["worker-1"]
     assert {send.member for send in play.sent(Stop)} >= {"worker-0", "worker-2", "worker-3"}
-    (told,) = play.announced("SidecarEnded")
+    (told,) = play.announced("SidecarExited")
     assert told.reason == (
         "The sidecar of worker-1 ended with exit code 137 and is not started again, so that nobody can stop what runs "
         "there: it is left out, and its pod is deleted."
@@ -112,7 +112,7 @@ def test_a_pod_that_nobody_would_make_again_is_kept_and_not_waited_for() -> None
     play = running(4, 3)
     end_sidecar(play, "worker-1", has_controller=False)
     assert not play.deleted()
-    assert play.announced("PodKept")
+    assert play.announced("PodNotDeleted")
     play.until_next(limit=5.0)
 
 

@@ -27,7 +27,7 @@ def test_more_members_are_asked_of_the_owner_at_once() -> None:
     play = adopted(2, most=4)
     scale(play, 3)
     assert asked(play) == [(ResizeOwner, 3)]
-    assert play.announced("OwnerAsked")[0].reason == "The owner of the pods is asked for 3 pods instead of 2."
+    assert play.announced("OwnerScaled")[0].reason == "The owner of the pods is asked for 3 pods instead of 2."
     play.tell(OwnerSized(3))
     play.appears("train-2", 2)
     play.until(lambda: bool(play.announced("ResizePending")))
@@ -103,7 +103,7 @@ def test_an_owner_that_cannot_be_changed_is_told_of_and_asked_again_ever_more_sl
         play.run(seconds - 1.0)
         assert len(asked(play)) == tries
         play.run(2.0)
-    told = play.announced("OwnerNotResized")
+    told = play.announced("OwnerScaleFailed")
     assert "completions are immutable. It is tried again in 30 s." in told[0].reason
     assert play.is_running(2)
 
@@ -187,7 +187,7 @@ def test_where_the_owner_is_suspended_the_world_stops_and_only_pods_that_it_take
     )
     play.run(1.0)
     assert [sent.member for sent in play.sent(Finish)] == ["train-1"]
-    assert play.announced("MemberLeaving")[0].reason.endswith("its owner wants none in its place.")
+    assert play.announced("MemberDraining")[0].reason.endswith("its owner wants none in its place.")
 
 
 def test_where_the_owner_is_resumed_the_job_begins_again_unless_its_user_has_suspended_it_too() -> None:

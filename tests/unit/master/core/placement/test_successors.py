@@ -157,7 +157,7 @@ def test_two_pods_that_say_the_same_place_and_stay_are_told_of() -> None:
     play = indexed(2, 2)
     play.appears("other-1", 1)
     play.run(10.0)
-    (told,) = play.announced("RankIndexTaken")
+    (told,) = play.announced("RankIndexConflict")
     assert told.reason == "other-1 says rank index 1, which train-1-old says and has: it waits for its end."
     assert ranks(play) == {"train-0-old": 0, "train-1-old": 1}
     play.lose("train-1-old")

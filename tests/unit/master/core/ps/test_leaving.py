@@ -25,7 +25,7 @@ def test_a_chief_that_has_to_leave_saves_when_its_replacement_is_ready_and_gives
     play.run(1)
     assert play.sent(SaveState) == [], "what is made until its replacement is there would not be in it"
     play.until(lambda: play.is_running() and play.holder("chief").id == "chief-1")
-    (asked,) = play.announced("StateAsked")
+    (asked,) = play.announced("SaveRequested")
     assert asked.reason == "chief-0 is asked to save, because it has to leave (SIGTERM)."
     order = next(number for number, action in enumerate(play.actions) if action in play.sent(SaveState))
     kinds = [type(action).__name__ for action in play.actions[:order]]
@@ -41,7 +41,7 @@ def test_where_no_replacement_is_ready_it_saves_a_moment_before_its_time_is_over
     assert stopped(play) == set()
     assert 0 < play.until(lambda: bool(stopped(play))) <= 10.0
     assert stopped(play) == {"chief-0"}
-    assert len(play.announced("StateAsked")) == 1
+    assert len(play.announced("SaveRequested")) == 1
 
 
 def test_a_replacement_that_comes_late_has_it_saved_once_more() -> None:
@@ -52,7 +52,7 @@ def test_a_replacement_that_comes_late_has_it_saved_once_more() -> None:
     late.waits = False
     play.connect(late)
     play.until(lambda: play.is_running() and play.holder("chief").id == "chief-1")
-    assert len(play.announced("StateAsked")) == 2
+    assert len(play.announced("SaveRequested")) == 2
     assert stopped(play) == {"chief-0"}
 
 

@@ -23,10 +23,10 @@ def test_a_ps_of_another_size_is_made_first_and_takes_over_behind_a_checkpoint()
     assert play.holder("ps", 1).id == "ps-1", "it serves until a checkpoint is finished"
     assert stopped(play) == set()
     assert [a.place for a in play.actions if isinstance(a, CreatePod)] == [1]
-    assert "its container has memory 4Gi, and memory 8Gi is wanted" in play.announced("MemberLeaving")[0].reason
+    assert "its container has memory 4Gi, and memory 8Gi is wanted" in play.announced("MemberDraining")[0].reason
     play.save("chief-0")
     play.until(lambda: play.is_running() and play.holder("ps", 1).id == "ps-2")
-    assert "moves from ps-1 to a new pod now: the checkpoint of step" in play.announced("PsMoves")[0].reason
+    assert "moves from ps-1 to a new pod now: the checkpoint of step" in play.announced("PsMigrationStarted")[0].reason
     assert stopped(play) == {"ps-1"}
     assert play.deleted() == ["ps-1"]
     assert play.restarts_used() == 0
@@ -52,7 +52,7 @@ def test_a_ps_for_which_no_checkpoint_comes_is_moved_all_the_same() -> None:
     play = training(1, 1, ps_resources=("cpu 1",), grow_patience=30.0)
     resized(play, "cpu 2")
     play.until(lambda: play.is_running() and play.holder("ps").id == "ps-1")
-    assert "no checkpoint was finished in 30 s" in play.announced("PsMoves")[0].reason
+    assert "no checkpoint was finished in 30 s" in play.announced("PsMigrationStarted")[0].reason
 
 
 def test_a_ps_whose_new_pod_was_lost_when_the_patience_for_a_checkpoint_was_over_is_moved_after_another_one() -> None:
@@ -64,13 +64,13 @@ def test_a_ps_whose_new_pod_was_lost_when_the_patience_for_a_checkpoint_was_over
     play.lose("ps-1")
     play.run(25)
     assert created(play)[-1] == ("ps-2", None)
-    assert (play.holder("ps").id, play.announced("PsMoves")) == ("ps-0", [])
+    assert (play.holder("ps").id, play.announced("PsMigrationStarted")) == ("ps-0", [])
     late = play["ps-2"]
     late.waits = False
     play.connect(late)
     play.report(late)
     play.until(lambda: play.is_running() and play.holder("ps").id == "ps-2")
-    assert "no checkpoint was finished in 20 s" in play.announced("PsMoves")[0].reason
+    assert "no checkpoint was finished in 20 s" in play.announced("PsMigrationStarted")[0].reason
 
 
 def test_a_ps_that_has_what_is_wanted_again_stays_and_the_pod_on_its_way_goes() -> None:
@@ -81,7 +81,9 @@ def test_a_ps_that_has_what_is_wanted_again_stays_and_the_pod_on_its_way_goes() 
     resized(play, "memory 4Gi")
     play.save("chief-0")
     play.run(5)
-    assert play.announced("MemberStays")[0].reason == ("ps-0 need not leave: its container has what is wanted again.")
+    assert play.announced("DrainCancelled")[0].reason == (
+        "ps-0 need not leave: its container has what is wanted again."
+    )
     assert play.deleted() == ["ps-1"]
     assert (play.holder("ps").id, stopped(play)) == ("ps-0", set())
 
@@ -113,8 +115,10 @@ def test_a_chief_that_can_be_asked_to_saves_before_a_ps_moves() -> None:
     resized(play, "memory 8Gi")
     play.until(lambda: play.is_running() and play.holder("ps").id == "ps-1")
     assert [a.member for a in play.sent(SaveState)] == ["chief-0"]
-    assert play.announced("StateAsked")[0].reason == ("chief-0 is asked to save, because ps-0 is to move to a new pod.")
-    assert "the checkpoint of step" in play.announced("PsMoves")[0].reason
+    assert play.announced("SaveRequested")[0].reason == (
+        "chief-0 is asked to save, because ps-0 is to move to a new pod."
+    )
+    assert "the checkpoint of step" in play.announced("PsMigrationStarted")[0].reason
 
 
 def test_a_chief_that_could_not_save_makes_its_next_checkpoint_and_the_ps_moves_then() -> None:

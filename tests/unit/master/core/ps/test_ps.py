@@ -11,10 +11,10 @@ from outrider.master.core.actions import CreatePod, DeletePod, EndJob, HidePod
 from outrider.master.core.events import (
     ActionFailed,
     Asked,
-    CreateRefused,
+    CreateRejected,
     PodGone,
     PodsListed,
-    ScaleAsked,
+    ScaleRequested,
     SidecarSaid,
     SpecChanged,
     StopAsked,
@@ -204,7 +204,7 @@ def test_what_ends_while_a_ps_is_away_is_an_effect_and_costs_no_restart() -> Non
         message="Socket closed",
     )
     play.until_running()
-    assert [a.member for a in play.announced("EffectOfLostPs")] == ["worker-1"]
+    assert [a.member for a in play.announced("LostPsSideEffect")] == ["worker-1"]
     assert play.restarts_used() == 0
 
 
@@ -214,7 +214,7 @@ def test_what_is_no_error_of_tensorflow_is_no_effect(error: str) -> None:
     play.lose("ps-0")
     play.crash("worker-1", code=1, signal=None, error=error, message="No module named 'layers'")
     play.until_running()
-    assert play.announced("EffectOfLostPs") == []
+    assert play.announced("LostPsSideEffect") == []
     assert play.restarts_used() == 1
 
 
@@ -278,7 +278,7 @@ def test_a_script_that_has_begun_anew_since_the_ps_serves_is_not_taken_for_stuck
     play.until_running()
     play["worker-1"].hung_at = play["worker-1"].started_at
     play.run(20.0)
-    assert [a.member for a in play.announced("EffectOfLostPs")] == ["worker-1"]
+    assert [a.member for a in play.announced("LostPsSideEffect")] == ["worker-1"]
     assert play.announced("SessionStuck") == []
 
 
@@ -326,18 +326,18 @@ def test_workers_wait_for_the_chief_to_restore() -> None:
 
 def test_a_job_gets_more_workers_and_fewer_while_the_others_train() -> None:
     play = training(1, 1, most=3)
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     play.until_running()
     assert created(play) == [("worker-1", 1)]
     config = json.loads(start_of(play, "worker-1").tf_config)
     assert config["cluster"]["worker"] == ["digits-worker-0:3333", "digits-worker-1:3333"]
     assert stopped(play) == set()
-    play.tell(ScaleAsked(1))
+    play.tell(ScaleRequested(1))
     assert play.message == "all members run", "nobody misses who has to go"
     play.until(lambda: len(play.status()["seats"]) == 3)
     assert stopped(play) == {"worker-1"}
     assert [a.member for a in play.actions if isinstance(a, DeletePod)] == ["worker-1"]
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     play.until(lambda: created(play)[-1] == ("worker-2", 1))
     assert play.message == "worker-2 does not run", "worker-1 was another pod"
     play.until_running()
@@ -345,18 +345,18 @@ def test_a_job_gets_more_workers_and_fewer_while_the_others_train() -> None:
 
 def test_a_size_that_it_cannot_have_is_refused_and_an_edited_one_is_taken() -> None:
     play = training(1, 1, most=3)
-    play.tell(ScaleAsked(4))
-    (refused,) = play.announced("ScaleRefused")
+    play.tell(ScaleRequested(4))
+    (refused,) = play.announced("ScaleRejected")
     assert refused.reason == "4 workers cannot be had: job digits runs with 1 to 3."
     play.tell(SpecChanged(replace(play.spec, replicas=2)))
     play.until(lambda: created(play) == [("worker-1", 1)])
     play.tell(SpecChanged(play.spec))
-    assert len(play.announced("ScaleAsked")) == 1
+    assert len(play.announced("ScaleRequested")) == 1
 
 
 def test_a_size_that_is_asked_for_before_it_is_known_which_pods_there_are_makes_them_afterwards() -> None:
     play = PsPlay(ps_job(1, 1, most=2))
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     assert created(play) == []
     play.until_running()
     assert ("worker-1", 1) in created(play)
@@ -374,7 +374,7 @@ def test_a_job_that_is_suspended_has_no_members_and_says_so() -> None:
 
 def test_a_tf_config_of_the_users_own_is_left_and_told() -> None:
     play = PsPlay(ps_job(1, 1, tf_config_from="its container main"))
-    (kept,) = play.announced("TfConfigKept")
+    (kept,) = play.announced("UserTfConfigFound")
     assert kept.reason.startswith("TF_CONFIG is set in its container main: it is left as it is")
 
 
@@ -383,11 +383,11 @@ def test_a_pod_that_the_platform_refuses_is_told_once_and_its_seat_alone_waits()
     play.creates_pods = False
     play.run(0.1)
     refused = next(a for a in play.actions if isinstance(a, CreatePod) and a.member == "worker-1")
-    play.tell(CreateRefused(refused, "exceeded quota"))
-    assert [told.member for told in play.announced("CreateRefused")] == ["worker-1"]
-    assert "exceeded quota" in play.announced("CreateRefused")[0].reason
+    play.tell(CreateRejected(refused, "exceeded quota"))
+    assert [told.member for told in play.announced("CreateRejected")] == ["worker-1"]
+    assert "exceeded quota" in play.announced("CreateRejected")[0].reason
     stranger = replace(refused, member=MemberId("helper-1"))
-    assert play.tell(CreateRefused(stranger, "exceeded quota")) == []
+    assert play.tell(CreateRejected(stranger, "exceeded quota")) == []
     assert play.tell(ActionFailed(EndJob(0, NO_GENERATION, "x"), "OSError: no")) == []
 
 
@@ -512,6 +512,6 @@ def test_a_member_whose_imports_take_two_minutes_is_not_called_slow() -> None:
     play = PsPlay(ps_job(1, 1))
     play.creates_pods = False
     play.run(120)
-    assert play.announced("MemberSlow") == []
+    assert play.announced("MemberNotReady") == []
     play.run(61)
-    assert {a.member for a in play.announced("MemberSlow")} == {"ps-0", "chief-0", "worker-0"}
+    assert {a.member for a in play.announced("MemberNotReady")} == {"ps-0", "chief-0", "worker-0"}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from outrider.master.core.actions import WriteReplicas
-from outrider.master.core.events import ActionFailed, Event, ScaleAsked, ScalingAsked, SpecChanged
+from outrider.master.core.events import ActionFailed, Event, ScaleRequested, ScalingAsked, SpecChanged
 from tests.unit.master.core.play import Play, job, running
 
 GROW = 2.0
@@ -94,10 +94,10 @@ def test_room_that_is_found_sooner_is_used() -> None:
 def test_who_scales_by_hand_is_obeyed_and_it_pauses() -> None:
     play = scaled(1, 4, 1)
     until(play, 2)
-    play.tell(ScaleAsked(1))
+    play.tell(ScaleRequested(1))
     play.run(200)
     assert len(play.world) == 1
-    assert play.announced("ScaleAsked")[0].reason == "1 member is wanted instead of 2."
+    assert play.announced("ScaleRequested")[0].reason == "1 member is wanted instead of 2."
     assert (told(play)["condition"], told(play)["continue"]) == ("Stop", False)
     assert play.announced("ScalingPaused")
 
@@ -106,7 +106,7 @@ def test_who_scales_by_hand_is_obeyed_and_it_pauses() -> None:
 def test_a_policy_that_is_asked_for_anew_or_edited_begins_anew(asked: Event | str) -> None:
     play = scaled(1, 4, 1)
     until(play, 2)
-    play.tell(ScaleAsked(1))
+    play.tell(ScaleRequested(1))
     until(play, 1)
     play.tell(SpecChanged(replace(play.spec, min_gain=0.4)) if isinstance(asked, str) else asked)
     until(play, 4)
@@ -191,7 +191,7 @@ def test_limits_that_leave_the_current_size_out_are_kept_and_are_no_users_hand(
 def test_the_size_that_a_user_asks_for_is_his_even_where_the_job_has_it() -> None:
     play = scaled(1, 4, 1)
     until(play, 2)
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     play.run(200)
     assert len(play.world) == 2
     assert play.announced("ScalingPaused")
@@ -214,7 +214,7 @@ def test_a_size_is_not_written_again_once_the_job_is_over_or_a_user_has_another(
     play.until(lambda: any(isinstance(action, WriteReplicas) for action in play.actions), 60)
     (write,) = [action for action in play.actions if isinstance(action, WriteReplicas)]
     play.tell(ActionFailed(write, "the API server is gone"))
-    play.tell(ScaleAsked(1))
+    play.tell(ScaleRequested(1))
     play.run(60)
     assert len([action for action in play.actions if isinstance(action, WriteReplicas)]) == 1
 

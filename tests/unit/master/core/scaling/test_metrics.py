@@ -97,12 +97,12 @@ def test_a_number_that_is_none_is_left_out_and_told_once(groups: dict[str, str],
     found = told(play)
     assert named in str(found["problem"])
     assert not set(groups) & set(found)
-    assert len(play.announced("MetricsUnusable")) == 1
+    assert len(play.announced("MetricsInvalid")) == 1
     writes(play, **dict.fromkeys(groups, "1"))
     assert told(play)["problem"] == ""
     writes(play, **groups)
     assert named in str(told(play)["problem"])
-    assert len(play.announced("MetricsUnusable")) == 1
+    assert len(play.announced("MetricsInvalid")) == 1
 
 
 def test_a_pattern_that_fits_nothing_is_told_after_a_while() -> None:
@@ -183,7 +183,7 @@ def test_where_nothing_is_measured_it_says_so_and_keeps_its_size() -> None:
         play.run(20)
         writes(play, latency="nan")
     assert len(play.world) == 1
-    (said,) = play.announced("ScalingUnmeasured")
+    (said,) = play.announced("ScalingMetricMissing")
     assert play.scaling()["message"] == said.reason
 
 

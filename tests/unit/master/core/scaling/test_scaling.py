@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outrider.master.core.actions import CreatePod, Deliver
-from outrider.master.core.events import Asked, PodSeen, RestartAsked, RestartRefused, ScaleAsked
+from outrider.master.core.events import Asked, PodSeen, RestartRejected, RestartRequested, ScaleRequested
 from outrider.master.core.scaling.rehearsal import refusal
 from outrider.wire.ids import Role
 from outrider.wire.messages.diagnostics import REHEARSAL, Ask
@@ -77,16 +77,16 @@ def unseen(members: int, least: int) -> Play:
 def test_another_size_waits_a_minute_where_no_save_is_ever_seen() -> None:
     play = unseen(2, 1)
     goes_on_from_what_no_save_was_seen_of(play)
-    play.tell(ScaleAsked(1))
+    play.tell(ScaleRequested(1))
     (told,) = play.announced("ResizePending")
     assert told.reason.endswith("checkpoint or in 60 s, since no save of its script was ever seen.")
     assert 59 < play.until_running(1, 65) < 62
-    assert "No checkpoint was finished in 60 s" in play.announced("WorldResizes")[-1].reason
+    assert "No checkpoint was finished in 60 s" in play.announced("ResizeStarted")[-1].reason
 
 
 def test_it_waits_no_longer_from_when_that_is_known() -> None:
     play = unseen(2, 1)
-    play.tell(ScaleAsked(1))
+    play.tell(ScaleRequested(1))
     assert play.announced("ResizePending")[-1].reason.endswith("at the next finished checkpoint or in 600 s.")
     goes_on_from_what_no_save_was_seen_of(play)
     assert "in 60 s, since no save" in play.announced("ResizePending")[-1].reason
@@ -98,11 +98,11 @@ def test_it_waits_as_long_as_ever_where_a_save_was_seen_or_may_only_not_have_com
     play = unseen(2, 1)
     play.save("worker-0")
     goes_on_from_what_no_save_was_seen_of(play)
-    play.tell(ScaleAsked(1))
+    play.tell(ScaleRequested(1))
     assert play.announced("ResizePending")[-1].reason.endswith("in 600 s.")
     play = running(2, 1, grow_patience=600.0)
     play.run(120)
-    play.tell(ScaleAsked(1))
+    play.tell(ScaleRequested(1))
     assert play.announced("ResizePending")[-1].reason.endswith("in 600 s.")
     play.run(65)
     assert len(play.world) == 2
@@ -129,7 +129,7 @@ def test_a_lost_member_that_may_not_be_replaced_ends_the_job_where_everyone_is_n
 
 def test_a_job_can_be_scaled_down_and_up() -> None:
     play = running(4, 2)
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     play.run(5)
     assert len(play.world) == 4, "it waits for a checkpoint"
     play.save("worker-0")
@@ -138,7 +138,7 @@ def test_a_job_can_be_scaled_down_and_up() -> None:
     assert sorted(play.deleted()) == ["worker-2", "worker-3"]
     assert sorted({s.member for s in play.sent(Finish)}) == ["worker-2", "worker-3"]
     assert not play.faults()
-    play.tell(ScaleAsked(4))
+    play.tell(ScaleRequested(4))
     play.run(5)
     play.save("worker-0")
     play.until_running(4)
@@ -152,7 +152,7 @@ def test_a_job_that_is_made_as_small_as_what_is_left_of_it_keeps_what_is_left() 
     play.lose("worker-1")
     play.until_running(3)
     generation = play.generation
-    play.tell(ScaleAsked(3))
+    play.tell(ScaleRequested(3))
     play.save("worker-0")
     play.run(10)
     assert play.generation == generation
@@ -168,8 +168,8 @@ def test_a_pod_without_room_goes_when_its_place_is_anothers_in_a_smaller_job() -
     play.room = 3
     play.lose("worker-1")
     play.until_running(3)
-    play.until(lambda: bool(play.announced("MemberUnschedulable")))
-    play.tell(ScaleAsked(3))
+    play.until(lambda: bool(play.announced("FailedScheduling")))
+    play.tell(ScaleRequested(3))
     play.run(5)
     assert play.deleted() == ["worker-4"], "nobody needs it, and no spare is wanted"
     play.room = None
@@ -180,8 +180,8 @@ def test_a_pod_without_room_goes_when_its_place_is_anothers_in_a_smaller_job() -
 @pytest.mark.parametrize("replicas", [0, 1, 5, -1])
 def test_a_size_out_of_range_is_refused_with_the_range(replicas: int) -> None:
     play = running(4, 2)
-    play.tell(ScaleAsked(replicas))
-    (refused,) = play.announced("ScaleRefused")
+    play.tell(ScaleRequested(replicas))
+    (refused,) = play.announced("ScaleRejected")
     assert "2 to 4" in refused.reason
     assert play.wanted() == 4
 
@@ -195,9 +195,9 @@ def test_a_world_is_a_multiple_of_the_node_unit() -> None:
 
 def test_a_restart_that_was_asked_for_is_done_at_once_or_at_the_checkpoint_and_costs_nothing() -> None:
     play = running(2)
-    play.tell(RestartAsked())
+    play.tell(RestartRequested())
     play.until(lambda: play.is_running() and play.generation.number == 2)
-    play.tell(RestartAsked(at_checkpoint=True))
+    play.tell(RestartRequested(at_checkpoint=True))
     play.run(3)
     assert play.generation.number == 2
     play.save("worker-0")
@@ -259,31 +259,31 @@ def test_the_status_says_what_a_world_that_runs_waits_for_and_takes_it_back() ->
 
     play = running(3, 2)
     runs = message()
-    play.tell(ScaleAsked(2))
+    play.tell(ScaleRequested(2))
     assert message() == "the world will shrink from 3 to 2 members; it waits for a finished checkpoint"
-    play.tell(ScaleAsked(3))
+    play.tell(ScaleRequested(3))
     assert message() == runs
-    play.tell(RestartAsked(at_checkpoint=True))
+    play.tell(RestartRequested(at_checkpoint=True))
     assert message() == "a restart was asked for; it waits for a finished checkpoint"
 
 
 def test_a_restart_that_waits_for_a_checkpoint_is_made_by_any_next_generation() -> None:
     play = running(2)
-    play.tell(RestartAsked(at_checkpoint=True))
+    play.tell(RestartRequested(at_checkpoint=True))
     play.crash("worker-1")
     play.until_next(2)
     play.save("worker-0")
     play.run(1.0)
-    assert not play.announced("WorldResizes")
+    assert not play.announced("ResizeStarted")
 
 
 def test_a_restart_that_is_refused_stops_nothing() -> None:
     play = running(2)
     before = play.generation
-    play.tell(RestartRefused("train.py line 1: SyntaxError: invalid syntax"))
+    play.tell(RestartRejected("train.py line 1: SyntaxError: invalid syntax"))
     play.run(5)
     assert play.generation == before
-    [told] = play.announced("RestartRefused")
+    [told] = play.announced("RestartRejected")
     assert told.severity == "warning"
     assert (
         told.reason == "The restart is refused, and nothing was stopped: train.py line 1: SyntaxError: invalid syntax."

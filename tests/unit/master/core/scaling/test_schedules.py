@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from outrider.master.core.events import ScaleAsked, ScalingAsked, SpecChanged
+from outrider.master.core.events import ScaleRequested, ScalingAsked, SpecChanged
 from outrider.master.core.scaling import schedule as scaling_schedule
 from outrider.master.core.spec import Entry
 from tests.unit.master.core.membership.test_masters import successor
@@ -87,7 +87,7 @@ def test_the_size_changes_when_it_is_time_and_the_status_says_when_that_is() -> 
 
 def test_who_scales_by_hand_is_obeyed_until_the_schedule_is_asked_for_anew() -> None:
     play = playing(Entry("0 22 * * *", 2), Entry("15 22 * * *", 4))
-    play.tell(ScaleAsked(1))
+    play.tell(ScaleRequested(1))
     play.run(300)
     assert len(play.world) == 1
     assert play.scaling()["last"] == 2

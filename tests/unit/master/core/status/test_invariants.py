@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from outrider.master.core.actions import DeletePod, Send
-from outrider.master.core.events import RestartAsked, ScaleAsked
+from outrider.master.core.events import RestartRequested, ScaleRequested
 from outrider.master.core.state.timers import Deadlines
 from outrider.master.core.status.invariants import Broken, check, check_actions
 from outrider.wire.ids import NO_GENERATION, Generation, MemberId, RankIndex
@@ -104,9 +104,9 @@ def _harm(play: Play, chance: random.Random) -> None:
         case "save" if runs:
             play.save(member)
         case "scale":
-            play.tell(ScaleAsked(chance.randint(2, 4)))
+            play.tell(ScaleRequested(chance.randint(2, 4)))
         case "restart":
-            play.tell(RestartAsked(chance.random() < 0.5))
+            play.tell(RestartRequested(chance.random() < 0.5))
         case "leave":
             play.say(actor, Leaving("drained", 30.0))
 

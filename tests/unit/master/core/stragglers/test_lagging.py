@@ -45,7 +45,7 @@ def test_a_straggler_is_told_with_its_factor_and_cause() -> None:
         "it waits for its DataLoader, 40 ms a step longer than the others."
     )
     assert (told.member, told.severity, dict(told.detail)["cause"]) == ("worker-2", "warning", "data")
-    assert not play.announced("MemberLeaving")
+    assert not play.announced("MemberDraining")
 
 
 def test_the_status_names_it_for_as_long_as_it_is_slow() -> None:
@@ -57,7 +57,7 @@ def test_the_status_names_it_for_as_long_as_it_is_slow() -> None:
     assert document["straggler_watch"] == "compared: 4 members by recorder and cpu"
     train(play, 4, slow(), first=6)
     assert play.status()["stragglers"] == []
-    (over,) = play.announced("StragglerOver")
+    (over,) = play.announced("StragglerRecovered")
     assert over.reason == "worker-2 is no straggler any more: 1.00 times the others' own time a step."
 
 
@@ -71,7 +71,7 @@ def test_it_stays_where_nobody_asks_to_replace_it() -> None:
 def test_it_is_replaced_where_the_user_asks_and_trains_on_until_then() -> None:
     play = running(4, exclude_stragglers=True)
     train(play, 5, slow("worker-2"))
-    assert play.announced("MemberLeaving")[0].member == "worker-2"
+    assert play.announced("MemberDraining")[0].member == "worker-2"
     play.until(lambda: play.generation.number == 2 and play.is_running(4))
     assert sorted(play.world) == ["worker-0", "worker-1", "worker-3", "worker-4"]
     assert play["worker-4"].id in play.members()
@@ -83,7 +83,7 @@ def test_its_replacement_is_not_replaced_again() -> None:
     train(play, 5, slow("worker-2"))
     play.until(lambda: play.generation.number == 2 and play.is_running(4))
     train(play, 6, slow("worker-4"), first=10)
-    (kept,) = play.announced("StragglerKept")
+    (kept,) = play.announced("StragglerNotReplaced")
     assert kept.reason == (
         "worker-4 is not replaced, though it is slow: the member that held rank index 2 before it was slow too, "
         "so it is not the machine."
@@ -94,7 +94,7 @@ def test_its_replacement_is_not_replaced_again() -> None:
 def test_it_is_kept_where_no_replacement_may_be_made() -> None:
     play = running(4, exclude_stragglers=True, max_relaunches=0)
     train(play, 6, slow("worker-2"))
-    assert "no replacement is allowed" in play.announced("StragglerKept")[0].reason
+    assert "no replacement is allowed" in play.announced("StragglerNotReplaced")[0].reason
     assert play.generation.number == 1
 
 
@@ -173,14 +173,14 @@ def test_who_was_replaced_for_it_is_known_to_the_next_master() -> None:
     again = Play(play.spec, term=2, saved=play.saved, actors=play.actors, now=play.now, master="m2")
     again.until_running(4)
     train(again, 6, slow("worker-4"), first=10)
-    assert again.announced("StragglerKept")
+    assert again.announced("StragglerNotReplaced")
 
 
 def test_one_that_no_controller_would_make_again_is_kept() -> None:
     play = running(4, exclude_stragglers=True)
     play.tell(replace(play.pod(play["worker-2"]), has_controller=False))
     train(play, 6, slow("worker-2"))
-    assert "no controller would make its pod again" in play.announced("StragglerKept")[0].reason
+    assert "no controller would make its pod again" in play.announced("StragglerNotReplaced")[0].reason
     assert not play.deleted()
 
 
@@ -191,8 +191,8 @@ def test_one_that_leaves_already_is_told_and_not_replaced_once_more() -> None:
     play.say(play["worker-2"], Leaving("SIGTERM", 600.0))
     train(play, 6, slow("worker-2"), first=2)
     assert play.announced("Straggler")
-    assert len(play.announced("MemberLeaving")) == 1
-    assert not play.announced("StragglerKept")
+    assert len(play.announced("MemberDraining")) == 1
+    assert not play.announced("StragglerNotReplaced")
 
 
 def test_a_spare_is_compared_with_nobody() -> None:

@@ -211,9 +211,9 @@ def test_a_job_whose_pods_are_refused_says_so_in_its_message_and_conditions() ->
     said = f"worker-0: its pod is refused: {quota}"
     assert status["message"] == f"waiting for members; {said} (and 1 more)"
     running, scheduled = condition(status, "Running"), condition(status, "Scheduled")
-    assert (running["status"], running["reason"]) == ("False", "CreateRefused")
+    assert (running["status"], running["reason"]) == ("False", "CreateRejected")
     assert running["message"] == f"2 of 2 pods are refused; {said}"
-    assert (scheduled["status"], scheduled["reason"]) == ("False", "CreateRefused")
+    assert (scheduled["status"], scheduled["reason"]) == ("False", "CreateRejected")
     assert scheduled["message"] == f"0 of 0 workers have a node, 4 are needed; {said}"
 
 
@@ -221,7 +221,7 @@ def test_a_job_that_runs_with_a_refused_pod_runs() -> None:
     told = core("running", {"worker-0": "running", "worker-1": "starting"}, message="generation 2.3 runs")
     told["members"][1]["held"] = "exceeded quota"
     status = status_of(job({"worker": worker(replicas=2, minReplicas=1)}), told, [pod("running", "worker-0")], NOW)
-    assert condition(status, "Running")["reason"] == "WorldRuns"
+    assert condition(status, "Running")["reason"] == "GenerationRunning"
     assert condition(status, "Scheduled")["message"] == "1 of 1 worker has a node, 1 is needed"
     assert status["message"] == "generation 2.3 runs; worker-1: its pod is refused: exceeded quota"
 
@@ -286,7 +286,7 @@ def test_an_announcement_is_an_event_about_the_job_and_names_the_pod() -> None:
     assert (made["type"], made["reason"], made["message"]) == ("Warning", "MemberLost", "worker-1 is lost.")
     assert made["metadata"]["namespace"] == "research"
     assert made["metadata"]["name"].startswith("mnist.")
-    assert "related" not in event("JobBegan", None)
+    assert "related" not in event("JobStarted", None)
 
 
 def test_a_member_of_another_owner_has_its_pods_own_name() -> None:
@@ -332,7 +332,7 @@ def test_pods_of_another_installation_are_why_a_job_does_not_run() -> None:
     assert (running["status"], running["reason"], running["message"]) == ("False", "KeyMismatch", why)
     assert status["message"] == why
     status = status_of(job(), core("running", {"worker-0": "unsupervised"}), [pod("running", "worker-0")], NOW)
-    assert condition(status, "Running")["reason"] == "WorldRuns"
+    assert condition(status, "Running")["reason"] == "GenerationRunning"
 
 
 def test_a_job_that_waits_behind_another_one_says_so_in_its_condition() -> None:
@@ -366,7 +366,7 @@ def test_an_event_has_no_character_that_a_terminal_obeys() -> None:
     ("kind", "told", "then", "said"),
     [
         ("NetworkFault", {"network": {"cut": [{"reason": "worker-0 and worker-1 do not see each other."}]}},
-         ("True", "LinkCut", "worker-0 and worker-1 do not see each other."), ("False", "LinksWell", "")),
+         ("True", "LinkDown", "worker-0 and worker-1 do not see each other."), ("False", "LinksWell", "")),
         ("MembersUnreached", {"unreached": ["worker-1"]},
          ("True", "NeverHeard", "worker-1 runs, and its sidecar has"), ("False", "AllHeard", "")),
         ("Supervised", {"would": ["stop generation 2.3 on worker-0: a", "resize to 3: b"]},

@@ -91,7 +91,7 @@ def test_the_next_master_reads_them_in_the_condition_for_as_long_as_they_stand_i
     asked, paths = mistaken(), [f"{SPEC}.nodeSelectr", f"{SPEC}.containers[1].comand"]
     status = status_of(asked, {}, [], NOW, (), paths)
     valid = next(each for each in status["conditions"] if each["type"] == "Valid")
-    assert (valid["status"], valid["reason"]) == ("True", "TemplateFieldUnknown")
+    assert (valid["status"], valid["reason"]) == ("True", "UnknownTemplateField")
     assert valid["message"].startswith(f"{paths[0]}: the API server knows no such field")
     assert unknown_fields.left_by({**asked, "status": status}) == paths
     mended = deepcopy({**asked, "status": status})
@@ -109,6 +109,6 @@ def test_what_stands_in_a_list_without_names_is_known_by_all_that_it_says() -> N
     assert unknown_fields.found(asked, Role("evaluator"), sent_pod, said) == [], "the job has no such role any more"
 
 
-@pytest.mark.parametrize("status", [None, [], {"conditions": [None, {"reason": "TemplateFieldUnknown"}]}])
+@pytest.mark.parametrize("status", [None, [], {"conditions": [None, {"reason": "UnknownTemplateField"}]}])
 def test_a_status_that_says_nothing_of_the_kind_leaves_none(status: object) -> None:
     assert unknown_fields.left_by({**job(), "status": status}) == []

@@ -65,7 +65,7 @@ def told_to_go(number: int = 1) -> list[Line]:
 def test_the_sidecars_word_is_enough_where_no_document_says_so_yet() -> None:
     """A node that shuts down, or is short, deletes no pod."""
     job = play(*told_to_go(), names=())
-    assert job.said("MemberLeaving")[0].startswith("worker-1 has to leave (SIGTERM)")
+    assert job.said("MemberDraining")[0].startswith("worker-1 has to leave (SIGTERM)")
     assert job.said("MemberFailed") == []
 
 
@@ -80,5 +80,5 @@ def test_the_sidecars_word_is_enough_where_no_document_says_so_yet() -> None:
 def test_a_pod_that_fails_by_itself_is_counted_and_stays(names: tuple[str, ...], why: str) -> None:
     job = play(happens(1, AT - 0.1, exit=1, of="main"), names=names)
     assert why in job.said("MemberFailed")[0]
-    assert "as often as restartLimit (0) allows" in job.said("PlaceEmpty")[0]
-    assert (job.removed(), job.said("MemberLeaving")) == ([], [])
+    assert "as often as restartLimit (0) allows" in job.said("ReplacementLimitReached")[0]
+    assert (job.removed(), job.said("MemberDraining")) == ([], [])

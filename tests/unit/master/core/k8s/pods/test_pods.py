@@ -54,7 +54,7 @@ STANDINGS: list[tuple[str, str, str, int | None]] = [
     ("sidecar_loop", "running", "RestartedSidecar: its container ended with exit code 1; that was time 5", None),
     ("sidecar_back", "running", "", None),
     ("sidecar_ended", "running",
-     "SidecarEnded: its container ended with exit code 1, and is not started again", None),
+     "SidecarExited: its container ended with exit code 1, and is not started again", None),
     ("evicted_for_its_volume", "failed", 'Evicted: Usage of EmptyDir volume "v" exceeds the limit "1Mi"', None),
     ("deadline", "failed",
      "DeadlineExceeded: Pod was active on the node longer than the specified deadline", None),

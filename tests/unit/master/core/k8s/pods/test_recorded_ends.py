@@ -7,7 +7,7 @@ import pytest
 from tests.unit.master.core.k8s.pods.recordings import ORDINARY, Recording
 
 NATIVE = "v1.36"
-DEPARTURES = ("MemberLeaving", "MemberGone", "MemberDismissed")
+DEPARTURES = ("MemberDraining", "MemberGone", "MemberRemoved")
 
 
 def play(name: str, *deleted: str, version: str = NATIVE) -> Recording:
@@ -19,7 +19,7 @@ def test_a_trainer_that_is_killed_fails_within_restart_limit_and_its_pod_stays()
     assert job.said("MemberFailed")[0].startswith(
         "The pod of worker-1 failed with exit code 137: the trainer's container ended."
     )
-    assert job.said("PlaceEmpty") == [
+    assert job.said("ReplacementLimitReached") == [
         "Rank index 1 stays empty: its pods have failed as often as restartLimit (0) allows."
     ]
     assert (job.made, job.removed(), job.said(*DEPARTURES)) == (["worker-0", "worker-1"], [], [])
@@ -30,7 +30,7 @@ def test_an_init_container_that_fails_ends_the_job_after_restart_limit(version: 
     job = play("init-container-fails", version=version)
     why = "failed with exit code 3: the init container download ended."
     assert job.said("MemberFailed") == [f"The pod of worker-{n} {why}" for n in range(3)]
-    assert "as often as restartLimit (2) allows" in job.said("PlaceEmpty")[0]
+    assert "as often as restartLimit (2) allows" in job.said("ReplacementLimitReached")[0]
     assert why in job.said("JobFailed")[0]
     assert (job.removed(), job.said(*DEPARTURES)) == ([], [])
 
@@ -63,18 +63,18 @@ def test_a_pod_that_has_to_go_is_replaced_while_it_trains_and_that_costs_nothing
     version: str, name: str, member: str, why: str
 ) -> None:
     job = play(name, member, version=version)
-    assert len(job.said("MemberLeaving")) == 1
-    assert why in job.said("MemberLeaving")[0]
-    assert job.said("MemberFailed", "MemberLost", "MemberLeft", "PlaceEmpty") == []
-    assert len(job.said("WorldRuns")) == 2
+    assert len(job.said("MemberDraining")) == 1
+    assert why in job.said("MemberDraining")[0]
+    assert job.said("MemberFailed", "MemberLost", "MemberLeftEarly", "ReplacementLimitReached") == []
+    assert len(job.said("GenerationRunning")) == 2
     assert job.members[member].code == 0
 
 
 def test_members_that_a_drain_takes_all_at_once_are_all_replaced() -> None:
     job = play("node-drained", "drained-worker-0", "drained-worker-1", version=ORDINARY)
-    assert len(job.said("MemberLeaving")) == 2
+    assert len(job.said("MemberDraining")) == 2
     assert job.made == ["worker-0", "worker-1", "worker-2", "worker-3"]
-    assert job.said("MemberFailed", "MemberLost", "PlaceEmpty") == []
+    assert job.said("MemberFailed", "MemberLost", "ReplacementLimitReached") == []
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_job_that_is_done_has_succeeded_and_its_sidecars_too(version: str, nam
 def test_a_trainer_that_its_kubelet_starts_again_goes_on_in_its_pod() -> None:
     job = play("trainer-sigkill-onfailure")
     assert job.said("PodRestarted")[0].startswith("The platform has restarted a part of worker-1: RestartedTrainer")
-    assert (job.made, len(job.said("WorldRuns")), job.said(*DEPARTURES, "MemberFailed")) == (
+    assert (job.made, len(job.said("GenerationRunning")), job.said(*DEPARTURES, "MemberFailed")) == (
         ["worker-0", "worker-1"],
         2,
         [],
@@ -100,7 +100,7 @@ def test_a_trainer_that_its_kubelet_starts_again_goes_on_in_its_pod() -> None:
 def test_exit_codes_that_a_rule_replaces_for_are_counted() -> None:
     job = play("trainer-exit-1-replaced")
     assert len(job.said("MemberFailed")) == 2
-    assert job.said("PlaceEmpty") == [
+    assert job.said("ReplacementLimitReached") == [
         "Rank index 1 stays empty: its pods have failed as often as restartLimit (1) allows."
     ]
     assert job.said(*DEPARTURES) == []
@@ -115,11 +115,11 @@ def test_a_job_whose_owner_is_suspended_is_suspended_and_its_members_wait_for_no
     assert all(13.4 < at < 15.0 for at in over), "it was suspended at 13.4; 15 s were their grace"
     job.play()
     assert job.said("JobResumed") == ["The owner of the pods is resumed, and makes them anew."]
-    assert (len(job.said("WorldRuns")), job.status()["phase"]) == (2, "running")
-    assert job.said("MemberFailed", "MemberLost", "MemberLeft", "PlaceEmpty") == []
+    assert (len(job.said("GenerationRunning")), job.status()["phase"]) == (2, "running")
+    assert job.said("MemberFailed", "MemberLost", "MemberLeftEarly", "ReplacementLimitReached") == []
 
 
 def test_what_an_ordinary_sidecar_would_make_of_these_signals_is_a_departure() -> None:
     """Nothing that a sidecar sees tells the two apart, so that it must know which it is."""
     job = Recording(NATIVE, "trainer-sigkill", is_native=False).play()
-    assert "worker-1 has to leave (SIGTERM)" in job.said("MemberLeaving")[0]
+    assert "worker-1 has to leave (SIGTERM)" in job.said("MemberDraining")[0]
