@@ -89,7 +89,7 @@ async def scrape(url: str, path: str | None = None, token: str = "") -> Sample:
         total("process_cpu_seconds_total"),
         time.monotonic(),
         total("outrider_members", state="running"),
-        total("outrider_leads"),
+        total("outrider_leader"),
         sum(total("outrider_api_requests_total", verb=verb) for verb in WRITES),
     )
 

@@ -88,15 +88,16 @@ class _Replica(Collector):
     def collect(self) -> Iterator[Metric]:
         if self._leads is None:
             return
-        yield GaugeMetricFamily("outrider_leads", "1: this replica is the master.", value=int(self._leads))
+        yield GaugeMetricFamily("outrider_leader", "1: this replica is the master.", value=int(self._leads))
         family = CounterMetricFamily(
             "outrider_api_requests",
             "Requests to the API server, as RBAC names them; code 0: it was not reached.",
             labels=("verb", "group", "resource", "code"),
         )
         yield _family(family, ((*asked, str(code), count) for (asked, code), count in sorted(self._requests.items())))
-        hellos = CounterMetricFamily("outrider_hellos_refused", "Hellos that were refused, by why.", labels=("reason",))
-        yield _family(hellos, sorted(self._refused.items()))
+        what = "Sidecars that the master rejected, by reason."
+        rejected = CounterMetricFamily("outrider_sidecars_rejected", what, labels=("reason",))
+        yield _family(rejected, sorted(self._refused.items()))
 
 
 def _faults(job: Job) -> Counter[str]:
@@ -119,13 +120,13 @@ def _job(job: Job) -> tuple[str, str]:
 
 
 GAUGES: tuple[tuple[str, str, Reading, Merged], ...] = (
-    ("members_wanted", "Members that the job is to have.", lambda job, now: job.target, sum),
+    ("members_desired", "Members that the job is to have.", lambda job, now: job.target, sum),
     ("world_size", "Worker processes of the world, 0 where there is none.",
      lambda job, now: job.world.world_size if job.world is not None else 0, sum),
     ("step", "The highest step that was ever made.", lambda job, now: job.progress.high_step, max),
     ("round_trip_seconds", "Of probes between members, the quarter quantile.",
      lambda job, now: job.links.usual or None, max),
-    ("links_cut", "Pairs of members that cannot see each other.", lambda job, now: len(job.links.told), sum),
+    ("links_down", "Pairs of members that cannot see each other.", lambda job, now: len(job.links.told), sum),
     ("goodput_ratio", "New steps times the median step time, over the time since the job began.",
      status_document.goodput, max),
 )  # fmt: skip

@@ -27,13 +27,15 @@ def test_a_torchrun_inside_bash_trains_to_its_end_in_a_world_of_four_pods_and_tw
     job.create({**document, "spec": {"recovery": {"silentAfter": "20s"}, "replicaSpecs": {"worker": worker}}})
 
     until(lambda: job.status().get("phase") == "Succeeded", job.story, LONG)
-    assert [member["rung"] for member in job.status()["members"]] == ["T0"] * 4
+    assert [member["mode"] for member in job.status()["members"]] == ["fork"] * 4
     until(lambda: [pod["status"]["phase"] for pod in job.pods().values()] == ["Succeeded"] * 4, job.story)
     for name, pod in job.pods().items():
         trainer = pod["spec"]["containers"][0]
         assert trainer["command"] == ["/outrider/hooks/outrider-launch", "bash", "-c", COMMAND]
         assert {"name": "WORKER_NUM", "value": "4"} in trainer["env"]
-        assert "torchrun inside bash -c is taken over" in pod["metadata"]["annotations"]["outrider.dev/rung"]
+        assert (
+            "torchrun inside bash -c is taken over" in pod["metadata"]["annotations"]["outrider.dev/supervision-mode"]
+        )
         worlds = [(line["group_world_size"], line["world_size"]) for line in job.rendezvous(name)]
         assert worlds[-1] == ("4", "8"), "a pod that comes late joins the first three"
     result = json.loads((job.folder / "digits-out/result.json").read_text())

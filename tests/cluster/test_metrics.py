@@ -13,11 +13,11 @@ from tests.cluster.requests_made import scraped, token
 
 def test_the_metrics_are_for_who_may_read_them(namespace: str) -> None:
     master = leader()["metadata"]["name"]
-    assert "outrider_leads 1" in scraped(master, token())
+    assert "outrider_leader 1" in scraped(master, token())
     kubectl("-n", namespace, "create", "serviceaccount", "anybody")
     of_anybody = kubectl("-n", namespace, "create", "token", "anybody").strip()
     for shown, status in (("", 401), ("no-token", 401), (of_anybody, 403)):
         with pytest.raises(urllib.error.HTTPError) as refused:
             scraped(master, shown)
         assert refused.value.code == status
-        assert "outrider_leads" not in refused.value.read().decode()
+        assert "outrider_leader" not in refused.value.read().decode()

@@ -169,9 +169,9 @@ def test_a_script_with_a_handler_of_its_own(make: Make, subtests: pytest.Subtest
     )
 
 
-def its_pod_is_deleted_and_what_it_then_saves_is_gone_on_from(job: ClusterJob, rung: str = "T0") -> None:
+def its_pod_is_deleted_and_what_it_then_saves_is_gone_on_from(job: ClusterJob, mode: str = "fork") -> None:
     until(lambda: len(job.steps()) > 40, job.story)
-    assert {member["rung"] for member in job.status()["members"]} == {rung}
+    assert {member["mode"] for member in job.status()["members"]} == {mode}
     job.kubectl("delete", "pod", job.pod("worker-1"), "--wait=false")
     again = until(lambda: [step for step in job.steps() if step.loaded], job.story)
     saved = job.saved[-1]  # the second, where the replacement took long and it was asked once more
@@ -197,7 +197,7 @@ def test_a_shell_script_of_which_nothing_is_known_is_asked_too(make: Make) -> No
     run = {"env": [{"name": "RUN", "value": "python"}], "command": ["sh", "-c", "$$RUN /work/train.py /work; exit $?"]}
     grace = {"terminationGracePeriodSeconds": 60}
     job = make(script=handling(OF_A_POD), saveSignal="SIGUSR1", pod=grace, container=run, nprocPerNode=1)
-    its_pod_is_deleted_and_what_it_then_saves_is_gone_on_from(job, rung="T1")
+    its_pod_is_deleted_and_what_it_then_saves_is_gone_on_from(job, mode="relaunch")
 
 
 def test_another_controllers_pods_name_the_signal_by_an_annotation(pods: MakePods) -> None:

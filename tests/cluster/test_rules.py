@@ -55,7 +55,7 @@ def a_member_whose_rank_ends_with_the_code_of_a_rule_is_replaced_on_another_node
     node = ended["spec"]["nodeName"]
     assert job.pods()[new]["spec"]["nodeName"] != node
     job.event("MemberFailed", "rule 3 of recovery.rules says replaceNode for exit code 13")
-    until(lambda: job.status().get("avoidedNodes") == [node], job.story)
+    until(lambda: job.status().get("excludedNodes") == [node], job.story)
 
 
 def a_pod_whose_rank_writes_the_line_of_a_rule_is_replaced(job: ClusterJob) -> None:

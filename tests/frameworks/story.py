@@ -95,8 +95,8 @@ class Story(Training):
     def _is_all_told(self) -> bool:
         """Of all worlds up to now; where one goes on from is not always known."""
         status = self.status()
-        return bool(status["goes_on_from"]) and (
-            status["steps_repeated"] == self.repeated() or status["goes_on_from"] == "unknown"
+        return bool(status["resumed_from"]) and (
+            status["steps_repeated"] == self.repeated() or status["resumed_from"] == "unknown"
         )
 
     def repeated(self) -> int:
@@ -138,7 +138,7 @@ class Story(Training):
         def is_told() -> bool:
             status, told = self.status(), self._told(mark)
             counts = status["steps_repeated"] - repeated_before == len(repeated)
-            return bool(status["goes_on_from"] and (told or not is_fault) and (counts or "ResumeUnknown" in told))
+            return bool(status["resumed_from"] and (told or not is_fault) and (counts or "ResumeUnknown" in told))
 
         try:
             until(is_told, seconds=PATIENCE)
@@ -154,7 +154,7 @@ class Story(Training):
             told_repeated=status["steps_repeated"] - repeated_before,
             told_seconds_lost=sum(float(each["seconds_lost"]) for each in ends) if ends else None,
             told=self._told(mark),
-            goes_on_from=status["goes_on_from"],
+            goes_on_from=status["resumed_from"],
         )
 
     def _told(self, mark: int) -> list[str]:

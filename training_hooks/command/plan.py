@@ -29,12 +29,12 @@ SCRIPT_HEAD = 1 << 16
 class Plan:
     """`kind`: python (becomes the template in place), takeover (torchrun: its script becomes the template), watch (runs
     at once, a template is expected inside), command (run anew in every generation). `argv` is the command with a
-    shebang expanded; `rung` is the one expected."""
+    shebang expanded; `mode` is the supervision mode to expect."""
 
     def __init__(self, kind, reason, argv, script=None, module=None, inner=None):
         self.kind, self.reason, self.argv = kind, reason, argv
         self.script, self.module, self.inner = script, module, inner
-        self.rung = "T1" if kind == "command" else "T0"
+        self.mode = "relaunch" if kind == "command" else "fork"
 
     def __repr__(self):
         return "Plan(%r, %r, %r)" % (self.kind, self.reason, self.argv)
@@ -57,7 +57,7 @@ def plan(argv, environ=None, deep=True):
         return _wrapped(argv, environ)
     if deep:
         return _by_file(argv, environ)
-    return Plan("command", "%s is no Python: the command is run anew in each generation" % name, argv)
+    return Plan("command", "%s is no Python: the command is restarted in each generation" % name, argv)
 
 
 def _torch(argv, environ):
@@ -114,12 +114,12 @@ def _shell(argv, environ):
 def _by_text(argv, text, what, environ):
     text = re.sub(r"(?m)^[^\S\n]*#.*$", "", text).replace("\\\n", " ")
     if OTHER_LAUNCHERS.search(text):
-        return Plan("command", "%s uses a launcher of its own: it is run anew in each generation" % what, argv)
+        return Plan("command", "%s uses a launcher of its own: it is restarted in each generation" % what, argv)
     if not MENTION.search(text):
-        return Plan("command", "%s names no Python trainer: it is run anew in each generation" % what, argv)
+        return Plan("command", "%s names no Python trainer: it is restarted in each generation" % what, argv)
     scripts = () if environ.get("OUTRIDER_SCRIPT") else scripts_in(text)
     if scripts and not _uses_library(scripts):
-        reason = "%s runs no script that uses a library for several processes: it is run anew in each generation"
+        reason = "%s runs no script that uses a library for several processes: it is restarted in each generation"
         return Plan("command", reason % what, argv)
     return Plan("watch", "%s starts a Python trainer" % what, argv)
 
@@ -147,7 +147,7 @@ def _by_file(argv, environ):
     """A program by its `#!` line."""
     words = shebang(argv[0], environ)
     if not words:
-        return Plan("command", "%s is no Python: the command is run anew in each generation" % argv[0], argv)
+        return Plan("command", "%s is no Python: the command is restarted in each generation" % argv[0], argv)
     expanded, path = words + argv[1:], words[-1]
     name = os.path.basename(words[0])
     if is_python(name):

@@ -195,10 +195,10 @@ def _keep(state: State, world: World, step: int) -> None:
     keeping.kept = step
     keeping.said = {version: ranks for version, ranks in keeping.said.items() if version[0] > step}
     if step in keeping.counted:  # a save of the marked path is good for whoever joins, in a world of any size
-        what, state.checkpoints.kept_in_memory = replication.described(keeping, step), keeping.counted[step]
-        _finished(state, keeping, state.checkpoints.kept_in_memory)
+        what, state.checkpoints.replicated_step = replication.described(keeping, step), keeping.counted[step]
+        _finished(state, keeping, state.checkpoints.replicated_step)
     else:
-        what, state.checkpoints.kept_in_memory = f"the checkpoint of step {step}", step
+        what, state.checkpoints.replicated_step = f"the checkpoint of step {step}", step
     state.announce("CheckpointReplicated", f"Every rank has {what} in memory.")
     for member_id in world.order:
         if (member := state.members.get(member_id)) is not None:

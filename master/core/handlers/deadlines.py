@@ -64,7 +64,7 @@ DEADLINES: dict[str, Callable[[State, str], None]] = {
     "begin": lambda state, _key: pod_blocked.look(state),
     "patience": pod_status.patience_over,
     "absent": pod_status.absent,
-    "unreached": unreached.due,
+    "unreachable": unreached.due,
     "alone": unreached.alone_soon,
     "failed pod": failed_pods.lingers,
     "no room": _keep_off_no_more,

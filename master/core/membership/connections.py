@@ -20,7 +20,7 @@ from outrider.master.core.state.member import GONE, Member
 from outrider.master.core.state.occurrences import WorkersStarted
 from outrider.master.core.text import counted
 from outrider.wire.ids import NO_GENERATION, MemberId
-from outrider.wire.messages.generation import Ready, Started, StartFailed, Stopped
+from outrider.wire.messages.generation import MODES, Ready, Started, StartFailed, Stopped
 from outrider.wire.messages.links import Neighbour
 from outrider.wire.messages.membership import PROTOCOL_VERSION, Hello, Refused, Welcome
 from outrider.wire.messages.report import Report
@@ -131,7 +131,8 @@ def _bind(state: State, session: str, member: Member, hello: Hello) -> None:
     member.offers = hello.offers
     member.told = max(member.told, hello.running, hello.highest if hello.finished else NO_GENERATION)
     if hello.trainer_pid:
-        member.rung, member.rung_reason, member.trainer_pid = hello.rung, hello.rung_reason, hello.trainer_pid
+        member.mode, member.mode_reason = MODES.get(hello.rung, hello.rung), hello.rung_reason
+        member.trainer_pid = hello.trainer_pid
     state.membership.crowd.note(member)
     failure_detector.heard(state, member)
     if first:
@@ -257,7 +258,8 @@ def ready(state: State, member: Member, message: Ready) -> None:
     if message.after > member.stopped:
         member.stopped = message.after
         orders.drop_stops(state, member, message.after)
-    member.nproc, member.rung, member.rung_reason = message.nproc, message.rung, message.rung_reason
+    member.nproc, member.mode_reason = message.nproc, message.rung_reason
+    member.mode = MODES.get(message.rung, message.rung)
     member.trainer_pid, member.max_restarts = message.trainer_pid, message.max_restarts
     if member.stopped < member.told:
         return
@@ -271,7 +273,7 @@ def ready(state: State, member: Member, message: Ready) -> None:
     state.deadlines.cancel(("patience", member.id))
     if first:
         processes = f"{message.nproc} worker process{'' if message.nproc == 1 else 'es'}"
-        text = f"{member.id} is ready for {processes} by {message.rung}: {message.rung_reason}"
+        text = f"{member.id} is ready for {processes} in mode {member.mode}: {member.mode_reason}"
         state.announce("MemberReady", text.rstrip(".") + ".", member.id)
     if state.stage != REBUILDING:
         lifecycle.refuse_used_port(state, member)

@@ -39,7 +39,7 @@ LOOK_AGAIN = 0.25
 CUT_OFF_PATIENCE = 10.0
 """Times `replace_after`: how long silence of half of the job is put down to the master's own network."""
 PATIENCES = ("replace", "stop", "unended", "start", "unready", "confirm", "absent", "patience", "rebuild", "finish",
-             "stuck", "failed pod", "no room", "check", "collect", "unreached", "alone")  # fmt: skip
+             "stuck", "failed pod", "no room", "check", "collect", "unreachable", "alone")  # fmt: skip
 """Deadlines that judge others by the time that they take."""
 RECONNECT_PATIENCE = 2.0
 """Times `silent_after`: after a pause of the master a silent member has so long to connect and speak at the least."""

@@ -48,7 +48,7 @@ def note(state: State, member: Member, pod: PodSeen) -> None:
     if pod.phase != "running":
         _forget(state, member)
     elif member.pod_phase != "running" and not member.greeted:
-        state.deadlines.set(("unreached", member.id), state.now + AFTER)
+        state.deadlines.set(("unreachable", member.id), state.now + AFTER)
         if member.alone_after:
             state.deadlines.set(("alone", member.id), state.now + member.alone_after / 2)
 
@@ -70,7 +70,7 @@ def greeted(state: State, member: Member, hello: Hello) -> None:
     if member.is_unreached:
         state.mark_status()
     member.is_unreached = False
-    state.deadlines.cancel(("unreached", member.id))
+    state.deadlines.cancel(("unreachable", member.id))
     if hello.ticket or max(hello.running, hello.highest) > NO_GENERATION:
         bound(state, member)
 
@@ -91,7 +91,7 @@ def gone(state: State, member: Member) -> None:
 
 
 def _forget(state: State, member: Member) -> None:
-    for kind in ("unreached", "alone"):
+    for kind in ("unreachable", "alone"):
         state.deadlines.cancel((kind, member.id))
     if member.is_unreached:
         member.is_unreached = False
@@ -130,7 +130,7 @@ def runs_alone(state: State, session: str, member: Member) -> None:
     state.membership.crowd.note(member)
     if not member.is_stranger:
         member.is_stranger = member.runs_alone = state.membership.has_news_of_strangers = True
-        member.rung = member.rung_reason = ""
+        member.mode = member.mode_reason = ""
         member.ready = None
         state.membership.strangers.add(member.id)
         state.deadlines.cancel(("patience", member.id))

@@ -50,7 +50,7 @@ def document(state: State) -> dict[str, Any]:
     """What is wrong with links now."""
     return {
         "round_trip_ms": _in_ms(state.links.usual),
-        "cut": [
+        "down": [
             {"members": list(cut.pair), "both_ways": cut.is_both, "seconds": round(state.now - cut.since, 1),
              "reason": f"{cut_sentence(state, cut)}."}
             for _pair, cut in sorted(state.links.told.items())

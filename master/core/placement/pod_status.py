@@ -205,7 +205,7 @@ def _has_run_alone(state: State, member: Member) -> bool:
     that follows another one waits for what its members say of it."""
     is_told_to_go = bool(member.leaving) or member.deleting
     is_known = state.stage != REBUILDING and not state.number
-    return is_known and not is_told_to_go and not any(m.rung for m in state.members.values())
+    return is_known and not is_told_to_go and not any(m.mode for m in state.members.values())
 
 
 def _ran_alone(member: Member) -> str:

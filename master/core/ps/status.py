@@ -21,10 +21,10 @@ def document(job: PsState, now: float) -> dict[str, Any]:
     states = [seat.state for seat in job.seats.values()]
     documents = [status_document.document(state, now) for state in states]
     faults = sorted((fault for each in documents for fault in each["faults"]), key=lambda fault: str(fault["time"]))
-    rungs: dict[str, int] = {}
+    modes: dict[str, int] = {}
     for each in documents:
-        for rung, count in each["rungs"].items():
-            rungs[rung] = rungs.get(rung, 0) + count
+        for mode, count in each["modes"].items():
+            modes[mode] = modes.get(mode, 0) + count
     return {
         "version": 1,
         "job": str(job.spec.name),
@@ -34,13 +34,13 @@ def document(job: PsState, now: float) -> dict[str, Any]:
         "step": step(job),
         "restarts": sum(max(0, state.number - 1) for state in states),
         "goodput": _goodput(job, now),
-        "kept_in_memory": None,
+        "replicated_step": None,
         "message": message(job),
         "exit_code": job.exit_code,
-        "rungs": dict(sorted(rungs.items())),
+        "modes": dict(sorted(modes.items())),
         "faults": faults[-MOST_FAULTS:],
-        "would": [*job.would.values()][-status_document.WOULD_SHOWN :] if job.spec.observed else None,
-        "avoided_nodes": sorted({node for state in states for node in state.exclusion.avoiding}),
+        "dry_run": [*job.would.values()][-status_document.WOULD_SHOWN :] if job.spec.observed else None,
+        "excluded_nodes": sorted({node for state in states for node in state.exclusion.avoiding}),
         "memory": {f"{s.name}": needed for s in job.seats.values() for needed in s.state.faults.memory.values()},
         "seats": [_row(job, seat) for seat in job.seats.values()],
         "members": [row for each in documents for row in sorted(each["members"], key=lambda row: _number(row["id"]))],

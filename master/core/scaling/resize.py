@@ -198,7 +198,7 @@ def consider(state: State) -> None:
 
 def _saves_unseen(state: State) -> bool:
     """It has read something that may be a checkpoint, and no save of it was ever seen."""
-    return state.progress.step_estimated and not state.progress.saves and state.checkpoints.kept_in_memory is None
+    return state.progress.step_estimated and not state.progress.saves and state.checkpoints.replicated_step is None
 
 
 def _patience(state: State) -> float:

@@ -22,7 +22,7 @@ class DataNote(NamedTuple):
 class Checkpoints:
     """What is known of checkpoints and of the data, beyond one generation."""
 
-    kept_in_memory: int | None = transient(None)
+    replicated_step: int | None = transient(None)
     """The newest step that all ranks of a world had in memory."""
     samples_repeated: int = durable(0, "data", shared=True)
     data_notes: list[DataNote] = durable(list, "data", shared=True)

@@ -135,8 +135,8 @@ class Member:
     memory_key: str = ""
     """Where its sidecar gives copies of checkpoints, and to whom."""
     nproc: int = 0
-    rung: str = ""
-    rung_reason: str = ""
+    mode: str = ""
+    mode_reason: str = ""
     trainer_pid: int = 0
     max_restarts: int | None = None
     ready: Ready | None = None

@@ -75,22 +75,22 @@ def document(state: State, now: float) -> dict[str, Any]:
         "step": state.progress.high_step,
         "step_estimated": state.progress.step_estimated,
         "steps_repeated": state.all_repeated,
-        "goes_on_from": world.resume.verdict if world is not None else "",
+        "resumed_from": world.resume.verdict if world is not None else "",
         "restarts": max(0, state.number - state.number_before - 1),
         "goodput": goodput(state, now),
-        "kept_in_memory": state.checkpoints.kept_in_memory,
+        "replicated_step": state.checkpoints.replicated_step,
         "message": _message(state),
         "exit_code": state.exit_code,
-        "rungs": _rungs(state),
+        "modes": _modes(state),
         "faults": [_fault(state, fault) for fault in state.faults.noted],
-        "would": [*state.would.values()][-WOULD_SHOWN:] if state.spec.observed else None,
-        "avoided_nodes": list(state.exclusion.avoiding),
+        "dry_run": [*state.would.values()][-WOULD_SHOWN:] if state.spec.observed else None,
+        "excluded_nodes": list(state.exclusion.avoiding),
         "memory": {str(index): needed for index, needed in sorted(state.faults.memory.items())},
         "node_check": state.nodecheck.rounds,
         **stragglers_report.document(state),
         **_in_place(state),
         "network": network_report.document(state),
-        "unreached": [m.id for m in sorted((m for m in state.members.values() if m.is_unreached), key=in_order)],
+        "unreachable": [m.id for m in sorted((m for m in state.members.values() if m.is_unreached), key=in_order)],
         **log_metric_values.document(state.metrics, state.spec.metrics_pattern, state.unix_offset),
         **scaling_curve.document(state.scaling, state.spec, state.target, state.unix_offset),
         "data": {
@@ -106,7 +106,7 @@ def document(state: State, now: float) -> dict[str, Any]:
 
 def _in_place(state: State) -> dict[str, Any]:
     found = {m.id: m.in_place[1] for _, m in sorted(state.members.items()) if m.in_place is not None}
-    return {"saves_in_place": found} if found else {}
+    return {"non_atomic_saves": found} if found else {}
 
 
 def _message(state: State) -> str:
@@ -131,11 +131,11 @@ def goodput(state: State, now: float) -> float | None:
     return min(1.0, new_steps * median(state.progress.step_seconds) / (now - state.began_at))
 
 
-def _rungs(state: State) -> dict[str, int]:
+def _modes(state: State) -> dict[str, int]:
     counts: dict[str, int] = {}
     for member in state.members.values():
-        if member.rung:
-            counts[member.rung] = counts.get(member.rung, 0) + 1
+        if member.mode:
+            counts[member.mode] = counts.get(member.mode, 0) + 1
     return dict(sorted(counts.items()))
 
 
@@ -167,9 +167,9 @@ def _member(state: State, member: Member) -> dict[str, Any]:
         "role": str(member.role),
         "rank_index": member.rank_index,
         "state": member_state(state, member),
-        "rung": member.rung,
-        "rung_reason": member.rung_reason,
-        **({"held": member.pod_reason} if is_here and member.cannot_start else {}),
+        "mode": member.mode,
+        "mode_reason": member.mode_reason,
+        **({"blocked": member.pod_reason} if is_here and member.cannot_start else {}),
         "step": _step(state, report) if report else 0,
         "cpu": round(report.cpu, 2) if report and is_here else 0.0,
         "memory_mib": round(report.memory_mib, 1) if report and is_here else 0.0,

@@ -98,8 +98,8 @@ def _show(document: dict[str, Any]) -> None:
         screen.print(_seats(document["seats"]))
     if document["members"]:
         screen.print(_members(document["members"]))
-    for rung, why in sorted(_rungs(document).items()):
-        screen.print(Text(f"{rung}: {why}", style="dim"))
+    for mode, why in sorted(_modes(document).items()):
+        screen.print(Text(f"{mode}: {why}", style="dim"))
     if document.get("node_check"):
         screen.print(_node_check(document["node_check"]))
     if document.get("metrics"):
@@ -110,7 +110,7 @@ def _show(document: dict[str, Any]) -> None:
         screen.print(Text(f"stragglers: {document['straggler_watch']}", style="dim"))
     for note in document.get("data", {}).get("notes", ())[-DATA_SHOWN:]:
         screen.print(Text(f"{note['kind']} (generation {note['generation']}): {note['sentence']}", style="dim"))
-    for member, why in document.get("saves_in_place", {}).items():
+    for member, why in document.get("non_atomic_saves", {}).items():
         screen.print(Text(f"CheckpointsNotAtomic: {member}: {why}", style="yellow"))
     if repeated := document.get("data", {}).get("samples_repeated"):
         screen.print(Text(f"{repeated:,} samples were trained on again after resumes", style="yellow"))
@@ -132,14 +132,14 @@ def _headline(document: dict[str, Any]) -> Text:
     return line
 
 
-def _rungs(document: dict[str, Any]) -> dict[str, str]:
+def _modes(document: dict[str, Any]) -> dict[str, str]:
     """Why the members are supervised the way they are, once for all that say the same."""
-    return {member["rung"]: member["rung_reason"] for member in document["members"] if member.get("rung_reason")}
+    return {member["mode"]: member["mode_reason"] for member in document["members"] if member.get("mode_reason")}
 
 
 def _members(members: list[dict[str, Any]]) -> Table:
     table = columns(
-        "member", "rank index", "state", "rung", "step", "cpu", "MiB", "gpus", "sidecar", "trainer", "workers"
+        "member", "rank index", "state", "mode", "step", "cpu", "MiB", "gpus", "sidecar", "trainer", "workers"
     )
     for member in members:
         pids = member.get("pids", {})
@@ -147,7 +147,7 @@ def _members(members: list[dict[str, Any]]) -> Table:
             member["id"],
             "-" if member["rank_index"] is None else str(member["rank_index"]),
             _coloured(member["state"]),
-            member["rung"] or "-",
+            member["mode"] or "-",
             f"{member['step']:,}",
             f"{member['cpu']:.2f}",
             f"{member['memory_mib']:,.0f}",

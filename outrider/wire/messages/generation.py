@@ -34,6 +34,11 @@ class WorkerExit:
     """It failed before its script's top level had run to an end, and before the first step."""
 
 
+MODES = {"T0": "fork", "T1": "relaunch"}
+"""From `rung`, which hooks and sidecars send, to the supervision mode that users read: a template process forks the
+ranks, or a launcher starts the command again for each generation."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ready:
     """Nothing of an older generation is alive here, and worker processes can be started. Repeated with a new port
@@ -44,7 +49,7 @@ class Ready:
     nproc: int
     """Worker processes this member runs."""
     rung: str
-    """T0 (a template forks the ranks) or T1 (a launcher starts them)."""
+    """The supervision mode, as the first release named it: a key of `MODES`."""
     rung_reason: str
     trainer_pid: int = 0
     """The template's or launcher's pid."""

@@ -154,7 +154,7 @@ def test_torchrun_keeps_its_flags_and_its_scripts_arguments(job: Callable[..., J
         values(first, "OMP_NUM_THREADS", "TORCHELASTIC_RESTART_COUNT", "name", "ours")
         == [(str(max(1, len(os.sched_getaffinity(0)) // 4)), "0", "__main__", [])] * 4
     )
-    assert {member["rung"] for member in running.status()["members"]} == {"T0"}
+    assert {member["mode"] for member in running.status()["members"]} == {"fork"}
     running.kill_a_rank()
     assert values(running.ranks("1.2", 4), *PLACES, "TORCHELASTIC_RESTART_COUNT") == [(*row, "1") for row in TWO_BY_TWO]
     assert running.ends() == 0
@@ -168,7 +168,7 @@ def test_torchrun_in_a_shells_line_with_a_process_beside_it(job: Callable[..., J
     first = running.ranks("1.1", 4)
     assert values(first, *PLACES) == TWO_BY_TWO
     assert values(first, "arguments", "TORCHELASTIC_MAX_RESTARTS") == [(["a b"], "3")] * 4
-    assert {member["rung"] for member in running.status()["members"]} == {"T0"}
+    assert {member["mode"] for member in running.status()["members"]} == {"fork"}
     running.kill_a_rank()
     assert values(running.ranks("1.2", 4), *PLACES) == TWO_BY_TWO
     assert running.ends() == 0
@@ -182,7 +182,7 @@ def test_a_shells_line_with_a_script_of_one_process_is_run_anew_with_the_worlds_
     running = job("--nnodes", "2", "--", "bash", "-c", "python train.py 'a b'; exit $?")
     expected = [(str(rank), "0", "2", "1", str(rank), ["a b"]) for rank in (0, 1)]
     assert values(running.ranks("1.1", 2), *PLACES, "arguments") == expected
-    assert {member["rung"] for member in running.status()["members"]} == {"T1"}
+    assert {member["mode"] for member in running.status()["members"]} == {"relaunch"}
     running.kill_a_rank()
     assert values(running.ranks("1.2", 2), *PLACES, "arguments") == expected
     assert running.ends() == 0
@@ -193,7 +193,7 @@ def test_a_program_that_is_no_python_runs_once_a_member(job: Callable[..., Job])
     names = ("RANK", "NODE_RANK", "NNODES", "arguments")
     expected = [("0", "0", "2", ["a b"]), ("1", "1", "2", ["a b"])]
     assert values(running.ranks("1.1", 2), *names) == expected
-    assert {member["rung"] for member in running.status()["members"]} == {"T1"}
+    assert {member["mode"] for member in running.status()["members"]} == {"relaunch"}
     running.kill_a_rank()
     assert values(running.ranks("1.2", 2), *names) == expected
     assert running.ends() == 0
@@ -277,7 +277,7 @@ def _accelerated(running: Job, ranks: int) -> None:
             (str(rank), ["--lr", "a b"], "no") for rank in range(ranks)
         ]
         if generation == "1.1":
-            assert {member["rung"] for member in running.status()["members"]} == {"T0"}
+            assert {member["mode"] for member in running.status()["members"]} == {"fork"}
             running.kill_a_rank()
     assert running.ends() == 0, running.said()
 

@@ -62,7 +62,7 @@ def test_each_member_is_told_its_task_and_its_steps_are_seen(sessions: PsTrainin
     assert told["config"]["task"] == {"type": "worker", "index": 0}
     assert sorted(told["config"]["cluster"]) == ["chief", "ps", "worker"]
     assert told["worker"] == {"WORKER_TYPE": "worker", "WORKER_ID": "0", "WORKER_RANK": "0", "WORKER_NUM": "1"}
-    assert sessions.at("chief")["rung"] == "T0"
+    assert sessions.at("chief")["mode"] == "fork"
     until(lambda: sessions.status()["step"] > SAVE_EVERY and sessions.at("worker")["step"] > 0, "steps in the status")
     sessions.event("CheckpointSaved", 0, "chief-0")
     sessions.event("SaveHandlerRegistered", 0, "session")

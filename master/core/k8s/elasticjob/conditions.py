@@ -66,19 +66,19 @@ def conditions_of(
         if holds or kind in old or kind == RUNNING:
             why_not = _why_not_running(phase, document, known) if kind == RUNNING else (f"Job{phase}", "")
             wanted.append((kind, holds, *((reason, text) if holds else why_not)))
-    cut = mapping(document.get("network")).get("cut") or ()
+    cut = mapping(document.get("network")).get("down") or ()
     if cut or "NetworkFault" in old:
         told = " ".join(str(each["reason"]) for each in cut)[:MESSAGE]
         wanted.append(("NetworkFault", bool(cut), "LinkDown" if cut else "LinksWell", told))
-    if (in_place := mapping(document.get("saves_in_place"))) or "CheckpointsNotAtomic" in old:
+    if (in_place := mapping(document.get("non_atomic_saves"))) or "CheckpointsNotAtomic" in old:
         told = " ".join(f"{member}: {why}." for member, why in in_place.items())[:MESSAGE]
         wanted.append(("CheckpointsNotAtomic", bool(in_place), "NoRoomForTwo" if in_place else "SavedWhole", told))
-    unheard = list(document.get("unreached") or ())
-    if unheard or "MembersUnreached" in old:
-        wanted.append(("MembersUnreached", bool(unheard), *_why_unreached(unheard)))
+    unheard = list(document.get("unreachable") or ())
+    if unheard or "MembersUnreachable" in old:
+        wanted.append(("MembersUnreachable", bool(unheard), *_why_unreached(unheard)))
     if problems or unknown or "Valid" in old:
         wanted.append(("Valid", not problems, *_why_valid(problems, unknown)))
-    would = document.get("would")
+    would = document.get("dry_run")
     if would is not None:
         told = "It is only observed, and nothing is done."
         wanted.append(("Supervised", False, OBSERVED, f"{told} {' '.join(reversed(would))}".strip()[:MESSAGE]))
@@ -174,7 +174,7 @@ def _why_not_running(phase: str, document: Mapping[str, Any], known: Mapping[Mem
 def held_pods(document: Mapping[str, Any], known: Mapping[MemberId, PodSeen]) -> list[tuple[MemberId, str]]:
     """Why pods do not start, those first that will not by themselves. Between two attempts the kubelet says less than
     the core was told before."""
-    told = {m["id"]: str(m.get("held") or "") for m in document.get("members") or ()}
+    told = {m["id"]: str(m.get("blocked") or "") for m in document.get("members") or ()}
     waiting = ((not pod.cannot_start, member, pod.reason) for member, pod in known.items()
                if pod.reason and (pod.phase == "pending" or pod.cannot_start))  # fmt: skip
     return [(member, told[member] if told.get(member, "").startswith(reason) else reason)
@@ -184,4 +184,4 @@ def held_pods(document: Mapping[str, Any], known: Mapping[MemberId, PodSeen]) ->
 def refused_pods(document: Mapping[str, Any], known: Mapping[MemberId, PodSeen]) -> list[tuple[MemberId, str]]:
     """Members that have no pod, because the cluster will not make it; and why."""
     rows = document.get("members") or ()
-    return [(m["id"], f"its pod is refused: {m['held']}") for m in rows if m.get("held") and m["id"] not in known]
+    return [(m["id"], f"its pod is refused: {m['blocked']}") for m in rows if m.get("blocked") and m["id"] not in known]

@@ -65,7 +65,7 @@ def status_of(
         "metrics": document.get("metrics"),
         "elasticScaling": elasticjob_scaling.status(mapping(document.get("scaling")), int(has_master(job))),
         "data": _data(document.get("data") or {}),
-        "avoidedNodes": list(document.get("avoided_nodes") or ()) or None,
+        "excludedNodes": list(document.get("excluded_nodes") or ()) or None,
         "lastFault": faults[-1] if faults else None,
         "faults": faults[-FAULTS_SHOWN:],
         "message": message,
@@ -179,7 +179,7 @@ def _members(document: Mapping[str, Any], known: Mapping[MemberId, PodSeen]) -> 
         if member["state"] in PAST and pod is None:
             continue
         short = {"id": member["id"], "rankIndex": member.get("rank_index"), "state": member["state"],
-                 "rung": member.get("rung") or None}  # fmt: skip
+                 "mode": member.get("mode") or None}  # fmt: skip
         if pod is not None:
             memory = quantities.written(pod.memory_limit) if pod.memory_limit else None
             short |= {"node": pod.node or None, "reason": pod.reason or None, "memory": memory}

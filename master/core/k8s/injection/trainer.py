@@ -1,4 +1,4 @@
-"""The trainer's container of an injected pod. Which one is it, what is changed in it, and which rung is aimed at?
+"""The trainer's container of an injected pod: which one it is, its changes and its expected supervision mode.
 
 As little as can be: variables, a mount and, where the command is known, the launcher in front of it. Where it is the
 image's own, only PYTHONPATH brings the hooks in, and the pod must name what the image or the user has put there.
@@ -164,13 +164,13 @@ def about_pythonpath(container: Document, place: Place) -> str:
     return f"PYTHONPATH is the hooks {source}: if the image sets one, name it by annotation {PYTHONPATH}"
 
 
-# -- which rung ---------------------------------------------------------------------------------------------------
-def rung_of(container: Document, place: Place) -> str:
+# -- which supervision mode ----------------------------------------------------------------------------------------
+def mode_of(container: Document, place: Place) -> str:
     """One sentence, as `training_hooks/command/plan.py` will decide it with the files in sight; the pod's
-    status says which rung it became."""
+    status says which supervision mode it became."""
     if not has_command(container):
         return (
-            "T0 where the image's entrypoint is a Python trainer, which cannot be seen from here; else none: it runs "
+            "fork where the image's entrypoint is a Python trainer, which cannot be seen from here; else none: it runs "
             "as without us, as no launcher can be put in front of it"
         )
     argv = [str(word) for word in (*container["command"], *entries(container.get("args")))]
@@ -180,24 +180,24 @@ def rung_of(container: Document, place: Place) -> str:
 def _aimed(argv: Sequence[str], script: str) -> str:
     name = _basename(argv[0])
     if name in ("torchrun", "torchrun.py"):
-        return "T0: torchrun is taken over, and its script becomes the template"
+        return "fork: torchrun is taken over, and its script becomes the template"
     if name == "accelerate":
         return _accelerate(argv[1:])
     if name == "deepspeed" or _OTHER_LAUNCHER.fullmatch(name):
-        return f"T1: {name} starts its ranks itself, so it is run anew in each generation"
+        return f"relaunch: {name} starts its ranks, so it is restarted each generation"
     if _PYTHON.fullmatch(name):
         return _python(argv)
     if name in SHELLS:
         return _shell(argv, script)
     if name in WRAPPERS:
         return _wrapped(argv, script)
-    return f"T0 if {argv[0]} proves to be a Python script by its first line; else T1, run anew in each generation"
+    return f"fork if {argv[0]} proves to be a Python script by its first line; else relaunch, restarted each generation"
 
 
 def _accelerate(arguments: Sequence[str]) -> str:
     if arguments[:1] == ["launch"]:
-        return "T0: accelerate launch runs its script by torchrun's means or as it is, and either becomes the template"
-    return f"T1: accelerate {' '.join(arguments[:1])} is no training, so it is run anew in each generation"
+        return "fork: accelerate launch runs its script directly or as torchrun does; the script becomes the template"
+    return f"relaunch: accelerate {' '.join(arguments[:1])} is no training, so it is restarted each generation"
 
 
 def _python(argv: Sequence[str]) -> str:
@@ -208,55 +208,53 @@ def _python(argv: Sequence[str]) -> str:
         letters = "" if word.startswith("--") else re.sub("[WXQ].*", "", word[1:])
         for place, letter in enumerate(letters):
             if letter in "IES":
-                return f"T1: Python is called with -{letter}, so no hook can enter it"
+                return f"relaunch: Python is called with -{letter}, so no hook can enter it"
             if letter == "c":
-                return "T1: Python is given its program as text, not as a script"
+                return "relaunch: Python is given its program as text, not as a script"
             if letter == "m":
                 rest = letters[place + 1 :]
                 return _module(rest or "".join(argv[index + 1 : index + 2]), argv[index + (1 if rest else 2) :])
         index += 2 if re.fullmatch("-[a-zA-Z]*[WXQ]|--check-hash-based-pycs", word) else 1
     target = argv[index] if index < len(argv) else "-"
     if target == "-":
-        return "T1: Python is given its program as text, not as a script"
+        return "relaunch: Python is given its program as text, not as a script"
     if _basename(target) in ("torchrun", "torchrun.py"):
-        return "T0: torchrun is taken over, and its script becomes the template"
+        return "fork: torchrun is taken over, and its script becomes the template"
     if _basename(target) == "accelerate":
         return _accelerate(argv[index + 1 :])
     if _basename(target) == "deepspeed":
-        return "T1: deepspeed starts its ranks itself, so it is run anew in each generation"
-    return f"T0: the container's command is the script {target}, which becomes the template"
+        return "relaunch: deepspeed starts its ranks, so it is restarted each generation"
+    return f"fork: the container's command is the script {target}, which becomes the template"
 
 
 def _module(module: str, arguments: Sequence[str]) -> str:
     if module in TORCHRUN_MODULES:
-        return "T0: torchrun is taken over, and its script becomes the template"
+        return "fork: torchrun is taken over, and its script becomes the template"
     if module in ACCELERATE_MODULES:
         return _accelerate(["launch"] if module == ACCELERATE_MODULES[0] else arguments)
     if module.startswith("deepspeed.launcher"):
-        return "T1: deepspeed starts its ranks itself, so it is run anew in each generation"
-    return f"T0: the container's command is the module {module}, which becomes the template"
+        return "relaunch: deepspeed starts its ranks, so it is restarted each generation"
+    return f"fork: the container's command is the module {module}, which becomes the template"
 
 
 def _shell(argv: Sequence[str], script: str) -> str:
     name = _basename(argv[0])
     options = [index for index, word in enumerate(argv) if re.fullmatch("-[a-zA-Z]*c[a-zA-Z]*", word)]
     if not options:
-        return f"T0 if the script that {name} runs starts a Python trainer; else T1, run anew in each generation"
+        return f"fork if the script that {name} runs starts a Python trainer; else relaunch, restarted each generation"
     text = re.sub(r"(?m)^[^\S\n]*#.*$", "", "".join(argv[options[0] + 1 : options[0] + 2])).replace("\\\n", " ")
     if found := _OTHER_LAUNCHER.search(text):
-        return (
-            f"T1: {name} -c uses {found.group()}, which starts its ranks itself, so it is run anew in each generation"
-        )
+        return f"relaunch: {name} -c uses {found.group()}, which starts its ranks, so it is restarted each generation"
     if _TORCHRUN.search(text):
-        return f"T0: torchrun inside {name} -c is taken over, and its script becomes the template"
+        return f"fork: torchrun inside {name} -c is taken over, and its script becomes the template"
     if _runs_python(text):
         if script:
-            return f"T0: inside {name} -c, the script that matches {script} becomes the template"
+            return f"fork: inside {name} -c, the script that matches {script} becomes the template"
         return (
-            f"T0 if a Python script inside {name} -c uses a library for several processes (torch.distributed, "
-            f"lightning, accelerate …); else T1, run anew in each generation"
+            f"fork if a Python script inside {name} -c uses a library for several processes (torch.distributed, "
+            f"lightning, accelerate …); else relaunch, restarted each generation"
         )
-    return f"T1: {name} -c names no Python trainer, so it is run anew in each generation"
+    return f"relaunch: {name} -c names no Python trainer, so it is restarted each generation"
 
 
 def _wrapped(argv: Sequence[str], script: str) -> str:
@@ -264,7 +262,7 @@ def _wrapped(argv: Sequence[str], script: str) -> str:
         name = _basename(argv[index])
         if _PYTHON.fullmatch(name) or name in (*SHELLS, "torchrun", "accelerate", "deepspeed"):
             return f"{_aimed(argv[index:], script)} (inside {_basename(argv[0])})"
-    return f"T1: {_basename(argv[0])} runs no Python that can be seen, so it is run anew in each generation"
+    return f"relaunch: {_basename(argv[0])} runs no Python that can be seen, so it is restarted each generation"
 
 
 def _basename(path: str) -> str:

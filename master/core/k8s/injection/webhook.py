@@ -35,10 +35,10 @@ from outrider.master.core.k8s.values.names import (
     HOOKS_CONTAINER,
     INJECTED,
     JOB,
+    MODE,
     MOUNT,
     RANK_INDEX,
     ROLE,
-    RUNG,
     SIDECAR_CONTAINER,
     TOKEN_VOLUME,
     VOLUME,
@@ -60,7 +60,7 @@ class Injection:
     refused: str
     """Why the pod is passed through untouched; empty where it is not."""
     explanation: tuple[str, ...]
-    """Sentences: which container is the trainer, which rung is aimed at, what is added, what would stop it."""
+    """Sentences: which container is the trainer, which mode is aimed at, what is added, what would stop it."""
     warnings: tuple[str, ...] = ()
     """What its user probably did not mean, though the pod is injected."""
 
@@ -74,17 +74,17 @@ def inject(pod: Document, place: Place, policy: Policy) -> Injection:
         return passed_through(pod, refused)
     spec, annotations = pod["spec"], mapping(mapping(pod.get("metadata")).get("annotations"))
     chosen = chosen_of(spec["containers"], place, annotations)
-    rung = trainers.rung_of(spec["containers"][chosen.index], place)
+    mode = trainers.mode_of(spec["containers"][chosen.index], place)
     may = injection_alone.why_it_may(spec["containers"][chosen.index], annotations, place)
     place = replace(place, alone_after=policy.alone_after if may else None)
     new = deepcopy(pod)
-    new["metadata"] = _metadata(mapping(new.get("metadata")), place, spec["containers"], chosen.index, rung)
+    new["metadata"] = _metadata(mapping(new.get("metadata")), place, spec["containers"], chosen.index, mode)
     if (size := _bytes(new["metadata"]["annotations"])) > ANNOTATION_BYTES:
         return passed_through(pod, f"with ours its annotations have {size} bytes, and {ANNOTATION_BYTES} are allowed")
     new["spec"] = _spec(new["spec"], place, policy, chosen.index)
     trainer = spec["containers"][chosen.index]
     warnings = (*trainers.doubts(spec["containers"], chosen, place), *neighbours.warnings(spec, trainer, annotations))
-    explained = (*_explained(spec, place, policy, chosen, rung), _begins(place, may))
+    explained = (*_explained(spec, place, policy, chosen, mode), _begins(place, may))
     return Injection(new, True, "", (*explained, *warnings), warnings)
 
 
@@ -106,14 +106,14 @@ def _bytes(annotations: Document) -> int:
 
 
 # -- what is made -------------------------------------------------------------------------------------------------
-def _metadata(metadata: Document, place: Place, containers: list[Document], index: int, rung: str) -> Document:
+def _metadata(metadata: Document, place: Place, containers: list[Document], index: int, mode: str) -> Document:
     labels = mapping(metadata.get("labels")) | {JOB: place.job, ROLE: place.role}
     if place.rank_index is not None:
         labels[RANK_INDEX] = str(place.rank_index)
     notes = mapping(metadata.get("annotations"))
     name = containers[index].get("name")
     defaults = {DEFAULT_CONTAINER: name, DEFAULT_LOGS_CONTAINER: name}
-    notes = defaults | notes | {INJECTED: "1", RUNG: rung, CONTAINER: name}  # others may put theirs before it
+    notes = defaults | notes | {INJECTED: "1", MODE: mode, CONTAINER: name}  # others may put theirs before it
     notes.pop(ALONE_AFTER, None)
     if place.alone_after is not None:
         notes[ALONE_AFTER] = f"{place.alone_after:g}"
@@ -155,7 +155,7 @@ def _with_secret(spec: Document, policy: Policy) -> Document:
 
 
 # -- why ----------------------------------------------------------------------------------------------------------
-def _explained(spec: Document, place: Place, policy: Policy, chosen: Chosen, rung: str) -> Iterator[str]:
+def _explained(spec: Document, place: Place, policy: Policy, chosen: Chosen, mode: str) -> Iterator[str]:
     trainer = spec["containers"][chosen.index]
     rank = "no rank index: a spare, until the master gives it one"
     rank = rank if place.rank_index is None else f"rank index {place.rank_index}"
@@ -163,7 +163,7 @@ def _explained(spec: Document, place: Place, policy: Policy, chosen: Chosen, run
     if asked := ", ".join(_asked(place)):
         yield f"its annotations ask for {asked}"
     yield f"the trainer is the container {trainer.get('name')}: {chosen.reason}"
-    yield f"the rung aimed at is {rung}"
+    yield f"the expected mode is {mode}"
     if trainers.has_command(trainer):
         yield f"added to the trainer: {trainers.LAUNCH} before its command, variables OUTRIDER_*, a mount at {MOUNT}"
     else:

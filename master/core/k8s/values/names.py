@@ -21,7 +21,7 @@ PART = f"{DOMAIN}/part"
 """Of our own pods: master or webhook."""
 ALONE_AFTER = f"{DOMAIN}/alone-after"
 """Seconds after which the pod's command begins by itself if its sidecar hears no master (docs/adr/0028)."""
-RUNG = f"{DOMAIN}/rung"
+MODE = f"{DOMAIN}/supervision-mode"
 RESOURCES = f"{DOMAIN}/resources"
 """What the pod of a parameter server was made with, in words."""
 MIN, MAX, NPROC, SPARES, NODE_CHECK, SCRIPT, PYTHONPATH, PER_RANK, MAX_RESTARTS, CONTAINER, CHAOS, \

@@ -1,4 +1,4 @@
-"""Commands that are no Python script: run anew in each generation by the launcher, in place."""
+"""Commands that are no Python script: restarted each generation by the launcher, in place."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ PROGRAM = f"""#!/bin/sh
 echo started
 "${{OWN:-{sys.executable}}}" "$@"
 """
-"""Its text names no Python, so it is run anew in each generation; the shell stays above its rank."""
+"""Its text names no Python, so it is restarted each generation; the shell stays above its rank."""
 COUNTING = """
 import os, sys
 import torch, torch.distributed as dist

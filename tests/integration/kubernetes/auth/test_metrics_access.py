@@ -62,7 +62,7 @@ async def test_who_may_get_the_path_reads_the_metrics() -> None:
     async with served() as master:
         status, text = await master.get(Authorization="Bearer of-prometheus")
         assert status == 200
-        assert "outrider_leads" in text
+        assert "outrider_leader" in text
         (asked,) = master.asked_about
         assert asked["nonResourceAttributes"] == {"path": "/metrics", "verb": "get"}
         user = USERS["of-prometheus"]

@@ -110,7 +110,7 @@ def test_a_torchrun_inside_bash_is_seen_as_one_and_kept_as_it_stands() -> None:
     assert made["spec"]["containers"][0]["command"] == ["/outrider/hooks/outrider-launch", "bash", "-c", COMMAND]
     explained = outrider("-f", "-", "--explain", document=document)
     assert (
-        "  - the rung aimed at is T0: torchrun inside bash -c is taken over, and its script becomes the template\n"
+        "  - the expected mode is fork: torchrun inside bash -c is taken over, and its script becomes the template\n"
     ) in explained.stdout
 
 
@@ -145,7 +145,7 @@ def test_explain_says_why_and_prints_no_yaml() -> None:
         "Job gpt",
         "  - the pod is a worker of the job research/gpt, with no rank index: a spare, until the master gives it one",
         "  - the trainer is the container main: it is the only container",
-        "  - the rung aimed at is T0: the container's command is the script train.py, which becomes the template",
+        "  - the expected mode is fork: the container's command is the script train.py, which becomes the template",
         "  - added to the trainer: /outrider/hooks/outrider-launch before its command, variables OUTRIDER_*, a mount "
         "at /outrider",
         "  - added to the pod: init container outrider-hooks, container outrider-sidecar, volumes outrider and "

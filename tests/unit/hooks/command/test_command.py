@@ -23,7 +23,7 @@ LAUNCH = ["python", "-m", "torch.distributed.launch"]
 )
 def test_a_python_script_becomes_the_template_in_place(command: str, script: str) -> None:
     found = plan(command.split(), PATH)
-    assert (found.kind, found.rung, found.script, found.argv) == ("python", "T0", script, command.split())
+    assert (found.kind, found.mode, found.script, found.argv) == ("python", "fork", script, command.split())
 
 
 def test_a_module_becomes_the_template_in_place() -> None:
@@ -50,7 +50,7 @@ def test_a_module_becomes_the_template_in_place() -> None:
 )
 def test_what_no_hook_can_enter_is_run_anew_in_each_generation(command: str, reason: str) -> None:
     found = plan(command.split(), PATH)
-    assert (found.kind, found.rung) == ("command", "T1")
+    assert (found.kind, found.mode) == ("command", "relaunch")
     assert reason in found.reason
 
 
@@ -70,7 +70,7 @@ def test_an_option_with_a_value_is_not_read_as_letters() -> None:
 )
 def test_every_form_of_torchrun_is_taken_over(command: list[str], where: dict[str, str]) -> None:
     found = plan(command, PATH)
-    assert (found.kind, found.rung, found.argv) == ("takeover", "T0", command)
+    assert (found.kind, found.mode, found.argv) == ("takeover", "fork", command)
     assert {"script": found.script, "module": found.module} == {"script": None, "module": None} | where
     assert found.inner is not None
 
@@ -140,7 +140,7 @@ def test_a_shell_script_is_read_and_a_shebang_is_looked_through(tmp_path: Path) 
 
 def test_a_wrapper_is_looked_through_and_runs_once() -> None:
     found = plan(["numactl", "--membind", "0", "python", "train.py"], PATH)
-    assert (found.kind, found.script, found.rung) == ("watch", "train.py", "T0")
+    assert (found.kind, found.script, found.mode) == ("watch", "train.py", "fork")
     assert plan(["env", "A=1", "torchrun", "--nproc-per-node", "2", "train.py"], PATH).kind == "watch"
     assert plan(["tini", "--", "bash", "-c", "./trainer"], PATH).kind == "command"
 

@@ -33,7 +33,7 @@ def test_a_running_job_is_seen_with_its_members_and_its_faults() -> None:
     assert value(found, "outrider_job_phase", "", "digits", "running") == 1
     assert value(found, "outrider_job_phase", "", "digits", "failed") == 0
     assert value(found, "outrider_members", "", "digits", "running") == 4
-    assert value(found, "outrider_members_wanted", "", "digits") == 4
+    assert value(found, "outrider_members_desired", "", "digits") == 4
     assert value(found, "outrider_generations_total", "", "digits") == 2
     assert value(found, "outrider_restarts_total", "", "digits") == 1
     assert value(found, "outrider_faults_total", "", "digits", "WorkerExited") == 1
@@ -62,11 +62,11 @@ def test_jobs_of_a_cluster_are_told_apart_by_namespace() -> None:
 
 def test_what_is_unknown_is_left_out() -> None:
     assert not any(name == "outrider_goodput_ratio" for name, _ in read(State()))
-    assert not any(name in ("outrider_leads", "outrider_api_requests_total") for name, _ in read(State()))
+    assert not any(name in ("outrider_leader", "outrider_api_requests_total") for name, _ in read(State()))
 
 
 def test_a_replica_counts_what_it_asks_of_the_api_server() -> None:
     found = read(requests={(Request("create", "", "pods"), 201): 3}, leads=True)
     assert value(found, "outrider_api_requests_total", "create", "", "pods", "201") == 3
-    assert value(found, "outrider_leads") == 1
+    assert value(found, "outrider_leader") == 1
     assert any(name == "process_resident_memory_bytes" for name, _ in found)

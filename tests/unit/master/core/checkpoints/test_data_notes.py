@@ -69,7 +69,7 @@ OVER = "/data/last.pt is written over"
 
 
 def in_place(play: Play) -> dict[str, str]:
-    return dict(play.status().get("saves_in_place", {}))
+    return dict(play.status().get("non_atomic_saves", {}))
 
 
 def test_saves_in_place_stand_in_the_status_until_one_is_whole() -> None:

@@ -38,7 +38,7 @@ def test_a_step_is_kept_once_every_member_has_it() -> None:
     play.remember(20, "worker-2")
     play.run(0.1)
     assert kept(play) == [20, 20, 20]
-    assert play.status()["kept_in_memory"] == 20
+    assert play.status()["replicated_step"] == 20
     assert not fetches(play)
 
 
@@ -140,7 +140,7 @@ def test_a_world_that_waits_to_grow_takes_what_can_be_given_to_the_newcomer_for_
     play.until(lambda: bool(play.announced("ResizePending")))
     play.remember(50, sharded=sharded)
     play.run(5.0)
-    assert play.status()["kept_in_memory"] == 50
+    assert play.status()["replicated_step"] == 50
     assert len(play.world) == (2 if sharded else 3)
     assert len(fetches(play, "worker-3")) == (0 if sharded else 1)
 

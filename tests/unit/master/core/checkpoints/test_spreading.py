@@ -29,7 +29,7 @@ def test_a_save_of_the_marked_path_is_given_to_all_and_kept_then() -> None:
     assert sorted(fetch.wanted[0].member for fetch in fetches(play)) == ["worker-0", "worker-0"]
     assert all(fetch.marked and not fetch.wanted[0].held for fetch in fetches(play))
     assert reasons(play, "CheckpointReplicated") == ["Every rank has save 1 of the marked path (step 20) in memory."]
-    assert play.status()["kept_in_memory"] == 20
+    assert play.status()["replicated_step"] == 20
 
 
 def test_a_world_that_waits_to_grow_takes_it_for_a_checkpoint() -> None:
@@ -72,7 +72,7 @@ def test_the_newest_of_those_that_come_meanwhile_is_given_next() -> None:
     play.run(3.0)
     assert kept(play) == [3, 3]
     assert [fetch.step for fetch in fetches(play)] == [1, 3]
-    assert play.status()["kept_in_memory"] == 30
+    assert play.status()["replicated_step"] == 30
 
 
 def test_what_one_member_cannot_be_given_is_not_kept_and_told_once() -> None:

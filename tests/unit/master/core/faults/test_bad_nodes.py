@@ -147,7 +147,7 @@ def test_a_new_master_keeps_off_too_and_says_it_only_once() -> None:
     fail_twice_on_b(play)
     play.run(2)
     assert play.saved is not None
-    assert play.saved["avoided_nodes"] == ["b"]
+    assert play.saved["excluded_nodes"] == ["b"]
     after = successor(play)
     after.run(100)
     after.lose("worker-0")

@@ -63,10 +63,10 @@ def test_new_pods_keep_off_for_as_long_as_it_holds_and_for_a_day_with_replace_no
     for action, avoided in (("replace", []), ("replaceNode", ["b"])):
         play = trains(by_condition(action))
         play.tell(UNHEALTHY)
-        assert play.status()["avoided_nodes"] == ["b"]
+        assert play.status()["excluded_nodes"] == ["b"]
         play.until_next(3)
         play.tell(HEALTHY)
-        assert play.status()["avoided_nodes"] == avoided
+        assert play.status()["excluded_nodes"] == avoided
         (over,) = play.announced("NodeRuleCleared")
         assert over.reason == "Node b: what rule 1 of recovery.rules names holds no longer."
 
@@ -127,7 +127,7 @@ def test_a_rule_that_is_written_later_holds_for_what_is_known_of_the_nodes() -> 
     play.until_next(3)
     assert sorted(play.world) == ["worker-0", "worker-2", "worker-3"]
     play.tell(SpecChanged(replace(play.spec, rules=())))
-    assert play.status()["avoided_nodes"] == []
+    assert play.status()["excluded_nodes"] == []
 
 
 def test_a_new_master_ends_what_the_last_one_began_and_begins_it_only_once() -> None:

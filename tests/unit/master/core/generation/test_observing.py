@@ -68,7 +68,7 @@ def test_a_rank_that_dies_is_seen_and_what_would_be_done_is_said_once() -> None:
     play.crash("worker-0")
     play.run(100)
     assert len(would(play)) == 1, "the world would have been stopped long before"
-    assert play.status()["would"] == [said]
+    assert play.status()["dry_run"] == [said]
     assert play.generation.number == 1
 
 

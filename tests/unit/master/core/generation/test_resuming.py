@@ -56,7 +56,7 @@ def test_a_script_that_begins_at_0_beside_its_checkpoint_has_started_over() -> N
         "--init_from=resume."
     )
     assert told.severity == "warning"
-    assert play.status()["goes_on_from"] == "started over"
+    assert play.status()["resumed_from"] == "started over"
     assert play.status()["steps_repeated"] == 4
     beyond(play)
     (told,) = play.announced("CaughtUp")
@@ -75,7 +75,7 @@ def test_of_a_load_on_one_rank_all_have_the_state() -> None:
     beyond(play)
     assert play.announced("Recovered")
     assert not play.announced("StartedOver")
-    assert play.status()["goes_on_from"] == "loaded"
+    assert play.status()["resumed_from"] == "loaded"
     assert play.status()["steps_repeated"] == high - made
 
 
@@ -105,7 +105,7 @@ def test_a_checkpoint_that_was_opened_otherwise_may_have_been_read() -> None:
     report(play, "worker-1", (3, 0))
     assert play.announced("ResumeUnknown")
     assert not play.announced("StartedOver")
-    assert play.status()["goes_on_from"] == "unknown"
+    assert play.status()["resumed_from"] == "unknown"
     assert play.status()["steps_repeated"] == 0
 
 
@@ -175,7 +175,7 @@ def test_a_new_master_counts_on_too() -> None:
     after.run(3)
     report(after, "worker-0", (7, 0))
     status = after.status()
-    assert (status["step"], status["step_estimated"], status["goes_on_from"]) == (high + 7, True, "unknown")
+    assert (status["step"], status["step_estimated"], status["resumed_from"]) == (high + 7, True, "unknown")
 
 
 def test_an_error_that_ends_each_generation_at_the_same_place_is_known_though_nobody_knows_where_it_goes_on() -> None:
@@ -215,7 +215,7 @@ def test_a_first_save_does_not_say_that_there_is_a_checkpoint() -> None:
     play.crash("worker-1")
     play.run(5)
     assert play.announced("Recovered")
-    assert play.status()["goes_on_from"] == "nothing saved"
+    assert play.status()["resumed_from"] == "nothing saved"
 
 
 def test_repeated_steps_outlive_generations_and_the_master() -> None:
@@ -288,7 +288,7 @@ def test_without_a_save_a_read_of_what_was_written_in_training_may_be_a_load() -
         f"steps are counted on from {high}. Until its first step "
     )
     assert play.status()["step"] == high + 3
-    assert play.status()["goes_on_from"] == "unknown"
+    assert play.status()["resumed_from"] == "unknown"
     assert play.status()["steps_repeated"] == 0
     assert not play.announced("StartedOver")
 
@@ -298,7 +298,7 @@ def test_without_a_save_and_such_a_read_all_is_made_again_and_nobody_is_warned()
     high = play.highest_step
     report(play, "worker-0", (3, 0))
     report(play, "worker-1", (3, 0))
-    assert play.status()["goes_on_from"] == "nothing saved"
+    assert play.status()["resumed_from"] == "nothing saved"
     beyond(play)
     assert play.announced("Recovered")
     assert play.status()["steps_repeated"] == high

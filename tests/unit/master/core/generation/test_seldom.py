@@ -318,7 +318,7 @@ def test_a_member_that_is_ready_is_told_of_once_with_how_its_ranks_come_to_be(
     first = Play(job(1, nproc=nproc))
     first.until_running(1)
     (told,) = first.announced("MemberReady")
-    assert told.reason == f"worker-0 is ready for {processes} by T0: the template is parked."
+    assert told.reason == f"worker-0 is ready for {processes} in mode fork: the template is parked."
     (started,) = first.announced("GenerationStarted")
     assert started.reason == f"Generation 1.1 starts on worker-0 with {ranks}, rendezvous at 127.0.0.1:30001."
 

@@ -318,9 +318,9 @@ def test_the_status_has_the_documented_shape() -> None:
     status = play.status()
     assert json.loads(json.dumps(status)) == status
     assert list(status) == ["version", "job", "phase", "generation", "world", "step", "step_estimated",
-                            "steps_repeated", "goes_on_from", "restarts", "goodput",
-                            "kept_in_memory", "message", "exit_code", "rungs", "faults", "would", "avoided_nodes",
-                            "memory", "node_check", "stragglers", "straggler_watch", "network", "unreached",
+                            "steps_repeated", "resumed_from", "restarts", "goodput",
+                            "replicated_step", "message", "exit_code", "modes", "faults", "dry_run", "excluded_nodes",
+                            "memory", "node_check", "stragglers", "straggler_watch", "network", "unreachable",
                             "data",
                             "members"]  # fmt: skip
     assert {m["id"]: m["state"] for m in status["members"]} == {

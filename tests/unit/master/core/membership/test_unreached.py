@@ -30,7 +30,7 @@ def adopted(*actors: Actor, least: int | None = None, most: int | None = None) -
 
 def unreached(play: Play) -> object:
     assert play.saved is not None
-    return play.saved["unreached"]
+    return play.saved["unreachable"]
 
 
 def test_a_member_that_runs_and_is_not_heard_is_named_with_what_to_look_at_and_no_more_once_it_is() -> None:

@@ -58,7 +58,7 @@ def test_it_is_told_when_they_see_each_other_again() -> None:
     play.heal()
     play.until(lambda: bool(told(play, "LinkUp")), SOON)
     assert told(play, "LinkUp") == ["worker-1 and worker-3 see each other again."]
-    assert play.status()["network"]["cut"] == []
+    assert play.status()["network"]["down"] == []
 
 
 def test_a_moment_without_an_answer_is_not_told() -> None:

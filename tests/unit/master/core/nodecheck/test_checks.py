@@ -105,7 +105,7 @@ def test_new_pods_keep_off_the_node_of_one_that_failed() -> None:
     play = begun(4, {"worker-1": "dies"})
     play.nodes = {f"worker-{n}": f"node-{n}" for n in range(5)}
     play.until_running(4)
-    assert play.status()["avoided_nodes"] == ["node-1"]
+    assert play.status()["excluded_nodes"] == ["node-1"]
 
 
 def test_a_place_whose_members_fail_again_and_again_is_given_up() -> None:

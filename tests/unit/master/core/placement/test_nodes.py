@@ -378,7 +378,7 @@ def test_the_others_begin_without_a_pod_whose_image_cannot_be_pulled_and_it_is_t
         told.reason
         == f"worker-2 cannot start on node-2: {PULL}: not found. It is tried again there; nobody waits for it."
     )
-    assert play.member("worker-2")["held"] == f"{PULL}: not found", "the first says the most"
+    assert play.member("worker-2")["blocked"] == f"{PULL}: not found", "the first says the most"
     come(play, 0)
     come(play, 1)
     assert len(play.world) == 2

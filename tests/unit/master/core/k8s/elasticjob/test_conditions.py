@@ -27,7 +27,7 @@ def pod(name: str, member: str, role: str = "worker") -> Document:
 def core(phase: str = "running", members: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
     """The core's document, as a SaveStatus action carries it."""
     rows = [
-        {"id": member, "role": "worker", "rank_index": index, "state": state, "rung": "T0"}
+        {"id": member, "role": "worker", "rank_index": index, "state": state, "mode": "fork"}
         for index, (member, state) in enumerate((members or {}).items())
     ]
     known = {
@@ -77,7 +77,7 @@ def test_a_running_job_shows_its_world_its_members_and_its_last_fault() -> None:
     assert {field: status[field] for field in ("phase", "generation", "step", "restarts", "goodput", "workers")} == {
         "phase": "Running", "generation": "2.3", "step": 120, "restarts": 2, "goodput": 0.962, "workers": 2,
     }  # fmt: skip
-    assert status["members"][0] == {"id": "worker-0", "rankIndex": 0, "state": "running", "rung": "T0",
+    assert status["members"][0] == {"id": "worker-0", "rankIndex": 0, "state": "running", "mode": "fork",
                                     "node": "node-1"}  # fmt: skip
     assert status["lastFault"] == {"time": BEFORE, "kind": "WorkerExited", "member": "worker-1", "reason": "Rank 1 ...",
                                    "secondsLost": 0.2}  # fmt: skip
@@ -195,7 +195,7 @@ def test_a_job_that_waits_says_for_whom_and_why() -> None:
 def test_what_the_kubelet_said_first_is_kept_while_it_backs_off() -> None:
     first = "ImagePullBackOff: the image docker.io/lab/none:1 of main cannot be pulled: no such host"
     waiting = core("pending", {"worker-0": "starting"}, message="waiting for members")
-    waiting["members"][0]["held"] = first
+    waiting["members"][0]["blocked"] = first
     status = status_of(job(), waiting, [pod("image_pull_back_off", "worker-0")], NOW)
     assert status["message"] == f"waiting for members; worker-0: {first}"
     said = waiting | {"message": f"no world can form; worker-0: {first}"}
@@ -206,7 +206,7 @@ def test_a_job_whose_pods_are_refused_says_so_in_its_message_and_conditions() ->
     quota = "pods is forbidden: exceeded quota: few"
     told = core("pending", {"worker-0": "starting", "worker-1": "starting"}, message="waiting for members")
     for row in told["members"]:
-        row["held"] = quota
+        row["blocked"] = quota
     status = status_of(job(), told, [], NOW)
     said = f"worker-0: its pod is refused: {quota}"
     assert status["message"] == f"waiting for members; {said} (and 1 more)"
@@ -219,7 +219,7 @@ def test_a_job_whose_pods_are_refused_says_so_in_its_message_and_conditions() ->
 
 def test_a_job_that_runs_with_a_refused_pod_runs() -> None:
     told = core("running", {"worker-0": "running", "worker-1": "starting"}, message="generation 2.3 runs")
-    told["members"][1]["held"] = "exceeded quota"
+    told["members"][1]["blocked"] = "exceeded quota"
     status = status_of(job({"worker": worker(replicas=2, minReplicas=1)}), told, [pod("running", "worker-0")], NOW)
     assert condition(status, "Running")["reason"] == "GenerationRunning"
     assert condition(status, "Scheduled")["message"] == "1 of 1 worker has a node, 1 is needed"
@@ -311,11 +311,11 @@ def test_what_is_told_once_a_member_or_once_a_save_is_no_event(kind: str) -> Non
 
 
 def test_memory_and_nodes_are_shown_where_replacements_differ_for_them() -> None:
-    told = core(members={"worker-0": "running"}, memory={"1": 1400 << 20}, avoided_nodes=["node-2"])
+    told = core(members={"worker-0": "running"}, memory={"1": 1400 << 20}, excluded_nodes=["node-2"])
     status = status_of(job(), told, [pod("running", "worker-0")], NOW)
-    assert (status["memory"], status["avoidedNodes"]) == ({"1": "1400Mi"}, ["node-2"])
-    status = status_of(job(), core(memory={}, avoided_nodes=[]), [], NOW)
-    assert not {"memory", "avoidedNodes"} & status.keys()
+    assert (status["memory"], status["excludedNodes"]) == ({"1": "1400Mi"}, ["node-2"])
+    status = status_of(job(), core(memory={}, excluded_nodes=[]), [], NOW)
+    assert not {"memory", "excludedNodes"} & status.keys()
 
 
 def test_a_member_is_shown_with_the_memory_that_its_container_may_use() -> None:
@@ -346,7 +346,7 @@ def test_a_job_that_waits_behind_another_one_says_so_in_its_condition() -> None:
 def test_saves_that_are_not_whole_are_a_condition_for_as_long_as_they_are_so() -> None:
     why = "/data/last.pt is written over, because there is no room beside it"
     asked = job()
-    status = status_of(asked, core(saves_in_place={"worker-0": why}), [], NOW)
+    status = status_of(asked, core(non_atomic_saves={"worker-0": why}), [], NOW)
     found = condition(status, "CheckpointsNotAtomic")
     assert (found["status"], found["reason"], found["message"]) == ("True", "NoRoomForTwo", f"worker-0: {why}.")
     later = status_of(kept(asked, status), core(), [], NOW)
@@ -365,11 +365,11 @@ def test_an_event_has_no_character_that_a_terminal_obeys() -> None:
 @pytest.mark.parametrize(
     ("kind", "told", "then", "said"),
     [
-        ("NetworkFault", {"network": {"cut": [{"reason": "worker-0 and worker-1 do not see each other."}]}},
+        ("NetworkFault", {"network": {"down": [{"reason": "worker-0 and worker-1 do not see each other."}]}},
          ("True", "LinkDown", "worker-0 and worker-1 do not see each other."), ("False", "LinksWell", "")),
-        ("MembersUnreached", {"unreached": ["worker-1"]},
+        ("MembersUnreachable", {"unreachable": ["worker-1"]},
          ("True", "NeverHeard", "worker-1 runs, and its sidecar has"), ("False", "AllHeard", "")),
-        ("Supervised", {"would": ["stop generation 2.3 on worker-0: a", "resize to 3: b"]},
+        ("Supervised", {"dry_run": ["stop generation 2.3 on worker-0: a", "resize to 3: b"]},
          ("False", "Observed", "It is only observed, and nothing is done. resize to 3: b stop generation 2.3"),
          ("True", "Supervised", "")),
     ],
@@ -390,8 +390,8 @@ def test_what_has_passed_is_said_to_have_passed_and_what_never_was_is_not_said(
 
 
 def test_of_many_who_are_not_heard_some_are_named() -> None:
-    status = status_of(job(), core(unreached=[f"worker-{n}" for n in range(20)]), [], NOW)
-    assert " more run, and their sidecars have" in condition(status, "MembersUnreached")["message"]
+    status = status_of(job(), core(unreachable=[f"worker-{n}" for n in range(20)]), [], NOW)
+    assert " more run, and their sidecars have" in condition(status, "MembersUnreachable")["message"]
 
 
 def test_data_that_goes_on_is_shown_with_what_its_loaders_say() -> None:

@@ -104,8 +104,8 @@ def test_the_launcher_is_put_before_the_users_command_as_it_stands() -> None:
     assert line[:2] == ["bash", "-c"]
     new = injected(recorded("plain"))
     assert trainer(new)["command"] == [LAUNCH, *line]
-    assert new["metadata"]["annotations"]["outrider.dev/rung"] == (
-        "T0: torchrun inside bash -c is taken over, and its script becomes the template"
+    assert new["metadata"]["annotations"]["outrider.dev/supervision-mode"] == (
+        "fork: torchrun inside bash -c is taken over, and its script becomes the template"
     )
 
 
@@ -303,7 +303,7 @@ def test_the_explanation_of_an_indexed_job() -> None:
         "the pod is a worker of the job research/gpt, with rank index 2",
         "its annotations ask for at most 0 restarts in place, train.py as the script",
         "the trainer is the container main: it is the only container",
-        "the rung aimed at is T0 where the image's entrypoint is a Python trainer, which cannot be seen from here; "
+        "the expected mode is fork where the image's entrypoint is a Python trainer, which cannot be seen from here; "
         "else none: it runs as without us, as no launcher can be put in front of it",
         "added to the trainer: variables OUTRIDER_*, PYTHONPATH, a mount at /outrider",
         "PYTHONPATH is the hooks and then what annotation outrider.dev/pythonpath says",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.master.core.k8s.injection.trainer import rung_of
+from outrider.master.core.k8s.injection.trainer import mode_of
 from outrider.master.core.k8s.injection.webhook import Injection, inject
 from outrider.master.core.k8s.pods.trainer_container import trainer_name
 from outrider.master.core.k8s.values.names import SHARES, Document
@@ -150,58 +150,59 @@ def test_who_has_said_which_container_it_is_is_not_warned() -> None:
 
 
 COMMANDS: list[tuple[str | list[str], str]] = [
-    ("python train.py", "T0: the container's command is the script train.py"),
-    ("/usr/bin/python3.11 -u -W ignore -X dev train.py -c", "T0: the container's command is the script train.py"),
-    ("python -Wignore -m my.trainer", "T0: the container's command is the module my.trainer"),
-    ("python -um my.trainer", "T0: the container's command is the module my.trainer"),
-    ("python -c pass", "T1: Python is given its program as text"),
-    ("python -", "T1: Python is given its program as text"),
-    ("python", "T1: Python is given its program as text"),
-    ("python -I train.py", "T1: Python is called with -I"),
-    ("python -sS train.py", "T1: Python is called with -S"),
-    ("torchrun --nproc-per-node 2 train.py", "T0: torchrun is taken over"),
-    ("python /usr/bin/torchrun train.py", "T0: torchrun is taken over"),
-    ("python -m torch.distributed.launch train.py", "T0: torchrun is taken over"),
-    ("accelerate launch train.py", "T0: accelerate launch"),
-    ("python -m accelerate.commands.launch train.py", "T0: accelerate launch"),
-    ("python /usr/bin/accelerate launch train.py", "T0: accelerate launch"),
-    ("python /usr/bin/deepspeed train.py", "T1: deepspeed starts its ranks itself"),
-    ("python -m deepspeed.launcher.runner train.py", "T1: deepspeed starts its ranks itself"),
-    ("accelerate test", "T1: accelerate test is no training"),
-    ("deepspeed train.py", "T1: deepspeed starts its ranks itself"),
-    ("mpirun -np 2 python train.py", "T1: mpirun starts its ranks itself"),
-    ("numactl -N 0 python a.py", "T0: the container's command is the script a.py, which becomes the template ("),
-    ("tini -- ./train", "T1: tini runs no Python"),
-    ("./train", "T0 if ./train proves to be a Python script"),
-    ("bash run.sh", "T0 if the script that bash runs starts a Python trainer"),
-    (["sh", "-c", "cd /work && python train.py"], "T0 if a Python script inside sh -c uses a library"),
-    (["bash", "-lc", "# torchrun\nsleep 1"], "T1: bash -c names no Python trainer"),
-    (["bash", "-ec", "deepspeed train.py"], "T1: bash -c uses deepspeed"),
-    (["bash", "-c", "exec python -m torch.distributed.run t.py"], "T0: torchrun inside bash -c"),
+    ("python train.py", "fork: the container's command is the script train.py"),
+    ("/usr/bin/python3.11 -u -W ignore -X dev train.py -c", "fork: the container's command is the script train.py"),
+    ("python -Wignore -m my.trainer", "fork: the container's command is the module my.trainer"),
+    ("python -um my.trainer", "fork: the container's command is the module my.trainer"),
+    ("python -c pass", "relaunch: Python is given its program as text"),
+    ("python -", "relaunch: Python is given its program as text"),
+    ("python", "relaunch: Python is given its program as text"),
+    ("python -I train.py", "relaunch: Python is called with -I"),
+    ("python -sS train.py", "relaunch: Python is called with -S"),
+    ("torchrun --nproc-per-node 2 train.py", "fork: torchrun is taken over"),
+    ("python /usr/bin/torchrun train.py", "fork: torchrun is taken over"),
+    ("python -m torch.distributed.launch train.py", "fork: torchrun is taken over"),
+    ("accelerate launch train.py", "fork: accelerate launch"),
+    ("python -m accelerate.commands.launch train.py", "fork: accelerate launch"),
+    ("python /usr/bin/accelerate launch train.py", "fork: accelerate launch"),
+    ("python /usr/bin/deepspeed train.py", "relaunch: deepspeed starts its ranks"),
+    ("python -m deepspeed.launcher.runner train.py", "relaunch: deepspeed starts its ranks"),
+    ("accelerate test", "relaunch: accelerate test is no training"),
+    ("deepspeed train.py", "relaunch: deepspeed starts its ranks"),
+    ("mpirun -np 2 python train.py", "relaunch: mpirun starts its ranks"),
+    ("numactl -N 0 python a.py", "fork: the container's command is the script a.py, which becomes the template ("),
+    ("tini -- ./train", "relaunch: tini runs no Python"),
+    ("./train", "fork if ./train proves to be a Python script"),
+    ("bash run.sh", "fork if the script that bash runs starts a Python trainer"),
+    (["sh", "-c", "cd /work && python train.py"], "fork if a Python script inside sh -c uses a library"),
+    (["bash", "-lc", "# torchrun\nsleep 1"], "relaunch: bash -c names no Python trainer"),
+    (["bash", "-ec", "deepspeed train.py"], "relaunch: bash -c uses deepspeed"),
+    (["bash", "-c", "exec python -m torch.distributed.run t.py"], "fork: torchrun inside bash -c"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("command", "rung"), COMMANDS)
-def test_which_rung_a_command_aims_at(command: str | list[str], rung: str) -> None:
+@pytest.mark.parametrize(("command", "mode"), COMMANDS)
+def test_which_mode_a_command_aims_at(command: str | list[str], mode: str) -> None:
     words = command.split() if isinstance(command, str) else command
-    assert rung_of(main(command=words[:1], args=words[1:]), PLACE).startswith(rung)
-    assert rung_of(main(command=words), PLACE) == rung_of(main(command=words[:1], args=words[1:]), PLACE)
+    assert mode_of(main(command=words[:1], args=words[1:]), PLACE).startswith(mode)
+    assert mode_of(main(command=words), PLACE) == mode_of(main(command=words[:1], args=words[1:]), PLACE)
 
 
-@pytest.mark.parametrize(("command", "rung"), COMMANDS)
-def test_the_hooks_decide_the_same_where_no_file_decides(command: str | list[str], rung: str) -> None:
-    if rung[2] == ":":
-        assert plan(command.split() if isinstance(command, str) else command, {"PATH": ""}).rung == rung[:2]
+@pytest.mark.parametrize(("command", "mode"), COMMANDS)
+def test_the_hooks_decide_the_same_where_no_file_decides(command: str | list[str], mode: str) -> None:
+    name, is_certain, _ = mode.partition(":")
+    if is_certain:
+        assert plan(command.split() if isinstance(command, str) else command, {"PATH": ""}).mode == name
 
 
 def test_a_named_script_is_the_one_inside_a_shell() -> None:
     place, words = replace(PLACE, script="train.py"), ["sh", "-c", "python prepare.py && python train.py"]
-    assert rung_of(main(command=words), place) == (
-        "T0: inside sh -c, the script that matches train.py becomes the template"
+    assert mode_of(main(command=words), place) == (
+        "fork: inside sh -c, the script that matches train.py becomes the template"
     )
-    assert plan(words, {"OUTRIDER_SCRIPT": "train.py"}).rung == "T0"
-    assert rung_of(main(command=["sh", "-c", "./train"]), place).startswith("T1: sh -c names no Python trainer")
+    assert plan(words, {"OUTRIDER_SCRIPT": "train.py"}).mode == "fork"
+    assert mode_of(main(command=["sh", "-c", "./train"]), place).startswith("relaunch: sh -c names no Python trainer")
 
 
 def test_of_an_image_only_the_image_knows() -> None:
-    assert rung_of(main(args=["train.py"]), PLACE).startswith("T0 where the image's entrypoint is a Python trainer")
+    assert mode_of(main(args=["train.py"]), PLACE).startswith("fork where the image's entrypoint is a Python trainer")

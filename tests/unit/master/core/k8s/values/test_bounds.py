@@ -89,7 +89,7 @@ def test_commands_of_the_largest_size_are_searched_in_one_go() -> None:
     for text in ("kill " * 50_000, "python " * 36_000, "\n" * 250_000, "accelerate " * 23_000, "py " * 80_000):
         trainer = {"name": "t", "image": "i", "command": ["sh", "-c", text]}
         assert not injection_webhook._names_pid_1(text)
-        assert injection_trainer.rung_of(trainer, Place("j", "n", "worker")).startswith("T1")
+        assert injection_trainer.mode_of(trainer, Place("j", "n", "worker")).startswith("relaunch")
 
 
 @pytest.mark.parametrize(
