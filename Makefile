@@ -64,11 +64,12 @@ demo: $(WITH_DEMO)  ## train on real digits with 4 members, kill a process and a
 PURE := $(addprefix tests/unit/,master/core sidecar/core wire cli/conversion)  # nothing but computing in one thread: side by side, seconds
 PLAYED := tests/simulation tests/mutants  # the cores played against each other: side by side, minutes
 
-lint: $(INSTALLED)  ## format, lint, types, import contracts
+lint: $(INSTALLED)  ## format, lint, types, import contracts, the words of CONTRIBUTING.md
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m tests.words
 
 check: lint  ## `make lint` and the tests of the cores: a minute and a half, before every commit
 	@$(BIN)/python -m pytest -m 'not slow and not exhaustive' -n 2 $(PURE)
