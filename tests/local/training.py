@@ -339,16 +339,18 @@ class Training(Traces):
         return marked("OUTRIDER_DIR", str(self.job_folder / "members" / member))
 
     def signal_tree(self, member: str, number: signal.Signals) -> set[int]:
-        """Until nothing new is found: what is forked meanwhile is hit too. The node stands still, so that it learns of
-        all ends at once: those that lie apart are several."""
+        """Reaches every process of the member, also those that are forked meanwhile.
+
+        All of them stand still before one gets the signal: on a busy machine the sidecar of a rank that ended first could
+        start the next generation in between. The local host stands still too, so that it sees all ends at once.
+        """
         reached: set[int] = set()
         self.process.send_signal(signal.SIGSTOP)
         try:
             while fresh := set(self.tree(member)) - reached:
-                for pid in fresh:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, number)
+                _signal_all(fresh, signal.SIGSTOP)
                 reached |= fresh
+            _signal_all(reached, number)
         finally:
             self.process.send_signal(signal.SIGCONT)
         return reached
@@ -411,3 +413,9 @@ def members(world: World) -> list[str]:
 
 def kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
     os.kill(pid, number)
+
+
+def _signal_all(pids: set[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
