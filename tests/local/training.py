@@ -341,8 +341,8 @@ class Training(Traces):
     def signal_tree(self, member: str, number: signal.Signals) -> set[int]:
         """Reaches every process of the member, also those that are forked meanwhile.
 
-        All of them stand still before one gets the signal: on a busy machine the sidecar of a rank that ended first could
-        start the next generation in between. The local host stands still too, so that it sees all ends at once.
+        All of them stand still before one gets the signal: on a busy machine the sidecar of a rank that ended first
+        could start the next generation in between. The local host stands still too: it sees all ends at once.
         """
         reached: set[int] = set()
         self.process.send_signal(signal.SIGSTOP)
