@@ -10,6 +10,7 @@ WITH_DEMO := .venv/.demo
 WITH_TENSORFLOW := .venv/.tensorflow
 WITH_FRAMEWORKS := .venv/.frameworks
 WITH_COVERAGE := .venv/.coverage
+WITH_DOCS := .venv/.docs
 FIRST_SEED ?= 0
 SEEDS ?= 10000
 MARKED ?= cluster and not exhaustive
@@ -17,7 +18,7 @@ MARKED ?= cluster and not exhaustive
 unexport PYTHONDONTWRITEBYTECODE  # with it every test's Python would compile all our modules anew
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo lint check test exhaustive tensorflow frameworks test-all coverage mutation format sim bench cluster-test image clean
+.PHONY: help venv demo lint check test exhaustive tensorflow frameworks test-all coverage mutation format sim bench docs cluster-test image clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -54,6 +55,12 @@ $(WITH_FRAMEWORKS): $(INSTALLED)
 $(WITH_COVERAGE): $(INSTALLED)
 	@echo "installing coverage.py and mutmut into .venv"
 	@$(PIP) -e '.[coverage]'
+	@touch $@
+
+$(WITH_DOCS): pyproject.toml constraints.txt
+	$(VENV)
+	@echo "installing what the documentation site needs into .venv"
+	@$(PIP) -e '.[docs]'
 	@touch $@
 
 venv: $(INSTALLED)  ## .venv with everything that the targets here need
@@ -110,6 +117,9 @@ sim: $(INSTALLED)  ## simulate both cores over SEEDS (10000) seeds from FIRST_SE
 bench: $(INSTALLED)  ## recovery times of torchrun and Outrider, side by side, into benchmarks/out
 	@$(BIN)/python benchmarks/recovery.py
 
+docs: $(WITH_DOCS)  ## the documentation site, into site/; a broken link, anchor or a page outside the navigation fails
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet $(ARGS)
+
 cluster-test: $(INSTALLED)  ## tests on the cluster that KUBECONFIG names; ARGS="-k preempted"
 	@test -n "$$KUBECONFIG" || { echo "KUBECONFIG must name a cluster whose nodes have the images (tests/cluster)"; exit 1; }
 	@$(BIN)/python -m pytest -m '$(MARKED)' -n 2 --dist loadgroup --no-loadscope-reorder $(if $(filter tests/%,$(ARGS)),,tests/cluster) $(ARGS)
@@ -119,5 +129,5 @@ image:  ## build and push IMAGE=REGISTRY/NAME:TAG, and write manifests/overlays/
 	@manifests/image.sh "$(IMAGE)"
 
 clean:  ## remove what the targets made
-	@rm -rf .venv build dist *.egg-info demo-out benchmarks/out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache mutants .coverage .coverage.*
+	@rm -rf .venv site build dist *.egg-info demo-out benchmarks/out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache mutants .coverage .coverage.*
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
