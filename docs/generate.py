@@ -37,7 +37,7 @@ def _command(name: str, command: click.Command, parent: click.Context | None) ->
         yield f"```text\n{command.get_usage(context).removeprefix('Usage: ')}\n```\n"
     yield f"{_prose(command.help or '')}\n"
     options = [each for each in command.get_params(context) if isinstance(each, click.Option) and not each.hidden]
-    if rows := [_option(each, context) for each in options if each.name != "help"]:
+    if rows := [_option(each, context) for each in options if "--help" not in each.opts]:
         yield "| option | what it does |\n| --- | --- |"
         yield from rows
         yield ""
@@ -49,19 +49,11 @@ def _command(name: str, command: click.Command, parent: click.Context | None) ->
 
 
 def _option(option: click.Option, context: click.Context) -> str:
-    names, text = option.get_help_record(context) or (", ".join(option.opts), option.help or "")
-    spelled = " ".join(re.sub(r"(?<=[a-z])_(?=[a-z])", "-", each) for each in _spellings(names))
-    return f"| `{_cell(spelled, is_code=True)}` | {_cell(text)} |"
-
-
-def _spellings(names: str) -> list[str]:
-    """One spelling of each flag: `--max_restarts` works as `--max-restarts` does, and is not repeated."""
-    words = re.split(r"(?:, | / )", names)
-    kept: list[str] = []
-    for word in words:
-        if word.split(" ")[0].replace("_", "-") not in {each.split(" ")[0] for each in kept}:
-            kept.append(word)
-    return [", ".join(kept)]
+    record = option.get_help_record(context)
+    flags = [each for each in (*option.opts, *option.secondary_opts) if "_" not in each]
+    flags.sort(key=len)  # -n before --namespace
+    takes = "" if option.is_flag or option.count else f" {option.make_metavar(context)}"
+    return f"| `{_cell(', '.join(flags) + takes, is_code=True)}` | {_cell(record[1] if record else option.help)} |"
 
 
 # -- the ElasticJob ------------------------------------------------------------------------------------------------
@@ -158,6 +150,7 @@ def _with_decisions(entry: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """The text of a page with its generated parts, and without links that leave the site."""
     filled = MARKER.sub(lambda found: GENERATED[found.group(1)](), markdown)
+    filled = re.sub(r"^\|.*", _with_plain_pipes, filled, flags=re.MULTILINE)
     folder = (DOCS / page.file.src_uri).parent
     return _outside_of_code(filled, lambda part: LINK.sub(lambda link: _within_the_site(link, folder), part))
 
@@ -167,10 +160,17 @@ def _within_the_site(link: re.Match[str], folder: Path) -> str:
     text, target = link.groups()
     if re.match(r"[a-z]+:|#", target):
         return link.group()
-    path = Path(os.path.normpath(folder / target.partition("#")[0]))
-    if path == ROOT / "ARCHITECTURE.md":
-        return f"[{text}]({os.path.relpath(DOCS / 'explanation/architecture.md', folder)})"
-    return text if path.exists() and not path.is_relative_to(DOCS) else link.group()
+    name, hash_sign, anchor = target.partition("#")
+    path = Path(os.path.normpath(folder / name))
+    path = DOCS / "explanation/architecture.md" if path == ROOT / "ARCHITECTURE.md" else path
+    if path.is_relative_to(DOCS):
+        return f"[{text}]({os.path.relpath(path, folder)}{hash_sign}{anchor})"
+    return text if path.exists() else link.group()
+
+
+def _with_plain_pipes(row: re.Match[str]) -> str:
+    """Within code, GitHub wants the pipes of a table's cell escaped, and Python-Markdown shows the backslash."""
+    return re.sub(r"`[^`]+`", lambda code: code.group().replace("\\|", "|"), row.group())
 
 
 def _outside_of_code(text: str, change: Callable[[str], str]) -> str:
@@ -195,4 +195,6 @@ def _cell(text: object, *, is_code: bool = False) -> str:
 def _escaped(text: str) -> str:
     """Words such as <job> are no HTML, and a * in a cron expression is no emphasis."""
     parts = re.split(r"(`[^`]*`)", text)
-    return "".join(each if each.startswith("`") else re.sub(r"([<*_\[\]])", r"\\\1", each) for each in parts)
+    return "".join(
+        each if each.startswith("`") else re.sub(r"([*_\[\]])", r"\\\1", each.replace("<", "&lt;")) for each in parts
+    )

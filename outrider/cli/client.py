@@ -44,7 +44,7 @@ class Master:
         self._socket = folder / "master.sock"
 
     def status(self) -> dict[str, Any]:
-        """The status document (docs/status.md)."""
+        """The status document (docs/reference/status.md)."""
         return self._json("GET", "/v1/status")
 
     def collect(self, what: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ builds its image on every node.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import subprocess
 from collections.abc import Iterator
@@ -23,8 +22,8 @@ from tests.cluster.cluster import SYSTEM, ClusterJob, kubectl, manifests, rolled
 from tests.cluster.conftest import Make
 from tests.cluster.reading import listed
 from tests.cluster.test_handing_over import every_pod_injected, masters_serve_the_webhook
+from tests.documented import beginning_with
 
-DOCS = release_before.REPOSITORY / "docs" / "kubernetes.md"
 IMAGE_BEFORE = "outrider/sidecar:before"
 MORE = 20
 """Steps that are enough to say that training goes on."""
@@ -58,8 +57,7 @@ def today_afterwards() -> Iterator[None]:
 
 def as_documented(begins: str) -> None:
     """Runs the commands of the documentation that begin with these words."""
-    blocks: list[str] = re.findall(r"^```\w*\n(.*?)^```$", DOCS.read_text(), re.MULTILINE | re.DOTALL)
-    (commands,) = (block for block in blocks if block.startswith(begins))
+    commands = beginning_with(begins, tag="run: tests/cluster/test_upgrade.py").text
     done = subprocess.run(["sh", "-ec", commands], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{commands}{done.stdout}{done.stderr}"
 

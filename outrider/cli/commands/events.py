@@ -24,7 +24,7 @@ RETRY_SECONDS = 0.2
 @click.command()
 @click.argument("job", required=False)
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job ends.")
-@click.option("--json", "as_json", is_flag=True, help="JSON lines (docs/status.md) instead of text.")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines (docs/reference/status.md) instead of text.")
 def events(job: str | None, follow: bool, as_json: bool) -> None:
     """Show the events of JOB, or of the only running job."""
     name = job_dirs.the_job(job)

@@ -1,5 +1,7 @@
-"""`outrider status [JOB] [--json]`: where a job stands, as a table or as the document of docs/status.md. Of a cluster's
-job it shows what it has measured and decided about its size."""
+"""`outrider status [JOB] [--json]`: where a job stands, as a table or as docs/reference/status.md has it.
+
+For a job of a cluster: what the job has measured and decided about its size.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ FAULTS_SHOWN, DATA_SHOWN = 10, 5
     "--cluster", is_flag=True, help="JOB is an ElasticJob of the cluster that kubectl would reach: --scaling."
 )
 @click.option("-n", "--namespace", metavar="NS", help="Its namespace; else that of kubectl's context.")
-@click.option("--json", "as_json", is_flag=True, help="The status document (docs/status.md) instead of a table.")
+@click.option("--json", "as_json", is_flag=True, help="The document of docs/reference/status.md instead of a table.")
 def status(job: str | None, as_json: bool, scaling: bool, cluster: bool, namespace: str | None) -> None:
     """Show where JOB stands; without JOB the only running one, else all jobs."""
     if cluster or namespace:

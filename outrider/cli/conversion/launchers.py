@@ -49,7 +49,7 @@ DROPPED = {
     "auto_config": SIZES,
     "auto_tunning": "batch sizes and workers of a DataLoader are not tuned",
     "auto_tuning": "batch sizes and workers of a DataLoader are not tuned",
-    "save_at_breakpoint": "checkpoints in memory outlive the processes (docs/checkpoints.md)",
+    "save_at_breakpoint": "checkpoints in memory outlive the processes (docs/how-to/memory-checkpoints.md)",
     "accelerator": "devices are found by the trainer itself",
     "training_port": "a port is agreed on for each generation",
     "numa_affinity": "processes are not bound to NUMA nodes",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from outrider.cli.errors import UserError
 
-SEVERAL = "Several machines need Kubernetes (docs/kubernetes.md)."
+SEVERAL = "Several machines need Kubernetes (docs/get-started/cluster.md)."
 
 
 def about_slurm(environ: Mapping[str, str]) -> list[str]:

@@ -28,7 +28,7 @@ NOBODY = "4999999"
 
 
 def document(job: str = "digits", **changes: Any) -> dict[str, Any]:
-    """A status document as docs/status.md describes it."""
+    """A status document as docs/reference/status.md describes it."""
     member = {
         "id": "worker-0",
         "role": "worker",

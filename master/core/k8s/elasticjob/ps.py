@@ -1,4 +1,6 @@
-"""An ElasticJob with the role ps is a PS job (docs/ps.md). What is wrong with it, and what is its core told?
+"""An ElasticJob with the role ps is a PS job: its errors, and the spec of its core.
+
+For its user: docs/how-to/parameter-servers.md.
 
 Its members are found by name: `<job>-<role>-<rank index>`, a Service behind which is whoever holds the rank index. So
 the addresses follow from the document alone, before there is a pod, and stay for the job's whole life. What would

@@ -33,7 +33,7 @@ def _announced_kinds() -> set[str]:
 
 
 def test_every_kind_of_event_is_documented() -> None:
-    page = (ROOT / "docs" / "events.md").read_text()
+    page = (ROOT / "docs" / "reference" / "events.md").read_text()
     documented = set(re.findall(r"([A-Z][a-z]+(?:[A-Z][a-z]+)+)", page))
     assert len(_announced_kinds()) > 40
     assert _announced_kinds() - documented == set()
