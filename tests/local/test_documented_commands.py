@@ -1,0 +1,47 @@
+"""The commands of the documents that one machine can execute, as they are written there (`tests.documented`)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.documented import ROOT, blocks, pages_that_run
+from tests.waiting import DEADLINE
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A folder for jobs that no other test sees, with the commands of this environment found first."""
+    jobs = Path(os.path.realpath(tmp_path_factory.mktemp("o")))  # short: socket paths have at most 107 bytes
+    monkeypatch.setenv("OUTRIDER_HOME", str(jobs))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    yield
+    subprocess.run(["outrider", "stop", "--now"], capture_output=True, timeout=DEADLINE)
+
+
+@pytest.mark.parametrize("page", pages_that_run("local"), ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_commands_of_a_page_do_what_it_says(page: Path, home: None, tmp_path: Path) -> None:
+    """In order, in one shell, whose folder has the files that the page shows and the examples."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    found = blocks(page)
+    for block in found:
+        if block.title:
+            (tmp_path / block.title).write_text(block.text)
+    script = "".join(f"# {block.where}\n{block.text}" for block in found if block.tag == "run: local")
+    done = subprocess.run(
+        ["bash", "-euxc", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
