@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,12 +11,17 @@ import pytest
 import yaml
 
 from tests.cluster.cluster import LONG
+from tests.cluster.test_example import data
 from tests.documented import ROOT, blocks, pages_that_run
+
+pytestmark = pytest.mark.xdist_group("digits")
+"""The example's volume is one folder of the nodes, so no two jobs of it run at a time."""
 
 
 @pytest.mark.parametrize("page", pages_that_run("cluster"), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_commands_of_a_page_do_what_it_says(page: Path, namespace: str, tmp_path: Path) -> None:
     """In order, in one shell at the top of the repository, whose kubectl has this test's namespace for its own."""
+    shutil.rmtree(data(), ignore_errors=True)
     found = blocks(page)
     for block in found:
         if block.title:

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.cluster.cluster import LONG, Pods, until
@@ -13,10 +14,16 @@ from tests.cluster.cluster import LONG, Pods, until
 FILE = Path(__file__).parents[2] / "examples" / "elasticjob" / "digits.yaml"
 
 
-def test_the_example_trains_to_its_end(namespace: str, tmp_path: Path) -> None:
+def data() -> Path:
+    """The folder of the nodes, and of this machine, that is the example's volume."""
     document = yaml.safe_load(FILE.read_text())
     (volume,) = document["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["volumes"]
-    folder = Path(volume["hostPath"]["path"])
+    return Path(volume["hostPath"]["path"])
+
+
+@pytest.mark.xdist_group("digits")
+def test_the_example_trains_to_its_end(namespace: str, tmp_path: Path) -> None:
+    folder = data()
     shutil.rmtree(folder, ignore_errors=True)
     job = Pods(namespace, "digits", tmp_path)
     job.kubectl("apply", "-f", str(FILE))

@@ -11,24 +11,22 @@ from pathlib import Path
 import pytest
 
 from tests.documented import ROOT, blocks, pages_that_run
+from tests.unit.cli.conftest import home as home
 from tests.waiting import DEADLINE
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A folder for jobs that no other test sees, with the commands of this environment found first."""
-    jobs = Path(os.path.realpath(tmp_path_factory.mktemp("o")))  # short: socket paths have at most 107 bytes
-    monkeypatch.setenv("OUTRIDER_HOME", str(jobs))
+def commands_of_ours(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The commands of this environment are found first, and no job is left running."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.delenv("PYTHONPATH", raising=False)
     yield
     subprocess.run(["outrider", "stop", "--now"], capture_output=True, timeout=DEADLINE)
 
 
 @pytest.mark.parametrize("page", pages_that_run("local"), ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_commands_of_a_page_do_what_it_says(page: Path, home: None, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_do_what_it_says(page: Path, commands_of_ours: None, tmp_path: Path) -> None:
     """In order, in one shell, whose folder has the files that the page shows and the examples."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     found = blocks(page)
