@@ -94,6 +94,19 @@ def test_the_reference_has_every_field_of_an_elastic_job(generate: ModuleType) -
         assert field in shown
 
 
+def test_the_reference_has_every_field_of_the_status() -> None:
+    """Those that the master's core writes, whichever module adds them."""
+    rows = re.findall(r"^\|.*", (DOCS / "reference/status.md").read_text(), re.MULTILINE)
+    documented = {
+        word for row in rows for code in re.findall(r"`([^`]+)`", row) for word in re.findall("[a-z_]+", code)
+    }
+    for module in ("status/document", "network/report", "stragglers/report", "scaling/curve"):
+        tree = ast.parse((ROOT / f"master/core/{module}.py").read_text())
+        keys = [key for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys if key]
+        named = {key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
+        assert named - documented - {"saved"} == set(), module
+
+
 # -- Events --------------------------------------------------------------------------------------------------------
 KIND = re.compile(r"(?:[A-Z][a-z]+|PDB)(?:[A-Z][a-z]+|PDB)+")
 EMITTERS = {
