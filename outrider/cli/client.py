@@ -1,7 +1,7 @@
-"""The way to a job's master: HTTP over the unix socket in the job's folder.
+"""The client of a job's master: HTTP over the unix socket in the job's folder.
 
-Small and blocking on purpose: `outrider status` should answer at once, and an asynchronous client costs 0.3 s to
-import. Who follows events while doing something else (`outrider run`) does so from a thread of its own.
+It is small and blocking on purpose: `outrider status` should answer at once, and an asynchronous client costs 0.3 s to
+import. `outrider run` follows events from a separate thread.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from outrider.cli.errors import Unreachable, UserError
 from outrider.runtime.unix import peer_of
 
 TIMEOUT = 10.0
-"""Seconds for one answer; collecting from all members takes the master 5 at most."""
-COMES_WITHIN, ASKED_EVERY = 5.0, 0.05
-"""Seconds that a job may be without its master: it has just begun, or its master is being started again."""
+"""Seconds to wait for one response; the master needs at most 5 to collect from all members."""
+COMES_WITHIN, RETRY_EVERY = 5.0, 0.05
+"""Seconds to wait for a job's master, which may just be starting or restarting, and seconds between two tries."""
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -37,7 +37,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 class Master:
-    """One job's master, by its socket. Every method is one request on a connection of its own."""
+    """The master of one job. Every method makes one request on a new connection."""
 
     def __init__(self, folder: Path) -> None:
         self.job = folder.name
@@ -48,24 +48,24 @@ class Master:
         return self._json("GET", "/v1/status")
 
     def collect(self, what: str) -> dict[str, Any]:
-        """`stacks` or `collectives` from every member: bodies by member, and who did not answer."""
+        """`stacks` or `collectives` of every member: the bodies by member, and the members that did not answer."""
         return self._json("GET", f"/v1/{what}")
 
     def post(self, path: str, body: dict[str, Any], seconds: float = TIMEOUT) -> dict[str, Any]:
-        """Ask for something to be done; a refusal is an error with the master's own words."""
+        """Request an action; a refusal raises UserError with the master's message."""
         return self._json("POST", path, body, seconds)
 
     def pid(self) -> int:
-        """The process that listens on the socket, as the kernel knows it."""
+        """The process that listens on the socket, according to the kernel."""
         with self._reached(), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(TIMEOUT)
             probe.connect(str(self._socket))
             return peer_of(probe).pid
 
     def follow(self, after: int = 0, stop: list[socket.socket] | None = None) -> Iterator[dict[str, Any]]:
-        """Events beyond number `after`, as they happen, until the master ends.
+        """Events after number `after`, as they happen, until the master ends.
 
-        The connection is put into `stop`: shutting it down from another thread ends the iteration.
+        The socket is appended to `stop`: another thread ends the iteration by shutting it down.
         """
         connection = _UnixConnection(self._socket, None)
         with self._reached(), contextlib.closing(connection):
@@ -89,14 +89,14 @@ class Master:
 
     def _parsed(self, status: int, text: bytes) -> dict[str, Any]:
         try:
-            answer = json.loads(text or b"{}")
+            body = json.loads(text or b"{}")
         except ValueError:
-            answer = {"error": text.decode(errors="replace")[:200]}
+            body = {"error": text.decode(errors="replace")[:200]}
         if status >= 400:
-            raise UserError(f"{self.job}: {answer.get('error', f'the master answered {status}')}")
-        if not isinstance(answer, dict):
-            raise Unreachable(f"the master of {self.job} answered with something that is no JSON object")
-        return answer
+            raise UserError(f"{self.job}: {body.get('error', f'the master responded with HTTP {status}')}")
+        if not isinstance(body, dict):
+            raise Unreachable(f"the response of the master of {self.job} is not a JSON object")
+        return body
 
     @contextlib.contextmanager
     def _reached(self) -> Iterator[None]:
@@ -109,8 +109,8 @@ class Master:
 
 
 def running_master(job: str | None) -> Master:
-    """The master of a running job (the only one where none is named), or an error that says what runs. One that is
-    being started is waited for, or what a user wants of a job in its first moment would be lost."""
+    """The master of a running job (of the only one if `job` is None), or an error that names the running jobs. A master
+    that is starting is waited for, so that a request right after the start of a job is not lost."""
     name = job_dirs.the_job(job)
     master, deadline = Master(job_dirs.job_folder(name)), time.monotonic() + COMES_WITHIN
     while job_dirs.is_running(name):
@@ -120,5 +120,5 @@ def running_master(job: str | None) -> Master:
         except Unreachable:
             if time.monotonic() > deadline:
                 raise
-        time.sleep(ASKED_EVERY)
+        time.sleep(RETRY_EVERY)
     raise UserError(f"{name} is not running")

@@ -1,7 +1,7 @@
-"""A job's status and events as they can be had now. They come from its master, else from what it left in its folder.
+"""Reads the status and events of a job, from its master or else from the files in its folder.
 
-The master may be gone for a second (it is restarted while training goes on) or for good (the job ended): the files that
-it writes are the same documents, so a reader falls back on them and says so.
+The master may be gone for a second (it restarts while training continues) or for good (the job ended). The files that
+it writes are the same documents, so the reader falls back on them and says so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STATUS_FIELDS = {
     "members": list,
 }
 EVENT_FIELDS = {"seq": int, "kind": str, "generation": str, "reason": str, "detail": dict}
-"""Without these a document in a job's folder is none of ours: a disk that was full, a file that somebody edited."""
+"""Fields that every valid document has. One without them was truncated by a full disk, or edited by hand."""
 
 
 def status_of(job: str) -> dict[str, Any]:
@@ -47,17 +47,17 @@ def _saved(job: str) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text())
     except FileNotFoundError:
-        raise UserError(f"{job} has no status yet: it is starting, or ended before it could begin") from None
+        raise UserError(f"job {job} has no status yet: it is starting, or ended before it could begin") from None
     except (OSError, ValueError) as broken:
         raise UserError(f"the status of {job} cannot be read: {path}: {broken}") from broken
     if not isinstance(document, dict) or not all(isinstance(document.get(n), k) for n, k in STATUS_FIELDS.items()):
-        raise UserError(f"the status of {job} cannot be read: {path} holds no status document")
-    document.pop("saved", None)  # what the next master needs is nobody else's
+        raise UserError(f"the status of {job} cannot be read: {path} has no status document")
+    document.pop("saved", None)  # only the next master needs it
     return document
 
 
 def _ended(document: dict[str, Any], job: str) -> dict[str, Any]:
-    """A job that nobody holds cannot be running, whatever was written last: its command was killed."""
+    """The status of a job whose lock is free: it is not running, whatever was written last. Its command was killed."""
     if document.get("phase") in ("succeeded", "failed", "stopped"):
         return document
     gone = [member | {"state": "gone", "pids": {}} for member in document.get("members", ())]
@@ -66,8 +66,8 @@ def _ended(document: dict[str, Any], job: str) -> dict[str, Any]:
 
 
 def saved_events(job: str) -> Iterator[dict[str, Any]]:
-    """The events written so far. A last line that is being written is left for later; one that a killed master left
-    half written, or that somebody spoilt, is passed over."""
+    """The events written so far. An unfinished last line is left for later; a line that is not a valid event, because
+    a master was killed while writing it or the file was edited, is skipped."""
     path = job_dirs.existing(job) / "events.jsonl"
     try:
         lines = path.read_bytes().split(b"\n")

@@ -1,6 +1,6 @@
-"""What goes wrong on the user's side, as one sentence that names the thing and what it may be.
+"""Errors of the user, each as one sentence that names the wrong thing and what it must be.
 
-Everything that a user can get wrong ends as one of these; anything else that escapes is a bug and keeps its traceback.
+Every mistake that a user can make ends as one of these. Any other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import IO, Any
 import click
 
 USAGE = 2
-"""Exit code of a command that was never started: wrong flags, a job that does not exist. As click's own."""
+"""Exit code of a command that did nothing: wrong flags, a job that does not exist. The same as click's own."""
 
 
 class UserError(click.ClickException):
-    """The command cannot be done as it was given; the message says what would be right."""
+    """The command cannot run as given; the message says what would be right."""
 
     exit_code = USAGE
 
@@ -24,6 +24,6 @@ class UserError(click.ClickException):
 
 
 class Unreachable(UserError):
-    """The job exists, its master does not answer."""
+    """The job exists, but its master does not answer."""
 
     exit_code = 1

@@ -1,8 +1,8 @@
-"""Where the local jobs are, which of them run, and whether a job can live where it is asked to.
+"""The folders of local jobs: where they are, which jobs run, and whether a new job can start.
 
-A job is a folder (docs/contracts.md, 6). It runs as long as somebody holds the lock in it; what it left behind stays
-readable until the next job of its name. Checks that a start would trip over later (a folder that cannot be written, a
-socket path that the kernel would cut) are made here first, so that a refused start leaves nothing behind.
+A job is a folder (docs/contracts.md, 6). It runs as long as a process holds the lock in it; its files stay readable
+until the next job of the same name. Whatever would fail later during the start (a folder without write permission, a
+socket path that is too long for the kernel) is checked here first, so that a refused start leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from outrider.cli.errors import UserError
 from outrider.runtime.unix import LONGEST_PATH
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")
-"""A DNS label, because the same job's pods are named after it in a cluster."""
+"""The form of a job's name: a DNS label, because in a cluster the pods of the job are named after it."""
 
 JOBS_NAMED = 8
-"""In an error; `outrider status` shows all."""
+"""The most jobs that an error lists; `outrider status` shows all."""
 
 LONGEST_SOCKET = "members/worker-99999/agent.sock"
 
 
 def home(environ: dict[str, str] | os._Environ[str] = os.environ) -> Path:
-    """The folder of the user's jobs: OUTRIDER_HOME, else the session's run-time folder, else a temporary one."""
+    """The folder of the user's jobs: OUTRIDER_HOME, else one in XDG_RUNTIME_DIR, else one for temporary files."""
     if chosen := environ.get("OUTRIDER_HOME"):
         return here() / chosen
     if runtime := environ.get("XDG_RUNTIME_DIR"):
@@ -34,31 +34,31 @@ def home(environ: dict[str, str] | os._Environ[str] = os.environ) -> Path:
 
 
 def here() -> Path:
-    """The current folder, or an error where it has been deleted: nothing relative means anything then."""
+    """The current folder, or an error if it was deleted, since relative paths have no meaning then."""
     try:
         return Path.cwd()
     except OSError as gone:
-        raise UserError(f"the current folder does not exist any more ({gone.strerror}); change to another") from gone
+        raise UserError(f"the current folder no longer exists ({gone.strerror}); change to another one") from gone
 
 
 def absolute(path: Path) -> Path:
-    """A path that the user gave; a relative one begins at the current folder."""
+    """The absolute form of a path that the user gave, relative to the current folder."""
     return here() / path
 
 
 def job_folder(job: str) -> Path:
-    """Where a job of that name is, whether it exists or not."""
+    """The folder of a job of that name, whether it exists or not."""
     return home() / "jobs" / job
 
 
 def jobs() -> list[str]:
-    """Every job that left something here, sorted."""
+    """The names of all jobs with a folder here, sorted."""
     try:
         return sorted(entry.name for entry in (home() / "jobs").iterdir() if (entry / "lock").exists())
     except (FileNotFoundError, NotADirectoryError):
         return []
     except PermissionError as refused:
-        raise UserError(f"the jobs' folder {home() / 'jobs'} cannot be read: {refused.strerror}") from refused
+        raise UserError(f"the folder of the jobs {home() / 'jobs'} cannot be read: {refused.strerror}") from refused
 
 
 def running_jobs() -> list[str]:
@@ -67,10 +67,10 @@ def running_jobs() -> list[str]:
 
 
 def is_running(job: str) -> bool:
-    """Whether somebody holds the job's lock.
+    """Whether a process holds the job's lock.
 
-    Read from /proc/locks: trying the lock would hold it for a moment, and a start at that moment would be refused.
-    Inode numbers repeat between file systems, and so the holder must be the process that the lock names.
+    This reads /proc/locks: trying to lock would hold the lock for a moment, and a start at that moment would be
+    refused. Inode numbers repeat between file systems, so the holder must also be the process named in the lock file.
     """
     path = job_folder(job) / "lock"
     try:
@@ -86,40 +86,40 @@ def is_running(job: str) -> bool:
 
 
 def existing(job: str) -> Path:
-    """The folder of a job that exists; else an error that names those that do."""
+    """The folder of a job that exists; else an error that names the existing jobs."""
     return job_folder(_found(job))
 
 
 def _found(job: str) -> str:
-    """Its name as it was given, or in the letters that a name may have."""
+    """The name of an existing job, as given or converted to a valid name."""
     everything = jobs()
     for name in (job, in_its_letters(job)):
         if name in everything:
             return name
-    raise UserError(f"there is no job {job!r} in {home()}; {_known()}")
+    raise UserError(f"job {job!r} not found in {home()}; {_known()}")
 
 
 def the_job(job: str | None) -> str:
-    """The job that was named, else the only one that runs."""
+    """The given job, else the only running one."""
     if job is not None:
         return _found(job)
     candidates = running_jobs()
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
-        raise UserError(f"say which job: {', '.join(candidates)} are running")
+        raise UserError(f"several jobs are running, name one of them: {', '.join(candidates)}")
     raise UserError(f"no job is running in {home()}; {_known()}")
 
 
 def _known() -> str:
-    """The jobs that there are: those that run, then the latest of the others, as many as one can read."""
+    """A list of the existing jobs for an error: running ones first, then the latest others, at most JOBS_NAMED."""
     everything = sorted(jobs(), key=lambda job: (not is_running(job), -_begun(job)))
     if not everything:
-        return "nothing was ever run there (OUTRIDER_HOME names another folder)"
+        return "no job has ever run there (set OUTRIDER_HOME for another folder)"
     named = [f"{job} ({'running' if is_running(job) else 'ended'})" for job in everything[:JOBS_NAMED]]
     more = len(everything) - len(named)
     return (
-        "there are: "
+        "existing jobs: "
         + ", ".join(named)
         + (f", and {more} more (outrider clean --all removes ended ones)" if more else "")
     )
@@ -133,20 +133,20 @@ def _begun(job: str) -> float:
 
 
 def checked_name(job: str) -> str:
-    """A job's name in the letters that it may have, or an error that says what it may be."""
+    """The valid form of a job's name, or an error that says what a name must be."""
     name = job if NAME.match(job) else in_its_letters(job)
     if not NAME.match(name):
-        raise UserError(f"--job {job!r}: a name has letters, digits and '-', at most 63, and not only '-'")
+        raise UserError(f"--job {job!r}: must be at most 63 letters, digits and '-', and not only '-'")
     return name
 
 
 def in_its_letters(text: str) -> str:
-    """As a DNS label has them; empty where no letter of it may be in one."""
+    """`text` in the letters of a DNS label; empty if none of them is allowed there."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def name_from(script: str) -> str:
-    """A job's name made of a script's or a module's: its last part, in the letters that a name may have, and free."""
+    """A free and valid name for a job, made of the last part of its script's or module's name."""
     stem = Path(script).name.removesuffix(".py").rpartition(".")[2]
     plain = in_its_letters(stem)[:40].strip("-") or "job"
     taken, number, name = set(running_jobs()), 1, plain
@@ -157,41 +157,41 @@ def name_from(script: str) -> str:
 
 
 def check_writable(folder: Path, flag: str) -> None:
-    """Make sure that files can be made in `folder`, which may not exist yet. Nothing is left behind."""
+    """Make sure that files can be created in `folder`, which may not exist yet. Nothing is left behind."""
     nearest = absolute(folder)
     while not nearest.exists() and nearest != nearest.parent:
         nearest = nearest.parent
     if not nearest.is_dir():
-        raise UserError(f"{flag} {folder}: {nearest} is no folder")
+        raise UserError(f"{flag} {folder}: must be a folder; {nearest} is not one")
     try:
         with tempfile.TemporaryFile(dir=nearest):
             pass
     except OSError as refused:
-        raise UserError(f"{flag} {folder}: cannot be written ({refused.strerror}: {nearest})") from refused
+        raise UserError(f"{flag} {folder}: must be writable ({refused.strerror}: {nearest})") from refused
 
 
 def check_free(job: str) -> None:
-    """Make sure that no job of that name runs; whoever starts one takes the lock and so decides for good."""
+    """Make sure that no job of that name runs. If two start at once, the lock decides later."""
     if is_running(job):
         raise already_runs(job)
 
 
 def already_runs(job: str) -> UserError:
-    """The refusal of a second job of one name."""
+    """The error for a second job of the same name."""
     try:
         holder = (job_folder(job) / "lock").read_text().strip()
     except OSError:
         holder = ""
     by = f" (pid {holder})" if holder else ""
-    return UserError(f"a job {job!r} is running already{by}; choose another --job name, or end it: outrider stop {job}")
+    return UserError(f"job {job!r} is already running{by}; choose another --job name, or stop it: outrider stop {job}")
 
 
 def check_socket_paths(job: str) -> None:
-    """Make sure that the kernel takes the longest socket path which the job will need."""
+    """Make sure that the kernel accepts the longest socket path of the job."""
     path = job_folder(job) / LONGEST_SOCKET
     length = len(os.fsencode(path))
     if length > LONGEST_PATH:
         raise UserError(
-            f"the job's folder {job_folder(job)} is too deep: a socket path may have {LONGEST_PATH} bytes, "
-            f"{path} would have {length}; set OUTRIDER_HOME to a shorter folder, or give a shorter --job name"
+            f"the path of the job's folder {job_folder(job)} is too long: a socket path may have {LONGEST_PATH} bytes, "
+            f"but {path} has {length}; set OUTRIDER_HOME to a shorter folder, or give a shorter --job name"
         )

@@ -1,7 +1,7 @@
 """The command line of Outrider.
 
-A command's module is imported when it is asked for, because `outrider status` should not pay for what `cli.run.command`
-needs.
+A command's module is imported only when that command runs, because `outrider status` should not wait for the imports of
+`cli.run.command`.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import outrider
 
 COMMANDS = {
     "run": "Run a training job on this machine and keep it running.",
-    "status": "Show where a job stands.",
+    "status": "Show the state of a job.",
     "events": "Show what happened in a job.",
-    "logs": "Show what the ranks wrote.",
-    "stacks": "Show where every rank's Python is now.",
-    "collectives": "Show every rank's last collective, and who is missing.",
-    "restart": "Start the script again, read anew.",
-    "scale": "Change how many members a job has.",
-    "plot": "Draw a job over time: loss, steps a second, members, faults.",
-    "stop": "End a job.",
-    "clean": "Remove what jobs that have ended left.",
-    "chaos": "Break a running job on purpose.",
-    "rules": "Try a job's rules on a log.",
-    "convert": "Turn jobs of KubeDL, Kubeflow and DLRover into ElasticJobs.",
-    "inject": "Show what the webhook makes of a pod, and why.",
+    "logs": "Show the output of the ranks.",
+    "stacks": "Show the Python stack of every rank.",
+    "collectives": "Show the last collective of every rank, and which ranks are missing.",
+    "plot": "Draw loss, steps per second, members and faults of a job over time.",
+    "restart": "Restart a job with its script as it is now.",
+    "scale": "Change the number of members of a job.",
+    "stop": "Stop a job.",
+    "clean": "Remove the files of jobs that have ended.",
+    "chaos": "Inject a fault into a running job.",
+    "rules": "Try the rules of a job on a log.",
+    "convert": "Convert jobs of KubeDL, Kubeflow and DLRover to ElasticJobs.",
+    "inject": "Show how the webhook would change a pod, and why.",
 }
-"""Every command and its one line."""
+"""Every command with its line of help."""
 
 
 class _Commands(click.Group):
@@ -49,8 +49,8 @@ class _Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def _version(context: click.Context, param: click.Parameter, asked: bool) -> None:
-    if asked and not context.resilient_parsing:
+def _version(context: click.Context, param: click.Parameter, is_given: bool) -> None:
+    if is_given and not context.resilient_parsing:
         click.echo(f"outrider {outrider.__version__}")
         context.exit()
 
@@ -62,7 +62,8 @@ def main() -> None:
 
 
 def open_standard_descriptors() -> None:
-    """A descriptor below 3 that came closed (`>&-`) would be given to the next file, and what is said written there."""
+    """Open descriptors below 3 that were closed (`>&-`): the next file would get such a number, and with it the
+    command's output."""
     while (opened := os.open(os.devnull, os.O_RDWR)) < 3:
         pass
     os.close(opened)

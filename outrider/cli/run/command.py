@@ -1,6 +1,6 @@
-"""`outrider run`: host a job on this machine, show what happens to it, and end with its exit code.
+"""`outrider run`: hosts a job on this machine, shows its events, and ends with its exit code.
 
-torchrun's command line works here as it is: both spellings of every flag, its sizes, its rendezvous flags. Everything
+torchrun's command line works unchanged: both spellings of every flag, its sizes, its rendezvous flags. Everything
 after SCRIPT belongs to the script; after `--` comes any command, run once per member.
 """
 
@@ -15,16 +15,18 @@ from typing import Any
 import click
 
 from outrider.cli import rule_file
-from outrider.cli.flags import flags
-from outrider.cli.run.request import Request
+from outrider.cli.flags import Grouped, flags
+from outrider.cli.run.request import GROUPS, Request
 from outrider.cli.run.resolve import check_place, request_of
 from outrider.cli.run.slurm import about_slurm
 from outrider.cli.run.torchrun_flags import accepted, not_needed
 from outrider.cli.text import warning
 
 
-class _RunCommand(click.Command):
-    """Keeps whether the positional arguments came after a `--`, which click takes away."""
+class _RunCommand(Grouped):
+    """Remembers whether the positional arguments came after a `--`, which click removes."""
+
+    groups = GROUPS
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given = list(args)
@@ -38,7 +40,7 @@ class _RunCommand(click.Command):
         return rest
 
     def _near(self, name: str, context: click.Context) -> list[str]:
-        """Flags of ours that may be meant: click names any that shares some letters, those without effect too."""
+        """The flags of `outrider run` that are spelled alike; click would also suggest distant and hidden ones."""
         shown = [each for each in self.get_params(context) if isinstance(each, click.Option) and not each.hidden]
         return get_close_matches(name, [each.opts[0] for each in shown], cutoff=0.75)
 
@@ -48,16 +50,16 @@ class _RunCommand(click.Command):
 @accepted
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]... | -- COMMAND...")
 def run(words: tuple[str, ...], after_dashes: bool, **given: Any) -> None:
-    """Run a training job on this one machine and keep it running.
+    """Run a training job on this machine and keep it running.
 
-    For several machines there is Kubernetes; within Slurm it is one node's job.
+    For several machines, use Kubernetes (docs/kubernetes.md). In a Slurm allocation the job uses one node.
 
-    SCRIPT is a Python script, run unchanged in every worker process; ARGS are its own.
+    SCRIPT is a Python script that runs unchanged in every worker process; ARGS are its arguments.
     """
     request = request_of(words, after_dashes, given, os.environ)
     check_place(request)
     for line in [*about_slurm(os.environ), *not_needed(given, request.needless), *rule_file.about_nodes(request.rules)]:
-        click.echo(json.dumps(warning(line)) if request.telling == "json" else f"outrider: {line}", err=True)
-    from outrider.cli.run.host import host  # late: a command line that is wrong should be told at once
+        click.echo(json.dumps(warning(line)) if request.verbosity == "json" else f"outrider: {line}", err=True)
+    from outrider.cli.run.host import host  # late: a wrong command line should be reported at once
 
     sys.exit(host(request))

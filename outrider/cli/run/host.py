@@ -48,7 +48,7 @@ NO_THREAD = "can't start new thread"
 def host(request: Request) -> int:
     """Run the job to its end and return its exit code."""
     screen = Screen()
-    mode = Mode(request.telling)
+    mode = Mode(request.verbosity)
     began = time.monotonic()
     try:
         code, is_unsaved = asyncio.run(_hosted(request, screen))
@@ -71,7 +71,7 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
     """The exit code, and whether the job's folder does not say so."""
     writer = Writer(screen)
     folder = job_dirs.job_folder(request.name)
-    loss, mode = LossRecord(folder), Mode(request.telling)
+    loss, mode = LossRecord(folder), Mode(request.verbosity)
     holding = Holding(writer.put)
     shows = writer.put if mode in (Mode.VERBOSE, Mode.JSON) or request.tasks is not None else holding.line
     try:

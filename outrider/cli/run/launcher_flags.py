@@ -1,7 +1,7 @@
-"""Sizes that are said twice: to outrider, and to the launcher in the command after `--`.
+"""Compares the sizes given to outrider with those of the launcher in the command after `--`.
 
-Where only the inner launcher says one, it counts. Where both do and differ, nothing is started: either number would be
-somebody's mistake.
+If only the inner launcher gives a size, it counts. If both give one and they differ, nothing is started: one of the two
+must be a mistake.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """What a torchrun inside the command was told; None and empty where it said nothing, or is no torchrun."""
+    """The flags of a torchrun inside the command; None or empty if a flag is missing or the command is not torchrun."""
 
     nnodes: Members | None = None
     nproc: size_flags.Processes | None = None
     max_restarts: int | None = None
     needless: tuple[str, ...] = ()
-    """Its rendezvous flags that were given."""
+    """The rendezvous flags given to torchrun."""
     ineffective: tuple[str, ...] = ()
-    """Its other flags that mean nothing here."""
+    """Other flags of torchrun that have no effect here."""
 
 
 def read(command: tuple[str, ...], environ: Mapping[str, str]) -> Inner:
-    """The inner launcher's flags, or an error that names one which no job can have."""
+    """The inner launcher's flags, or an error that names a value which no job can have."""
     found = flags_inside(command, environ)
     if found is None:
         return Inner()
@@ -47,18 +47,18 @@ def read(command: tuple[str, ...], environ: Mapping[str, str]) -> Inner:
 
 
 def agreed(flag: str, ours: Value | None, theirs: Value | None, command: tuple[str, ...]) -> Value | None:
-    """The one value that was said, or an error that shows both."""
+    """The value that was given, or an error that shows both if they differ."""
     if ours is None or theirs is None or ours == theirs:
         return theirs if ours is None else ours
     raise UserError(
-        f"{flag} {ours} was given to outrider, {flag} {theirs} to {Path(command[0]).name} after --: "
-        "give it once, or the same twice"
+        f"{flag} {ours}: must equal {flag} {theirs} of {Path(command[0]).name} after --; give it once, or the same "
+        "value twice"
     )
 
 
 def _parsed(parse: Callable[[str], Value], flag: str, value: str | None) -> Value | None:
-    """A size in the inner command is held to the same rules as outrider's own."""
+    """A size in the inner command follows the same rules as outrider's own."""
     try:
         return None if value is None else parse(value)
     except ValueError as wrong:
-        raise UserError(f"the {flag} of the command after --: {wrong}") from None
+        raise UserError(f"{flag} {value} of the command after --: {wrong}") from None

@@ -1,4 +1,4 @@
-"""What `outrider run` was asked for, as one value: a field a flag, then what follows from them (`run.resolve`)."""
+"""One command line of `outrider run` as a value: one field per flag, then what `run.resolve` derives from them."""
 
 from __future__ import annotations
 
@@ -24,173 +24,196 @@ from outrider.master.local.sandbox.cgroups import Limits
 PATH = click.Path(path_type=Path)
 BUDGET = click.IntRange(0, 1_000_000)
 SILENCE = click.IntRange(1, 3600)
+GROUPS = {
+    "Command": ("module", "no_python", "python", "job", "stdin"),
+    "Size": ("nnodes", "nproc_per_node", "spares", "share_gpus"),
+    "Recovery": (
+        "max_restarts", "max_relaunches", "silent_after", "hang_after", "network_check", "exclude_straggler", "rules",
+        "require_resume",
+    ),
+    "Checkpoints": ("checkpoint_memory", "checkpoint_path", "migration_dir", "save_signal", "atomic_save"),
+    "Data": ("elastic_data", "keep_global_batch"),
+    "Scaling": ("scaling", "metrics"),
+    "Output": ("log_dir", "quiet", "verbose", "log_json"),
+    "Parameter servers": ("ps", "workers", "chief", "evaluator"),
+    "Testing": ("chaos", "isolate", "member_cpus", "member_memory"),
+}  # fmt: skip
+"""The headings of the help, and the flags below each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One command line of `outrider run`; None where the user said nothing."""
+    """One command line of `outrider run`; a flag that was not given is None."""
 
-    # Of each flag its text, then its settings in one line.
+    # The order of the fields is that of GROUPS.
     # fmt: off
+    module: bool = flag("Run SCRIPT as a module, as `python -m` does.", "-m", is_flag=True)
+    no_python: bool = flag("Run SCRIPT as a program, once per worker process.", is_flag=True)
+    python: str | None = flag(
+        "Python of the script. Default: PYTHON_EXEC, an active virtual environment's, Outrider's.", metavar="PYTHON"
+    )
+    job: str | None = flag("Name of the job. Default: the script's name.", metavar="NAME")
+    stdin: int | None = flag(
+        "Give this rank the standard input, for pdb and input(); turns hang detection off.",
+        metavar="RANK", type=click.IntRange(0)
+    )
+
     nnodes: Members | None = flag(
-        "Members (simulated nodes). Default 1.", metavar="N|MIN:MAX", parse=size_flags.parsed_members
+        "Number of members, each standing for one machine, or a range of it. Default: 1.",
+        metavar="N|MIN:MAX", parse=size_flags.parsed_members
     )
     nproc_per_node: Processes | None = flag(
-        "Worker processes a member. Default: what the command's own launcher says, else 1.",
+        "Worker processes per member. Default: as the command's own launcher says, else 1.",
         metavar="N|auto|gpu|cpu", parse=size_flags.parsed_processes
     )
-    max_restarts: int | None = flag(
-        "In-place restarts a job; one is regained per 30 minutes without a fault. Default 10.",
-        metavar="N", type=BUDGET, spec=True
-    )
-    job: str | None = flag("The job's name. Default: the script's.", metavar="NAME")
-    log_dir: Path | None = flag(
-        "Write each rank's output also to DIR/<generation>/<rank>/{stdout,stderr}.log.",
-        metavar="DIR", type=PATH, parse=job_dirs.absolute
-    )
     spares: int = flag(
-        "Members kept ready to replace a lost one at once. Default 0.",
+        "Extra members kept ready to replace a lost one at once. Default: 0.",
         metavar="N", type=click.IntRange(0, MOST_MEMBERS), default=0, spec=True
     )
+    share_gpus: str = flag(
+        "Give each member its own part of the GPUs; off: every member sees all. Default: on.",
+        metavar="on|off", type=click.Choice(["on", "off"]), default="on"
+    )
+
+    max_restarts: int | None = flag(
+        "In-place restarts per job; 30 minutes without a fault give one back. Default: 10.",
+        metavar="N", type=BUDGET, spec=True
+    )
     max_relaunches: int | None = flag(
-        "Replacements of lost members a job; 0: a lost member is not replaced. Default: no limit.",
+        "Replacements of lost members per job; 0 replaces none. Default: no limit.",
         metavar="N", type=BUDGET, spec=True
     )
     silent_after: float | None = flag(
-        "Silence after which a member that nobody reaches is left out. Default 3; more on a busy machine.",
+        "Seconds of silence after which a member is left out; more on a busy machine. Default: 3.",
         metavar="SECONDS", type=SILENCE, parse=float, spec=True
     )
+    hang_after: SpecFields = flag(
+        "Restart ranks that make no progress. Default: step=60,init=600,checkpoint=600,eval=600.",
+        metavar="SECONDS|off", parse=flag_values.hang_limits, absent={}
+    )
     network_check: bool = flag(
-        "Measure members before they train: a matmul and an all-gather in pairs; who fails is replaced.",
+        "Test members in pairs (matmul, all-gather) before they train; replace those that fail.",
         is_flag=True, spec="node_check"
     )
     exclude_straggler: bool = flag(
-        "Replace members that are too slow: in the node check, or while training.",
+        "Replace members that are too slow, in the node check or while training.",
         is_flag=True, spec="exclude_stragglers"
     )
-    elastic_data: bool = flag(
-        "Go on in the data where the loaded checkpoint was saved, in any world; torch's DistributedSampler alone.",
-        is_flag=True, spec=True
-    )
-    keep_global_batch: bool = flag(
-        "Follow the world's size with the batch sizes, so that the global batch stays that of the first world.",
-        is_flag=True, spec=True
-    )
-    require_resume: bool = flag(
-        "End the job if the script starts over although it has saved a checkpoint, before it saves again.",
-        is_flag=True, spec=True
-    )
-    chaos: tuple[Armed, ...] = flag(
-        "Arm a fault before the start, as cpu-load=90 or bad-node; what replaces this member is well.",
-        metavar="FAULT@rank-index=N", multiple=True, parse=flag_values.armed
-    )
-    isolate: bool = flag(
-        "Give each member a network, pids and a cgroup of its own (root only), so that its network can be broken too.",
-        is_flag=True
-    )
-    member_cpus: float | None = flag(
-        "CPUs of an isolated member's trainer, as 0.5.", metavar="N", type=float, parse=flag_values.member_cpus
-    )
-    member_memory: int | None = flag(
-        "Memory of an isolated member's trainer, as 1Gi.", metavar="SIZE", parse=flag_values.member_memory
-    )
-    hang_after: SpecFields = flag(
-        "How long training may make no step before its ranks are asked why and begin again; PHASE=SECONDS,... for "
-        "step, init, checkpoint, eval. Default step=60,init=600,checkpoint=600,eval=600; what was slow before has "
-        "longer.",
-        metavar="SECONDS|off", parse=flag_values.hang_limits, absent={}
-    )
     rules: tuple[Rule, ...] = flag(
-        "What to do about exit codes and lines of the ranks' output: recovery.rules as an ElasticJob has them.",
+        "React to exit codes and output lines by the recovery.rules of an ElasticJob in FILE.",
         metavar="FILE", type=PATH, parse=rule_file.rules_of, absent=(), spec=True
     )
-    migration_dir: Path | None = flag(
-        "Where scripts that use training_hooks.migrator save their state before planned moves; of this job DIR/<job>.",
-        metavar="DIR", type=PATH, parse=job_dirs.absolute
+    require_resume: bool = flag(
+        "Fail the job if its script has saved a checkpoint but begins at step 0 again.",
+        is_flag=True, spec=True
     )
+
     checkpoint_memory: int = flag(
-        "Memory of each member, as 2Gi, in which training_hooks.checkpoint keeps the newest checkpoints.",
+        "Memory per member for the newest checkpoints, as 2Gi (docs/checkpoints.md).",
         metavar="SIZE", parse=memory.parsed, absent=0
     )
     checkpoint_path: str = flag(
-        "What the script saves there by torch.save is kept in that memory, and written to FILE in the background.",
+        "Let torch.save() to FILE return once it is in memory; FILE is written in the background.",
         metavar="FILE", parse=flag_values.checkpoint_path, absent=""
     )
+    migration_dir: Path | None = flag(
+        "Let training_hooks.migrator save state in DIR/<job> before planned moves.",
+        metavar="DIR", type=PATH, parse=job_dirs.absolute
+    )
     save_signal: str = flag(
-        "The script has a handler of its own for it, as SIGUSR1, which saves: ranks are sent it before planned moves.",
+        "Send ranks SIGNAL before planned moves; the script's own handler saves. As SIGUSR1.",
         metavar="SIGNAL", parse=checkpoints_save_signal.parsed, absent="", spec=True
     )
     atomic_save: str | None = flag(
-        "Whether a save to a path is whole or not at all: where there is room for two files, never, or else it fails.",
-        type=click.Choice(["true", "false", "required"])
+        "Save files atomically: if two fit on the disk (true), never, or else fail (required).",
+        metavar="true|false|required", type=click.Choice(["true", "false", "required"])
     )
+
+    elastic_data: bool = flag(
+        "Resume the data where the loaded checkpoint was saved, at any size (DistributedSampler).",
+        is_flag=True, spec=True
+    )
+    keep_global_batch: bool = flag(
+        "Keep the first generation's global batch size by adapting each rank's.",
+        is_flag=True, spec=True
+    )
+
     scaling: SpecFields = flag(
-        "The job finds its own size within --nnodes MIN:MAX, beginning with MIN, from what its steps show. Settings: "
-        "min-gain=0.5 (what each further member has to add, in what one makes), cooldown=30s, evaluation=30m. "
-        "schedule: by the clock, as 'schedule; zone=Europe/Berlin; 0 8 * * 1-5 = 2; 0 20 * * * = 8'.",
+        "Find the best size within --nnodes MIN:MAX, or follow a schedule (docs/scaling.md).",
         metavar="throughput|efficiency[,SETTING=...]|schedule;CRON=N[;...]", parse=scaling_flag.parsed, absent={}
     )
     metrics: str = flag(
-        "Read epoch, step, latency, latency_ms, rate, loss, accuracy, noise from rank 0's log, by a regular "
-        "expression with groups of these names; default: lines of PyTorch's imagenet example. --scaling measures by "
-        "them where it sees no steps.",
+        "Read step, loss, rate and others from rank 0's log by a regular expression's groups.",
         metavar="PATTERN|default", parse=flag_values.metrics_pattern, absent="", spec="metrics_pattern"
     )
-    share_gpus: str = flag(
-        "Whether members share out the GPUs, each with its part of CUDA_VISIBLE_DEVICES, or all see all. Default on.",
-        type=click.Choice(["on", "off"]), default="on"
+
+    log_dir: Path | None = flag(
+        "Also write each rank's output to DIR/<generation>/<rank>/{stdout,stderr}.log.",
+        metavar="DIR", type=PATH, parse=job_dirs.absolute
     )
-    python: str | None = flag(
-        "The script's Python. Default: PYTHON_EXEC, an active virtual environment's, ours.", metavar="PYTHON"
-    )
-    quiet: bool = flag("Of Outrider's own lines only what goes wrong, and the summary.", "-q", is_flag=True)
-    verbose: bool = flag("Every event, with where members meet, and all tracebacks.", "-v", is_flag=True)
-    log_json: bool = flag("Outrider's own lines as JSON lines, as `outrider events --json` shows them.", is_flag=True)
-    stdin: int | None = flag(
-        "This rank has the standard input, as for pdb and input(); nobody is taken for hung meanwhile.",
-        metavar="RANK", type=click.IntRange(0)
-    )
+    quiet: bool = flag("Print only warnings and the summary of Outrider's own lines.", "-q", is_flag=True)
+    verbose: bool = flag("Print every event with its details, and all tracebacks.", "-v", is_flag=True)
+    log_json: bool = flag("Print Outrider's lines as JSON, as `outrider events --json` does.", is_flag=True)
+
     ps: int | None = flag(
-        "Parameter servers: each member gets its TF_CONFIG.", metavar="N", type=click.IntRange(1, MOST_MEMBERS)
+        "Number of parameter servers; each member gets its TF_CONFIG.",
+        metavar="N", type=click.IntRange(1, MOST_MEMBERS)
     )
     workers: Members | None = flag(
-        "Workers of a PS job. Default 1.", metavar="N|MIN:MAX", parse=size_flags.parsed_members
+        "Number of workers of a job with parameter servers. Default: 1.",
+        metavar="N|MIN:MAX", parse=size_flags.parsed_members
     )
-    chief: bool = flag("A PS job has a chief, beside its workers.", is_flag=True)
-    evaluator: bool = flag("A PS job has an evaluator.", is_flag=True)
-    module: bool = flag("SCRIPT is a module, as in `python -m`.", "-m", is_flag=True)
-    no_python: bool = flag("SCRIPT is a program, run once per worker process.", is_flag=True)
+    chief: bool = flag("Add a chief to a job with parameter servers.", is_flag=True)
+    evaluator: bool = flag("Add an evaluator to a job with parameter servers.", is_flag=True)
+
+    chaos: tuple[Armed, ...] = flag(
+        "Inject a fault before the start, as cpu-load=90; a replacement member is not affected.",
+        metavar="FAULT@rank-index=N", multiple=True, parse=flag_values.armed
+    )
+    isolate: bool = flag(
+        "Give each member its own network, pids and cgroup, so that these can be broken. Root only.",
+        is_flag=True
+    )
+    member_cpus: float | None = flag(
+        "CPU limit of each isolated member's trainer, as 0.5.",
+        metavar="N", type=float, parse=flag_values.member_cpus
+    )
+    member_memory: int | None = flag(
+        "Memory limit of each isolated member's trainer, as 1Gi.",
+        metavar="SIZE", parse=flag_values.member_memory
+    )
     # fmt: on
 
     name: str = ""
-    """The job's."""
+    """The job's name."""
     command: tuple[str, ...] = ()
-    """It is run once per member; with --no-python once per local rank."""
+    """The command that each member runs once; with --no-python each local rank."""
     members: Members = Members(1, 1)
-    """Those of rank indexes; of a PS job its workers."""
+    """The least and the most members with a rank index; for a PS job, of its workers."""
     nproc: int | None = None
-    """Worker processes a member; None: the trainer's own launcher says it, else 1."""
-    telling: str = "normal"
-    """How much Outrider says of its own: quiet, normal, verbose, json."""
+    """Worker processes per member; None: as the trainer's own launcher says, else 1."""
+    verbosity: str = "normal"
+    """How much Outrider prints of its own: quiet, normal, verbose, json."""
     tasks: PsSize | None = None
-    """Of a job with parameter servers; None: an all-reduce job."""
+    """The size of a job with parameter servers; None: an all-reduce job."""
     limits: Limits | None = None
-    """Of each member, which is isolated then; None: members are not."""
+    """CPU and memory limits of each isolated member; None: members are not isolated."""
     threads: int = 0
-    """Of each rank, for OMP_NUM_THREADS; 0: it stays as it is."""
+    """OMP_NUM_THREADS of each rank; 0: the variable stays as it is."""
     needless: tuple[str, ...] = ()
-    """Flags of the inner launcher that mean nothing here."""
+    """Flags of the launcher in the command that have no effect here."""
     gpus: tuple[Share, ...] = ()
-    """By rank index; empty: every member has the GPUs that the command has."""
+    """The GPUs of each rank index; empty: every member has the GPUs of the command."""
     about_gpus: tuple[str, ...] = ()
-    """What is to be said of that: who has which, then what may go wrong."""
+    """Messages about the GPUs: first which member has which, then what may go wrong."""
 
     @property
     def most_members(self) -> int:
+        """The most members that the job can have at once, spares included."""
         return self.tasks.most if self.tasks is not None else self.members.most + self.spares
 
     def spec_fields(self) -> SpecFields:
-        """What a JobSpec takes as it is; where the user said nothing, its own default stays."""
+        """The fields of a JobSpec that flags fill; a flag that was not given leaves the JobSpec's default."""
         found: dict[str, Any] = {}
         for each in fields(self):
             value, to = getattr(self, each.name), each.metadata.get("spec")

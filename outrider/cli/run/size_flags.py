@@ -1,4 +1,4 @@
-"""How large a job is, from the flags as torchrun spells them: `--nnodes 3:4`, `--nproc-per-node auto`."""
+"""Reads the size of a job from flags in torchrun's spelling: `--nnodes 3:4`, `--nproc-per-node auto`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from outrider.cli.errors import UserError
 from outrider.master.local.sandbox.cgroups import Limits
 
 MOST_MEMBERS = 512
-"""On one machine; each is two processes besides the ranks."""
+"""The most members on one machine; each has two processes besides its ranks."""
 MOST_PROCESSES = 1024
 Processes = int | str
-"""Worker processes a member: a number, or what counts them: `gpu`, `cpu`, `auto`."""
+"""Worker processes per member: a number, or `gpu`, `cpu` or `auto`, which count them."""
 OPEN_FILES, OPEN_FILES_A_MEMBER, MORE_ISOLATED = 40, 6, 4
-"""Of the command, with some room: counted were 16, 6 and 4. A master with two members did not start with 24."""
+"""Open files of the command itself, per member, and more per isolated member. Measured were 16, 6 and 4; a master with
+two members did not start with 24."""
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """At least and at most so many members. A single number is both."""
+    """The least and the most members of a job; both are equal if --nnodes is a single number."""
 
     fewest: int
     most: int
@@ -32,8 +33,8 @@ class Members:
 
 
 def threads(ranks: int, limits: Limits | None, nproc: int, environ: Mapping[str, str]) -> int:
-    """How many each of the machine's ranks has, so that together they have as many as there are cores; 0 where the user
-    has said it, or one rank may have them all. torch takes all cores for each rank."""
+    """Threads of each rank, so that all ranks of the machine together have one thread per core. 0 leaves the choice to
+    torch, which takes all cores for each rank: if the user set OMP_NUM_THREADS, or there is only one rank."""
     least = limits.cpus / nproc if limits is not None and limits.cpus else None
     if "OMP_NUM_THREADS" in environ or (ranks < 2 and least is None):
         return 0
@@ -42,35 +43,36 @@ def threads(ranks: int, limits: Limits | None, nproc: int, environ: Mapping[str,
 
 
 def parsed_members(value: str) -> Members:
-    """Read `N` or `MIN:MAX`, or say what it may be."""
+    """Members from `N` or `MIN:MAX`; a ValueError says what the value must be."""
     found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", value.strip())
     if not found:
-        raise ValueError(f"{value!r} is neither a number of members (4) nor a range (MIN:MAX, as 3:4)")
+        raise ValueError("must be a number of members (4) or a range (MIN:MAX, as 3:4)")
     fewest = int(found[1])
     size = Members(fewest, int(found[2] or fewest))
     if not 1 <= size.fewest <= size.most <= MOST_MEMBERS:
-        raise ValueError(f"{value}: it must be 1 <= MIN <= MAX <= {MOST_MEMBERS}")
+        raise ValueError(f"must be 1 <= MIN <= MAX <= {MOST_MEMBERS}")
     return size
 
 
 def parsed_processes(value: str) -> Processes:
-    """Read a number or the word for one, or say what it may be."""
+    """Worker processes from a number or a word; a ValueError says what the value must be."""
     word = value.strip()
     if word in ("auto", "gpu", "cpu"):
         return word
     if not re.fullmatch(r"\d{1,9}", word):
-        raise ValueError(f"{value!r} is neither a number nor one of auto, gpu, cpu")
+        raise ValueError("must be a number, or one of auto, gpu, cpu")
     if not 1 <= int(word) <= MOST_PROCESSES:
-        raise ValueError(f"{word} is not in the range 1 to {MOST_PROCESSES}")
+        raise ValueError(f"must be from 1 to {MOST_PROCESSES}")
     return int(word)
 
 
-def counted(said: Processes | None, gpus: Callable[[], int]) -> int | None:
-    """The number that a word means; `gpus` counts those of a member. `auto`: gpu where there is one."""
-    if not isinstance(said, str):
-        return said
-    found = gpus() if said != "cpu" else 0
-    if said == "gpu" and not found:
+def counted(requested: Processes | None, gpus: Callable[[], int]) -> int | None:
+    """The number that a word stands for. `gpus` counts the GPUs of a member; `auto` counts GPUs if there are any, else
+    CPUs."""
+    if not isinstance(requested, str):
+        return requested
+    found = gpus() if requested != "cpu" else 0
+    if requested == "gpu" and not found:
         raise UserError("--nproc-per-node gpu: this machine shows no GPU to this process; give a number, or cpu")
     return min(found, MOST_PROCESSES) or cpu_count()
 
@@ -81,8 +83,8 @@ def cpu_count() -> int:
 
 
 def check_open_files(members: int, isolated: bool = False) -> None:
-    """Make sure that the command may open what so many members need: their pipes, logs and descriptors."""
+    """Make sure that the command may open the pipes, logs and descriptors that so many members need."""
     each = OPEN_FILES_A_MEMBER + (MORE_ISOLATED if isolated else 0)
     needed, allowed = OPEN_FILES + each * members, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if allowed != resource.RLIM_INFINITY and needed > allowed:
-        raise UserError(f"{members} members need {needed} open files, `ulimit -n` allows {allowed}: raise it")
+        raise UserError(f"{members} members need {needed} open files, but `ulimit -n` allows {allowed}; raise it")

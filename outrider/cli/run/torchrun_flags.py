@@ -1,8 +1,8 @@
-"""torchrun's flags that `outrider run` takes so that a command line need not be rewritten, and what becomes of them.
+"""torchrun's flags that `outrider run` accepts without effect, so that a command line need not be rewritten.
 
-The rendezvous is the master's business, worker processes are always forked or started anew, logs have their own flag:
-such a flag changes nothing here. It is accepted with its value and named once, so that nobody believes it did anything.
---virtual-local-rank is refused, because a script that was written for it would run wrongly.
+The master chooses the rendezvous, worker processes are always forked or relaunched, and logs have a flag of their own:
+such a flag changes nothing here. It is accepted with its value and named once, so that the user knows that it has no
+effect. --virtual-local-rank is refused, because a script that was written for it would run wrongly.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from outrider.cli.flags import Command, both_spellings
+from outrider.cli.flags import Command, Flag, both_spellings
 
 RENDEZVOUS = (
     "rdzv-backend",
@@ -43,13 +43,14 @@ SHORT = {"redirects": "-r", "tee": "-t"}
 
 
 def accepted(command: Command) -> Command:
-    """Add the flags to a click command, hidden from its help, under their own names."""
+    """Add these flags to a click command, hidden from its help."""
     for flag in (*RENDEZVOUS, *OTHERS):
         short = (SHORT[flag],) if flag in SHORT else ()
         command = click.option(*both_spellings(flag), *short, flag.replace("-", "_"), hidden=True)(command)
     command = click.option(
-        *both_spellings("virtual-local-rank"), is_flag=True, hidden=True, expose_value=False, callback=_refused
-    )(command)
+        *both_spellings("virtual-local-rank"), cls=Flag, is_flag=True, hidden=True, expose_value=False,
+        callback=_refused,
+    )(command)  # fmt: skip
     for flag in SWITCHES:
         command = click.option(*both_spellings(flag), flag.replace("-", "_"), is_flag=True, hidden=True)(command)
     return command
@@ -58,20 +59,20 @@ def accepted(command: Command) -> Command:
 def _refused(_context: click.Context, _param: click.Parameter, is_given: bool) -> None:
     if is_given:
         raise click.BadParameter(
-            "each rank has its own LOCAL_RANK here, and a script that is written for 0 runs wrongly"
+            "must not be used: each rank has its own LOCAL_RANK here, and a script written for 0 would run wrongly"
         )
 
 
 def not_needed(given: dict[str, Any], inner: tuple[str, ...] = ()) -> list[str]:
-    """A line about the flags that change nothing, by why: those given here, and those given to an inner launcher."""
+    """A line about the flags without effect for each reason: those given here, and those given to an inner launcher."""
     names = [f"--{flag}" for flag in (*RENDEZVOUS, *OTHERS, *SWITCHES) if _is_given(given, flag)]
     names += [flag for flag in inner if flag not in names]
     ours = {f"--{flag}" for flag in (*RENDEZVOUS, "standalone")}
     lines = []
     if needless := [name for name in names if name in ours]:
-        lines.append(f"not needed: {', '.join(needless)} (the master finds the rendezvous' address and port itself)")
+        lines.append(f"not needed: {', '.join(needless)} (the master chooses the rendezvous' address and port)")
     if ineffective := [name for name in names if name not in ours]:
-        lines.append(f"without effect here: {', '.join(ineffective)}")
+        lines.append(f"no effect: {', '.join(ineffective)}")
     return lines
 
 

@@ -160,7 +160,7 @@ def test_under_nohup_a_closed_terminal_is_nothing_and_a_second_run_of_the_name_i
     job.process.send_signal(signal.SIGHUP)
     code, _, err = start(run, "--job", "one", "train.py").end()
     assert code == 2
-    assert "'one' is running already (pid " in err
+    assert "job 'one' is already running (pid " in err
     (workplace / "go").touch()
     code, _, err = job.end()
     assert code == 0, err

@@ -306,6 +306,6 @@ def test_a_size_said_twice_in_two_ways_starts_nothing_and_shows_both(
     )
     assert done.returncode == 2
     flag, value = ours.split()
-    assert f"{flag} {value} was given to outrider" in done.stderr
-    assert f"{flag} {theirs[-1]} to {'bash' if shell else 'torchrun'}" in done.stderr
+    assert f"{flag} {value}: must equal" in done.stderr
+    assert f"{flag} {theirs[-1]} of {'bash' if shell else 'torchrun'}" in done.stderr
     assert not (tmp_path / "jobs").exists() or not list((tmp_path / "jobs").iterdir())

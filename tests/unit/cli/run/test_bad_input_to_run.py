@@ -1,4 +1,4 @@
-"""A job that cannot be as it was asked for is refused before anything is made, with a sentence about what may be."""
+"""A job that cannot run as requested is refused before anything is created, with what the value must be."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 @pytest.fixture
 def script(tmp_path: Path, home: Path) -> Iterator[Path]:
-    """A script that would leave a trace if it were ever run; and a check that nothing was left behind."""
+    """A script that would leave a trace if it ever ran, and a check that nothing was left behind."""
     trace = tmp_path / "ran"
     path = tmp_path / "train.py"
     path.write_text(f"open({str(trace)!r}, 'w')")
@@ -28,43 +28,43 @@ def script(tmp_path: Path, home: Path) -> Iterator[Path]:
     ("flags", "named"),
     [
         (["--stdin", "2", "--nnodes", "2"], ["--stdin 2", "ranks 0 to 1"]),
-        (["--stdin", "x"], ["--stdin", "'x'"]),
+        (["--stdin", "x"], ["--stdin x: must be a whole number of at least 0"]),
         (["--stdin", "0", "--ps", "1"], ["--stdin and --ps"]),
         (["--quiet", "--log-json"], ["--quiet and --log-json"]),
         (["--nnodes", "0"], ["--nnodes", "0", "1 <= MIN <= MAX <= 512"]),
         (["--nnodes", "4:3"], ["4:3", "1 <= MIN <= MAX"]),
-        (["--nnodes=-1"], ["'-1'", "MIN:MAX"]),
-        (["--nnodes", "1:2:3"], ["'1:2:3'", "MIN:MAX"]),
+        (["--nnodes=-1"], ["--nnodes -1: must be", "MIN:MAX"]),
+        (["--nnodes", "1:2:3"], ["--nnodes 1:2:3: must be", "MIN:MAX"]),
         (["--nnodes", "100000"], ["100000", "512"]),
         (["--nproc-per-node", "0"], ["--nproc-per-node", "1 to 1024"]),
-        (["--nproc_per_node", "two"], ["'two'", "auto, gpu, cpu"]),
-        (["--max-restarts", "-1"], ["--max-restarts", "-1"]),
-        (["--max_restarts", "x"], ["--max-restarts", "'x'"]),
+        (["--nproc_per_node", "two"], ["--nproc-per-node two: must be", "auto, gpu, cpu"]),
+        (["--max-restarts", "-1"], ["--max-restarts -1: must be a whole number from 0 to 1000000"]),
+        (["--max_restarts", "x"], ["--max-restarts x: must be"]),
         (["--max-relaunches", "-2"], ["--max-relaunches", "-2"]),
         (["--spares", "-1"], ["--spares", "-1"]),
         (["--spares", "99999"], ["99999", "512"]),
         (["--silent-after", "0.1"], ["--silent-after", "0.1"]),
-        (["--silent-after", "soon"], ["--silent-after", "'soon'"]),
-        (["--silent-after", "nan"], ["--silent-after", "'nan'"]),
-        (["--hang-after", "0"], ["--hang-after", "'0'", "1 to 604800", "off"]),
-        (["--hang-after=-5"], ["--hang-after", "'-5'"]),
-        (["--hang-after", "1.5"], ["--hang-after", "'1.5'", "whole"]),
-        (["--hang-after", "nan"], ["--hang-after", "'nan'", "PHASE=SECONDS", "step, init, checkpoint, eval"]),
-        (["--hang-after", "soon"], ["'soon'", "off, SECONDS"]),
-        (["--hang-after", ""], ["--hang-after", "off, SECONDS"]),
-        (["--hang-after", "save=5"], ["'save=5'", "step, init, checkpoint, eval"]),
-        (["--hang-after", "step=5,init=x"], ["init: 'x'"]),
-        (["--hang-after", "step=5,step=6"], ["says step twice"]),
-        (["--hang-after", "99999999"], ["'99999999'", "604800"]),
+        (["--silent-after", "soon"], ["--silent-after soon: must be"]),
+        (["--silent-after", "nan"], ["--silent-after nan: must be"]),
+        (["--hang-after", "0"], ["--hang-after 0: must be", "1 to 604800", "off"]),
+        (["--hang-after=-5"], ["--hang-after -5: must be"]),
+        (["--hang-after", "1.5"], ["--hang-after 1.5: must be", "whole"]),
+        (["--hang-after", "nan"], ["--hang-after nan: must be", "PHASE=SECONDS", "step, init, checkpoint, eval"]),
+        (["--hang-after", "soon"], ["--hang-after soon: must be off, SECONDS"]),
+        (["--hang-after", ""], ["--hang-after ''", "must be off, SECONDS"]),
+        (["--hang-after", "x,save=5"], ["--hang-after x,save=5: 'x': must be", "step, init, checkpoint, eval"]),
+        (["--hang-after", "step=5,init=x"], ["init=x: must be a whole number"]),
+        (["--hang-after", "step=5,step=6"], ["step: must be given only once"]),
+        (["--hang-after", "99999999"], ["--hang-after 99999999: must be", "604800"]),
         (["--scaling", "fast"], ["--scaling", "'fast'", "throughput"]),
         (["--scaling", "throughput"], ["--scaling", "--nnodes 1", "1:4"]),
         (["--nnodes", "1:4", "--scaling", "throughput,gain=1"], ["'gain=1'", "min-gain=, cooldown=, evaluation="]),
         (["--nnodes", "1:4", "--scaling", "throughput,min-gain=2"], ["min-gain", "'2'", "linear"]),
         (["--nnodes", "1:4", "--scaling", "throughput,cooldown=soon"], ["cooldown", "'soon'", "10m"]),
-        (["--nnodes", "1:4", "--scaling", "throughput,cooldown=1,cooldown=2"], ["says cooldown twice"]),
-        (["--nnodes", "1:4", "--scaling", "schedule"], ["schedule needs entries", "0 8 * * 1-5 = 2"]),
+        (["--nnodes", "1:4", "--scaling", "throughput,cooldown=1,cooldown=2"], ["cooldown: must be given only once"]),
+        (["--nnodes", "1:4", "--scaling", "schedule"], ["must have at least one entry", "0 8 * * 1-5 = 2"]),
         (["--nnodes", "1:4", "--scaling", "schedule; 0 8 * *=2"], ["'0 8 * *=2'", "five fields"]),
-        (["--nnodes", "1:4", "--scaling", "schedule; 0 8 * * *"], ["'0 8 * * *'", "no entry"]),
+        (["--nnodes", "1:4", "--scaling", "schedule; 0 8 * * *"], ["'0 8 * * *': must be CRON = N"]),
         (["--nnodes", "1:4", "--scaling", "schedule; 0 8 * * *=0"], ["'0'", "from 1"]),
         (["--nnodes", "1:4", "--scaling", "schedule; zone=Mars; 0 8 * * *=2"], ["zone", "'Mars'", "Europe/Berlin"]),
         (["--nnodes", "1:4", "--scaling", "schedule; 0 8 * * *=2; 0 9 * * *=5"], ["0 9 * * * = 5", "--nnodes 1:4"]),
@@ -101,19 +101,21 @@ def script(tmp_path: Path, home: Path) -> Iterator[Path]:
         (["--member-cpus", "0.5"], ["--member-cpus", "--isolate"]),
         (["--member-memory", "1Gi"], ["--member-memory", "--isolate"]),
         (["--isolate", "--member-cpus", "0"], ["--member-cpus", "0.01"]),
-        (["--isolate", "--member-cpus", "nan"], ["--member-cpus", "0.01"]),
-        (["--isolate", "--member-memory", "much"], ["'much'", "512Mi"]),
-        (["--isolate", "--member-memory", "1Mi"], ["1Mi", "32Mi"]),
+        (["--isolate", "--member-cpus", "nan"], ["--member-cpus nan: must be at least 0.01"]),
+        (["--isolate", "--member-memory", "much"], ["--member-memory much: must be", "512Mi"]),
+        (["--isolate", "--member-memory", "1Mi"], ["--member-memory 1Mi: must be at least 32Mi"]),
         (["--checkpoint-memory", "much"], ["--checkpoint-memory", "'much'", "2Gi"]),
         (["--checkpoint-memory", "1000"], ["--checkpoint-memory", "from 1Mi on"]),
         (["--checkpoint-path", "ckpt/"], ["--checkpoint-path", "'ckpt/' names no file", "ckpt/last.pt"]),
         (["--checkpoint-path=~/last.pt"], ["--checkpoint-path", "'~/last.pt' is taken as it is", "ckpt/last.pt"]),
-        (["--checkpoint-path", "/tmp"], ["--checkpoint-path", "'/tmp' is a folder"]),
+        (["--checkpoint-path", "/tmp"], ["--checkpoint-path /tmp: must be a file"]),
+        (["--share-gpus", "maybe"], ["--share-gpus maybe: must be one of on, off"]),
+        (["--nnodes", "2:1", "--quiet"], ["Error: --nnodes 2:1: must be 1 <= MIN <= MAX <= 512"]),
         (["--checkpoint-path", "last.pt"], ["--checkpoint-path", "--checkpoint-memory 2Gi"]),
         (["--no-python", "-m"], ["--no-python", "--module"]),
     ],
 )
-def test_a_wrong_flag_is_named_with_what_it_may_be(
+def test_a_wrong_flag_is_named_with_what_it_must_be(
     outrider: Any, script: Path, flags: list[str], named: list[str]
 ) -> None:
     result = outrider("run", *flags, script)
@@ -132,11 +134,11 @@ def test_gpu_on_a_machine_without_one_is_refused(outrider: Any, script: Path, mo
 def test_a_script_that_does_not_exist_is_named(outrider: Any, home: Path) -> None:
     result = outrider("run", "no/such/train.py")
     assert result.exit_code == 2
-    assert "no script 'no/such/train.py'" in result.stderr
+    assert "script 'no/such/train.py' not found" in result.stderr
     assert not list(home.iterdir())
 
 
-def test_a_program_in_place_of_a_script_is_told_about_the_dashes(outrider: Any, home: Path) -> None:
+def test_the_error_for_a_program_in_place_of_a_script_names_the_dashes(outrider: Any, home: Path) -> None:
     result = outrider("run", "bash", "-c", "true")
     assert result.exit_code == 2
     assert "outrider run -- bash" in result.stderr
@@ -145,29 +147,29 @@ def test_a_program_in_place_of_a_script_is_told_about_the_dashes(outrider: Any, 
 def test_a_command_that_does_not_exist_is_named(outrider: Any, home: Path) -> None:
     result = outrider("run", "--", "no-such-program", "x")
     assert result.exit_code == 2
-    assert "no program 'no-such-program'" in result.stderr
+    assert "program 'no-such-program' not found" in result.stderr
 
 
-def test_nothing_at_all_is_not_a_job(outrider: Any, home: Path) -> None:
+def test_a_command_line_without_a_script_is_refused(outrider: Any, home: Path) -> None:
     assert outrider("run").exit_code == 2
     assert outrider("run", "--").exit_code == 2
 
 
-def test_a_second_job_of_one_name_is_refused(outrider: Any, running_job: Any, home: Path) -> None:
+def test_a_second_job_of_the_same_name_is_refused(outrider: Any, running_job: Any, home: Path) -> None:
     running_job("twice")
     before = sorted(home.rglob("*"))
     result = outrider("run", "--job", "twice", __file__)
     assert result.exit_code == 2
-    assert "'twice' is running already" in result.stderr
+    assert "job 'twice' is already running" in result.stderr
     assert sorted(home.rglob("*")) == before
 
 
-def test_a_home_that_is_no_folder_is_named(outrider: Any, script: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_home_that_is_not_a_folder_is_named(outrider: Any, script: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("OUTRIDER_HOME", str(script))
     result = outrider("run", script)
     assert result.exit_code == 2
     assert "OUTRIDER_HOME" in result.stderr
-    assert "is no folder" in result.stderr
+    assert "must be a folder" in result.stderr
 
 
 def test_a_log_folder_that_cannot_be_written_is_named(outrider: Any, script: Path) -> None:
@@ -176,7 +178,7 @@ def test_a_log_folder_that_cannot_be_written_is_named(outrider: Any, script: Pat
     assert "--log-dir /proc/logs" in result.stderr
 
 
-def test_a_socket_path_that_the_kernel_would_cut_is_refused(
+def test_a_socket_path_that_is_too_long_for_the_kernel_is_refused(
     outrider: Any, script: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     deep = tmp_path / ("d" * 60)
@@ -188,7 +190,7 @@ def test_a_socket_path_that_the_kernel_would_cut_is_refused(
     assert not deep.exists()
 
 
-def test_too_few_open_files_are_told_with_how_many_are_needed(outrider: Any, script: Path) -> None:
+def test_the_error_for_too_few_open_files_says_how_many_are_needed(outrider: Any, script: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (99, limits[1]))
     try:
@@ -196,24 +198,24 @@ def test_too_few_open_files_are_told_with_how_many_are_needed(outrider: Any, scr
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert result.exit_code == 2
-    assert "10 members need 100 open files, `ulimit -n` allows 99" in result.stderr
+    assert "10 members need 100 open files, but `ulimit -n` allows 99" in result.stderr
 
 
 def test_a_folder_in_place_of_a_script_is_named(outrider: Any, home: Path, tmp_path: Path) -> None:
     result = outrider("run", tmp_path)
     assert result.exit_code == 2
-    assert f"{tmp_path} is a folder without a __main__.py" in result.stderr
+    assert f"SCRIPT {tmp_path}: must be a Python file, or a folder with a __main__.py" in result.stderr
     assert not list(home.iterdir())
 
 
-def test_an_empty_script_name_is_no_script(outrider: Any, home: Path) -> None:
+def test_an_empty_script_name_is_refused(outrider: Any, home: Path) -> None:
     result = outrider("run", "")
     assert result.exit_code == 2
-    assert "there is no script ''" in result.stderr
+    assert "script '' not found" in result.stderr
     assert not list(home.iterdir())
 
 
-def test_a_deleted_current_folder_is_told(
+def test_a_deleted_current_folder_is_reported(
     outrider: Any, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = tmp_path / "gone"
@@ -223,13 +225,13 @@ def test_a_deleted_current_folder_is_told(
     result = outrider("run", script)
     monkeypatch.undo()
     assert result.exit_code == 2
-    assert "the current folder does not exist any more" in result.stderr
+    assert "the current folder no longer exists" in result.stderr
 
 
 def test_isolation_needs_root(outrider: Any, script: Path) -> None:
     importlib.import_module(
         "outrider.master.local.sandbox.isolation"
-    )  # whoever has no rights may not read our Python's own modules
+    )  # imported now: without rights our Python's own modules may not be readable
     me = os.geteuid()
     if me == 0:
         os.seteuid(65534)

@@ -1,4 +1,4 @@
-"""What a command line means: torchrun's spelling, whose Python, whose arguments."""
+"""How a command line is read: torchrun's spelling, the Python of the script, the script's own arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from outrider.master.core.spec import JobSpec
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: Path) -> Any:
+def requested(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: Path) -> Any:
     """Parses a command line as `outrider run` does, up to the request."""
     for name in ("VIRTUAL_ENV", "PYTHON_EXEC"):
         monkeypatch.delenv(name, raising=False)
@@ -38,91 +38,91 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: Path) -> Any:
     return parse
 
 
-def test_a_script_runs_as_under_torchrun(asked: Any) -> None:
-    request = asked("train.py", "--lr", "0.1", "-m", "--", "a b")
+def test_a_script_runs_as_under_torchrun(requested: Any) -> None:
+    request = requested("train.py", "--lr", "0.1", "-m", "--", "a b")
     assert request.command == (sys.executable, "-u", "train.py", "--lr", "0.1", "-m", "--", "a b")
     assert request.name == "train"
     assert request.nproc is None
 
 
-def test_a_module_runs_as_under_torchrun(asked: Any) -> None:
-    request = asked("-m", "pkg.train_it", "--job", "x")
+def test_a_module_runs_as_under_torchrun(requested: Any) -> None:
+    request = requested("-m", "pkg.train_it", "--job", "x")
     assert request.command == (sys.executable, "-u", "-m", "pkg.train_it", "--job", "x")
     assert request.name == "train-it"
 
 
-def test_a_command_after_dashes_is_left_as_it_is(asked: Any) -> None:
-    request = asked("--nnodes", "2", "--", "bash", "-c", "python 'train.py'")
+def test_a_command_after_dashes_is_left_as_it_is(requested: Any) -> None:
+    request = requested("--nnodes", "2", "--", "bash", "-c", "python 'train.py'")
     assert request.command == ("bash", "-c", "python 'train.py'")
     assert not request.no_python
 
 
-def test_dashes_among_the_scripts_arguments_are_the_scripts(asked: Any) -> None:
-    assert asked("train.py", "a", "--", "b").command[2:] == ("train.py", "a", "--", "b")
+def test_dashes_among_the_scripts_arguments_belong_to_the_script(requested: Any) -> None:
+    assert requested("train.py", "a", "--", "b").command[2:] == ("train.py", "a", "--", "b")
 
 
 @pytest.mark.parametrize("spelling", ["--nproc-per-node", "--nproc_per_node"])
 @pytest.mark.parametrize("equals", [True, False])
-def test_both_of_torchruns_spellings_are_taken(asked: Any, spelling: str, equals: bool) -> None:
+def test_both_of_torchruns_spellings_are_accepted(requested: Any, spelling: str, equals: bool) -> None:
     flags = [f"{spelling}=2", "--nnodes=3:4"] if equals else [spelling, "2", "--nnodes", "3:4"]
-    request = asked(*flags, "--max_restarts", "0", "train.py")
+    request = requested(*flags, "--max_restarts", "0", "train.py")
     assert (request.nproc, request.members, request.max_restarts) == (2, Members(3, 4), 0)
 
 
-def test_the_processors_can_be_counted(asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_processors_can_be_counted(requested: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     here = len(os.sched_getaffinity(0))
-    assert asked("--nproc-per-node", "cpu", "train.py").nproc == here
-    assert asked("--nproc-per-node", "auto", "train.py").nproc == here
+    assert requested("--nproc-per-node", "cpu", "train.py").nproc == here
+    assert requested("--nproc-per-node", "auto", "train.py").nproc == here
 
 
-def test_the_visible_gpus_are_counted(asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_visible_gpus_are_counted(requested: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
-    assert asked("--nproc-per-node", "gpu", "train.py").nproc == 3
-    assert asked("--nproc-per-node", "auto", "train.py").nproc == 3
+    assert requested("--nproc-per-node", "gpu", "train.py").nproc == 3
+    assert requested("--nproc-per-node", "auto", "train.py").nproc == 3
 
 
 def test_an_active_virtual_environment_runs_the_script(
-    asked: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    requested: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = tmp_path / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.symlink_to(sys.executable)
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
-    assert asked("train.py").command[0] == str(python)
+    assert requested("train.py").command[0] == str(python)
     monkeypatch.setenv("PYTHON_EXEC", sys.executable)
-    assert asked("train.py").command[0] == sys.executable
-    assert asked("--python", str(python), "train.py").command[0] == str(python)
+    assert requested("train.py").command[0] == sys.executable
+    assert requested("--python", str(python), "train.py").command[0] == str(python)
 
 
-def test_the_node_check_is_asked_for_by_dlrovers_flags_in_both_spellings(asked: Any) -> None:
-    assert not asked("train.py").network_check
-    request = asked("--network_check", "--exclude-straggler", "--nnodes", "2", "--chaos", "bad-node=slow@rank_index=1",
+def test_the_node_check_is_requested_by_dlrovers_flags_in_both_spellings(requested: Any) -> None:
+    assert not requested("train.py").network_check
+    request = requested("--network_check", "--exclude-straggler", "--nnodes", "2", "--chaos", "bad-node=slow@rank_index=1",
                     "train.py")  # fmt: skip
     assert (request.network_check, request.exclude_straggler) == (True, True)
     assert request.chaos == (Armed(Fault("bad-node", "slow"), 1),)
 
 
-def test_what_is_asked_of_the_data_is_off_by_default(asked: Any) -> None:
-    assert (asked("train.py").elastic_data, asked("train.py").keep_global_batch) == (False, False)
-    request = asked("--elastic_data", "--keep-global-batch", "train.py")
+def test_the_flags_for_data_are_off_by_default(requested: Any) -> None:
+    assert (requested("train.py").elastic_data, requested("train.py").keep_global_batch) == (False, False)
+    request = requested("--elastic_data", "--keep-global-batch", "train.py")
     assert (request.elastic_data, request.keep_global_batch) == (True, True)
 
 
-def test_a_signal_that_asks_the_script_to_save_is_one_that_it_can_handle(asked: Any) -> None:
-    assert asked("train.py").save_signal == ""
-    assert asked("--save-signal", "usr1", "train.py").save_signal == "SIGUSR1"
-    with pytest.raises(click.BadParameter, match="SIGTERM cannot ask a script to save: by it Outrider ends ranks"):
-        asked("--save-signal", "SIGTERM", "train.py")
+def test_the_save_signal_is_one_that_a_script_can_handle(requested: Any) -> None:
+    assert requested("train.py").save_signal == ""
+    assert requested("--save-signal", "usr1", "train.py").save_signal == "SIGUSR1"
+    with pytest.raises(click.UsageError, match="--save-signal SIGTERM: "):
+        requested("--save-signal", "SIGTERM", "train.py")
 
 
-def test_a_program_without_python_runs_once_a_rank(asked: Any) -> None:
-    request = asked("--no-python", "true", "x")
+def test_a_program_without_python_runs_once_a_rank(requested: Any) -> None:
+    request = requested("--no-python", "true", "x")
     assert request.command == ("true", "x")
     assert request.no_python
 
 
-def test_torchruns_rendezvous_flags_are_taken_and_named(asked: Any) -> None:
+def test_torchruns_rendezvous_flags_are_accepted_and_named(requested: Any) -> None:
     rendezvous = ("--rdzv_backend=c10d", "--rdzv-endpoint=a:1", "--rdzv_id=7", "--rdzv-conf=k=v", "--standalone")
     static = ("--master_addr=a", "--master-port=2", "--node_rank=0", "--local-addr=a")
     others = ("-t", "3", "--monitor_interval", "5")
@@ -134,27 +134,27 @@ def test_torchruns_rendezvous_flags_are_taken_and_named(asked: Any) -> None:
     assert not_needed(run.make_context("run", ["train.py"]).params) == []
 
 
-def test_a_job_without_a_name_avoids_those_that_run(asked: Any, running_job: Any) -> None:
+def test_a_job_without_a_name_avoids_the_names_of_running_jobs(requested: Any, running_job: Any) -> None:
     running_job("train")
-    assert asked("train.py").name == "train-2"
+    assert requested("train.py").name == "train-2"
 
 
-def test_odd_script_names_make_job_names(asked: Any, tmp_path: Path) -> None:
+def test_odd_script_names_make_job_names(requested: Any, tmp_path: Path) -> None:
     (tmp_path / "My Script_V2.py").touch()
     (tmp_path / "....py").touch()
-    assert asked("My Script_V2.py").name == "my-script-v2"
-    assert asked("....py").name == "job"
-    assert asked("--", "bash", "-c", "true").name == "bash"
-    assert asked("--", "bash", "x/train.py").name == "train"
+    assert requested("My Script_V2.py").name == "my-script-v2"
+    assert requested("....py").name == "job"
+    assert requested("--", "bash", "-c", "true").name == "bash"
+    assert requested("--", "bash", "x/train.py").name == "train"
 
 
-def test_the_sizes_of_an_inner_torchrun_count(asked: Any) -> None:
-    request = asked("--", "torchrun", "--nnodes=2", "--nproc_per_node", "2", "--rdzv-backend", "c10d", "train.py")
+def test_the_sizes_of_an_inner_torchrun_count(requested: Any) -> None:
+    request = requested("--", "torchrun", "--nnodes=2", "--nproc_per_node", "2", "--rdzv-backend", "c10d", "train.py")
     assert request.members == Members(2, 2)
     assert request.nproc is None
     assert request.needless == ("--rdzv-backend",)
-    assert asked("--", sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:3", "train.py").members.most == 3
-    assert asked("--nproc-per-node", "2", "--", "torchrun", "--nproc-per-node=2", "train.py").nproc == 2
+    assert requested("--", sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:3", "train.py").members.most == 3
+    assert requested("--nproc-per-node", "2", "--", "torchrun", "--nproc-per-node=2", "train.py").nproc == 2
 
 
 @pytest.mark.parametrize(
@@ -165,23 +165,23 @@ def test_the_sizes_of_an_inner_torchrun_count(asked: Any) -> None:
         (["--max-restarts", "3"], ["--max-restarts=0"]),
     ],
 )
-def test_sizes_that_contradict_an_inner_launchers_are_shown_both(
-    asked: Any, ours: list[str], theirs: list[str]
+def test_the_error_for_sizes_that_contradict_an_inner_launcher_shows_both(
+    requested: Any, ours: list[str], theirs: list[str]
 ) -> None:
     with pytest.raises(UserError) as refused:
-        asked(*ours, "--", "torchrun", *theirs, "train.py")
+        requested(*ours, "--", "torchrun", *theirs, "train.py")
     assert " ".join(ours) in refused.value.message
     assert theirs[-1].rpartition("=")[2] in refused.value.message
     assert "torchrun" in refused.value.message
 
 
-def test_an_inner_size_out_of_range_is_named(asked: Any) -> None:
-    with pytest.raises(UserError, match="--nnodes of the command after --: 0"):
-        asked("--", "torchrun", "--nnodes", "0", "train.py")
+def test_an_inner_size_out_of_range_is_named(requested: Any) -> None:
+    with pytest.raises(UserError, match="--nnodes 0 of the command after --: must be 1 <= MIN"):
+        requested("--", "torchrun", "--nnodes", "0", "train.py")
 
 
-def test_a_job_with_parameter_servers_has_workers_and_an_address_for_each(asked: Any) -> None:
-    request = asked("--ps", "2", "--workers", "1:3", "--chief", "--evaluator", "train.py")
+def test_a_job_with_parameter_servers_has_workers_and_an_address_for_each(requested: Any) -> None:
+    request = requested("--ps", "2", "--workers", "1:3", "--chief", "--evaluator", "train.py")
     assert (request.members, request.most_members) == (Members(1, 3), 7)
     fields = ps_flags.spec_fields(request.tasks, {"TF_CONFIG": "{}"})
     addresses = [*fields["ps"], *fields["workers"], fields["chief"]]
@@ -190,8 +190,8 @@ def test_a_job_with_parameter_servers_has_workers_and_an_address_for_each(asked:
     assert fields["tf_config_from"] == "the environment of `outrider run`"
 
 
-def test_a_job_is_an_all_reduce_job_where_nothing_else_is_said(asked: Any) -> None:
-    assert asked("train.py").tasks is None
+def test_a_job_without_flags_for_parameter_servers_is_an_all_reduce_job(requested: Any) -> None:
+    assert requested("train.py").tasks is None
 
 
 @pytest.mark.parametrize(
@@ -206,14 +206,13 @@ def test_a_job_is_an_all_reduce_job_where_nothing_else_is_said(asked: Any) -> No
         ("--", "sh", "-e", "-s"),
     ],
 )
-def test_a_script_on_the_standard_input_is_refused(asked: Any, words: tuple[str, ...]) -> None:
-    said = "ranks have none, and each of them reads the script anew"
+def test_a_script_on_the_standard_input_is_refused(requested: Any, words: tuple[str, ...]) -> None:
     read, write = os.pipe()
     kept = os.dup(0)
     os.dup2(read, 0)
     try:
-        with pytest.raises(UserError, match=said):
-            asked("--nnodes", "2", *words)
+        with pytest.raises(UserError, match="each rank reads the script again, and ranks have no standard input"):
+            requested("--nnodes", "2", *words)
     finally:
         os.dup2(kept, 0)
         for each in (read, write, kept):
@@ -223,8 +222,10 @@ def test_a_script_on_the_standard_input_is_refused(asked: Any, words: tuple[str,
 @pytest.mark.parametrize(
     "words", [("python3", "--version"), ("python3", "-m", "this"), ("bash", "-c", "true"), ("cat",)]
 )
-def test_what_reads_no_script_there_is_left_alone(asked: Any, words: tuple[str, ...]) -> None:
-    assert asked("--", *words).command == words
+def test_a_command_that_reads_no_script_from_the_standard_input_is_accepted(
+    requested: Any, words: tuple[str, ...]
+) -> None:
+    assert requested("--", *words).command == words
 
 
 @pytest.mark.parametrize(
@@ -242,18 +243,18 @@ def test_what_reads_no_script_there_is_left_alone(asked: Any, words: tuple[str, 
     ],
 )
 def test_ranks_share_the_machines_cores(
-    asked: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], threads: int
+    requested: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], threads: int
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(16)))
-    assert asked(*words).threads == threads
+    assert requested(*words).threads == threads
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert asked(*words).threads == 0
+    assert requested(*words).threads == 0
 
 
-def test_a_name_is_taken_in_the_letters_that_it_may_have(asked: Any, home: Path) -> None:
-    assert asked("--job", "f_segv", "train.py").name == "f-segv"
-    assert asked("--job", "My Train", "train.py").name == "my-train"
+def test_a_job_name_is_converted_to_a_dns_label(requested: Any, home: Path) -> None:
+    assert requested("--job", "f_segv", "train.py").name == "f-segv"
+    assert requested("--job", "My Train", "train.py").name == "my-train"
     folder = home / "jobs" / "f-segv"
     folder.mkdir(parents=True)
     (folder / "lock").touch()
@@ -261,13 +262,13 @@ def test_a_name_is_taken_in_the_letters_that_it_may_have(asked: Any, home: Path)
     assert job_dirs.the_job("f_segv") == "f-segv"
 
 
-def test_a_flag_that_is_like_none_is_not_taken_for_one(asked: Any) -> None:
+def test_no_flag_is_suggested_for_one_that_is_like_none(requested: Any) -> None:
     with pytest.raises(click.NoSuchOption) as found:
-        asked("--dry-run", "train.py")
+        requested("--dry-run", "train.py")
     assert not list(found.value.possibilities or ())
 
 
-def test_what_a_job_takes_as_it_is_has_the_type_of_its_field() -> None:
+def test_flags_for_a_field_of_the_job_spec_have_its_type() -> None:
     theirs, ours = get_type_hints(JobSpec), get_type_hints(Request)
     taken = {each.name: each.metadata["spec"] for each in flags_of(Request) if each.metadata["spec"]}
     assert len(taken) > 10
