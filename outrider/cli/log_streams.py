@@ -1,6 +1,8 @@
-"""The files of the ranks' output, as `training_hooks.logs.files` writes them. Each is
-`[MEMBER/]GENERATION/RANK/stdout.log`, with the older part beside it as `stdout.log.1`, and the times of both if
-Outrider keeps them by itself."""
+"""Reads the files of the ranks' output that `training_hooks.logs.files` writes.
+
+Each is `[MEMBER/]GENERATION/RANK/stdout.log`, with its older part beside it as `stdout.log.1`, and the times of lines
+in both unless the files are those of --log-dir.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ STREAMS = ("stdout", "stderr")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line without its end. `time`: Unix, of about when it was written; 0 where no times are kept."""
+    """One line without its line end. `time` is the approximate Unix time of the write; 0 if no times are kept."""
 
     time: float
     stream: Stream
@@ -25,19 +27,19 @@ class Line:
 
 
 class Stream:
-    """One stream of one rank in one generation, read on from where it was read last."""
+    """One stream of one rank in one generation; each read continues after the one before."""
 
     def __init__(self, path: Path, member: str, generation: int, rank: int) -> None:
         self.path, self.member, self.generation, self.rank = path, member, generation, rank
         self._inode, self._at, self._pending = 0, 0, b""
-        """The file that was read last, up to where, and what it had behind its last end of a line."""
+        """The inode of the file read last, the offset reached in it, and the text after its last line end."""
 
     @property
     def is_timed(self) -> bool:
         return _times_of(self.path).exists()
 
     def lines(self, is_over: bool = True) -> Iterator[Line]:
-        """What has come since the last time, as far as it ends a line; all of it where nothing more will come."""
+        """The complete lines since the last call; with `is_over` also an unfinished last line."""
         times: list[tuple[int, float]] = []
         with contextlib.ExitStack() as stack:
             for file in self._unread(stack):
@@ -51,7 +53,7 @@ class Stream:
             self._pending = b""
 
     def _unread(self, stack: contextlib.ExitStack) -> list[BinaryIO]:
-        """The older file first, unless all of it was read; a file that becomes the older one meanwhile is one."""
+        """The files with unread lines, the older one first. A file that is renamed meanwhile is opened only once."""
         found: dict[int, BinaryIO] = {}
         for path in (self.path, Path(f"{self.path}.1")):
             with contextlib.suppress(OSError):
@@ -93,7 +95,7 @@ def _times_of(path: Path) -> Path:
 
 
 def streams(folder: Path) -> list[Stream]:
-    """All that are kept, in the order of generations, ranks and streams."""
+    """All streams in a folder, in the order of generations, ranks and streams."""
     found = []
     for path in folder.rglob("*.log") if folder.is_dir() else ():
         *member, generation, rank, _name = path.relative_to(folder).parts

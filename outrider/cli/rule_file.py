@@ -1,7 +1,6 @@
-"""A file with rules, for `outrider run --rules` and `outrider rules`. It is an ElasticJob, or the part of it that has
-them.
+"""Reads the file of `outrider run --rules` and `outrider rules`: an ElasticJob, or the part with its rules.
 
-Accepted are `rules: [...]`, `recovery: {rules: [...]}`, the list alone, and an ElasticJob with all that it has beside.
+Accepted are `rules: [...]`, `recovery: {rules: [...]}`, the list alone, and a whole ElasticJob.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from outrider.master.core.spec import Rule
 
 
 def rules_of(path: Path) -> tuple[Rule, ...]:
-    """UserError says what is wrong with them."""
-    import yaml  # here, because most runs have no such file
+    """The rules in a file; a UserError says what is wrong with them."""
+    import yaml  # late, because most runs have no such file
 
     from outrider.cli.kube import yaml as kube_yaml
     from outrider.master.core.k8s.elasticjob import schema
@@ -26,14 +25,14 @@ def rules_of(path: Path) -> tuple[Rule, ...]:
             documents = kube_yaml.read(file)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
-        raise UserError(f"{path}: it cannot be read as YAML or JSON: {reason}") from error
+        raise UserError(f"{path}: must be YAML or JSON: {reason}") from error
     if len(documents) > 1:
-        raise UserError(f"{path}: it has {len(documents)} YAML documents; rules are read from a file with one")
+        raise UserError(f"{path}: must have one YAML document, but has {len(documents)}")
     rules = _found(documents[0] if documents else None)
     if not rules:
         raise UserError(
-            f"{path}: there are no rules; write them as `rules: [{{logPattern: ..., action: replace}}]`, or as "
-            f"spec.recovery.rules of an ElasticJob"
+            f"{path}: must have rules, as `rules: [{{logPattern: ..., action: replace}}]` or as spec.recovery.rules of "
+            f"an ElasticJob"
         )
     by_schema = schema.objections(rules, "recovery.rules", schema.RULES)
     if wrong := next(iter(by_schema or elasticjob_rules.objections({"rules": rules}, "recovery")), None):
@@ -42,7 +41,7 @@ def rules_of(path: Path) -> tuple[Rule, ...]:
 
 
 def _found(document: Any) -> list[Any] | None:
-    """The list, however deep it lies."""
+    """The list of rules, at whatever depth it is."""
     for key in ("spec", "recovery", "rules"):
         if isinstance(document, dict):
             document = document.get(key, document)
@@ -52,6 +51,6 @@ def _found(document: Any) -> list[Any] | None:
 
 
 def about_nodes(rules: tuple[Rule, ...]) -> list[str]:
-    """Sentences about rules that nothing on one machine meets."""
+    """Warnings about rules that have no effect on a single machine."""
     found = [number for number, rule in enumerate(rules, 1) if rule.taint or rule.condition[0]]
-    return [f"rule {number} is about nodes of a cluster, and there are none here" for number in found]
+    return [f"rule {number} is about nodes of a cluster and has no effect on this machine" for number in found]

@@ -1,4 +1,4 @@
-"""How values and events read in a terminal: one place, so that every command says a thing the same way."""
+"""Formats values and events for a terminal, in one place, so that all commands print them alike."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ STYLES = {
     "succeeded": "bold green",
     "done": "green",
 }
-"""Colours of phases and of members' states."""
+"""Colours of the phases of jobs and of the states of members."""
 
 
 def seconds(value: float | None) -> str:
-    """`0.21 s`, `3 m 05 s`, `-` where there is none (yet)."""
+    """A duration as `0.21 s` or `3 m 05 s`; `-` if it is not known (yet)."""
     if value is None:
         return "-"
     if value < 60:
@@ -49,7 +49,7 @@ def plural(count: int, noun: str, many: str = "") -> str:
 
 
 def local_time(stamp: object) -> str:
-    """The wall clock's time of an RFC 3339 stamp, here."""
+    """The local time of an RFC 3339 timestamp."""
     try:
         return datetime.datetime.fromisoformat(str(stamp)).astimezone().strftime("%H:%M:%S")
     except ValueError:
@@ -57,7 +57,7 @@ def local_time(stamp: object) -> str:
 
 
 def event_line(event: Mapping[str, Any]) -> str:
-    """An event as one line without its time. The member is named once, by the reason where that names it."""
+    """An event as one line without its time. The member is named once: before the reason, unless that names it."""
     reason = str(event.get("reason", ""))
     member = event.get("member")
     named = f" {member}" if member and member not in reason else ""
@@ -71,7 +71,7 @@ FAULTS = frozenset({
 
 
 def event_style(event: Mapping[str, Any]) -> str:
-    """The end of a job and faults are red, other warnings yellow, the good end of a fault green."""
+    """The colour of an event: failures and faults are red, other warnings yellow, recoveries green."""
     kind = event.get("kind")
     if kind in ("JobFailed", "StartedOver"):
         return "bold red"
@@ -83,6 +83,6 @@ def event_style(event: Mapping[str, Any]) -> str:
 
 
 def warning(text: str) -> dict[str, str]:
-    """What the command itself has to say, as an event."""
+    """A warning of the command itself, in the form of an event."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return {"time": now, "kind": "Command", "severity": "warning", "reason": text}

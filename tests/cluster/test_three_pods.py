@@ -184,12 +184,12 @@ def the_network_of_a_pod_is_cut_and_the_pod_comes_back_when_that_is_undone(job: 
     told = said(job, pod, "cut-network")
     assert "every packet from and to it is dropped, for 3600 s, or until: outrider chaos undo --pod" in told
     assert "cut-network:3600s: every packet" in said(job, pod, "list")
-    assert "cut-network runs there already" in chaos(job, pod, "cut-network").stderr
+    assert "cut-network is already active" in chaos(job, pod, "cut-network").stderr
     _, rest = job.training(None, after=restart)
     assert pod not in members(rest)
     job.event("MemberSilent", job.member(pod), after=mark)
 
-    assert said(job, pod, "undo") == f"pod {job.namespace}/{pod}: cut-network:3600s is undone\n"
+    assert said(job, pod, "undo") == f"pod {job.namespace}/{pod}: cut-network:3600s undone\n"
     assert not holders(job)
     job.event("MemberIsolated", f"{job.member(pod)} says: neither the master nor", after=mark)
     job.event("MemberReturned", job.member(pod), after=mark)

@@ -53,7 +53,7 @@ def a_pod_that_says_so_is_broken_by_its_users_own_rights(job: ClusterJob) -> Non
 
     refused = chaos(job, pod, "kill-process")
     assert refused.returncode == 2
-    assert f"pod {job.namespace}/{pod} does not say that it may be broken" in refused.stderr
+    assert f"pod {job.namespace}/{pod} does not allow faults" in refused.stderr
     job.kubectl(*refused.stderr.partition("kubectl ")[2].split())
 
     assert f"sent SIGKILL to the worker process of pod {job.namespace}/{pod}" in said(job, pod, "kill-process")
@@ -61,7 +61,7 @@ def a_pod_that_says_so_is_broken_by_its_users_own_rights(job: ClusterJob) -> Non
     job.event("WorkerExited", "on worker-1 was killed by SIGKILL", after=mark)
     assert "sent SIGKILL to the sidecar" in said(job, pod, "kill-sidecar")
     assert "busy for 5 % of the time" in said(job, pod, "cpu-load", "5")
-    assert said(job, pod, "undo") == f"pod {job.namespace}/{pod}: cpu-load=5 is undone\n"
+    assert said(job, pod, "undo") == f"pod {job.namespace}/{pod}: cpu-load=5 undone\n"
     assert "sent SIGSTOP to the " in said(job, pod, "freeze-member")
     assert "sent SIGCONT to the " in said(job, pod, "thaw-member")
     job.training(4)
@@ -71,7 +71,7 @@ def a_pod_that_says_so_is_broken_by_its_users_own_rights(job: ClusterJob) -> Non
     assert "is deleted" in said(job, pod, "kill-member")
     until(lambda: pod not in job.pods(), job.story)
     assert chaos(job, "nobody", "hang").stderr == (
-        f"outrider: there is no pod 'nobody' in the namespace {job.namespace}; -n names another\n"
+        f"outrider: pod 'nobody' not found in the namespace {job.namespace}; choose another with -n\n"
     )
     job.training(4, after=restart)
 
@@ -94,7 +94,7 @@ def without_the_right_to_make_a_privileged_pod_no_network_is_broken(job: Cluster
         assert "--image IMAGE names the one to be used" in refused.stderr, "he may not read the installed one"
         refused = chaos(job, pod, "cut-network", "--image", "outrider/sidecar:dev")
         assert 'cannot create resource "pods"' in refused.stderr
-        assert said(job, pod, "list") == f"no fault runs in pod {job.namespace}/{pod}\n"
+        assert said(job, pod, "list") == f"no active fault in pod {job.namespace}/{pod}\n"
     assert not holders(job)
 
 
@@ -169,7 +169,7 @@ def ranks_say_where_they_are_and_which_has_not_come(job: ClusterJob) -> None:
     allow(job, second)
     stopped = job.pid_of(second, "rank 3")
     assert "sent SIGSTOP to the worker process" in said(job, second, "hang")
-    missing = re.compile(r"^rank 3 has not come to gloo:\w+ number \d+ of group ", re.MULTILINE)
+    missing = re.compile(r"^rank 3 has not entered gloo:\w+ number \d+ of group ", re.MULTILINE)
     told: list[str] = []
 
     def is_missing() -> bool:
@@ -184,7 +184,7 @@ def ranks_say_where_they_are_and_which_has_not_come(job: ClusterJob) -> None:
 
     nobody = outrider(job, "stacks", "--pods-of", "digits-of-nobody")
     assert nobody.returncode == 2
-    assert "there is no pod with the label outrider.dev/job=digits-of-nobody" in " ".join(nobody.stderr.split())
+    assert "no pods with the label outrider.dev/job=digits-of-nobody" in " ".join(nobody.stderr.split())
     job.kubectl("exec", first, "-c", "outrider-sidecar", "--", "rm", "/outrider/ask.sock")
     told = outrider(job, "stacks", "--pods-of", job.name).stderr
     assert f"{first} did not answer: the sidecar does not take questions: No such file or directory" in told

@@ -1,7 +1,7 @@
-"""`outrider chaos ...`: break a running job on purpose, to see it go on.
+"""`outrider chaos ...`: injects faults into a running job, to test that it recovers.
 
 Nothing here talks to the parts that recover: a process is killed or stopped as the kernel, a debugger or a failing
-machine would do it. `chaos.members` finds it in a local job; a pod of a cluster is `chaos.pod`'s.
+machine would do it. `chaos.members` finds processes of a local job, `chaos.pod` those in a pod of a cluster.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from outrider.cli.chaos import members
 from outrider.cli.chaos.pod import or_pod
 from outrider.cli.client import Master
 from outrider.cli.errors import UserError
-from outrider.cli.flags import parsing
+from outrider.cli.flags import Flag, parsing
 from outrider.master.core.k8s.values.chaos import KINDS, Fault, lasting, parsed
 from outrider.runtime.processes import send_signal
 
 
 @click.group()
 def chaos() -> None:
-    """Break a running job on purpose: kill, freeze or burden a part of it."""
+    """Inject a fault into a running job: kill, freeze or overload a part of it."""
 
 
 def _signal(value: str) -> signal.Signals:
@@ -31,13 +31,14 @@ def _signal(value: str) -> signal.Signals:
     try:
         return signal.Signals(int(name)) if name.isdigit() else signal.Signals[f"SIG{name}"]
     except (KeyError, ValueError):
-        raise ValueError(f"{value!r} is no signal; it may be a name (KILL, SEGV, ABRT, TERM) or a number") from None
+        raise ValueError("must be the name of a signal (KILL, SEGV, ABRT, TERM) or its number") from None
 
 
-member_option = click.option("--member", metavar="ID", help="Which member, as worker-1; else the last one that trains.")
+member_option = click.option("--member", metavar="ID", help="Member, as worker-1. Default: the last one that trains.")
 signal_option = click.option(
-    "--signal", "number", default="KILL", show_default=True, callback=parsing(_signal), help="The signal that is sent."
-)
+    "--signal", "number", cls=Flag, default="KILL", metavar="SIGNAL", callback=parsing(_signal),
+    help="Send this signal. Default: KILL.",
+)  # fmt: skip
 
 
 @chaos.command("kill-process")
@@ -66,7 +67,7 @@ def kill_launcher(job: str | None, member: str | None, number: signal.Signals) -
 @signal_option
 @or_pod(lambda pod, number: pod.send("sidecar", number))
 def kill_sidecar(job: str | None, member: str | None, number: signal.Signals) -> None:
-    """Kill a member's sidecar; the training should not notice."""
+    """Kill a member's sidecar; the training should not be affected."""
     members.kill_one(job, member, number, "sidecar", lambda pids: pids.get("sidecar") or 0)
 
 
@@ -74,12 +75,12 @@ def kill_sidecar(job: str | None, member: str | None, number: signal.Signals) ->
 @click.argument("job", required=False)
 @signal_option
 def kill_master(job: str | None, number: signal.Signals) -> None:
-    """Kill the job's master; the training should not notice."""
+    """Kill the job's master; the training should not be affected."""
     name = members.running(job)
     folder = job_dirs.job_folder(name)
     pid = Master(folder).pid()
     if not send_signal(pid, number, "OUTRIDER_JOB_DIR", str(folder)):
-        raise UserError(f"the process {pid} that answers for {name} is no master of it")
+        raise UserError(f"process {pid}, which answers for {name}, is not the master of this job")
     click.echo(f"sent {number.name} to the master of {name} (pid {pid})")
 
 
@@ -94,7 +95,7 @@ def kill_member(job: str | None, member: str | None, number: signal.Signals) -> 
 
 
 for_option = click.option(
-    "--for", "seconds", metavar="DURATION", callback=parsing(lasting), help="After which it is undone, as 60s or 5m."
+    "--for", "seconds", cls=Flag, metavar="DURATION", callback=parsing(lasting), help="Undo it after 60s, 5m or so."
 )
 
 
@@ -124,17 +125,17 @@ def fill_memory(percent: str, job: str | None, member: str | None, seconds: floa
 @click.argument("job", required=False)
 @member_option
 @for_option
-@click.option("--slow", is_flag=True, help="The probe takes five times as long instead.")
+@click.option("--slow", is_flag=True, help="Let the probe take five times as long, instead of die.")
 @or_pod(lambda pod, seconds, slow: pod.start(_fault("bad-node=slow" if slow else "bad-node", seconds)))
 def bad_node(job: str | None, member: str | None, seconds: float | None, slow: bool) -> None:
-    """Let the probe of a member's next node check die."""
+    """Let the probe of a member die in the next node check."""
     _burden("bad-node=slow" if slow else "bad-node", job, member, seconds)
 
 
 image_option = click.option(
     "--image",
     metavar="IMAGE",
-    help="With --pod: of the privileged pod beside it; else what the installed Outrider has.",
+    help="Image of the privileged pod for --pod. Default: that of the installed Outrider.",
 )
 
 
@@ -150,7 +151,7 @@ image_option = click.option(
 def slow_network(
     milliseconds: str, job: str | None, member: str | None, seconds: float | None, image: str | None
 ) -> None:
-    """Make every round trip of an isolated member, or of a pod, take MS milliseconds more."""
+    """Delay every round trip of an isolated member, or of a pod, by MS milliseconds."""
     _burden(f"slow-network={milliseconds}", job, member, seconds)
 
 
@@ -167,36 +168,37 @@ def cut_network(job: str | None, member: str | None, seconds: float | None, imag
 
 @chaos.command("undo")
 @click.argument("job", required=False)
-@click.option("--member", metavar="ID", help="Which member, as worker-1; else all.")
-@click.option("--fault", type=click.Choice(sorted(KINDS)), metavar="NAME", help="Which fault, as cpu-load; else all.")
+@click.option("--member", metavar="ID", help="Undo faults of this member, as worker-1. Default: of all.")
+@click.option("--fault", cls=Flag, type=click.Choice(sorted(KINDS)), metavar="NAME",
+              help="Undo this fault, as cpu-load. Default: all.")  # fmt: skip
 @or_pod(lambda pod, fault: pod.undo(fault))
 def undo(job: str | None, member: str | None, fault: str | None) -> None:
-    """End the faults that last."""
+    """Undo faults that are still active."""
     name = members.running(job)
     found = {
         each: chaos_local.undo(name, members.volume(name, each), fault) for each in members.with_processes(name, member)
     }
     for each, undone in found.items():
         for what in undone:
-            click.echo(f"{each} of {name}: {what} is undone")
+            click.echo(f"{each} of {name}: {what} undone")
     if not any(found.values()):
-        click.echo(f"no fault runs in {member or name}")
+        click.echo(f"no active fault in {member or name}")
 
 
 @chaos.command("list")
 @click.argument("job", required=False)
 @or_pod(lambda pod: pod.listed())
 def list_(job: str | None) -> None:
-    """Show the faults that last, and what was armed and could not be made."""
+    """Show the active faults, and armed faults that could not be injected."""
     name = members.running(job)
     found = {each: chaos_local.listed(name, members.volume(name, each)) for each in members.with_processes(name, None)}
     lines = [
-        f"{each}: {one['fault']}: {one.get('about', '')}" for each, told in found.items() for one in told["running"]
+        f"{each}: {one['fault']}: {one.get('about', '')}" for each, faults in found.items() for one in faults["running"]
     ]
     lines += [
-        f"{each}: {one['fault']}: refused: {one['why']}" for each, told in found.items() for one in told["refused"]
+        f"{each}: {one['fault']}: refused: {one['why']}" for each, faults in found.items() for one in faults["refused"]
     ]
-    click.echo("\n".join(lines) or f"no fault runs in {name}")
+    click.echo("\n".join(lines) or f"no active fault in {name}")
 
 
 @chaos.command("freeze-member")
@@ -205,7 +207,7 @@ def list_(job: str | None) -> None:
 @for_option
 @or_pod(lambda pod, seconds: pod.freeze(seconds))
 def freeze_member(job: str | None, member: str | None, seconds: float | None) -> None:
-    """Stop every process of a member (SIGSTOP): it falls silent and holds its connections open."""
+    """Stop every process of a member (SIGSTOP): it falls silent and keeps its connections open."""
     if seconds is None:
         members.whole_member(job, member, signal.SIGSTOP)
     else:
@@ -218,7 +220,7 @@ def freeze_member(job: str | None, member: str | None, seconds: float | None) ->
 @for_option
 @or_pod(lambda pod, seconds: pod.hang(_fault("hang", seconds)))
 def hang(job: str | None, member: str | None, seconds: float | None) -> None:
-    """Stop one worker process of a member (SIGSTOP): it lives, reports come, and no rank makes another step."""
+    """Stop one worker process of a member (SIGSTOP): the member still reports, but no rank makes another step."""
     if seconds is not None:
         _burden("hang", job, member, seconds)
         return
@@ -227,26 +229,26 @@ def hang(job: str | None, member: str | None, seconds: float | None) -> None:
 
 @chaos.command("thaw-member")
 @click.argument("job", required=False)
-@click.option("--member", metavar="ID", help="Which member, as worker-1.")
+@click.option("--member", metavar="ID", help="The frozen member, as worker-1.")
 @or_pod(lambda pod: pod.send_all(signal.SIGCONT))
 def thaw_member(job: str | None, member: str | None) -> None:
-    """Let a frozen member go on (SIGCONT)."""
+    """Let a frozen member continue (SIGCONT)."""
     if member is None:
-        raise UserError("name what was frozen: --member ID of a local job, or --pod NAME of a cluster")
+        raise UserError("--member ID (of a local job) or --pod NAME (of a cluster): must be given to thaw a member")
     members.signal_all(members.running(job), member, signal.SIGCONT)
 
 
 def _burden(fault: str, job: str | None, member: str | None, seconds: float | None) -> None:
-    """A fault that lasts, in the member that was named, else in the last one."""
-    meant = _fault(fault, seconds)
+    """Inject a fault that lasts into the given member, else into the last one that trains."""
+    requested = _fault(fault, seconds)
     name = members.running(job)
     target, _ = members.with_process(name, member, "template or launcher", lambda pids: pids.get("trainer") or 0)
-    chaos_local.make(name, members.volume(name, target), meant)
+    chaos_local.make(name, members.volume(name, target), requested)
 
 
 def _fault(fault: str, seconds: float | None) -> Fault:
     try:
-        meant = parsed(fault)
+        requested = parsed(fault)
     except ValueError as wrong:
         raise UserError(str(wrong)) from None
-    return Fault(meant.name, meant.value, seconds)
+    return Fault(requested.name, requested.value, seconds)

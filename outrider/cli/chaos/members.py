@@ -1,7 +1,7 @@
-"""Members of a local job, and their processes: found, and sent signals.
+"""Finds the members of a local job and their processes, and sends signals to them.
 
-A pid in a status document is a claim about the past, so only a process that still carries the marks of the job's own
-folder is ever touched (`runtime.processes`).
+The pids in a status document may be outdated, so a signal is sent only to a process that still carries the marks of the
+job's own folder (`runtime.processes`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from outrider.cli.text import plural
 from outrider.runtime.processes import marked, seen_from_here, send_signal
 
 HERE = ("starting", "checking", "ready", "running", "stopping", "spare", "silent")
-"""States of members that have processes."""
+"""States of members with processes."""
 PIDS_PATIENCE = 3.0
 
 
 def with_processes(job: str, member: str | None) -> list[str]:
-    """Whether it has told of them or not: what is cut off has not."""
+    """The members with processes, reported or not: a member that is cut off cannot report."""
     return [each for each in _members_with(job, member, lambda _: 1) if marked("OUTRIDER_DIR", str(volume(job, each)))]
 
 
@@ -49,8 +49,8 @@ def kill_one(
         if here and send_signal(here, number, *mark):
             click.echo(f"sent {number.name} to the {part} of {target} (pid {pid})")
             return
-        if time.monotonic() > until:  # until the next report it is the process of the generation before
-            raise UserError(f"the {part} of {target} is gone already (pid {pid}); ask again")
+        if time.monotonic() > until:  # before the next report the pid is that of the last generation
+            raise UserError(f"the {part} of {target} has already ended (pid {pid}); try again")
         time.sleep(0.05)
 
 
@@ -61,7 +61,7 @@ def whole_member(job: str | None, member: str | None, number: signal.Signals) ->
 
 
 def signal_all(job: str, member: str, number: signal.Signals) -> None:
-    """Signal every process of a member, and what was forked meanwhile, until there is no new one."""
+    """Signal every process of a member, again for those forked meanwhile, until there is no new one."""
     uids = {_pod_uid(pid) for pid in marked("OUTRIDER_DIR", str(volume(job, member)))} - {""}
     reached: set[int] = set()
     while fresh := {pid for uid in uids for pid in marked("OUTRIDER_POD_UID", uid)} - reached:
@@ -70,7 +70,7 @@ def signal_all(job: str, member: str, number: signal.Signals) -> None:
                 send_signal(pid, number, "OUTRIDER_POD_UID", uid)
         reached |= fresh
     if not reached:
-        raise UserError(f"{job} has no process of {member} here")
+        raise UserError(f"{member} of {job} has no process on this machine")
     click.echo(f"sent {number.name} to the {plural(len(reached), 'process', 'processes')} of {member} of {job}")
 
 
@@ -79,7 +79,7 @@ def volume(job: str, member: str) -> Path:
 
 
 def _pod_uid(pid: int) -> str:
-    """The mark that a member's every process inherits, whatever becomes of the rest of its environment."""
+    """The mark that all processes of a member inherit, even if the rest of their environment changes."""
     try:
         entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -89,9 +89,9 @@ def _pod_uid(pid: int) -> str:
 
 
 def with_process(job: str, member: str | None, part: str, chosen: Callable[[dict[str, Any]], int]) -> tuple[str, int]:
-    """The member that was named, else the last one of the world with such a process; and the process.
+    """The given member, else the last one of the running generation with such a process; and the process.
 
-    Pids are reported once a second: what has just been started is waited for.
+    Pids are reported once a second, so a process that has just started is waited for.
     """
     until = time.monotonic() + PIDS_PATIENCE
     while True:
@@ -99,16 +99,13 @@ def with_process(job: str, member: str | None, part: str, chosen: Callable[[dict
         if found:
             return list(found.items())[-1]
         if time.monotonic() > until:
-            raise UserError(f"{member} has no {part} now" if member else _no_world(job, part))
+            raise UserError(f"{member} has no {part} at the moment" if member else _none_trains(job, part))
         time.sleep(0.05)
 
 
-def _no_world(job: str, part: str) -> str:
+def _none_trains(job: str, part: str) -> str:
     there = [each["id"] for each in status_of(job)["members"] if each["state"] in HERE]
-    return (
-        f"no member of {job} that trains has a {part} now, so none is picked; name one with --member: "
-        f"{', '.join(there) or 'there is none yet'}"
-    )
+    return f"no running member of {job} has a {part}; choose one with --member (candidates: {', '.join(there) or 'none yet'})"
 
 
 def _members_with(
@@ -117,6 +114,6 @@ def _members_with(
     members = [each for each in status_of(job)["members"] if each["state"] in HERE]
     names = [each["id"] for each in members]
     if member is not None and member not in names:
-        raise UserError(f"{job} has no member {member!r} now; it has {', '.join(names) or 'none'}")
-    meant = [each for each in members if member in (None, each["id"]) and each["state"] in states]
-    return {each["id"]: pid for each in meant if (pid := chosen(each["pids"])) > 0}
+        raise UserError(f"--member {member}: must be a member of {job}; it has {', '.join(names) or 'none'}")
+    matching = [each for each in members if member in (None, each["id"]) and each["state"] in states]
+    return {each["id"]: pid for each in matching if (pid := chosen(each["pids"])) > 0}

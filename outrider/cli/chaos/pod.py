@@ -1,8 +1,8 @@
-"""`outrider chaos ... --pod NAME`: the same faults in a pod of a cluster, by the user's own rights there.
+"""`outrider chaos ... --pod NAME`: the same faults in a pod of a cluster, with the user's own rights.
 
-Commands are executed in the pod's containers as `kubectl exec` would, with the credentials that kubectl has; nothing is
-asked of Outrider's master, which has no such right (docs/adr/0016). A pod must say that it may be broken. What makes
-the faults is the program in the pod's own hooks, by the name that pods of the release before have too.
+Commands are executed in the pod's containers as `kubectl exec` would, with kubectl's credentials. Outrider's master is
+not involved; it has no such right (docs/adr/0016). The pod must allow faults by an annotation. The program in the pod's
+own hooks makes the faults, under the name that it also has in pods of the previous release.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import click
 
 from outrider.cli.chaos.pod_network import Network
 from outrider.cli.errors import UserError
-from outrider.cli.kube.api import asked, cluster, executed
+from outrider.cli.kube.api import call_api, cluster, executed
 from outrider.cli.text import plural
 from outrider.master.core.k8s.injection.sidecar import HOOKS
 from outrider.master.core.k8s.injection.trainer import LAUNCH
@@ -38,14 +38,14 @@ for each in "$0" python3 python python3.14 python3.13 python3.12 python3.11 pyth
 done
 exit {NO_PYTHON}
 """
-"""In the order of `outrider-launch`: the command's own, else any."""
+"""Finds a Python in the order of `outrider-launch`: the command's own, else any other."""
 GRACE = 1
-"""Seconds of a pod that is killed: 0 would forget it before its processes are gone."""
+"""Grace period in seconds of a killed pod: with 0 the pod would vanish before its processes are gone."""
 
 
 @dataclass(frozen=True)
 class Pod:
-    """One that may be broken. Every function raises UserError."""
+    """A pod that allows faults. Every function raises UserError."""
 
     api: Any
     name: str
@@ -56,9 +56,9 @@ class Pod:
 
     # -- faults that last -----------------------------------------------------------------------------------------
     def start(self, fault: Fault) -> None:
-        told = self._called(self.trainer, "start", str(fault))
-        undone = f"until: outrider chaos undo --pod {self.name} -n {self.namespace}"
-        click.echo(f"{self}: {told['about']}, {undone if fault.seconds is None else f'for {fault.lasts}'}")
+        started = self._called(self.trainer, "start", str(fault))
+        until = f"until: outrider chaos undo --pod {self.name} -n {self.namespace}"
+        click.echo(f"{self}: {started['about']}, {until if fault.seconds is None else f'for {fault.lasts}'}")
 
     def undo(self, name: str | None) -> None:
         undone = self.network.undo(name)
@@ -67,18 +67,18 @@ class Pod:
             undone += (more := self._called(self.trainer, "undo", *([name] if name else []))["undone"])
             self._say_undone(more)
         if not undone:
-            click.echo(f"no fault runs in {self}")
+            click.echo(f"no active fault in {self}")
 
     def _say_undone(self, faults: list[str]) -> None:
         for what in faults:
-            click.echo(f"{self}: {what} is undone")
+            click.echo(f"{self}: {what} undone")
 
     def listed(self) -> None:
-        told = self._called(self.trainer, "list")
-        lines = [f"{self}: {one['fault']}: {one.get('about', '')}" for one in told["running"]]
+        faults = self._called(self.trainer, "list")
+        lines = [f"{self}: {one['fault']}: {one.get('about', '')}" for one in faults["running"]]
         lines += self.network.listed()
-        lines += [f"{self}: {one['fault']}: refused: {one['why']}" for one in told["refused"]]
-        click.echo("\n".join(lines) or f"no fault runs in {self}")
+        lines += [f"{self}: {one['fault']}: refused: {one['why']}" for one in faults["refused"]]
+        click.echo("\n".join(lines) or f"no active fault in {self}")
 
     def hang(self, fault: Fault) -> None:
         if fault.seconds is None:
@@ -96,23 +96,23 @@ class Pod:
     def freeze(self, seconds: float | None) -> None:
         if seconds is not None:
             raise UserError(
-                f"a pod is frozen in both of its containers, and nothing in it could end that: leave --for away, and "
-                f"call outrider chaos thaw-member --pod {self.name} -n {self.namespace}"
+                f"--for: must not be used with freeze-member --pod, because nothing in a frozen pod could end the "
+                f"fault; end it with: outrider chaos thaw-member --pod {self.name} -n {self.namespace}"
             )
         self.send_all(signal.SIGSTOP)
 
     def send_all(self, number: signal.Signals) -> None:
-        """The sidecar's container first: it must not tell of the other."""
+        """Signal all processes, the sidecar's container first, so that it does not report the other one."""
         pids = {pid for each in (SIDECAR_CONTAINER, self.trainer) for pid in self._sent(each, "all", number)}
         click.echo(f"sent {number.name} to the {plural(len(pids), 'process', 'processes')} of {self}")
 
     def kill(self, number: signal.Signals) -> None:
         if number != signal.SIGKILL:
             raise UserError(
-                f"the kubelet kills a pod with SIGKILL: --signal {number.name} is not for kill-member --pod"
+                f"--signal {number.name}: must not be used with kill-member --pod, because the kubelet sends SIGKILL"
             )
-        asked(self.api.delete_namespaced_pod, "delete", self.name, self.namespace, grace_period_seconds=GRACE)
-        click.echo(f"{self} is deleted, with {GRACE} s of grace")
+        call_api(self.api.delete_namespaced_pod, "delete", self.name, self.namespace, grace_period_seconds=GRACE)
+        click.echo(f"{self} deleted, with a grace period of {GRACE} s")
 
     # -- how ------------------------------------------------------------------------------------------------------
     def _sent(self, container: str, part: str, number: signal.Signals) -> list[int]:
@@ -121,45 +121,45 @@ class Pod:
 
     def _called(self, container: str, *words: str) -> dict[str, Any]:
         command = ["sh", "-c", FIND_PYTHON, self.python, *words]
-        said, errors, code = executed(self.api, self.name, self.namespace, container, command)
+        output, errors, code = executed(self.api, self.name, self.namespace, container, command)
         if code == NO_PYTHON:
             raise UserError(
-                f"the container {container} of {self} has no python3 (3.8 or newer): nothing can be made there"
+                f"container {container} of {self} has no python3 (3.8 or newer), which is needed to inject faults"
             )
         try:
-            told: dict[str, Any] = json.loads(said)
+            answer: dict[str, Any] = json.loads(output)
         except ValueError:
             raise UserError(
-                f"the program that makes faults ended with {code} in the container {container} of {self}: "
-                f"{errors[-300:].strip() or 'it said nothing'}"
+                f"the program that injects faults ended with exit code {code} in container {container} of {self}: "
+                f"{errors[-300:].strip() or 'no output'}"
             ) from None
-        if "error" in told:
-            raise UserError(f"{self}: {told['error']}")
-        return told
+        if "error" in answer:
+            raise UserError(f"{self}: {answer['error']}")
+        return answer
 
     def __str__(self) -> str:
         return f"pod {self.namespace}/{self.name}"
 
 
 def or_pod(made: Command) -> Callable[[Command], Command]:
-    """The options --pod and -n of a command: where they are given, `made` is called with the pod and the rest of the
-    command's options, and the command is not."""
+    """Gives a command the options --pod and -n. With --pod, `made` runs instead of the command, with the pod and the
+    other options."""
 
     def with_options(command: Command) -> Command:
-        @click.option("--pod", metavar="NAME", help="A pod of a cluster instead of a local job.")
-        @click.option("-n", "--namespace", metavar="NS", help="The pod's namespace; else that of kubectl's context.")
+        @click.option("--pod", metavar="NAME", help="Use a pod of a cluster instead of a local job.")
+        @click.option("-n", "--namespace", metavar="NS", help="Namespace of the pod. Default: of kubectl's context.")
         @functools.wraps(command)
         def either(pod: str | None, namespace: str | None, **options: Any) -> None:
             if pod is None and namespace is not None:
-                raise UserError("--namespace is for --pod NAME; a local job has none")
+                raise UserError(f"--namespace {namespace}: must be used with --pod NAME")
             if pod is None:
                 return command(**options)
             job, member = options.pop("job", None), options.pop("member", None)
             if job or member:
-                given = f"the job {job}" if job else f"--member {member}"
-                raise UserError(f"--pod {pod} is a pod of a cluster, and {given} is local: give one of them")
+                given = f"JOB {job}" if job else f"--member {member}"
+                raise UserError(f"--pod {pod} and {given}: must not be used together; a pod belongs to a cluster")
             if not pod:
-                raise UserError("--pod wants the name of a pod")
+                raise UserError("--pod: must have the name of a pod")
             return made(found(pod, namespace), **options)
 
         return either
@@ -168,10 +168,10 @@ def or_pod(made: Command) -> Callable[[Command], Command]:
 
 
 def found(name: str, namespace: str | None) -> Pod:
-    """The pod of this name, where it may be broken."""
+    """The pod of this name; UserError if it does not allow faults."""
     api, default = cluster()
     namespace = namespace or default
-    read = asked(api.read_namespaced_pod, "get", name, namespace)
+    read = call_api(api.read_namespaced_pod, "get", name, namespace)
     document: Document = api.api_client.sanitize_for_serialization(read)
     if why := refused(document):
         raise UserError(f"pod {namespace}/{name} {why}")
@@ -180,26 +180,26 @@ def found(name: str, namespace: str | None) -> Pod:
 
 
 def refused(pod: Document) -> str:
-    """Why this pod is not broken, as what follows its name; empty where it may be."""
+    """Why this pod gets no fault, as the end of a sentence that begins with its name; empty if it may get one."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     notes, trainer = metadata.get("annotations") or {}, trainer_name(pod)
     if INJECTED not in notes:
         return f"is not supervised by Outrider: it has no annotation {INJECTED}"
     if notes.get(CHAOS) != ALLOWED:
         return (
-            f"does not say that it may be broken: only a pod with the annotation {CHAOS}: {ALLOWED} is. Write it into "
-            f"the metadata of the pod's template, or for this pod alone: kubectl annotate pod {metadata['name']} "
-            f"-n {metadata['namespace']} --overwrite {CHAOS}={ALLOWED}"
+            f"does not allow faults: it must have the annotation {CHAOS}: {ALLOWED}. Add it to the metadata of the "
+            f"pod's template, or only to this pod: kubectl annotate pod {metadata['name']} -n {metadata['namespace']} "
+            f"--overwrite {CHAOS}={ALLOWED}"
         )
     if metadata.get("deletionTimestamp"):
         return "is being deleted"
     if "running" not in (status_of(pod, trainer).get("state") or {}):
-        return f"is {status.get('phase') or 'not started'}: its container {trainer} does not run"
+        return f"is {status.get('phase') or 'not started'}: its container {trainer} is not running"
     return ""
 
 
 def _python_of(pod: Document, trainer: str) -> str:
-    """The command's own, behind the launcher; else any."""
+    """The Python in the pod's command, after the launcher; else python3."""
     command = next(c.get("command") or [] for c in pod["spec"]["containers"] if c["name"] == trainer)
     own = str(command[1]) if command[:1] == [LAUNCH] and len(command) > 1 else ""
     return own if os.path.basename(own).startswith("python") else "python3"

@@ -1,11 +1,12 @@
 """`outrider chaos slow-network` and `cut-network` for a pod of a cluster.
 
-A trainer has no right to break its own network, and should have none. So the command makes, with its user's own rights,
-one privileged pod on the same node, of the image that the installed Outrider names, or its user. A pod's owner may call
-any container a sidecar: whose image is another one is refused, or he would be root on that node. It enters the pod's
-network namespace (training_hooks/chaos/pod_network.py), holds the fault there, and undoes it after its time, when it is
-deleted, or when the pod has gone: whatever becomes of this command. A command that was given a time stays for it, and
-removes what it made.
+A trainer has no right to break its own network, and should have none. So the command creates, with the user's own
+rights, one privileged pod on the same node. Its image is that of the installed Outrider, or the one given by --image.
+The owner of a pod may call any container a sidecar, so a pod whose sidecar has another image is refused: otherwise its
+owner could become root on that node. The privileged pod enters the pod's network namespace
+(training_hooks/chaos/pod_network.py) and holds the fault there. It undoes the fault after its duration, when it is
+deleted, or when the pod is gone, even if this command was killed. With a duration, the command waits until the end and
+deletes the privileged pod.
 """
 
 from __future__ import annotations
@@ -21,43 +22,43 @@ from typing import Any
 import click
 
 from outrider.cli.errors import UserError
-from outrider.cli.kube.api import Absent, Forbidden, asked
+from outrider.cli.kube.api import Absent, Forbidden, call_api
 from outrider.master.core.k8s.pods.containers import status_of
 from outrider.master.core.k8s.values.chaos import NETWORK, Fault, parsed
 from outrider.master.core.k8s.values.names import DOMAIN, INJECT, SIDECAR_CONTAINER, Document
 
 PROGRAM = "/opt/outrider/hooks/training_hooks/faults.py"
-"""In the sidecar's image (Dockerfile.sidecar)."""
+"""The program that injects faults, in the sidecar's image (Dockerfile.sidecar)."""
 FAULT = f"{DOMAIN}/fault"
-"""The annotation of the pod that holds one."""
+"""The annotation with the fault, on the pod that holds it."""
 CONTAINER = "fault"
 INSTALLED, VARIABLE = ("outrider-master", "outrider-system"), "OUTRIDER_IMAGE"
-FLAG = "--image IMAGE names the one to be used"
+FLAG = "choose an image with --image IMAGE"
 LONGEST = 3600.0
-"""Seconds of a fault without a time: nobody may remember to undo it."""
+"""Duration in seconds of a fault without --for, in case the user forgets to undo it."""
 BEGINS, GRACE, POLL = 60.0, 10, 0.3
 ENDED = ("Failed", "Succeeded")
 
 
 @dataclass(frozen=True)
 class Network:
-    """Of one pod, which may be broken. Every function raises UserError."""
+    """The network of a pod that allows faults. Every function raises UserError."""
 
     api: Any
     pod: Document
 
     def start(self, fault: Fault, image: str | None = None) -> None:
-        """Returns when it is there; where it has a time, when it is over and what was made for it has gone. `image`: of
-        the pod that makes it, where its user names one."""
+        """Inject a fault. Without a duration, return once it is active; else when it is over and the pod that held it is
+        gone. `image` is the image of that pod, if the user chose one."""
         if self.pod["spec"].get("hostNetwork"):
-            raise UserError(f"{self} has its node's own network, which is not broken")
+            raise UserError(f"{self} uses the network of its node, which is not broken")
         image = image or self._installed()
         holder = holder_of(self.pod, replace(fault, seconds=fault.seconds or LONGEST), image)
         name, stays = holder["metadata"]["name"], False
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # what it made is removed then, too
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that SIGTERM also deletes the pod
         self._make(holder, fault)
         try:
-            click.echo(f"{self}: {self._told(name)['about']}, {self._until(fault)}")
+            click.echo(f"{self}: {self._started(name)['about']}, {self._until(fault)}")
             stays = fault.seconds is None
             if not stays:
                 self._stay(name)
@@ -67,28 +68,28 @@ class Network:
                 self._remove(name)
 
     def _installed(self) -> str:
-        """The image of the sidecars, as the installed master names it; the pod's must be that one."""
+        """The image of sidecars that the installed master uses; the pod's sidecar must have the same one."""
         from kubernetes.client import AppsV1Api
 
         try:
             call = AppsV1Api(self.api.api_client).read_namespaced_deployment
-            found = self.api.api_client.sanitize_for_serialization(asked(call, "get", *INSTALLED, kind="deployment"))
+            found = self.api.api_client.sanitize_for_serialization(call_api(call, "get", *INSTALLED, kind="deployment"))
         except (Absent, Forbidden) as error:
             raise UserError(
-                f"{self}: which image makes the fault, the installed Outrider says: {error}; {FLAG}"
+                f"{self}: the image of the installed Outrider, which injects the fault, is not known: {error}; {FLAG}"
             ) from None
         containers = found["spec"]["template"]["spec"]["containers"]
         named = (each.get("value") for c in containers for each in c.get("env") or () if each["name"] == VARIABLE)
         image, own = next(named, None), _sidecar(self.pod)["image"]
         if image != own:
             raise UserError(
-                f"{self}: its {SIDECAR_CONTAINER} is of the image {own}, and the installed Outrider's are of {image}: "
-                f"no privileged pod is made of an image that the pod's owner may have named; {FLAG}"
+                f"{self}: its {SIDECAR_CONTAINER} has the image {own}, but the installed Outrider uses {image}; no "
+                f"privileged pod is created from an image that the pod's owner may have chosen; {FLAG}"
             )
         return str(own)
 
     def undo(self, name: str | None) -> list[str]:
-        """The faults that ran and do not any more; all, or the one of this name."""
+        """Undo all faults, or the one of this name; returns the faults that were undone."""
         found = [each for each in self._holders() if name in (None, _fault_of(each).name)]
         for each in found:
             self._remove(each["metadata"]["name"])
@@ -96,8 +97,8 @@ class Network:
 
     def listed(self) -> list[str]:
         names = [each["metadata"]["name"] for each in self._holders() if _phase(each) == "Running"]
-        told = [self._said(name) for name in names]
-        return [f"{self}: {one['fault']}: {one['about']}" for one in told if one and "about" in one]
+        reports = [self._report(name) for name in names]
+        return [f"{self}: {one['fault']}: {one['about']}" for one in reports if one and "about" in one]
 
     # -- the pod that holds it ------------------------------------------------------------------------------------
     def _holders(self) -> list[Document]:
@@ -108,78 +109,78 @@ class Network:
         name, node = holder["metadata"]["name"], self.pod["spec"]["nodeName"]
         if phase := self._phase(name):
             if phase not in ENDED:
-                raise UserError(f"{self}: {fault.name} runs there already: undo it first")
+                raise UserError(f"{self}: {fault.name} is already active; undo it first")
             self._remove(name)
         try:
-            asked(self.api.create_namespaced_pod, "create", name, self._namespace, body=holder)
+            call_api(self.api.create_namespaced_pod, "create", name, self._namespace, body=holder)
         except Forbidden as refusal:
             raise UserError(
-                f"{self}: its network is broken from beside, by a privileged pod on {node} that is made with your own "
-                f"rights, and that is refused: {refusal.said or refusal.message}"
+                f"{self}: to break its network, a privileged pod on {node} must be created with your own rights, which "
+                f"was refused: {refusal.server_message or refusal.message}"
             ) from None
 
-    def _told(self, name: str) -> Document:
-        """What the program says of the fault, once it is there."""
-        found = self._wait(lambda: self._said(name) or self._phase(name) in ("", *ENDED), BEGINS)
-        told = found if isinstance(found, dict) else self._said(name)
-        if told and "error" not in told:
-            return told
-        why = told["error"] if told else f"the pod {name}, which is to make it, {self._why(name)}"
+    def _started(self, name: str) -> Document:
+        """The program's report of the fault, once it is active."""
+        found = self._wait(lambda: self._report(name) or self._phase(name) in ("", *ENDED), BEGINS)
+        report = found if isinstance(found, dict) else self._report(name)
+        if report and "error" not in report:
+            return report
+        why = report["error"] if report else f"pod {name}, which should inject the fault, {self._why(name)}"
         raise UserError(f"{self}: {why}")
 
     def _stay(self, name: str) -> None:
-        """Until it has ended by itself, or was deleted."""
+        """Wait until the pod with the fault has ended or was deleted."""
         self._wait(lambda: self._phase(name) in ("", *ENDED), math.inf)
         if self._phase(name) == "Failed":
-            raise UserError(f"{self}: the pod {name}, which held the fault and was to undo it, {self._why(name)}")
+            raise UserError(f"{self}: pod {name}, which should undo the fault, {self._why(name)}")
 
-    def _said(self, name: str) -> Document | None:
-        """Its first line; None before it has one."""
+    def _report(self, name: str) -> Document | None:
+        """The first line of the program's log; None before there is one."""
         try:
-            said: Document = json.JSONDecoder().raw_decode(self._log(name))[0]
+            report: Document = json.JSONDecoder().raw_decode(self._log(name))[0]
         except ValueError:
             return None
-        return said
+        return report
 
     def _log(self, name: str) -> str:
         if self._phase(name) in ("", "Pending"):
             return ""
         call, doing = self.api.read_namespaced_pod_log, "read the log of"
-        return str(asked(call, doing, name, self._namespace, _preload_content=False).data.decode(errors="replace"))
+        return str(call_api(call, doing, name, self._namespace, _preload_content=False).data.decode(errors="replace"))
 
     def _why(self, name: str) -> str:
-        """What the cluster and its own log say of one that does not do what it should."""
+        """Why the pod with the fault has failed, from its status and its log, as the end of a sentence."""
         found = self._read(name)
         if found is None:
             return "was deleted"
         status = found.get("status") or {}
         waiting = (status_of(found, CONTAINER).get("state") or {}).get("waiting") or {}
         words = [about.get(word) for about in (status, waiting) for word in ("reason", "message")]
-        said = ": ".join(str(word).strip() for word in (*words, self._log(name)[-300:]) if word)
-        return f"is {_phase(found)}: {said or 'nothing is said about why'}"
+        reasons = ": ".join(str(word).strip() for word in (*words, self._log(name)[-300:]) if word)
+        return f"is {_phase(found)}: {reasons or 'no reason given'}"
 
     def _remove(self, name: str) -> None:
-        """Returns when it has gone, and so its fault."""
+        """Delete the pod with the fault; return when it is gone, which ends the fault."""
         try:
-            asked(self.api.delete_namespaced_pod, "delete", name, self._namespace)
+            call_api(self.api.delete_namespaced_pod, "delete", name, self._namespace)
         except Absent:
             return
         if not self._wait(lambda: self._phase(name) == "", BEGINS):
-            raise UserError(f"{self}: the pod {name} was deleted and is still there")
+            raise UserError(f"{self}: pod {name} was deleted but still exists")
 
     def _phase(self, name: str) -> str:
         return _phase(self._read(name))
 
     def _read(self, name: str) -> Document | None:
         try:
-            found = asked(self.api.read_namespaced_pod, "get", name, self._namespace)
+            found = call_api(self.api.read_namespaced_pod, "get", name, self._namespace)
         except Absent:
             return None
         document: Document = self.api.api_client.sanitize_for_serialization(found)
         return document
 
     def _wait(self, claim: Callable[[], Any], seconds: float) -> Any:
-        """What it says at last."""
+        """The first true result of `claim`, or its last result after so many seconds."""
         until = time.monotonic() + seconds
         while not (found := claim()) and time.monotonic() < until:
             time.sleep(POLL)
@@ -198,13 +199,13 @@ class Network:
 
 
 def holder_of(pod: Document, fault: Fault, image: str) -> Document:
-    """The pod that makes the fault and holds it. It goes with the pod that has it, if not before."""
+    """The pod that injects the fault and holds it. At the latest it is deleted with the pod that has the fault."""
     about = pod["metadata"]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": about["name"], "uid": about["uid"]}
     container = {
         "name": CONTAINER,
         "image": image,
-        "imagePullPolicy": "IfNotPresent",  # the sidecar runs of it, on this node, where it is the installed one
+        "imagePullPolicy": "IfNotPresent",  # the installed image is on this node: the pod's sidecar runs from it
         "command": ["python3", "-I", "-S", PROGRAM, "beside", str(fault)],
         "env": [{"name": "OUTRIDER_POD_UID", "value": about["uid"]}, {"name": "OUTRIDER_DIR", "value": "/tmp"}],
         "securityContext": {"privileged": True, "runAsUser": 0, "runAsNonRoot": False},
@@ -221,7 +222,7 @@ def holder_of(pod: Document, fault: Fault, image: str) -> Document:
         "spec": {
             "nodeName": pod["spec"]["nodeName"],
             "hostPID": True,
-            "hostNetwork": True,  # it needs no address, and no mesh puts a proxy into it
+            "hostNetwork": True,  # it needs no address, and no mesh adds a proxy to it
             "restartPolicy": "Never",
             "activeDeadlineSeconds": math.ceil((fault.seconds or LONGEST) + 2 * BEGINS),
             "terminationGracePeriodSeconds": GRACE,
@@ -242,11 +243,11 @@ def _fault_of(holder: Document) -> Fault:
 
 
 def _phase(holder: Document | None) -> str:
-    """Empty where there is none."""
+    """The phase of the pod; empty if there is no pod."""
     return str((holder.get("status") or {}).get("phase") or "Pending") if holder else ""
 
 
 def _sidecar(pod: Document) -> Document:
-    """A container, or an init container where it is a native one; `refused` has seen that it is there."""
+    """The sidecar's container, which is an init container if it is a native sidecar; `refused` has checked it exists."""
     everything = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]
     return next(each for each in everything if each["name"] == SIDECAR_CONTAINER)

@@ -1,4 +1,4 @@
-"""`outrider clean [JOB…]`: remove what jobs that have ended left on this machine."""
+"""`outrider clean [JOB…]`: removes the files of jobs that have ended on this machine."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ from outrider.cli.errors import UserError
 from outrider.cli.text import plural
 
 KEPT = re.compile(r" is kept as (/.*), because a state of step \d+ takes its place$")
-"""As `training_hooks.checkpoints.newer_kept` says it."""
+"""The sentence of `training_hooks.checkpoints.newer_kept`, with the path of the file."""
 
 
 @click.command()
 @click.argument("jobs", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Every job that has ended.")
+@click.option("--all", "everything", is_flag=True, help="Remove the files of all jobs that have ended.")
 def clean(jobs: tuple[str, ...], everything: bool) -> None:
-    """Remove what ended JOBS left: their folders, and checkpoints in .outrider-kept/."""
+    """Remove the files of ended JOBS: their folders, and checkpoints in .outrider-kept/."""
     if everything and jobs:
-        raise UserError("--all and names of jobs: say one or the other")
+        raise UserError("--all and JOBS: must not be used together; give one of them")
     if everything:
         jobs = tuple(job for job in job_dirs.jobs() if not job_dirs.is_running(job))
     elif not jobs:
-        raise UserError("say which jobs: outrider clean JOB…, or --all for every one that has ended")
+        raise UserError("JOBS: must be given (outrider clean JOB…), or --all for all jobs that have ended")
     for job in jobs:
         _clean(job_dirs.existing(job))
     if everything:
-        click.echo(f"{plural(len(jobs), 'job')} removed from {job_dirs.home()}")
+        click.echo(f"removed {plural(len(jobs), 'job')} from {job_dirs.home()}")
 
 
 def _clean(folder: Path) -> None:
-    """Under its lock, so that no job of that name begins meanwhile."""
+    """Remove one job while holding its lock, so that no job of that name starts meanwhile."""
     with (folder / "lock").open("rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(f"{folder.name} is running; end it first: outrider stop {folder.name}") from None
+            raise UserError(f"{folder.name} is running; stop it first: outrider stop {folder.name}") from None
         for path in kept(folder):
             with suppress(FileNotFoundError):
                 path.unlink()
-                click.echo(f"{folder.name}: {path} is removed")
+                click.echo(f"{folder.name}: removed {path}")
             with suppress(OSError):  # another job's file is there
                 path.parent.rmdir()
         try:
             shutil.rmtree(folder)
         except OSError as refused:
             raise UserError(f"{folder} cannot be removed: {refused.strerror} ({refused.filename})") from refused
-    click.echo(f"{folder.name}: {folder} is removed")
+    click.echo(f"{folder.name}: removed {folder}")
 
 
 def kept(folder: Path) -> list[Path]:
-    """Newer checkpoints that the job has kept; none where its status cannot be read."""
+    """The newer checkpoints that Outrider preserved for the job; none if its status cannot be read."""
     try:
         notes = json.loads((folder / "status.json").read_text())["data"]["notes"]
         found = [KEPT.search(note["sentence"]) for note in notes if note["kind"] == "NewerCheckpointPreserved"]

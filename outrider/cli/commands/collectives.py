@@ -1,7 +1,7 @@
-"""`outrider collectives JOB`: every rank's last collective, where it is in the code, and who has not come.
+"""`outrider collectives JOB`: the last collective of every rank, its line of code, and the ranks that are missing.
 
-Collectives of one process group are numbered alike on all of its ranks. If a rank waits in number 14 and another's last
-one is a finished 13, the other is who the world waits for; what it does instead is in `outrider stacks`.
+Collectives of a process group have the same numbers on all of its ranks. If one rank waits in number 14 and the last
+one of another rank is a finished 13, all ranks wait for that other rank; `outrider stacks` shows what it does instead.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ COMPLETED = "completed"
 @click.command()
 @asks_ranks("collectives")
 def collectives(answer: Answers) -> None:
-    """Show the last collective of every rank of JOB, or of the only running job."""
+    """Show the last collective of every rank of JOB (default: the only running job), and which ranks are missing."""
     found = list(rows(answer))
     if not found:
-        click.echo("no rank runs now")
+        click.echo("no rank is running")
         return
     shown = columns("rank", "member", "step", "phase", "number", "collective", "state", "since", "sizes", "where")
     for member, row in found:
@@ -46,7 +46,7 @@ def _last(row: dict[str, Any]) -> tuple[str | Text, ...]:
 
 
 def who_is_missing(found: list[dict[str, Any]]) -> Iterator[str]:
-    """A sentence for each collective that some ranks wait in and others have not come to."""
+    """A sentence for each collective in which some ranks wait for others that have not entered it."""
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in found:
         if row.get("collective"):
@@ -62,12 +62,12 @@ def who_is_missing(found: list[dict[str, Any]]) -> Iterator[str]:
         if late or len(ops) == 1:
             yield _sentence(ops[0], number, group, sorted(late))
         else:
-            yield f"number {number} of group {group or 'default'} is not the same for all: {', '.join(ops)}"
+            yield f"ranks are in different collectives for number {number} of group {group or 'default'}: {', '.join(ops)}"
 
 
 def _sentence(op: str, number: int, group: str, late: list[int]) -> str:
     what = f"{op} number {number} of group {group or 'default'}"
     if not late:
-        return f"every rank has come to {what}"
+        return f"every rank has entered {what}"
     ranks = f"rank{'s' if len(late) > 1 else ''} {', '.join(map(str, late))}"
-    return f"{ranks} {'have' if len(late) > 1 else 'has'} not come to {what}"
+    return f"{ranks} {'have' if len(late) > 1 else 'has'} not entered {what}"

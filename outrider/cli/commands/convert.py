@@ -1,4 +1,4 @@
-"""`outrider convert -f FILE`: other people's job files as ElasticJobs, and what of them has no counterpart."""
+"""`outrider convert -f FILE`: converts job files of other operators to ElasticJobs, and names what is left out."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from outrider.master.core.k8s.elasticjob import validation
 
 @click.command()
 @click.option("-f", "--filename", "file", metavar="FILE", type=click.File(encoding="utf-8"), required=True,
-              help="YAML or JSON; - is the standard input.")  # fmt: skip
+              help="Read YAML or JSON from FILE; - is the standard input.")  # fmt: skip
 def convert(file: IO[str]) -> None:
-    """Print PyTorchJobs and TFJobs of KubeDL and Kubeflow and ElasticJobs of DLRover as ElasticJobs of Outrider.
+    """Convert PyTorchJobs and TFJobs of KubeDL and Kubeflow, and ElasticJobs of DLRover, to ElasticJobs of Outrider.
 
-    Other documents in FILE are printed as they are. What has no counterpart is said on the standard error.
+    The result is printed. Other documents in FILE are printed unchanged. Fields without a counterpart are reported on
+    the standard error.
     """
     found = [_converted(document, file.name) for document in unpacked(documents_of(file))]
     if not any(each.is_changed for each in found):
         kinds = ", ".join(dict.fromkeys(str(each.document.get("kind") or "no kind") for each in found))
-        said = " ".join(note for each in found for note in each.notes) or f"known are {KNOWN}"
-        raise UserError(f"{file.name}: there is nothing to convert in it, only {kinds or 'nothing'}; {said}")
+        advice = " ".join(note for each in found for note in each.notes) or f"supported: {KNOWN}"
+        raise UserError(
+            f"--filename {file.name}: must have a job to convert, found only {kinds or 'nothing'}; {advice}"
+        )
     click.echo(written(each.document for each in found), nl=False)
     for each in found:
         metadata = each.document.get("metadata") or {}
@@ -32,7 +35,7 @@ def convert(file: IO[str]) -> None:
         for note in each.notes:
             click.echo(f"outrider: {name}: {note}", err=True)
         for problem in validation.problems(each.document) if each.is_changed else ():
-            click.echo(f"outrider: {name}: to be mended: {problem}", err=True)
+            click.echo(f"outrider: {name}: must be corrected: {problem}", err=True)
 
 
 def _converted(document: dict[str, Any], name: str) -> Converted:

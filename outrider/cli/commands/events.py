@@ -1,4 +1,4 @@
-"""`outrider events [JOB] [--follow]`: what happened, one line each, and what happens."""
+"""`outrider events [JOB] [--follow]`: shows the events of a job, one line each."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from outrider.cli.errors import Unreachable
 from outrider.cli.text import event_line, event_style, local_time
 
 RETRY_SECONDS = 0.2
-"""While a master is being restarted."""
+"""Seconds between two tries while a master restarts."""
 
 
 @click.command()
 @click.argument("job", required=False)
-@click.option("--follow", "-f", is_flag=True, help="Go on until the job ends.")
-@click.option("--json", "as_json", is_flag=True, help="JSON lines (docs/reference/status.md) instead of text.")
+@click.option("--follow", "-f", is_flag=True, help="Continue until the job ends.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines (docs/reference/status.md) instead of text.")
 def events(job: str | None, follow: bool, as_json: bool) -> None:
-    """Show the events of JOB, or of the only running job."""
+    """Show the events of JOB (default: the only running job)."""
     name = job_dirs.the_job(job)
     console = Console(soft_wrap=True, highlight=False)
     for event in followed(name) if follow else saved_events(name):
@@ -37,7 +37,7 @@ def events(job: str | None, follow: bool, as_json: bool) -> None:
 
 
 def followed(job: str) -> Iterator[dict[str, Any]]:
-    """Every event of a job from its first to its end, over restarts of its master."""
+    """All events of a job, from the first one until the job ends, across restarts of its master."""
     last = 0
     while True:
         running = job_dirs.is_running(job)

@@ -1,4 +1,4 @@
-"""`outrider logs [JOB]`: what the ranks wrote, in one order, of all generations that are kept."""
+"""`outrider logs [JOB]`: shows the output of the ranks in one order, of all generations that are kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import click
 
 from outrider.cli import job_dirs
 from outrider.cli.errors import UserError
-from outrider.cli.flags import parsing
+from outrider.cli.flags import Flag, parsing
 from outrider.cli.log_streams import Line, Stream, streams
 from outrider.master.core.k8s.values import durations
 
@@ -25,28 +25,31 @@ POLL_SECONDS = 0.2
 def _since(value: str) -> float:
     seconds = durations.parsed(value)
     if seconds is None:
-        raise ValueError(f"{value!r} is no duration; write {durations.ALLOWED}")
+        raise ValueError(f"must be a duration, as {durations.ALLOWED}")
     return seconds
 
 
 def _generation(value: str) -> int:
-    """`3`, or `1.3` as Outrider writes it."""
+    """The number of a generation that is given as `3`, or as `1.3`, which is how Outrider prints it."""
     match = re.fullmatch(r"(?:\d{1,9}\.)?(\d{1,9})", value)
     if not match:
-        raise ValueError(f"{value!r} is no generation; write 3 or 1.3")
+        raise ValueError("must be a generation, as 3 or 1.3")
     return int(match[1])
 
 
 @click.command()
 @click.argument("job", required=False)
-@click.option("--rank", "ranks", type=click.IntRange(0), multiple=True, help="This rank alone; may be given again.")
-@click.option("--member", help="This member of a job with parameter servers alone.")
-@click.option("--generation", callback=parsing(_generation), metavar="G", help="This generation alone: 3 or 1.3.")
 @click.option(
-    "--since", callback=parsing(_since), metavar="DURATION", help="What was written in the last 30s, 10m, 2h."
-)
-@click.option("--tail", type=click.IntRange(0), metavar="N", help="The last N lines.")
-@click.option("--follow", "-f", is_flag=True, help="Go on until the job ends.")
+    "--rank", "ranks", cls=Flag, metavar="N", type=click.IntRange(0), multiple=True,
+    help="Show only this rank; may be repeated.",
+)  # fmt: skip
+@click.option("--member", metavar="ID", help="Show only this member, in a job with parameter servers.")
+@click.option("--generation", cls=Flag, callback=parsing(_generation), metavar="G",
+              help="Show only this generation, as 3 or 1.3.")  # fmt: skip
+@click.option("--since", cls=Flag, callback=parsing(_since), metavar="DURATION",
+              help="Show only lines of the last DURATION, as 30s, 10m or 2h.")  # fmt: skip
+@click.option("--tail", cls=Flag, type=click.IntRange(0), metavar="N", help="Show only the last N lines.")
+@click.option("--follow", "-f", is_flag=True, help="Continue until the job ends.")
 def logs(
     job: str | None,
     ranks: tuple[int, ...],
@@ -56,7 +59,7 @@ def logs(
     tail: int | None,
     follow: bool,
 ) -> None:
-    """Show what the ranks of JOB wrote, or of the only running job."""
+    """Show the output of the ranks of JOB (default: the only running job)."""
     name = job_dirs.the_job(job)
     chosen = Chosen(job_dirs.job_folder(name) / "logs", ranks, member, generation)
     found = chosen.streams()
@@ -64,7 +67,7 @@ def logs(
         raise UserError(chosen.why_none(name))
     earliest = None if since is None else time.time() - since
     if earliest is not None and any(not stream.is_timed for stream in found):
-        raise UserError("--since needs the times of lines, which are not kept beside the files of --log-dir")
+        raise UserError("--since: must not be used for a job with --log-dir, whose files have no times of lines")
     seen: dict[Path, Stream] = {stream.path: stream for stream in found}
     lines = in_order(found, is_over=not follow)
     if earliest is not None:
@@ -78,7 +81,7 @@ def logs(
 
 
 class Chosen:
-    """Which streams are wanted."""
+    """The streams that the flags select."""
 
     def __init__(self, folder: Path, ranks: tuple[int, ...], member: str | None, generation: int | None) -> None:
         self._folder, self._ranks, self._member, self._generation = folder, ranks, member, generation
@@ -96,22 +99,22 @@ class Chosen:
         )
 
     def why_none(self, job: str) -> str:
-        """No rank has written, or the wish fits none of those that have."""
+        """Why no stream is selected: no rank has written anything, or the flags match none of them."""
         everything = streams(self._folder)
         if not everything:
             return f"{job}: no rank has written anything yet"
         members = sorted({stream.member for stream in everything if stream.member})
         if self._member is not None:
-            there = f"there is {', '.join(members)}" if members else "its ranks are told apart by --rank"
-            return f"{job}: nothing of a member {self._member!r} is kept; {there}"
+            there = f"it has {', '.join(members)}" if members else "use --rank N for this job"
+            return f"{job} has no output of a member {self._member!r}; {there}"
         generations = sorted({stream.generation for stream in everything})
         ranks = sorted({stream.rank for stream in everything})
         there = f"ranks {ranks[0]} to {ranks[-1]} of generations {generations[0]} to {generations[-1]}"
-        return f"{job}: nothing of that is kept; there are {there}"
+        return f"{job} has no output that matches these flags; it has {there}"
 
 
 class Printer:
-    """Lines with the rank or member that wrote them, and a line of its own where another generation begins."""
+    """Prints lines with the rank or member that wrote them, and a heading for each new generation."""
 
     def __init__(self, chosen: Chosen) -> None:
         self._chosen = chosen
@@ -131,8 +134,8 @@ class Printer:
 
 
 def in_order(found: Iterable[Stream], is_over: bool) -> Iterator[Line]:
-    """The lines that are whole, generation by generation, in each by their times; of PS jobs, whose members have
-    generations of their own, by their times alone."""
+    """The complete lines, by generation and within it by time. Members of a PS job have separate generations, so their
+    lines are ordered by time alone."""
 
     def group(stream: Stream) -> int:
         return 0 if stream.member else stream.generation
@@ -142,7 +145,7 @@ def in_order(found: Iterable[Stream], is_over: bool) -> Iterator[Line]:
 
 
 def _follow(job: str, chosen: Chosen, seen: dict[Path, Stream], printer: Printer) -> None:
-    """Until the job has ended and all that it wrote is shown."""
+    """Print new lines until the job has ended and all its output is shown."""
     while True:
         is_running = job_dirs.is_running(job)
         there = chosen.streams()

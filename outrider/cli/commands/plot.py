@@ -1,5 +1,8 @@
-"""`outrider plot JOB`: how a local job went, as a picture. With --scaling it draws what a job that finds its own size
-has measured, a local one or a cluster's."""
+"""`outrider plot JOB`: draws a local job over time as a picture.
+
+With --scaling it draws the throughput that a job with automatic scaling has measured at each size, locally or in a
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,15 @@ from outrider.cli.plotting.timeline import timeline_of
 @click.command()
 @click.argument("job", required=False)
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="A .png, .svg or .pdf. Default: JOB.png, or JOB-scaling.png, in this folder.")  # fmt: skip
-@click.option("--scaling", is_flag=True, help="Members against samples a second of a JOB that finds its own size.")
-@click.option(
-    "--cluster", is_flag=True, help="JOB is an ElasticJob of the cluster that kubectl would reach: --scaling."
-)
-@click.option("-n", "--namespace", metavar="NS", help="Its namespace; else that of kubectl's context.")
+              help="Write to FILE (.png, .svg or .pdf). Default: JOB.png or JOB-scaling.png.")  # fmt: skip
+@click.option("--scaling", is_flag=True, help="Draw samples per second over members, for a job with --scaling.")
+@click.option("--cluster", is_flag=True, help="Draw --scaling of the ElasticJob JOB in kubectl's cluster.")
+@click.option("-n", "--namespace", metavar="NS", help="Namespace of the ElasticJob. Default: of kubectl's context.")
 def plot(job: str | None, output: Path | None, scaling: bool, cluster: bool, namespace: str | None) -> None:
-    """Draw loss, steps a second, members and faults of JOB, or of the only running job, over time."""
+    """Draw loss, steps per second, members and faults of JOB (default: the only running job) over time."""
     if cluster or namespace:
         if job is None:
-            raise UserError("say which job of the cluster: outrider plot JOB --cluster")
+            raise UserError("JOB: must be given with --cluster: outrider plot JOB --cluster")
         measured = kube_job.scaling_of(job, namespace)
     else:
         job = job_dirs.the_job(job)
@@ -47,5 +48,5 @@ def _draw(job: str, path: Path) -> None:
     plotting_picture.save(plotting_picture.figure_of(timeline), path)
     if not timeline.steps:
         known = "loss, members" if timeline.losses else "members"
-        click.echo(f"outrider: no step of {job} is on record: only its {known} and faults are drawn", err=True)
+        click.echo(f"outrider: {job} has no recorded steps; only its {known} and faults are drawn", err=True)
     click.echo(path)

@@ -1,7 +1,7 @@
-"""`outrider rules`: tries the rules of a job on a log that is there, and says what would be done.
+"""`outrider rules`: tries the rules of a job on an existing log, and shows what they would do.
 
-The lines are searched as in a running job, by the same code with the same limit of time, and the core itself says what
-follows. A log's lines have no times, so `within` is taken to last for all of it, and all is taken for one rank's.
+The same code searches the lines as in a running job, with the same time limit, and the core decides what follows. The
+lines of a log have no times, so `within` covers the whole log, and all lines count as those of one rank.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import click
 
 from outrider.cli import rule_file
 from outrider.cli.errors import UserError
-from outrider.cli.flags import parsing
+from outrider.cli.flags import Flag, parsing
 from outrider.cli.text import plural
 from outrider.master.core.actions import Announce
 from outrider.master.core.faults import failure_policy as core
@@ -29,16 +29,18 @@ from training_hooks.logs.matcher import LONGEST_LINE, Clock, Pattern
 
 BATCH = 1000
 SHOWN = 20
-"""Lines of each pattern that are shown."""
+"""The most lines that are shown for each pattern."""
 
 
 @click.command()
-@click.option("-f", "--file", "rules", metavar="FILE", type=click.Path(path_type=Path), required=True,
+@click.option("-f", "--file", "rules", metavar="FILE", type=click.Path(path_type=Path), required=True, cls=Flag,
               callback=parsing(rule_file.rules_of),
-              help="An ElasticJob, or its recovery.rules alone: YAML or JSON.")  # fmt: skip
-@click.option("--log", metavar="LOG", required=True, help="What a rank has written; - is the standard input.")
+              help="Read the rules from an ElasticJob, or from its recovery.rules alone (YAML or JSON).")  # fmt: skip
+@click.option(
+    "--log", metavar="LOG", required=True, help="Read the output of a rank from LOG; - is the standard input."
+)
 def rules(rules: tuple[Rule, ...], log: str) -> None:
-    """Show which lines of a log meet the rules of a job, and what would be done."""
+    """Show which lines of a log match the rules of a job, and what the rules would do."""
     trial = _Trial(rules)
     with _opened(log) as file:
         for line in trial.lines(file):
@@ -51,7 +53,7 @@ def _opened(log: str) -> IO[bytes]:
     try:
         return click.open_file(log, "rb")
     except OSError as error:
-        raise UserError(f"{log}: it cannot be read: {error.strerror}") from error
+        raise UserError(f"--log {log}: must be readable: {error.strerror}") from error
 
 
 class _Trial:
@@ -65,7 +67,7 @@ class _Trial:
         self._dropped: dict[str, int] = {}
 
     def lines(self, log: IO[bytes]) -> Iterator[str]:
-        """What is shown of those that meet a rule."""
+        """The output for those lines of the log that match a rule."""
         numbered = _numbered(log)
         while batch := list(islice(numbered, BATCH)):
             matches = [(at, pattern) for pattern in self._patterns for at in self._search(pattern, batch)]
@@ -82,32 +84,32 @@ class _Trial:
 
     def _met(self, pattern: str, number: int, text: str) -> Iterator[str]:
         self._found[pattern] += 1
-        said = LineMatched(Generation(1, 1), 0, pattern, text, number)
-        action, why = core.of_line(self._state, self._member, said)
-        prefix = f"{core.line(self._member, said)}: "
-        told = [each.reason.removeprefix(prefix) for each in self._state.actions if isinstance(each, Announce)]
+        match = LineMatched(Generation(1, 1), 0, pattern, text, number)
+        action, why = core.of_line(self._state, self._member, match)
+        prefix = f"{core.line(self._member, match)}: "
+        reasons = [each.reason.removeprefix(prefix) for each in self._state.actions if isinstance(each, Announce)]
         self._state.actions.clear()
         self._state.rules.tried.clear()
         if self._found[pattern] <= SHOWN:
             yield f"line {number}: {text}"
-            told += [f"{why}."] if action else []
-            yield from (f"  {sentence}" for sentence in told or ["It is counted, and nothing is done yet."])
+            reasons += [f"{why}."] if action else []
+            yield from (f"  {reason}" for reason in reasons or ["It is counted; the rule does nothing yet."])
 
     def summary(self) -> Iterator[str]:
-        """One line a rule."""
+        """One line for each rule."""
         for number, rule in enumerate(self._rules, 1):
             if not rule.log_pattern:
-                yield f"rule {number}: it is not about lines of a log"
+                yield f"rule {number}: has no logPattern"
                 continue
             name = f"rule {number}: {plural(self._found[rule.log_pattern], 'line')} {quoted(rule.log_pattern)}"
             pattern = next(each for each in self._patterns if each.text == rule.log_pattern)
             if rule.log_pattern in self._dropped:
-                name += f"; followed no more from line {self._dropped[rule.log_pattern]} on: {pattern.problem}"
+                name += f"; not searched after line {self._dropped[rule.log_pattern]}: {pattern.problem}"
             yield name
 
 
 def _numbered(log: IO[bytes]) -> Iterator[tuple[int, str]]:
-    """(number, text) of each line as the matcher would have it; a progress bar's belong to one number."""
+    """(number, text) of each line as the matcher reads it; all states of a progress bar have one number."""
     number = 1
     for raw in log:
         for part in raw.splitlines():

@@ -1,6 +1,6 @@
-"""`outrider status [JOB] [--json]`: where a job stands, as a table or as docs/reference/status.md has it.
+"""`outrider status [JOB] [--json]`: shows the state of a job, as a table or as the document of docs/reference/status.md.
 
-For a job of a cluster: what the job has measured and decided about its size.
+For a job of a cluster it shows only the measurements and decisions of automatic scaling.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ FAULTS_SHOWN, DATA_SHOWN = 10, 5
 
 @click.command()
 @click.argument("job", required=False)
-@click.option("--scaling", is_flag=True, help="What a job that finds its own size has measured and decided.")
-@click.option(
-    "--cluster", is_flag=True, help="JOB is an ElasticJob of the cluster that kubectl would reach: --scaling."
-)
-@click.option("-n", "--namespace", metavar="NS", help="Its namespace; else that of kubectl's context.")
-@click.option("--json", "as_json", is_flag=True, help="The document of docs/reference/status.md instead of a table.")
+@click.option("--scaling", is_flag=True, help="Show the measurements and decisions of a job with --scaling.")
+@click.option("--cluster", is_flag=True, help="Show --scaling of the ElasticJob JOB in kubectl's cluster.")
+@click.option("-n", "--namespace", metavar="NS", help="Namespace of the ElasticJob. Default: of kubectl's context.")
+@click.option("--json", "as_json", is_flag=True, help="Print the status document (docs/reference/status.md) instead of a table.")
 def status(job: str | None, as_json: bool, scaling: bool, cluster: bool, namespace: str | None) -> None:
-    """Show where JOB stands; without JOB the only running one, else all jobs."""
+    """Show the state of JOB. Default: the only running job; if there is not exactly one, all jobs."""
     if cluster or namespace:
         if job is None or not scaling:
-            raise UserError("of a cluster's job it shows --scaling JOB; all else is in kubectl describe elasticjob JOB")
+            raise UserError(
+                "--cluster: must be used with --scaling and JOB; for other fields: kubectl describe elasticjob JOB"
+            )
         _show_scaling(kube_job.scaling_of(job, namespace), as_json)
         return
     running = job_dirs.running_jobs()
     if job is None and len(running) != 1 and scaling:
-        raise UserError(f"say which job: {', '.join(job_dirs.jobs()) or 'there is none'}")
+        raise UserError(f"JOB: must be given with --scaling; jobs: {', '.join(job_dirs.jobs()) or 'none'}")
     if job is None and len(running) != 1:
         _show_all(as_json)
         return
@@ -115,7 +115,7 @@ def _show(document: dict[str, Any]) -> None:
     for member, why in document.get("non_atomic_saves", {}).items():
         screen.print(Text(f"CheckpointsNotAtomic: {member}: {why}", style="yellow"))
     if repeated := document.get("data", {}).get("samples_repeated"):
-        screen.print(Text(f"{repeated:,} samples were trained on again after resumes", style="yellow"))
+        screen.print(Text(f"{repeated:,} samples were used more than once after resumes", style="yellow"))
     if document["faults"]:
         screen.print(_faults(document["faults"]))
 
@@ -126,16 +126,16 @@ def _headline(document: dict[str, Any]) -> Text:
     if seats := document.get("seats"):
         line.append(f": {document['world']} of {plural(len(seats), 'member')}, ")
     else:
-        line.append(f": generation {document['generation']}, world {document['world']}, ")
+        line.append(f": generation {document['generation']}, {plural(document['world'], 'rank')}, ")
     line.append(f"step {'about ' if document.get('step_estimated') else ''}{document['step']:,}, ")
     if repeated := document.get("steps_repeated"):
-        line.append(f"{repeated:,} of them made twice, ")
+        line.append(f"{plural(repeated, 'step')} repeated, ")
     line.append(f"{plural(document['restarts'], 'restart')}, goodput {percent(document.get('goodput'))}")
     return line
 
 
 def _modes(document: dict[str, Any]) -> dict[str, str]:
-    """Why the members are supervised the way they are, once for all that say the same."""
+    """The reason for each supervision mode, once for all members with this mode."""
     return {member["mode"]: member["mode_reason"] for member in document["members"] if member.get("mode_reason")}
 
 
@@ -162,7 +162,7 @@ def _members(members: list[dict[str, Any]]) -> Table:
 
 
 def _seats(seats: list[dict[str, Any]]) -> Table:
-    """Of a PS job: who is where."""
+    """The tasks of a job with parameter servers: address, member, generation and phase."""
     table = columns("role", "rank index", "address", "member", "generation", "phase")
     for seat in seats:
         table.add_row(
@@ -177,14 +177,14 @@ def _seats(seats: list[dict[str, Any]]) -> Table:
 
 
 def _metrics(metrics: dict[str, Any]) -> Text:
-    """What the newest lines of the log say."""
+    """The metrics in the newest lines of the log."""
     numbers = log_metric_values.shown(metrics)
     line = Text(f"log: {numbers} ({local_time(metrics['time'])})" if numbers else "log: no numbers yet", style="dim")
     return line.append(f" {metrics['problem']}", style="yellow") if metrics["problem"] else line
 
 
 def _node_check(rounds: list[dict[str, Any]]) -> Table:
-    """By rank index; of a large job those that stand out."""
+    """The node check by rank index; of a large job only members that stand out."""
     table = columns("check round", "rank index", "member", "status", "compute", "network", "elapsed", "why")
     for each in rounds:
         verdicts = each.get("verdicts", {})

@@ -1,7 +1,7 @@
-"""Other people's job files as ElasticJobs of ours: PyTorchJobs and TFJobs of KubeDL and Kubeflow, DLRover's ElasticJob.
+"""Converts PyTorchJobs and TFJobs of KubeDL and Kubeflow, and DLRover's ElasticJobs, to our ElasticJobs.
 
-What means the same here is carried over. What has no counterpart, or is not needed, is noted in a sentence that begins
-with the path of the field: nothing is dropped in silence.
+Fields with the same meaning here are converted. For each other field there is a note that begins with the field's path:
+nothing is left out silently.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Converted(NamedTuple):
     document: Document
     notes: list[str]
     is_changed: bool
-    """False of what is no job: it is left as it is."""
+    """Whether the document was a job and was converted; other documents stay unchanged."""
 
 
 KINDS = {
@@ -29,8 +29,8 @@ KINDS = {
     ("kubeflow.org", "TFJob"): tfjob.converted,
     ("training.kubedl.io", "TFJob"): tfjob.converted,
 }
-_LABEL = 'put the label outrider.dev/inject: "true" on its pod template'
-_OTHER = "its ranks are not torchrun's: there is no counterpart"
+_LABEL = 'set the label outrider.dev/inject: "true" on its pod template'
+_OTHER = "its ranks do not run under torchrun, so it has no counterpart"
 INSTEAD = {
     ("elastic.iml.github.io", "ScalePlan"): "kubectl scale elasticjob NAME --replicas=N scales the workers",
     ("batch", "Job"): _LABEL,
@@ -39,11 +39,11 @@ INSTEAD = {
     (
         "trainer.kubeflow.org",
         "TrainJob",
-    ): 'put the label outrider.dev/inject: "true" on the pods of its runtime',
+    ): 'set the label outrider.dev/inject: "true" on the pods of its runtime',
     (
         "batch.volcano.sh",
         "Job",
-    ): "write the task that trains as an ElasticJob with schedulerName: volcano in its template",
+    ): "convert the task that trains to an ElasticJob with schedulerName: volcano in its template",
     ("kubeflow.org", "MPIJob"): _OTHER,
     ("kubeflow.org", "JAXJob"): _OTHER,
     ("kubeflow.org", "PaddleJob"): _OTHER,
@@ -51,21 +51,21 @@ INSTEAD = {
     ("kubeflow.org", "MXJob"): _OTHER,
     ("ray.io", "RayJob"): _OTHER,
 }
-"""Jobs that are left as they are, and what to do."""
+"""Kinds of jobs that are not converted, and what to do instead."""
 KNOWN = ", ".join(f"{kind} of {group}" for group, kind in KINDS)
 
 
 def converted(document: Document) -> Converted:
-    """Raises ValueError with a sentence where it is a job and cannot be one of ours."""
+    """The document as an ElasticJob; ValueError if it is a job that cannot be converted."""
     group, kind = str(document.get("apiVersion") or "").rpartition("/")[0], str(document.get("kind") or "")
     convert = KINDS.get((group, kind))
     if convert is None:
         why = INSTEAD.get((group, kind))
-        return Converted(document, [f"{kind} of {group}: left as it is: {why}."] if why else [], False)
+        return Converted(document, [f"{kind} of {group}: not converted: {why}."] if why else [], False)
     given = mapping(document.get("metadata"))
     metadata = {k: v for k, v in given.items() if k in KEPT and v}
     if not (metadata.get("name") or metadata.get("generateName")):
-        raise ValueError("metadata.name: it is missing")
+        raise ValueError("metadata.name: Required value")
     if APPLIED in mapping(metadata.get("annotations")):
         metadata["annotations"] = {k: v for k, v in metadata["annotations"].items() if k != APPLIED}
     spec, notes = convert(mapping(document.get("spec")))
@@ -73,8 +73,8 @@ def converted(document: Document) -> Converted:
     if queue := mapping(metadata.get("labels")).get(KUEUE):
         _queue_pods(spec, queue)
         notes.append(
-            f"metadata.labels[{KUEUE}]: Kueue knows no ElasticJobs: it is on the pods now, for Kueue's integration of "
-            f"plain pods, which has to be switched on there."
+            f"metadata.labels[{KUEUE}]: moved to the pods, because Kueue does not know ElasticJobs: enable Kueue's "
+            f"integration of plain pods."
         )
     return Converted(made, [*left_out(given, (*KEPT, *SERVERS), {}, "metadata"), *notes], True)
 
@@ -88,7 +88,7 @@ def _queue_pods(spec: Document, queue: object) -> None:
 
 
 def unpacked(documents: Iterable[Document]) -> Iterator[Document]:
-    """Those in a List too, as `kubectl get -o yaml` prints several."""
+    """The documents, and the items of each List among them, which `kubectl get -o yaml` prints."""
     for document in documents:
         if document.get("kind") == "List":
             yield from unpacked(mapping(each) for each in entries(document.get("items")))
@@ -98,6 +98,6 @@ def unpacked(documents: Iterable[Document]) -> Iterator[Document]:
 
 KEPT = ("name", "generateName", "namespace", "labels", "annotations")
 SERVERS = ("uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields", "clusterName")
-"""Written by the API server, not by the user."""
+"""Fields of the metadata that the API server writes, not the user."""
 KUEUE = "kueue.x-k8s.io/queue-name"
 APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

@@ -1,4 +1,4 @@
-"""DLRover's ElasticJob (elastic.iml.github.io): its commands say with dlrover-run what is in the spec here."""
+"""Converts DLRover's ElasticJob (elastic.iml.github.io), whose commands have flags that belong into our spec."""
 
 from __future__ import annotations
 
@@ -13,39 +13,40 @@ from outrider.master.core.k8s.values.names import Document
 
 ALLREDUCE, PARAMETER_SERVERS = "AllreduceStrategy", "ParameterServerStrategy"
 NOT_NEEDED = {
-    "optimizeMode": "nothing here asks a Brain service; spec.scaling finds a size by what steps show",
+    "optimizeMode": "there is no Brain service; spec.scaling finds a size from measured steps",
     "brainService": "there is no Brain service",
-    "enableElasticScheduling": "a job is elastic where minReplicas is less than maxReplicas",
-    "enableDynamicSharding": "--elastic-data (spec.elasticData) goes on in the data for torch's DistributedSampler",
+    "enableElasticScheduling": "a job is elastic if minReplicas is less than maxReplicas",
+    "enableDynamicSharding": "spec.elasticData resumes the data for torch's DistributedSampler",
     "resourceLimits": "a namespace's ResourceQuota limits what a job may use",
-    "envs": "put them into the containers' env",
+    "envs": "set them in the env of the containers",
 }
 TAKEN = ("replicaSpecs", "distributionStrategy", "suspend")
 ROLE_NOT_NEEDED = {
-    "autoScale": "spec.scaling.policy: throughput has the job find its own size",
-    "restartTimeout": "no pod is waited for by a fixed time",
+    "autoScale": "set spec.scaling.policy: throughput for a job that finds its own size",
+    "restartTimeout": "there is no fixed time to wait for a pod",
     "priority": "set priorityClassName in the template",
 }
 ROLE_TAKEN = ("replicas", "minReplicas", "maxReplicas", "restartCount", "template")
 ENTRIES = "dlrover.trainer.entry"
-"""Modules that run a trainer of DLRover's own, which asks DLRover's master."""
+"""Modules that run a trainer of DLRover, which needs DLRover's master."""
 
 
 def converted(spec: Document) -> tuple[Document, list[str]]:
     roles = mapping(spec.get("replicaSpecs"))
     if not roles:
-        raise ValueError("spec.replicaSpecs: it is missing")
+        raise ValueError("spec.replicaSpecs: Required value")
     notes = left_out(spec, TAKEN, NOT_NEEDED, "spec")
     strategy = spec.get("distributionStrategy") or ALLREDUCE
     if strategy not in (ALLREDUCE, PARAMETER_SERVERS):
         raise ValueError(
-            f"spec.distributionStrategy: {strategy} is not known; there are {ALLREDUCE}, {PARAMETER_SERVERS}"
+            f'spec.distributionStrategy: Unsupported value: "{strategy}": supported values: "{ALLREDUCE}", '
+            f'"{PARAMETER_SERVERS}"'
         )
     made: Document = {"replicaSpecs": {}}
     roles = filled(roles, "spec.replicaSpecs", notes, "worker")
     for name, role in roles.items():
         if str(name).lower() == "dlrover-master":
-            notes.append(f"spec.replicaSpecs.{name}: left out: the master is one Deployment for all jobs.")
+            notes.append(f"spec.replicaSpecs.{name}: left out: one Deployment is the master of all jobs.")
             continue
         given, found = _role(str(name).lower(), mapping(role), f"spec.replicaSpecs.{name}", notes)
         made["replicaSpecs"][str(name).lower()] = given
@@ -66,7 +67,7 @@ def _role(name: str, role: Document, path: str, notes: list[str]) -> tuple[Docum
     if pod.get("restartPolicy") == "Always":
         pod["restartPolicy"] = "Never"
         notes.append(
-            f"{path}.template.spec.restartPolicy: Never instead of Always, which would start what has succeeded."
+            f"{path}.template.spec.restartPolicy: Never instead of Always, which would restart pods that succeeded."
         )
     for number, container in enumerate(entries(pod.get("containers"))):
         at = f"{path}.template.spec.containers[{number}]"
@@ -75,14 +76,14 @@ def _role(name: str, role: Document, path: str, notes: list[str]) -> tuple[Docum
         found = in_it if in_it.is_there else found
         notes += variables.unset(changed, at, variables.OF_DLROVER)
         if ENTRIES in str([changed.get("command"), changed.get("args")]):
-            notes.append(f"{at}: {ENTRIES} asks DLRover's master, which is not there: start the script itself.")
+            notes.append(f"{at}: {ENTRIES} needs DLRover's master, which does not exist here: start the script itself.")
     if found.sizes is not None:
         _sizes(made, found.sizes, path, notes)
     return {**made, "template": template}, found
 
 
 def _sizes(made: Document, sizes: tuple[str, str], path: str, notes: list[str]) -> None:
-    """--nnodes MIN:MAX; $WORKER_NUM is the number of replicas."""
+    """Set the replicas by --nnodes MIN:MAX; $WORKER_NUM stands for the number of replicas."""
     replicas = whole(made.get("replicas")) or 1
     for field, text in zip(("minReplicas", "maxReplicas"), sizes, strict=True):
         value: Any = (
@@ -90,7 +91,8 @@ def _sizes(made: Document, sizes: tuple[str, str], path: str, notes: list[str]) 
         )
         if value is None:
             notes.append(
-                f"{path}.{field}: --nnodes says {text}, which is known only when the pod runs: it is {replicas}."
+                f"{path}.{field}: {replicas}, because --nnodes has {text}, whose value is known only in the running "
+                f"pod."
             )
         made[field] = replicas if value is None else value
     made["replicas"] = min(max(replicas, made["minReplicas"]), made["maxReplicas"])

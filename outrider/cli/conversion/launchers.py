@@ -1,10 +1,10 @@
-"""`dlrover-run` in a command becomes `torchrun`, which Outrider takes over; flags of the job go into its spec.
+"""Replaces `dlrover-run` in a command with `torchrun`, and moves the job's flags from it to the spec.
 
-torchrun's own command stays as it is, but for flags of the rendezvous with a variable that another controller sets and
-nobody sets here: `--node_rank $RANK` would take the next flag for its value.
+A command with torchrun stays unchanged, except for rendezvous flags with a variable that only another controller sets:
+with an unset variable, `--node_rank $RANK` would take the next flag as its value.
 
-Also inside `bash -c`: the text is changed only between `dlrover-run` and the script, so what comes before and after
-stays as it is, with its quotes and line ends.
+Inside `bash -c`, the text is changed only between `dlrover-run` and the script; the text before and after keeps its
+quotes and line ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WORD = re.compile(
 SWITCHES = {"network_check", "exclude_straggler", "comm_perf_test", "auto_config", "auto_tunning", "auto_tuning",
             "save_at_breakpoint", "numa_affinity", "standalone", "no_python", "m", "module", "run_path",
             "use_env", "virtual_local_rank", "h", "help"}  # fmt: skip
-"""Flags without a value: DLRover's, and torchrun's, on which it builds."""
+"""Flags without a value, of DLRover and of torchrun, which DLRover extends."""
 RENDEZVOUS = (
     "rdzv_backend",
     "rdzv_endpoint",
@@ -43,41 +43,41 @@ RENDEZVOUS = (
     "local_addr",
     "standalone",
 )
-SIZES = "sizes are the job's"
+SIZES = "the job's spec has the sizes"
 DROPPED = {
-    "comm_perf_test": "the node check measures the network of each pair anyway",
+    "comm_perf_test": "the node check always measures the network of each pair",
     "auto_config": SIZES,
     "auto_tunning": "batch sizes and workers of a DataLoader are not tuned",
     "auto_tuning": "batch sizes and workers of a DataLoader are not tuned",
-    "save_at_breakpoint": "checkpoints in memory outlive the processes (docs/how-to/memory-checkpoints.md)",
-    "accelerator": "devices are found by the trainer itself",
-    "training_port": "a port is agreed on for each generation",
+    "save_at_breakpoint": "in-memory checkpoints survive the end of processes (docs/how-to/memory-checkpoints.md)",
+    "accelerator": "the trainer finds its devices itself",
+    "training_port": "each generation gets its own port",
     "numa_affinity": "processes are not bound to NUMA nodes",
     "membind_policy": "processes are not bound to NUMA nodes",
-    "precheck": "nodeCheck measures members before they train",
+    "precheck": "nodeCheck tests members before they train",
     "ucp_device_type": "there is no universal checkpoint",
-    "rdzv_conf": "the master tells the ranks where to meet; it waits as recovery.startPatience says",
-    **dict.fromkeys(RENDEZVOUS, "the master tells the ranks where to meet"),
+    "rdzv_conf": "the master chooses the rendezvous and waits for recovery.startPatience",
+    **dict.fromkeys(RENDEZVOUS, "the master chooses the rendezvous"),
 }
 
 
 @dataclass(slots=True)
 class Found:
-    """Fields for the job's spec, and sentences."""
+    """The fields for the job's spec and the notes that come from a command."""
 
     spec: Document = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     is_there: bool = False
     sizes: tuple[str, str] | None = None
-    """Of --nnodes, as they were written."""
+    """The two sizes in --nnodes, as text."""
 
 
 def rewritten(container: Document, path: str) -> tuple[Document, Found]:
-    """The container with torchrun in its command and args, and what has to go into the spec."""
+    """The container with torchrun in its command and args, and the fields for the spec."""
     found, made = Found(), dict(container)
     parts = {part: [str(word) for word in entries(container.get(part))] for part in ("command", "args")}
     command, args = parts.values()
-    if args and _after_launcher(command):  # its flags may go on in args
+    if args and _after_launcher(command):  # its flags may continue in args
         changed = _words([*command, *args], f"{path}.args", found)
         if changed != [*command, *args]:
             begins = _after_launcher(changed)
@@ -90,13 +90,13 @@ def rewritten(container: Document, path: str) -> tuple[Document, Found]:
 
 
 def _after_launcher(words: Sequence[str]) -> int:
-    """Behind it, among words that are no shell's; 0 where there is none."""
+    """The position after the launcher in words that no shell reads; 0 if there is no launcher."""
     names = (RUN, TORCHRUN, MODULE, *TORCH_MODULES)
     return next((at for at, word in enumerate(words, 1) if word.rpartition("/")[2] in names), 0)
 
 
 def _words(words: list[str], path: str, found: Found) -> list[str]:
-    """As a list of words, or with one that a shell reads."""
+    """The words after the replacement, also if one of them is a text that a shell reads."""
     for number, word in enumerate(words):
         begin, name = number, word.rpartition("/")[2]
         if number and words[number - 1] == "-m" and word in (MODULE, *TORCH_MODULES):
@@ -109,7 +109,7 @@ def _words(words: list[str], path: str, found: Found) -> list[str]:
 
 
 def _python(words: Sequence[str], module: int) -> int:
-    """Where the interpreter stands that runs the module: before its flags (python -u -m MODULE)."""
+    """The position of the interpreter that runs the module, before its flags (python -u -m MODULE)."""
     flags = (at for at in range(module - 1, -1, -1) if not words[at].startswith("-"))
     return next(flags, module - 1)
 
@@ -128,14 +128,14 @@ def _text(text: str, path: str, found: Found) -> str:
     run, rest = match["run"], text[end:]
     is_torchs = run.endswith((TORCHRUN, *TORCH_MODULES))
     kept = _flags(words, path, found, is_torchs)
-    said = (
+    call = (
         text[match.start() : end] if kept == words and is_torchs else " ".join([run if is_torchs else TORCHRUN, *kept])
     )
-    return text[: match.start()] + said + (_text(rest, path, found) if _RUN.search(rest) else rest)
+    return text[: match.start()] + call + (_text(rest, path, found) if _RUN.search(rest) else rest)
 
 
 def _takes_next(words: Sequence[str]) -> bool:
-    """The last of these flags has its value in the next word."""
+    """Whether the value of the last flag is the next word."""
     if not words or not words[-1].startswith("-") or "=" in words[-1]:
         return False
     return _name(words[-1]) not in SWITCHES
@@ -146,7 +146,7 @@ def _name(flag: str) -> str:
 
 
 def _flags(words: Sequence[str], path: str, found: Found, is_torchs: bool = False) -> list[str]:
-    """The words that stay: flags of torchrun's, the script and its arguments."""
+    """The words that stay: torchrun's flags, the script and its arguments."""
     found.is_there = found.is_there or not is_torchs
     kept: list[str] = []
     rest = iter(words)
@@ -166,7 +166,7 @@ def _flags(words: Sequence[str], path: str, found: Found, is_torchs: bool = Fals
 
 
 def _is_unset(name: str, value: str, path: str, found: Found) -> bool:
-    """torchrun's flag about who meets where, whose value nobody knows here."""
+    """Whether this is a flag of torchrun about sizes or the rendezvous whose value has a variable that is not set."""
     if name not in ("nnodes", *RENDEZVOUS) or "$" not in value:
         return False
     found.notes.append(f"{path}: --{name} {value} is left out: {DROPPED.get(name, SIZES)}.")
@@ -174,7 +174,7 @@ def _is_unset(name: str, value: str, path: str, found: Found) -> bool:
 
 
 def _moved(name: str, value: str, path: str, found: Found) -> bool:
-    """True where the flag is said in the spec now, or nowhere."""
+    """Whether the flag was moved to the spec or left out, so that it is removed from the command."""
     match name:
         case "network_check":
             found.spec.setdefault("nodeCheck", {})["enabled"] = True
@@ -199,5 +199,5 @@ def _number(found: Found, field_name: str, value: str, what: str) -> None:
         found.spec[field_name] = int(value)
     else:
         found.notes.append(
-            f"{what} is {value or 'nothing'}, which is known only when the pod runs: set spec.{field_name}."
+            f"{what} is {value or 'empty'}, whose value is known only in the running pod: set spec.{field_name}."
         )

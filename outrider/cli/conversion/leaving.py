@@ -1,4 +1,4 @@
-"""What is not carried over: nothing is dropped in silence."""
+"""Notes about fields that are not converted, so that nothing is left out silently."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ UNKNOWN = "it has no counterpart here"
 
 
 def left_out(given: Document, taken: Collection[str], why: Mapping[str, str], path: str) -> list[str]:
-    """A sentence for each field that is set and not taken."""
+    """A note for each field that is set and not converted."""
     return [
         f"{path}.{name}: left out: {why.get(str(name), UNKNOWN)}."
         for name, value in given.items()
@@ -20,21 +20,23 @@ def left_out(given: Document, taken: Collection[str], why: Mapping[str, str], pa
 
 
 def filled(roles: Mapping[str, Document], path: str, notes: list[str], needed: str = "") -> dict[str, Document]:
-    """Our roles have one member each at the least: those of none are left out, but for the one that is needed."""
+    """The roles with at least one member, which our roles must have. Roles with 0 replicas are left out, except the one
+    that is needed, which gets 1."""
     made = {}
     for name, role in roles.items():
         if mapping(role).get("replicas") != 0:
             made[name] = role
         elif name.lower() == needed or len(roles) == 1:
             made[name] = {**role, "replicas": 1}
-            notes.append(f"{path}.{name}.replicas: 1 instead of 0: a job has at least one.")
+            notes.append(f"{path}.{name}.replicas: 1 instead of 0: a job must have at least one.")
         else:
-            notes.append(f"{path}.{name}: left out: it has no replicas.")
+            notes.append(f"{path}.{name}: left out: it has 0 replicas.")
     return made
 
 
 def with_trainer(template: Document, name: str) -> Document:
-    """Their trainer is the container of this name, ours the first one where nothing says otherwise."""
+    """The template with an annotation for the trainer's container. For other operators it is the container of this name;
+    for Outrider it is the first one, unless the annotation names another."""
     containers = [mapping(each) for each in entries(mapping(template.get("spec")).get("containers"))]
     if any(each.get("name") == name for each in containers[1:]) and containers[0].get("name") != name:
         metadata = mapping(template.get("metadata"))

@@ -1,7 +1,7 @@
-"""PyTorchJobs: KubeDL's (training.kubedl.io) and Kubeflow's (kubeflow.org).
+"""Converts PyTorchJobs of KubeDL (training.kubedl.io) and Kubeflow (kubeflow.org).
 
-An ElasticJob has their roles, their elasticPolicy and their restart policies (`k8s/values/pytorch_fields.py`), so these
-are carried over as they are, but for what would only be told to be passed over.
+An ElasticJob has the same roles, elasticPolicy and restart policies (`k8s/values/pytorch_fields.py`), so these stay
+unchanged, except for fields that Outrider would report as ignored.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def of_kubeflow(spec: Document) -> tuple[Document, list[str]]:
         made["nprocPerNode"] = number
     elif given is not None:
         notes.append(
-            f"spec.nprocPerNode: {given} is known only in the pod: set spec.nprocPerNode, or leave it to torchrun's "
-            f"own flag."
+            f"spec.nprocPerNode: {given} is known only in the running pod: set spec.nprocPerNode, or use torchrun's "
+            f"--nproc-per-node."
         )
     return made, notes
 
@@ -47,9 +47,10 @@ def _converted(spec: Document, taken: tuple[str, ...]) -> tuple[Document, list[s
     unknown = sorted(role for role in given if role.lower() not in ("master", "worker"))
     if not given or unknown:
         is_old = isinstance(spec.get("replicaSpecs"), list)
-        named = f"there is no role {unknown[0]}" if unknown else "it is missing"
-        hint = "; write those of replicaSpecs, which is of v1alpha1, so" if is_old else ""
-        raise ValueError(f"spec.{SPECS}: {named}; a PyTorchJob has Master and Worker{hint}")
+        if unknown:
+            raise ValueError(f'spec.{SPECS}: Unsupported value: "{unknown[0]}": supported values: "Master", "Worker"')
+        hint = "; rename replicaSpecs of v1alpha1 to it" if is_old else ""
+        raise ValueError(f"spec.{SPECS}: Required value: must have Master or Worker{hint}")
     roles = filled(given, f"spec.{SPECS}", notes)
     has_master = any(name.lower() == MASTER for name in roles)
     unset = variables.OF_PYTORCHJOBS if has_master else variables.OF_WORKERS_ALONE

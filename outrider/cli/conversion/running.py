@@ -1,5 +1,7 @@
-"""What jobs of Kubeflow and KubeDL have in common. They have `runPolicy`, whose fields KubeDL and older versions have
-in the spec itself, and the fields of a role."""
+"""Converts the fields that jobs of Kubeflow and KubeDL share: `runPolicy` and the fields of a role.
+
+KubeDL and older versions have the fields of `runPolicy` in the spec itself.
+"""
 
 from __future__ import annotations
 
@@ -13,33 +15,33 @@ from outrider.master.core.k8s.values.names import Document
 
 WHY = {
     "managedBy": run_policy.INSTEAD["managedBy"],
-    "cacheBackend": "data is the pods' own affair",
-    "modelVersion": "a model is the script's own affair",
-    "mlflow": "a tracker is the script's own affair",
-    "cronPolicy": "a CronJob that applies the document runs it by the clock",
-    "minMembers": "minReplicas of a role is the least that the job trains with",
+    "cacheBackend": "the pods must provide the data",
+    "modelVersion": "the script must save its model",
+    "mlflow": "the script must use the tracker itself",
+    "cronPolicy": "use a CronJob that applies the document",
+    "minMembers": "set minReplicas of a role, the least members that the job trains with",
 }
-"""Of fields of a job: what to do instead."""
+"""What to do instead of a field of a job."""
 CARRIED = (run_policy.CLEAN, run_policy.TTL, run_policy.DEADLINE)
 MEANT = ("suspend", "backoffLimit", "schedulingPolicy")
 FIELDS = ("runPolicy", *CARRIED, *MEANT)
 WHY_SCHEDULING = {
-    "minAvailable": "minReplicas is the least that the job trains with, and minMember of a PodGroup of yours",
-    "queue": "Outrider makes no PodGroup: name the queue in yours, or in a label of the template",
-    "minResources": "Outrider makes no PodGroup: it belongs into yours",
-    "scheduleTimeoutSeconds": "Outrider makes no PodGroup: it belongs into yours",
+    "minAvailable": "set minReplicas, the least members that the job trains with, and minMember of your PodGroup",
+    "queue": "Outrider creates no PodGroup: set the queue in yours, or in a label of the template",
+    "minResources": "Outrider creates no PodGroup: set it in yours",
+    "scheduleTimeoutSeconds": "Outrider creates no PodGroup: set it in yours",
 }
 ROLE_FIELDS = ("replicas", "restartPolicy", "template")
 WHY_ROLE = {
-    "imagePullPolicy": "it belongs to a container",
-    "spotReplicaSpec": "all members of a role have one template",
-    "dependOn": "a job begins when its least members are ready, in whatever order",
-    "minReplicas": "spec.elasticPolicy.minReplicas says it",
+    "imagePullPolicy": "set it in the containers",
+    "spotReplicaSpec": "all members of a role have the same template",
+    "dependOn": "a job starts when its least members are ready, in any order",
+    "minReplicas": "set spec.elasticPolicy.minReplicas",
 }
 
 
 def policy(spec: Document, made: Document) -> list[str]:
-    """Puts into our spec what it says, and tells the rest; other fields of the spec itself are the caller's to name."""
+    """Convert the run policy into our spec; returns notes about its other fields, but not about those of the spec."""
     run = {field: spec[field] for field in (*CARRIED, *MEANT) if spec.get(field) is not None}
     run |= {field: value for field, value in mapping(spec.get("runPolicy")).items() if value is not None}
     path = "spec.runPolicy" if spec.get("runPolicy") else "spec"
@@ -56,16 +58,16 @@ def _restarts(limit: object, made: Document, path: str) -> list[str]:
     if limit is None:
         return []
     if mapping(made.get("elasticPolicy")).get("maxRestarts") is not None:
-        return [f"{path}.backoffLimit: left out: spec.elasticPolicy.maxRestarts says how many restarts there may be."]
+        return [f"{path}.backoffLimit: left out: spec.elasticPolicy.maxRestarts limits the restarts."]
     made["maxRestarts"] = limit
     return [
-        f"{path}.backoffLimit: it is spec.maxRestarts, the restarts in place; restartLimit of a role says how many "
-        f"failed pods of a rank index are replaced."
+        f"{path}.backoffLimit: converted to spec.maxRestarts, which limits in-place restarts; set restartLimit of a "
+        f"role to limit how many failed pods of a rank index are replaced."
     ]
 
 
 def _scheduling(given: Document, made: Document, path: str) -> list[str]:
-    """The class of its PodGroup is that of its pods here."""
+    """Notes about the scheduling policy; the priority class of its PodGroup becomes that of the pods."""
     if name := given.get("priorityClass"):
         for each in made["replicaSpecs"].values():
             mapping(mapping(each.get("template")).get("spec")).setdefault("priorityClassName", name)
@@ -75,7 +77,7 @@ def _scheduling(given: Document, made: Document, path: str) -> list[str]:
 def role(given: Document, path: str, notes: list[str]) -> Document:
     notes += left_out(given, ROLE_FIELDS, WHY_ROLE, path)
     if given.get("restartPolicy") == NEVER:
-        why = "the first rank that fails ends the job, for its memory too; OnFailure has it tried again"
+        why = "the job fails with the first failed rank, also after running out of memory; OnFailure would retry"
         notes.append(f"{path}.restartPolicy: Never: {why}.")
     made = {field: deepcopy(given[field]) for field in ROLE_FIELDS if given.get(field) is not None}
     return {"replicas": 1, **made}

@@ -1,7 +1,7 @@
-"""TFJobs of Kubeflow and KubeDL: jobs with parameter servers, which have the same roles and TF_CONFIG here.
+"""Converts TFJobs of Kubeflow and KubeDL: jobs with parameter servers, with the same roles and TF_CONFIG.
 
-Workers without parameter servers (MultiWorkerMirroredStrategy) are an ordinary job, in which the ranks make their own
-TF_CONFIG when they look it up: of one worker a rank, so a chief beside them has no counterpart.
+Workers without parameter servers (MultiWorkerMirroredStrategy) become an ordinary job, in which each rank builds its
+own TF_CONFIG when it reads it. This has one worker per rank, so an extra chief has no counterpart.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from outrider.master.core.k8s.values.names import Document
 ROLES = {each: each for each in ("ps", "worker", "chief", "evaluator")} | {"master": "chief", "eval": "evaluator"}
 SPECS = "tfReplicaSpecs"
 WHY = {
-    "successPolicy": "a job has succeeded when its chief has, without a chief when all workers have",
-    "enableDynamicWorker": "maxReplicas of the workers says how many there may ever be",
+    "successPolicy": "a job succeeds when its chief succeeds; without a chief, when all workers succeed",
+    "enableDynamicWorker": "set maxReplicas of the workers to their most",
 }
 
 
@@ -24,14 +24,15 @@ def converted(spec: Document) -> tuple[Document, list[str]]:
     notes: list[str] = []
     unknown = sorted(role for role in given if role.lower() not in ROLES)
     if not given or unknown:
-        named = f"there is no role {unknown[0]}" if unknown else "it is missing"
-        raise ValueError(f"spec.{SPECS}: {named}; a TFJob has PS, Worker, Chief and Evaluator")
+        supported = '"PS", "Worker", "Chief", "Evaluator"'
+        wrong = f'Unsupported value: "{unknown[0]}": supported values: {supported}' if unknown else "Required value"
+        raise ValueError(f"spec.{SPECS}: {wrong}")
     kept = filled(given, f"spec.{SPECS}", notes)
     has_ps = any(ROLES[name.lower()] == "ps" for name in kept)
     if not has_ps and (len(kept) > 1 or "evaluator" in (ROLES[name.lower()] for name in kept)):
         raise ValueError(
-            f"spec.{SPECS}: there is no PS, and without one TF_CONFIG has only workers here, the first of which is the "
-            f"chief; a job of MultiWorkerMirroredStrategy has Worker alone"
+            f"spec.{SPECS}: Forbidden: without PS, only Worker is allowed (MultiWorkerMirroredStrategy); the first "
+            f"worker is the chief in TF_CONFIG"
         )
     made = {}
     for name, role in kept.items():

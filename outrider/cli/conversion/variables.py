@@ -1,4 +1,4 @@
-"""Environment variables that another controller sets in its pods and nobody sets in ours."""
+"""Environment variables that other controllers set in their pods, but Outrider does not."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from outrider.master.core.k8s.values.fields import entries, mapping
 from outrider.master.core.k8s.values.names import Document
 
 OF_DLROVER = {
-    "NODE_NUM": "WORKER_NUM is the number of members",
-    "NODE_RANK": "WORKER_RANK is the rank index of the pod",
-    "NODE_ID": "WORKER_ID is the number in the pod's name",
-    "DLROVER_MASTER_ADDR": "nothing of DLRover's runs here",
-    "ELASTIC_JOB_NAME": "the label outrider.dev/job has the name",
-    "JOB_NAME": "the label outrider.dev/job has the name",
+    "NODE_NUM": "use WORKER_NUM, the number of members",
+    "NODE_RANK": "use WORKER_RANK, the rank index of the pod",
+    "NODE_ID": "use WORKER_ID, the number in the pod's name",
+    "DLROVER_MASTER_ADDR": "DLRover's master does not exist here",
+    "ELASTIC_JOB_NAME": "use the label outrider.dev/job, which has the name",
+    "JOB_NAME": "use the label outrider.dev/job, which has the name",
 }
-"""Environment variables of DLRover's pods that ours do not have, and what to use."""
-_TORCHRUN_SETS = "the ranks have it, a shell before torchrun has not"
+"""Environment variables of DLRover's pods that ours do not have, and what to use instead."""
+_TORCHRUN_SETS = "only the ranks have it, a shell before torchrun does not"
 OF_PYTORCHJOBS = {
-    "PET_NNODES": "WORKER_NUM is the number of members",
-    "PET_NODE_RANK": "WORKER_RANK is the rank index of the pod",
+    "PET_NNODES": "use WORKER_NUM, the number of members",
+    "PET_NODE_RANK": "use WORKER_RANK, the rank index of the pod",
     "PET_NPROC_PER_NODE": "set spec.nprocPerNode",
     "PET_MASTER_ADDR": _TORCHRUN_SETS,
     "PET_MASTER_PORT": _TORCHRUN_SETS,
-    "PET_RDZV_ENDPOINT": "there is no rendezvous to name",
+    "PET_RDZV_ENDPOINT": "the master chooses the rendezvous",
 }
-"""The same of PyTorchJobs."""
+"""Environment variables of the pods of PyTorchJobs that ours do not have, and what to use instead."""
 OF_WORKERS_ALONE = dict.fromkeys(("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"), _TORCHRUN_SETS) | OF_PYTORCHJOBS
-"""Beside a master pods have these four (`k8s.pods.build.pod_of`)."""
+"""The same for a job without a master: with a master, pods have the first four (`k8s.pods.build.pod_of`)."""
 
 
 def unset(container: Document, path: str, known: Mapping[str, str]) -> list[str]:
-    """Sentences about variables that its words name, that it does not set itself, and that only another controller
-    would set."""
+    """Notes about variables that the container's command uses, that it does not set itself, and that only another
+    controller would set."""
     text = " ".join(str(word) for part in ("command", "args") for word in entries(container.get(part)))
     own = {mapping(entry).get("name") for entry in entries(container.get("env"))}
     return [

@@ -1,1 +1,1 @@
-"""The user's own way to a cluster: its API, its YAML, questions to its pods."""
+"""Access to a cluster with the user's own credentials: its API, its YAML, diagnostics of its pods."""

@@ -1,4 +1,4 @@
-"""The API server as kubectl would reach it, and its refusals as sentences."""
+"""Requests to the API server that kubectl would use, with errors as sentences."""
 
 from __future__ import annotations
 
@@ -10,39 +10,43 @@ from outrider.cli.errors import UserError
 from outrider.master.core.k8s.values.names import Document
 
 PATIENCE = 30.0
-"""Seconds for anything that the API server is asked; a memory may take long to fill, so that a fault has `MOST`."""
+"""Seconds to wait for the API server."""
 MOST = 120.0
+"""Seconds to wait for a command in a pod: to fill its memory may take long."""
 
 
 class Absent(UserError):
-    """There is no such pod, or other object."""
+    """The pod, or other object, does not exist."""
 
 
 class Forbidden(UserError):
-    """`said`: by whom, in the API server's own words; a request to execute that is refused has none."""
+    """The user has no right to the request. `server_message` is the API server's message; a refused request to execute
+    has none."""
 
-    said = ""
+    server_message = ""
 
 
 def cluster() -> tuple[Any, str]:
-    """The API as kubectl would reach it, and the namespace that it would mean."""
+    """The API that kubectl would use, and its default namespace."""
     try:
         from kubernetes import client, config
     except ImportError:
-        raise UserError("pods of a cluster need the package kubernetes: pip install 'outrider[kubernetes]'") from None
+        raise UserError(
+            "for pods of a cluster the package kubernetes is needed: pip install 'outrider[kubernetes]'"
+        ) from None
     try:
         files = os.environ.get("KUBECONFIG")
         config.load_kube_config(config_file=files)
         _, context = config.list_kube_config_contexts(config_file=files)
     except (config.ConfigException, OSError) as error:
         raise UserError(
-            f"no cluster is known: {error}; pods of one need a kubeconfig (KUBECONFIG) as kubectl does"
+            f"no cluster found: {error}; pods of a cluster need a kubeconfig (KUBECONFIG), as kubectl does"
         ) from None
     return client.CoreV1Api(), (context.get("context") or {}).get("namespace") or "default"
 
 
-def asked(call: Any, doing: str, name: str, namespace: str, kind: str = "pod", **options: Any) -> Any:
-    """What the API server says of a pod (or of another kind), or where no name is given of pods. Raises UserError."""
+def call_api(call: Any, doing: str, name: str, namespace: str, kind: str = "pod", **options: Any) -> Any:
+    """The API server's response for an object, by default a pod, or without a name for a list. Raises UserError."""
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
 
@@ -56,21 +60,21 @@ def asked(call: Any, doing: str, name: str, namespace: str, kind: str = "pod", *
 
 
 def _refusal(error: Any, doing: str, name: str, namespace: str, kind: str) -> UserError:
-    """An exec that is refused has its status in the reason alone."""
+    """The error for a refused request. The status of a refused exec is only in the reason."""
     pod = f"{f'the {kind} {name!r}' if name else f'{kind}s'} in the namespace {namespace}"
     if error.status == 404:
-        return Absent(f"there is no {kind} {name!r} in the namespace {namespace}; -n names another")
+        return Absent(f"{kind} {name!r} not found in the namespace {namespace}; choose another with -n")
     if error.status == 403 or "403" in str(error.reason):
         refusal = Forbidden(f"your credentials may not {doing} {pod} (403 Forbidden)")
-        refusal.said = _message(error.body)
+        refusal.server_message = _message(error.body)
         return refusal
-    said = _message(error.body) or _message(str(error.reason)) or f"{error.status or ''} {error.reason}"
-    return UserError(f"the API server did not {doing} {pod}: {said}")
+    message = _message(error.body) or _message(str(error.reason)) or f"{error.status or ''} {error.reason}"
+    return UserError(f"the API server did not {doing} {pod}: {message}")
 
 
-def _message(said: Any) -> str:
-    """Of the Status in it; empty where there is none. An exec that is refused has other text around it."""
-    text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+def _message(body: Any) -> str:
+    """The message of the Status in a response; empty if there is none. A refused exec has other text around it."""
+    text = body.decode(errors="replace") if isinstance(body, bytes) else str(body)
     try:
         return str(json.JSONDecoder().raw_decode(text, max(0, text.find('{"')))[0]["message"])
     except (ValueError, KeyError, TypeError):
@@ -80,7 +84,7 @@ def _message(said: Any) -> str:
 def executed(
     api: Any, name: str, namespace: str, container: str, command: list[str], most: float = MOST
 ) -> tuple[str, str, int]:
-    """What the command said, on both streams, and its exit code; it has `most` seconds."""
+    """The output of a command on both streams, and its exit code; it may run for `most` seconds."""
     import yaml
     from kubernetes.stream import stream
     from kubernetes.stream.ws_client import ERROR_CHANNEL
@@ -89,22 +93,22 @@ def executed(
         return stream(api.connect_get_namespaced_pod_exec, **options, _preload_content=False)
 
     options: dict[str, Any] = {"container": container, "command": command, "stdout": True, "stderr": True}
-    told = asked(call, "execute commands in", name, namespace, **options)
+    command_stream = call_api(call, "execute commands in", name, namespace, **options)
     try:
-        told.run_forever(timeout=most)
-        if told.is_open():
-            raise UserError(f"pod {namespace}/{name} has not answered for {most:g} s")
-        end = yaml.safe_load(told.read_channel(ERROR_CHANNEL)) or {}
-        return told.read_stdout(), told.read_stderr(), _code(end)
+        command_stream.run_forever(timeout=most)
+        if command_stream.is_open():
+            raise UserError(f"pod {namespace}/{name} has not answered within {most:g} s")
+        end = yaml.safe_load(command_stream.read_channel(ERROR_CHANNEL)) or {}
+        return command_stream.read_stdout(), command_stream.read_stderr(), _code(end)
     finally:
-        told.close()
+        command_stream.close()
 
 
 def _code(end: Document) -> int:
-    """The exit code by the status that ends the stream. Raises UserError where nothing was executed."""
+    """The exit code in the status that ends the stream. Raises UserError if nothing was executed."""
     if end.get("status") == "Success":
         return 0
     causes = (end.get("details") or {}).get("causes") or [{}]
     if causes[0].get("reason") != "ExitCode":
-        raise UserError(f"nothing could be executed there: {end.get('message') or 'the connection was closed'}")
+        raise UserError(f"the command could not be executed: {end.get('message') or 'the connection was closed'}")
     return int(causes[0]["message"])

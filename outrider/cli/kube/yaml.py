@@ -1,7 +1,7 @@
-"""YAML as Kubernetes reads and writes it: what kubectl takes for a string must come back as one.
+"""Reads and writes YAML as Kubernetes does: a value that kubectl reads as a string must stay a string.
 
-PyYAML knows YAML 1.1 by the letter, Go's reader does not: it takes `1e-3` for a number and `2026-01-01` for a string.
-So numbers are read as Go reads them, dates stay text, and every string that any reader could take for something else is
+PyYAML follows YAML 1.1 strictly; Go's reader does not: it reads `1e-3` as a number and `2026-01-01` as a string. So
+numbers are read as Go reads them, dates stay text, and every string that any reader could read as another type is
 written in quotes.
 """
 
@@ -20,10 +20,10 @@ _DOUBTFUL = re.compile(
     r"[-+.]?[0-9][-+0-9_.,:eoxa-f]*|[-+]?\.(inf|nan)|~|null|y|n|yes|no|on|off|true|false", re.IGNORECASE
 )
 _ENDLESS = 1 << 20
-"""Characters of a line: a command stays on one."""
+"""The most characters of a line, so many that a command always stays on one line."""
 
 MOST_VALUES = 1_000_000
-"""In a document: far more than the API server stores of any object."""
+"""The most values in a document: far more than the API server stores for any object."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -51,24 +51,24 @@ _Dumper.add_representer(str, _text)
 
 
 def read(stream: IO[str]) -> list[Any]:
-    """All documents of a stream that are not empty. Raises yaml.YAMLError."""
+    """All non-empty documents of a stream. Raises yaml.YAMLError."""
     try:
         documents = [document for document in yaml.load_all(stream, _Loader) if document is not None]
         for document in documents:
             if _count(document, {}) > MOST_VALUES:
-                raise yaml.YAMLError(f"with its anchors written out it has more than {MOST_VALUES} values")
+                raise yaml.YAMLError(f"more than {MOST_VALUES} values after anchors are expanded")
     except RecursionError as error:
-        raise yaml.YAMLError("it is nested too deeply") from error
+        raise yaml.YAMLError("nested too deeply") from error
     return documents
 
 
 def _count(value: Any, counts: dict[int, int]) -> int:
-    """Values in it with every anchor written out, as they will be. `counts`: of what was counted before; 0 while it is
+    """The number of values after all anchors are expanded. `counts` has the counts so far by id; 0 for a value that is
     being counted."""
     if not isinstance(value, dict | list):
         return 1
     if counts.setdefault(id(value), -1) == 0:
-        raise yaml.YAMLError("an anchor holds itself")
+        raise yaml.YAMLError("an anchor contains itself")
     if counts[id(value)] < 0:
         counts[id(value)] = 0
         inner = value.values() if isinstance(value, dict) else value
@@ -77,13 +77,13 @@ def _count(value: Any, counts: dict[int, int]) -> int:
 
 
 def documents_of(file: IO[str]) -> list[dict[str, Any]]:
-    """Of a file that a command is given; UserError says what is wrong with it."""
+    """The documents in the file of a command; a UserError says what is wrong with it."""
     try:
         documents = read(file)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{file.name} is no YAML: {' '.join(str(error).split())}") from error
+        raise UserError(f"--filename {file.name}: must be YAML or JSON: {' '.join(str(error).split())}") from error
     if not all(isinstance(document, dict) for document in documents):
-        raise UserError(f"{file.name}: each document must be an object with apiVersion, kind and metadata")
+        raise UserError(f"--filename {file.name}: each document must be an object with apiVersion, kind and metadata")
     return documents
 
 

@@ -1,1 +1,1 @@
-"""`outrider plot`: a job over time, as a picture or a table."""
+"""`outrider plot`: draws a job over time, as a picture or a table."""

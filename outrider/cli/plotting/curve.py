@@ -1,5 +1,4 @@
-"""What a job that finds its own size has measured, and what it made of that. It is shown on the terminal, and as a
-picture."""
+"""Shows the throughput that automatic scaling has measured at each size, and its decisions, as tables or a picture."""
 
 from __future__ import annotations
 
@@ -17,22 +16,22 @@ from outrider.cli.tables import columns
 from outrider.cli.text import local_time, plural
 
 BAR = 40
-"""Characters."""
+"""The width of a bar in characters."""
 
 
 def scaling_of(document: dict[str, Any]) -> dict[str, Any]:
     found = document.get("scaling")
     if not isinstance(found, dict):
-        raise UserError(f"{document['job']} has the size that its user gives it: it was started without --scaling")
+        raise UserError(f"{document['job']} has no automatic scaling: it was started without --scaling")
     return found
 
 
 def shown(scaling: dict[str, Any]) -> RenderableType:
-    """The measured curve, members (or `counted`) against samples a second, and the decisions."""
-    goes_on = "goes on" if scaling["continue"] else "is over for now"
+    """The measured curve, samples per second over members (or `counted`), and the decisions."""
+    state = "continues" if scaling["continue"] else "is over for now"
     again = f"; next evaluation {local_time(scaling['next_evaluation'])}" if scaling["next_evaluation"] else ""
     head = Text(
-        f"{plural(scaling['current'], counted(scaling)[:-1])}, {scaling['condition']}; the search {goes_on}{again}"
+        f"{plural(scaling['current'], counted(scaling)[:-1])}, {scaling['condition']}; the search {state}{again}"
     )
     return Group(head, Text(scaling["message"]), _sizes(scaling), _decisions(scaling))
 
@@ -59,7 +58,7 @@ def _decisions(scaling: dict[str, Any]) -> Table:
 
 
 def plotted(scaling: dict[str, Any], name: str, path: Path) -> None:
-    """The curve with its standard errors, linear growth beside it."""
+    """Write the curve with its standard errors, and linear growth beside it, to a file."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -67,13 +66,13 @@ def plotted(scaling: dict[str, Any], name: str, path: Path) -> None:
         raise plotting_picture.missing() from error
     sizes = scaling["sizes"]
     if not sizes:
-        raise UserError(f"{name} has measured no size yet")
+        raise UserError(f"{name} has not measured any size yet")
     members, rates = [each["members"] for each in sizes], [each["samples_per_second"] for each in sizes]
     figure = Figure(figsize=(7, 4), layout="tight")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.errorbar(members, rates, [each["error"] for each in sizes], marker="o", capsize=3, label="measured")
-    if members[0]:  # a master alone is a world of no workers
+    if members[0]:  # a job with only a master has 0 workers
         axes.plot(members, [rates[0] / members[0] * size for size in members], "--", color="grey", label="linear")
     axes.axvline(scaling["current"], color="green", alpha=0.4, label="now")
     axes.set(xlabel=counted(scaling), ylabel="samples/s", title=f"{name}: {scaling['condition']}", ylim=(0, None))

@@ -1,10 +1,10 @@
-"""A job's timeline as a picture. Loss, steps a second and its worlds stand over one time axis, its faults across all of
-them.
+"""Draws the timeline of a job: loss, steps per second and generations over one time axis, with faults across them.
 
-Panels of which nothing is known are left out. A fault has a number above its line and its sentence in a list beneath,
-because sentences beside lines run into each other: numbers are moved apart where faults lie close together, as little
-as that takes, and sentences are cut to their column by what the renderer measures. So no text touches another one or
-the frame, however many faults there are; of more than fit those that cost the most have a number, the others a line.
+Panels without data are left out. A fault has a number above its line and its reason in a list below, because reasons
+beside the lines would overlap. Numbers of faults that are close together are moved apart as little as possible, and
+reasons are cut to the width of their column as the renderer measures it. So no text touches another text or the frame,
+however many faults there are. If there are more than fit, those that cost the most have a number, the others only a
+line.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 WIDTH, LEFT, RIGHT = 11.0, 0.85, 0.3
-"""Inches, as all lengths here."""
+"""Width of the picture, and of its left and right margin, in inches like all lengths here."""
 TITLE, NUMBERS, GAP, UNDER, ROW = 0.4, 0.3, 0.16, 0.66, 0.185
 LOSS, RATE, WORLDS = 2.4, 1.6, 0.3
 DPI = 120
 NUMBERED = 36
-"""Faults with a number, at the most."""
+"""The most faults with a number."""
 APART = 0.235
-"""Between the middles of two numbers."""
+"""The least distance between the centres of two numbers."""
 SMALL = 8
 UNITS = (
     (120.0, 1.0, "seconds"),
@@ -40,12 +40,12 @@ UNITS = (
     (259200.0, 3600.0, "hours"),
     (float("inf"), 86400.0, "days"),
 )
-"""Up to which length of a job (s), the unit of its axis (s), and its name."""
+"""The longest job (s) for a unit of the time axis, the length of the unit (s), and its name."""
 FAULT, LINE, WORLD = "tab:red", "tab:blue", ("#7fb38a", "#a9cfb1")
 
 
 def figure_of(timeline: Timeline) -> Figure:
-    """The picture; raises UserError where matplotlib is not installed."""
+    """The picture of a timeline; raises UserError if matplotlib is not installed."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -66,7 +66,7 @@ def save(figure: Figure, path: Path) -> None:
 
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing from")  # a script's error in a script of its own
+            warnings.filterwarnings("ignore", "Glyph .* missing from")  # error messages may be in any script
             figure.savefig(path)
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be written: {error}") from error
@@ -191,7 +191,7 @@ class _Picture:
             self._text(at / width, (bottom + 0.2) / height, str(number), color=FAULT, weight="bold", ha="center")
 
     def _list_size(self) -> tuple[int, int]:
-        """Rows and columns of the list of faults; with a row for those that it leaves out."""
+        """Rows and columns of the list of faults, with a row for the number of faults that it leaves out."""
         columns = 1 if len(self._numbered) <= 8 else 2
         rest = len(self._timeline.faults) > len(self._numbered)
         return -(-len(self._numbered) // columns) + rest + (1 if self._numbered else 0), columns
@@ -227,7 +227,7 @@ class _Picture:
         self._fitted(LEFT / WIDTH, (height - 0.22) / height, text, room, size=11)
 
     def _fitted(self, x: float, y: float, words: str, room: float, **style: Any) -> None:
-        """Cut to `room` pixels."""
+        """Draw a text, cut to a width of `room` pixels."""
         text = self._text(x, y, words, **style)
         if text.get_window_extent().width <= room:
             return
@@ -244,14 +244,14 @@ class _Picture:
 
 
 def _names(span: Span) -> list[str]:
-    """From the longest to none."""
+    """Names of a generation for its bar, from the longest to an empty one."""
     members = plural(span.members, "member")
     whole = [f"generation {span.generation}, {members}"] if span.generation else []
     return [*whole, members, str(span.members), ""]
 
 
 def _parts(points: Points, at: Iterable[float]) -> Iterator[Points]:
-    """Cut at these times: no line leads over a time without training."""
+    """The points in parts, cut at these times, so that no line crosses a time without training."""
     times, begin = [time for time, _ in points], 0
     for cut in [*(bisect_left(times, each) for each in at), len(points)]:
         if cut > begin:
@@ -260,15 +260,15 @@ def _parts(points: Points, at: Iterable[float]) -> Iterator[Points]:
 
 
 def _numbered(faults: Sequence[Mark]) -> list[Mark]:
-    """Those that cost the most, in order; what is still lost costs more than any."""
+    """The faults that cost the most, in order of time; one that still costs time counts most."""
     costs = sorted(faults, key=lambda mark: float("inf") if mark.seconds_lost is None else mark.seconds_lost)
     kept = {id(mark) for mark in costs[-NUMBERED:]}
     return [mark for mark in faults if id(mark) in kept]
 
 
 def spread(places: Iterable[float], apart: float, least: float, most: float) -> list[float]:
-    """Places, in order, moved apart as little as it takes, and kept within bounds: isotonic regression of what is left
-    of them when each has its distance to the one before (pool adjacent violators)."""
+    """Ordered positions, moved apart as little as possible and kept within bounds: isotonic regression of the positions
+    minus the required distances (pool adjacent violators)."""
     pools: list[tuple[float, int]] = []
     for i, place in enumerate(places):
         pools.append((place - i * apart, 1))

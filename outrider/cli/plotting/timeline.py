@@ -1,7 +1,7 @@
-"""How a local job went, read from what its folder has: status, events, `progress.jsonl` and `loss.jsonl`.
+"""Reads the timeline of a local job from its folder: status, events, `progress.jsonl` and `loss.jsonl`.
 
-Times are seconds since the job began. What is on record is drawn and nothing is made up: between two moments steps are
-taken to come evenly, steps that were made before are no progress, and a loss that nobody has printed is not there.
+Times are seconds since the job began. Only recorded data is drawn: between two records, steps are assumed to be evenly
+distributed; repeated steps are not progress; and only losses that a rank has printed appear.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from outrider.cli.run.loss_record import SILENT
 from outrider.runtime.series import moments
 
 Points = list[tuple[float, float]]
-"""(time, value), in order."""
+"""(time, value) pairs, in order of time."""
 BINS = 240
 SMOOTHED = 25
-"""Losses of which a mean is taken, at the most."""
+"""The most losses in one mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A world that ran."""
+    """The time in which a generation ran."""
 
     begin: float
     end: float
     members: int
     generation: str = ""
-    """Empty where members have generations of their own."""
+    """The generation; empty for a PS job, whose members have separate generations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A fault."""
+    """A fault on the timeline."""
 
     at: float
     clock: float
-    """Unix time."""
+    """Unix time of the fault."""
     reason: str
     seconds_lost: float | None
 
@@ -56,23 +56,23 @@ class Timeline:
     job: str
     phase: str
     began: float
-    """Unix time."""
+    """Unix time of the job's begin."""
     end: float
     step: int = 0
     steps: Points = field(default_factory=list)
-    """How many there were at a moment; grows."""
+    """The number of steps at each time; it never decreases."""
     losses: Points = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     faults: list[Mark] = field(default_factory=list)
 
 
 def timeline_of(job: str) -> Timeline:
-    """Of a job that runs or ran here; raises UserError where nothing has begun that could be drawn."""
+    """The timeline of a job that runs or ran here; raises UserError if there is nothing to draw."""
     folder = job_dirs.existing(job)
     status, events = status_of(folder.name), saved_events(folder.name)
-    told = [(at, event) for event in events if (at := _unix(event.get("time"))) is not None]
+    timed = [(at, event) for event in events if (at := _unix(event.get("time"))) is not None]
     now = time() if job_dirs.is_running(folder.name) else None
-    return timeline(status, told, list(moments(folder / "progress.jsonl")), _losses(folder), now)
+    return timeline(status, timed, list(moments(folder / "progress.jsonl")), _losses(folder), now)
 
 
 def timeline(
@@ -82,10 +82,10 @@ def timeline(
     losses: Points,
     now: float | None,
 ) -> Timeline:
-    """`now`: of a job that runs; else it ended with the last that is on record."""
+    """The timeline from its parts. `now` is the time if the job runs; else it ended with the last record."""
     times = [at for at, _ in events] + [moment["time"] for moment in progress] + [at for at, _ in losses]
     if not times:
-        raise UserError(f"{status['job']} has nothing on record yet: it is starting, or ended before it could begin")
+        raise UserError(f"{status['job']} has no records yet: it is starting, or ended before it could begin")
     began = min(times)
     end = max([*times, now or 0.0]) - began
     marks = sorted(_marks(status["faults"], began), key=lambda mark: mark.at)
@@ -95,7 +95,7 @@ def timeline(
     else:
         spans = list(_of_generations(events, samples, [mark.at for mark in marks], began, end))
     if not spans and not samples and not marks:
-        raise UserError(f"{status['job']} has begun no generation yet: there is nothing to draw")
+        raise UserError(f"{status['job']} has not started a generation yet, so there is nothing to draw")
     return Timeline(
         job=str(status["job"]), phase=str(status["phase"]), began=began, end=max(end, 1.0), step=int(status["step"]),
         steps=_steps(samples), losses=[(at - began, loss) for at, loss in losses], spans=spans, faults=marks,
@@ -128,7 +128,8 @@ def _samples(progress: Iterable[dict[str, Any]], began: float) -> Iterator[_Samp
 
 
 def _losses(folder: Path) -> Points:
-    """Without what a rank has said just before a lower one was listened to: one rank's losses make the curve."""
+    """The recorded losses, without those of a rank just before a lower rank was read: the losses of one rank make the
+    curve."""
     found = [
         (float(each["time"]), float(each["loss"]), each["by"])
         for each in moments(folder / "loss.jsonl")
@@ -155,8 +156,8 @@ def _of_generations(
     began: float,
     end: float,
 ) -> Iterator[Span]:
-    """Each begins when its first member is told to start. It ends with the first fault after it was last seen to run,
-    else when the next one begins, or the job ends."""
+    """Each generation begins when its first member gets its Start. It ends with the first fault after it was last seen
+    running, else when the next generation begins or the job ends."""
     begins: dict[str, tuple[float, int]] = {}
     over = end
     for at, event in events:
@@ -176,7 +177,7 @@ def _whole(text: object) -> int:
 
 
 def _of_members(samples: Sequence[_Sample], end: float) -> Iterator[Span]:
-    """Of a PS job: as long as equally many run."""
+    """The spans of a PS job: each is the time in which the same number of members ran."""
     begin = 0
     for i, sample in enumerate(samples):
         is_last = i + 1 == len(samples)
@@ -188,21 +189,21 @@ def _of_members(samples: Sequence[_Sample], end: float) -> Iterator[Span]:
 
 # -- steps ------------------------------------------------------------------------------------------------------------
 def _steps(samples: Sequence[_Sample]) -> Points:
-    """When each step that is on record was made; and, while none comes, that none has come."""
+    """The time of each recorded step, and points that show that there was none in between."""
     points: Points = []
     for before, sample, after in zip([None, *samples], samples, [*samples[1:], None], strict=False):
         if sample.stepped_at is None:
             continue
         at = sample.stepped_at
         if before is not None and before.step == sample.step:
-            at = sample.at  # members report once a second: the next one may have been made by then
+            at = sample.at  # members report once a second, so the next step may have been made by then
             at = min(at, after.stepped_at) if after and after.stepped_at and after.step > sample.step else at
         points.append((max(at, points[-1][0]) if points else at, float(sample.step)))
     return points
 
 
 def rates(steps: Points, bins: int = BINS) -> list[tuple[float, float, float]]:
-    """(from, to, steps a second), of stretches of a second or more."""
+    """(from, to, steps per second) for intervals of at least one second."""
     if not steps or steps[-1][0] <= steps[0][0]:
         return []
     begin, end = steps[0][0], steps[-1][0]
@@ -221,6 +222,6 @@ def _at(steps: Points, at: float) -> float:
 
 
 def smoothed(losses: Points, over: int = SMOOTHED) -> Points:
-    """The mean of a few losses around each; of a short record of fewer."""
+    """The mean of a few losses around each loss; of fewer if the record is short."""
     beside, values = min(over, len(losses) // 8) // 2, [loss for _, loss in losses]
     return [(at, fmean(values[max(0, i - beside) : i + beside + 1])) for i, (at, _) in enumerate(losses)]

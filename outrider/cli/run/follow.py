@@ -1,7 +1,7 @@
-"""Follows a job that this very command hosts: its events and its status, from threads beside the node's event loop.
+"""Follows the events and the status of the job that this command hosts, from separate threads.
 
-The node must never wait for a terminal, so whoever writes to one stands on a thread of its own. A master that is killed
-takes the connection with it; the follower asks the next one for what comes after the last event it told.
+The event loop that hosts the job must never wait for a terminal, so all writing happens on other threads. If the master
+is killed, the connection ends; the follower continues with the next master after the last event that it logged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from outrider.cli.client import Master
 from outrider.cli.documents import saved_events
 from outrider.cli.errors import UserError
-from outrider.cli.run.log import Narrator
+from outrider.cli.run.log import EventLog
 from outrider.cli.run.progress_line import Progress
 from outrider.cli.run.terminal import Screen
 
@@ -27,19 +27,19 @@ PROGRESS_SECONDS = 1.0
 
 
 class Follower:
-    """Tells events as they come until it is closed; then those that were written and not yet told."""
+    """Logs events as they come until it is closed, and then those that were written and not logged yet."""
 
     def __init__(
         self,
         folder: Path,
-        narrator: Narrator,
+        log: EventLog,
         screen: Screen,
         progress: Progress | None = None,
         progress_seconds: float = PROGRESS_SECONDS,
     ) -> None:
         self._master = Master(folder)
         self._job = folder.name
-        self._narrator = narrator
+        self._log = log
         self._screen = screen
         self._progress = progress
         self._pause = progress_seconds
@@ -50,12 +50,12 @@ class Follower:
         self._threads = [threading.Thread(target=each, daemon=True) for each in jobs]
 
     def start(self) -> None:
-        """Begin; a master that is not there yet is waited for."""
+        """Start to follow; the master may still be starting."""
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
-        """End, after everything that the job wrote has been told."""
+        """Stop, after all events that the job wrote have been logged."""
         self._closing.set()
         for connection in list(self._open):
             with contextlib.suppress(OSError):
@@ -64,20 +64,20 @@ class Follower:
             thread.join(5)
         self._screen.progress("")
         for event in saved_events(self._job):
-            self._narrator.tell(event)
+            self._log.log(event)
 
     def _follow(self) -> None:
         while not self._closing.is_set():
             with contextlib.suppress(UserError):
-                for event in self._master.follow(self._narrator.last, self._open):
-                    self._narrator.tell(event)
+                for event in self._master.follow(self._log.last, self._open):
+                    self._log.log(event)
                     if self._progress is not None:
                         self._progress.event(event)
             self._open.clear()
             self._closing.wait(AGAIN_SECONDS)
 
     def _show_progress(self) -> None:
-        """A line that moves on a terminal; elsewhere only why a job does not begin."""
+        """Keep a progress line on a terminal; elsewhere log only what a job without a step is waiting for."""
         assert self._progress is not None
         while not self._closing.wait(self._pause):
             with contextlib.suppress(UserError):

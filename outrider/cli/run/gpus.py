@@ -1,9 +1,8 @@
-"""The GPUs that a child of this command may use. They are found without torch and without CUDA: both belong to the
-trainer.
+"""Finds the GPUs that ranks may use, without torch and CUDA, and divides them among members.
 
-nvidia-smi is asked; where there is none, the driver's device files are counted. Devices are numbered as CUDA numbers
-them. Of a GPU in MIG mode only its instances can be used, one a process, and only by their ids: which of them are meant
-the user has to say, in CUDA_VISIBLE_DEVICES.
+It runs nvidia-smi; without it, it counts the driver's device files. Devices are numbered as CUDA numbers them. A GPU in
+MIG mode can be used only by its instances, one per process and only by their ids, so the user must name these in
+CUDA_VISIBLE_DEVICES. torch and CUDA belong to the trainer.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ from outrider.master.core.placement.gpus import VISIBLE, Share, a_member, listed
 from outrider.master.core.spec import WORKER
 
 PATIENCE = 20.0
-"""Seconds that nvidia-smi has; without persistence mode it loads the driver first."""
-NO_MIG = "GPUs: there are MIG instances, so none are shared out; name those to be shared out in CUDA_VISIBLE_DEVICES"
+"""Seconds to wait for nvidia-smi; without persistence mode it loads the driver first."""
+NO_MIG = "GPUs: not divided among members, because there are MIG instances; list these in CUDA_VISIBLE_DEVICES"
 LINE = re.compile(r"GPU (\d+): .*|\s+MIG .*\(UUID: (MIG-[^)]+)\)")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the machine has."""
+    """The GPUs of the machine."""
 
     devices: tuple[str, ...] = ()
     instances: tuple[str, ...] = ()
-    """Those of MIG; their GPUs are not among the devices."""
+    """The MIG instances; their GPUs are not among the devices."""
 
     @property
     def count(self) -> int:
-        """That one process sees: of MIG's instances a single one."""
+        """The number of GPUs that one process sees, which is at most one if they are MIG instances."""
         return len(self.devices) or min(1, len(self.instances))
 
 
@@ -42,7 +41,7 @@ Discovery = Callable[[], Found]
 
 
 def of_listing(text: str) -> Found:
-    """What `nvidia-smi -L` says."""
+    """The GPUs in the output of `nvidia-smi -L`."""
     devices: dict[str, None] = {}
     instances, last = [], ""
     for found in map(LINE.fullmatch, text.splitlines()):
@@ -56,13 +55,13 @@ def of_listing(text: str) -> Found:
 
 
 def discovered(devices: Path = Path("/dev"), program: str = "nvidia-smi") -> Found:
-    """Asks the machine."""
-    asked = shutil.which(program)
-    if asked is not None:
+    """The GPUs of this machine, by nvidia-smi or else by the driver's device files."""
+    found = shutil.which(program)
+    if found is not None:
         try:
-            done = subprocess.run([asked, "-L"], capture_output=True, text=True, timeout=PATIENCE, check=True)
+            done = subprocess.run([found, "-L"], capture_output=True, text=True, timeout=PATIENCE, check=True)
             return of_listing(done.stdout)
-        except (OSError, subprocess.SubprocessError):  # a driver that does not answer: its files say how many there are
+        except (OSError, subprocess.SubprocessError):  # the driver does not answer: count its device files instead
             pass
     count = sum(1 for name in devices.glob("nvidia*") if re.fullmatch(r"nvidia\d+", name.name))
     return Found(tuple(map(str, range(count))))
@@ -70,28 +69,29 @@ def discovered(devices: Path = Path("/dev"), program: str = "nvidia-smi") -> Fou
 
 @dataclass(frozen=True, slots=True)
 class Dividing:
-    """GPUs of the machine, for so many members; 1: nothing is divided. Nobody is asked before it matters."""
+    """The division of the machine's GPUs among members; with 1 member nothing is divided. The machine is queried only
+    when the result matters."""
 
     environ: Mapping[str, str]
     discover: Discovery
     members: int
 
     def a_member(self) -> int:
-        """How many a member has, by `--nproc-per-node gpu`."""
+        """The number of GPUs per member, for `--nproc-per-node gpu`."""
         return a_member(visible(self.environ, self.discover).count, self.members)
 
     def shares(self, nproc: int) -> tuple[tuple[Share, ...], tuple[str, ...]]:
-        """By rank index, and what there is to say of them."""
+        """The GPUs of each rank index, and messages about them."""
         if self.members < 2:
             return (), ()
         found = visible(self.environ, self.discover)
         if found.instances:
             return (), (NO_MIG,)
         given = shares(found.devices, self.members, nproc)
-        told = (sentence(given, found.devices, WORKER), warning(given, nproc)) if given else ()
-        return given, tuple(filter(None, told))
+        messages = (sentence(given, found.devices, WORKER), warning(given, nproc)) if given else ()
+        return given, tuple(filter(None, messages))
 
 
 def visible(environ: Mapping[str, str], discover: Discovery) -> Found:
-    """What the user allows, who may name instances of MIG too; else all that there is."""
+    """The GPUs in CUDA_VISIBLE_DEVICES, which may list MIG instances; without it, all GPUs of the machine."""
     return Found(listed(environ[VISIBLE])) if VISIBLE in environ else discover()

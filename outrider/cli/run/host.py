@@ -1,10 +1,9 @@
-"""Hosts a job. The node is in this process, its events and its ranks' output on this terminal, its exit code at the
-end.
+"""Hosts a job in this process, shows its events and output on this terminal, and returns its exit code.
 
-Ctrl-C means: end in order, and a rank that is saving is let finish. Again: now. SIGTERM and a closed terminal (SIGHUP)
-mean the first. A master that cannot be asked (it has just been killed) cannot hold the end up: then the node ends
-everything itself. What the second Ctrl-C leaves undone is nothing: leaving the node ends every process of the job.
-Who starts the command with SIGHUP ignored (`nohup`) wants it to outlive the terminal.
+The first Ctrl-C stops the job in order: a rank that is saving may finish. The second one stops it at once. SIGTERM and
+a closed terminal (SIGHUP) act like the first Ctrl-C. If the master cannot be reached (it was just killed), this process
+ends the job without it: leaving the local host ends every process of the job. If the command was started with SIGHUP
+ignored (`nohup`), it keeps running after its terminal has closed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from outrider.cli.client import Master
 from outrider.cli.documents import status_of
 from outrider.cli.errors import UserError
 from outrider.cli.run.follow import Follower
-from outrider.cli.run.log import Mode, Narrator, summary, summary_line
+from outrider.cli.run.log import EventLog, Mode, summary, summary_line
 from outrider.cli.run.loss_record import LossRecord
 from outrider.cli.run.node_config import node_config
 from outrider.cli.run.output_thread import Writer
@@ -40,9 +39,9 @@ from outrider.wire.ids import MemberId
 STREAMS = {"stdout": 1, "stderr": 2}
 LOOK_SECONDS = 0.5
 HARD_PATIENCE = 3.0
-"""Seconds that a master has to end a job the hard way before the node does it without."""
+"""Seconds that the master has to stop a job at once, before this process does it without the master."""
 NO_THREAD = "can't start new thread"
-"""CPython's words: it has no error of its own for that."""
+"""CPython's message for a lack of threads, for which it has no exception class."""
 
 
 def host(request: Request) -> int:
@@ -57,10 +56,10 @@ def host(request: Request) -> int:
     except RuntimeError as error:
         if NO_THREAD not in str(error):
             raise
-        raise UserError("no thread can be started (see ulimit -u)") from error
+        raise UserError("cannot start another thread; raise `ulimit -u`") from error
     if is_unsaved:
         folder = job_dirs.job_folder(request.name)
-        text = f"the job ended with code {code}, which could not be written to {folder}: its status is older than that"
+        text = f"the job ended with exit code {code}, but {folder} could not be written: `outrider status` is outdated"
         _say(screen, mode, text)
     else:
         _sum_up(request.name, screen, mode, time.monotonic() - began)
@@ -68,7 +67,7 @@ def host(request: Request) -> int:
 
 
 async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
-    """The exit code, and whether the job's folder does not say so."""
+    """The exit code, and whether the end of the job could not be written to its folder."""
     writer = Writer(screen)
     folder = job_dirs.job_folder(request.name)
     loss, mode = LossRecord(folder), Mode(request.verbosity)
@@ -82,7 +81,7 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
                 for line, style in zip(request.about_gpus, ("", "yellow"), strict=False):
                     screen.say(f"outrider: {line}", style)
             progress = None if mode in (Mode.QUIET, Mode.JSON) else Progress(lambda: loss.latest)
-            follower = Follower(folder, Narrator(screen, mode, holding), screen, progress)
+            follower = Follower(folder, EventLog(screen, mode, holding), screen, progress)
             follower.start()
             looking = asyncio.ensure_future(_look(holding))
             try:
@@ -97,7 +96,7 @@ async def _hosted(request: Request, screen: Screen) -> tuple[int, bool]:
 
 
 def _say(screen: Screen, mode: Mode, text: str) -> None:
-    """A warning of the command itself."""
+    """Print a warning of the command itself."""
     if mode is Mode.JSON:
         screen.say(json.dumps(warning(text)))
     else:
@@ -111,7 +110,7 @@ async def _look(holding: Holding) -> None:
 
 
 def _link_logs(folder: Path, log_dir: Path | None) -> None:
-    """So that `outrider logs` finds those of `--log-dir` as well."""
+    """Link the folder of `--log-dir` into the job's folder, where `outrider logs` finds it."""
     if log_dir is not None:
         with contextlib.suppress(OSError):
             (folder / "logs").symlink_to(log_dir.absolute())
@@ -121,7 +120,7 @@ def _first_line(request: Request) -> str:
     fewest, most = request.members.fewest, request.members.most
     range_ = "" if fewest == most else f"{fewest} to "
     size = f"{range_}{plural(most, 'member')}" if request.tasks is None else request.tasks
-    return f"outrider: job {request.name}: {size}; `outrider status {request.name}` shows it"
+    return f"outrider: job {request.name}: {size}; see `outrider status {request.name}`"
 
 
 def _shown(request: Request, shows: Callable[[int, bytes], None], loss: LossRecord) -> OnOutput:
@@ -134,43 +133,44 @@ def _shown(request: Request, shows: Callable[[int, bytes], None], loss: LossReco
 
 
 class _Ending:
-    """What the user's signals ask for, step by step."""
+    """Stops the job when signals come: in order after the first one, at once after the second."""
 
     def __init__(self, master: Master, say: Callable[[str], None]) -> None:
         self._master = master
         self._say = say
         self._times = 0
         self.code = 0
-        """What the command ends with where the job itself ended well because it was told to: as a shell expects."""
-        self._asking: set[asyncio.Task[None]] = set()
+        """The exit code of the command if a signal stopped the job and the job itself ended well, as a shell expects
+        it."""
+        self._requests: set[asyncio.Task[None]] = set()
         self.now: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        """Set where the node should not wait for the master any longer."""
+        """The exit code, set when the command should no longer wait for the master."""
 
-    def asked(self, number: signal.Signals) -> None:
-        """One more signal has come."""
+    def received(self, number: signal.Signals) -> None:
+        """React to one more signal."""
         self._times += 1
         self.code = 128 + number
         if self._times == 1:
-            self._say(f"{number.name}: the job is being stopped; once more ends it at once")
-            self._ask(number, hard=False)
+            self._say(f"{number.name}: stopping the job; repeat to stop it at once")
+            self._request(number, hard=False)
         elif self._times == 2:
-            self._say(f"{number.name} again: everything is ended now")
-            self._ask(number, hard=True)
+            self._say(f"{number.name} again: stopping the job at once")
+            self._request(number, hard=True)
             asyncio.get_running_loop().call_later(HARD_PATIENCE, self._give_up)
         else:
             self._give_up()
 
-    def _ask(self, number: signal.Signals, hard: bool) -> None:
+    def _request(self, number: signal.Signals, hard: bool) -> None:
         task = asyncio.ensure_future(self._post({"hard": hard, "reason": f"the command got {number.name}"}))
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
 
     async def _post(self, body: dict[str, Any]) -> None:
         for _ in range(10):
             try:
                 await asyncio.to_thread(self._master.post, "/v1/stop", body)
                 return
-            except (UserError, RuntimeError):  # no master just now, or no thread to ask it from
+            except (UserError, RuntimeError):  # no master at the moment, or no thread to reach it from
                 await asyncio.sleep(0.2)
         self._give_up()
 
@@ -183,7 +183,7 @@ async def _waited(node: Node, ending: _Ending) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-            loop.add_signal_handler(number, ending.asked, number)
+            loop.add_signal_handler(number, ending.received, number)
     result = asyncio.ensure_future(node.wait())
     await asyncio.wait({result, ending.now}, return_when=asyncio.FIRST_COMPLETED)
     if not result.done():

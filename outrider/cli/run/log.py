@@ -1,8 +1,8 @@
-"""What `outrider run` says while a job runs: each event as it comes, and a summary at the end.
+"""The log lines of `outrider run`: one for each event that matters, and a summary at the end.
 
-Told are generations, faults, remedies and what they cost. What only confirms that all is well (a checkpoint was saved,
-one more member is ready), where each member meets the others, and the errors that another rank's end has brought about
-are left to `outrider events`: a line that means nothing teaches people not to read the others.
+It logs generations, faults, remedies and what they cost. Events that only confirm that all is well (a checkpoint was
+saved, one more member is ready), the rendezvous of each member, and errors caused by the end of another rank are only in
+`outrider events`: lines without news teach users not to read the others.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ QUIET = frozenset(
 )
 
 ENDS = frozenset({"JobSucceeded", "JobFailed", "JobStopped", "Recovered"})
-"""Told by a quiet command as well."""
+"""Kinds of events that --quiet logs too, beside warnings."""
 AGAIN = timedelta(minutes=1)
-"""After that the same line is told once more: whoever looks now should see that it is still so."""
+"""The time after which the same line is logged again, so that the user sees that it still holds."""
 
 NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 
 
 class Mode(enum.Enum):
-    """How much is told: only what goes wrong, what a user wants to know, everything, or everything as JSON lines."""
+    """How much is logged: only warnings, what matters to users, everything, or everything as JSON lines."""
 
     QUIET = "quiet"
     NORMAL = "normal"
@@ -47,20 +47,20 @@ class Mode(enum.Enum):
     JSON = "json"
 
 
-class Narrator:
-    """Tells the events of one job on a screen."""
+class EventLog:
+    """Logs the events of one job on a screen."""
 
     def __init__(self, screen: Screen, mode: Mode = Mode.NORMAL, holding: Holding | None = None) -> None:
         self._screen = screen
         self._mode = mode
         self._holding = holding or Holding(lambda stream, line: None)
         self._generation = ""
-        self._said = ("", "", datetime.min)
+        self._last_line = ("", "", datetime.min)
         self.last = 0
-        """The number of the last event that was told or left out."""
+        """The number of the last event that was logged or left out."""
 
-    def tell(self, event: Mapping[str, Any]) -> None:
-        """One event, once; what was told already is passed over."""
+    def log(self, event: Mapping[str, Any]) -> None:
+        """Log one event, unless it was logged already or does not matter in this mode."""
         if event["seq"] <= self.last:
             return
         self.last = event["seq"]
@@ -83,18 +83,19 @@ class Narrator:
     def _is_news(self, event: Mapping[str, Any]) -> bool:
         if self._mode is Mode.QUIET and event["severity"] != "warning" and event["kind"] not in ENDS:
             return False
-        return event["kind"] not in QUIET and not self._holding.is_of_another(event) and not self._is_said_again(event)
+        return event["kind"] not in QUIET and not self._holding.is_of_another(event) and not self._is_repeated(event)
 
-    def _is_said_again(self, event: Mapping[str, Any]) -> bool:
-        """The same line at once again (a full disk, tried every second) would bury what was said before it."""
-        told, now = self._said, datetime.fromisoformat(event["time"])
-        if told[:2] == (event["generation"], event_line(event)) and now - told[2] < AGAIN:
+    def _is_repeated(self, event: Mapping[str, Any]) -> bool:
+        """Whether the last line was the same, within AGAIN. Repeated lines (a full disk, tried every second) would push
+        all earlier ones off the screen."""
+        last, now = self._last_line, datetime.fromisoformat(event["time"])
+        if last[:2] == (event["generation"], event_line(event)) and now - last[2] < AGAIN:
             return True
-        self._said = (event["generation"], event_line(event), now)
+        self._last_line = (event["generation"], event_line(event), now)
         return False
 
     def _generation_started(self, event: Mapping[str, Any]) -> None:
-        """One line for all of its members."""
+        """Log one line for all members of a generation."""
         if not event["detail"]:
             self._say(event, event_line(event))
             return
@@ -105,15 +106,13 @@ class Narrator:
                 self._say(event, f"generation {event['generation']}: {_world(event['detail'])}")
 
     def _others(self, event: Mapping[str, Any]) -> None:
-        """One line for all whose end was another's fault."""
+        """Log one line for all ranks that ended because of another rank."""
         if count := self._holding.others():
-            text = (
-                f"{plural(count, 'other rank')} ended because of it or in the same way; `outrider logs` has the output"
-            )
+            text = f"{plural(count, 'other rank')} ended because of it or in the same way; see `outrider logs`"
             self._say(event, text)
 
     def _traceback(self, event: Mapping[str, Any]) -> None:
-        """Of the error that ends the job, unless it was shown when it happened."""
+        """Print the traceback of the error that ends the job, unless it was shown when it happened."""
         if not self._holding.shown_of(event["generation"]):
             for line in event["detail"].get("traceback", "").splitlines():
                 self._screen.say(line)
@@ -134,10 +133,10 @@ def _world(rendezvous: Mapping[str, str]) -> str:
 
 
 def summary(status: Mapping[str, Any], elapsed: float) -> Iterator[str]:
-    """How it went: steps, faults and what each cost, goodput."""
+    """The summary of a job: steps, faults and the time that each cost, goodput."""
     faults = status["faults"]
     repeated = status.get("steps_repeated")
-    twice = f" ({repeated:,} of them made twice)" if repeated else ""
+    twice = f" ({repeated:,} repeated)" if repeated else ""
     about = "about " if status.get("step_estimated") else ""
     yield (
         f"{status['job']} {status['phase']} after {seconds(elapsed)}: {about}{plural(status['step'], 'step')}{twice}, "
@@ -152,12 +151,12 @@ def summary(status: Mapping[str, Any], elapsed: float) -> Iterator[str]:
         yield f"  {local_time(group[0]['time'])} {_lost(group):>14}: {times}{group[0]['reason']}"
     if len(alike) > 1:
         known = seconds(sum(fault["seconds_lost"] or 0.0 for fault in faults))
-        since = ", and no step since the last one" if faults[-1]["seconds_lost"] is None else ""
-        yield f"  {'':8} {known + ' lost':>14} in all{since}"
+        since = "; no step since the last fault" if faults[-1]["seconds_lost"] is None else ""
+        yield f"  {'':8} {known + ' lost':>14} in total{since}"
 
 
 def summary_line(status: Mapping[str, Any], elapsed: float) -> str:
-    """The same as one JSON object."""
+    """The summary of a job as one JSON object."""
     faults = status["faults"]
     return json.dumps(
         {

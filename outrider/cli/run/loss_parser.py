@@ -1,9 +1,9 @@
-"""The training loss in what ranks print, without being told how: `loss: 2.31`, `train_loss=2.3`, `{'loss': 2.3}`.
+"""Finds the training loss in lines of ranks, in any usual form: `loss: 2.31`, `train_loss=2.3`, `{'loss': 2.3}`.
 
-A wrong number in a curve is worse than none. So a loss counts where its own name is a training's (`loss`, `train_loss`,
-`total_loss`, `lm loss`), a loss with another word before it only where it is the only one of its line, and none where
-the line speaks of an evaluation before it. Parts of a loss (`loss_cls`), averages over a whole run and `loss scale` are
-none. Lines are other people's: every search here is bounded, however long a line is.
+A wrong number in a curve is worse than none. So a loss counts if its name means training (`loss`, `train_loss`,
+`total_loss`, `lm loss`). A loss with another word before it counts only if it is the only one in its line, and none
+counts if the line mentions an evaluation before it. Parts of a loss (`loss_cls`), averages over a whole run and `loss
+scale` do not count. Users' lines may be of any length, so every search here is bounded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from math import isfinite
 
 LONGEST = 4096
-"""Characters of a line that are looked at: the last ones, because a progress bar is redrawn behind itself."""
+"""The number of characters at the end of a line that are searched: a progress bar redraws itself at the end."""
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 LOSS = re.compile(
     r"""loss(?:_step)?(?![A-Za-z0-9_])['"]?"""
@@ -23,7 +23,7 @@ LOSS = re.compile(
     re.IGNORECASE,
 )
 BEFORE = 48
-"""Characters before it in which its name and the word before that are."""
+"""The number of characters before the word loss that may hold its full name and the word before it."""
 NAME = re.compile(r"(?:([A-Za-z]+)[ ]+)?([\w./-]*)\Z")
 TRAINING = frozenset(["train", "training", "total", "lm", "avg", "average", "mean", "running", "batch", "current"])
 OTHERS = re.compile(r"val(id(ation)?)?|eval(uation)?|test(ing)?|dev|best|min(imum)?|lowest|aux(iliary)?")
@@ -31,26 +31,26 @@ EVALUATES = re.compile(
     r"(?<![A-Za-z])(?:val|valid|validat(?:e|ion|ing)|eval|evaluat(?:e|ion|ing)|test(?:ing)?)(?![A-Za-z])", re.IGNORECASE
 )
 SUMMARY = re.compile(r"train_runtime|averaged stats", re.IGNORECASE)
-"""The mean of a whole run, or of an epoch, told once more at its end."""
+"""Lines with the mean of a whole run or of an epoch, which frameworks print at its end."""
 
 
 def losses(lines: Iterable[tuple[float, str]]) -> Iterator[tuple[float, float]]:
-    """(time, loss) of those of (time, line) that say one."""
+    """(time, loss) of each (time, line) that has a loss."""
     for time, line in lines:
         if (loss := loss_in(line)) is not None:
             yield time, loss
 
 
 def loss_in(line: str) -> float | None:
-    """The training loss that a line says; None where it says none, or not beyond doubt. Of what a progress bar has
-    drawn on one line, the newest."""
+    """The training loss in a line; None if there is none, or not without doubt. If a progress bar was drawn several
+    times on the line, the newest loss."""
     if "loss" not in line[-LONGEST:].lower():
         return None
     drawn = COLOUR.sub("", line[-LONGEST:]).split("\r")
-    return next((loss for each in reversed(drawn) if (loss := _said(each)) is not None), None)
+    return next((loss for each in reversed(drawn) if (loss := _found(each)) is not None), None)
 
 
-def _said(line: str) -> float | None:
+def _found(line: str) -> float | None:
     if SUMMARY.search(line):
         return None
     doubtful = []
@@ -64,7 +64,7 @@ def _said(line: str) -> float | None:
 
 
 def _kind(line: str, at: int) -> str:
-    """`training`, `doubtful` or `other`, by what stands before the word loss."""
+    """`training`, `doubtful` or `other`, by the text before the word loss."""
     name = NAME.search(line[max(0, at - BEFORE) : at])
     word, prefix = (name.group(1) or "", name.group(2)) if name else ("", "")
     parts = {part for part in re.split(r"[_./-]+", prefix.lower()) if part}

@@ -1,9 +1,9 @@
-"""Writes down the training loss that the ranks of a local job print, with the time at which it came. It is `loss.jsonl`
-in the job's folder, for `outrider plot`.
+"""Records the training loss that the ranks of a local job print, with its time, in `loss.jsonl` in the job's folder.
 
-One rank's loss makes a curve, all ranks' a smear. So one is listened to: the lowest that has said a loss, until it says
-none for a minute (in a smaller world, the last rank that used to print is another one). This is called for each line on
-the node's own thread, and so looks at who speaks and at the clock before it searches a line, and searches few a second.
+`outrider plot` draws it. The loss of one rank makes a curve, that of all ranks a smear. So only one rank is read: the
+lowest one that has printed a loss, until it prints none for a minute (in a smaller world, another rank may be the one
+that prints). `line` runs for each line on the thread that hosts the job, so it checks the rank and the clock before it
+searches a line, and searches few lines per second.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from outrider.cli.run.loss_parser import LONGEST, loss_in
 from outrider.runtime.series import Series
 
 SILENT = 60.0
-"""Seconds after which another one is listened to."""
+"""Seconds without a loss after which another rank is read."""
 SEARCHED = 100
-"""Lines a second, at the most: one takes 10 to 30 µs, the worst that a script can print 2 ms."""
+"""The most lines that are searched per second; one takes 10 to 30 µs, the worst possible line 2 ms."""
 RANK = re.compile(rb"\[(\d{1,7})\]: ")
 Speaker = tuple[int, str]
-"""A rank, or where a member's ranks are not told apart its number; and the member."""
+"""A rank and its member; if lines do not name their rank, the number of the member instead of the rank."""
 
 
 class LossRecord:
@@ -33,7 +33,7 @@ class LossRecord:
         self._second, self._searched = 0, 0
 
     def line(self, member: str, line: bytes) -> None:
-        """Whatever a member has printed."""
+        """Record the loss in a line that a member has printed, if it has one."""
         if b"loss" not in line[-LONGEST:].lower():
             return
         speaker, now = _speaker(member, line), self._clock()

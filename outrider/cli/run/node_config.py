@@ -1,4 +1,4 @@
-"""What the node is started with for a request: the job's spec, and what its trainers find in their environment."""
+"""Makes the configuration of the local host from a request: the JobSpec and the trainers' environment."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def node_config(request: Request, folder: Path, on_output: OnOutput) -> NodeConf
 
 
 def _armed(request: Request) -> dict[MemberId, str]:
-    """Of the first member of each rank index, for which something is."""
+    """The faults to arm, by the first member of each rank index that has any."""
     of_each = ((number, chaos.of_member(request.chaos, number)) for number in range(request.members.most))
     return {MemberId(f"{WORKER}-{number}"): faults for number, faults in of_each if faults}
 
@@ -54,13 +54,13 @@ def _spec(request: Request) -> JobSpec:
         **({"hang_detection": False} if has_stdin else {}),
         **(ps_flags.spec_fields(request.tasks, os.environ) if request.tasks is not None else {}),
     }
-    wanted = members.fewest if request.scaling else members.most
-    spec = JobSpec(JobName(request.name), members.fewest, members.most, wanted, **fields)
+    initial = members.fewest if request.scaling else members.most
+    spec = JobSpec(JobName(request.name), members.fewest, members.most, initial, **fields)
     return replace(spec, replace_after=max(spec.replace_after, spec.silent_after))
 
 
 def _variables(request: Request, folder: Path) -> dict[str, str]:
-    variables = {"OUTRIDER_PREFIX": "1"} if request.tasks is None else {}  # there it is the member that is named
+    variables = {"OUTRIDER_PREFIX": "1"} if request.tasks is None else {}  # lines of a PS job begin with the member
     if request.log_dir is not None:
         request.log_dir.mkdir(parents=True, exist_ok=True)
         variables["OUTRIDER_LOG_DIR"] = str(request.log_dir)

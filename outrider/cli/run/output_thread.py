@@ -1,7 +1,7 @@
-"""Hands what the ranks write to the terminal from a thread, so that the node never waits for a terminal.
+"""Writes the ranks' output to the terminal from a thread, so that hosting the job never waits for a terminal.
 
-A terminal that is stopped (Ctrl-S, a pager) would otherwise stop the node, and with it the restart of whatever dies
-meanwhile. Up to 64 MiB wait; what comes beyond that is counted and left out, and stays readable in trainer.log.
+A stopped terminal (Ctrl-S, a pager) would otherwise also stop the restart of ranks that die meanwhile. Up to 64 MiB of
+output wait. Lines beyond that are counted and not shown; they stay readable in trainer.log.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MOST_BYTES = 64 << 20
 
 
 class Writer:
-    """`put` never blocks; `close` writes what waits."""
+    """A queue of output with a thread that writes it: `put` never blocks, `close` writes the rest."""
 
     def __init__(self, screen: Screen, most_bytes: int = MOST_BYTES) -> None:
         self._screen = screen
@@ -28,7 +28,7 @@ class Writer:
         self._thread.start()
 
     def put(self, stream: int, data: bytes) -> None:
-        """Bytes for 1 (standard output) or 2."""
+        """Queue bytes for stream 1 (standard output) or 2 (standard error)."""
         with self._lock:
             if self._waiting + len(data) > self._most:
                 self._dropped += 1
@@ -37,7 +37,7 @@ class Writer:
         self._queue.put((stream, data))
 
     def close(self, patience: float = 5.0) -> None:
-        """Write what waits; a terminal that takes nothing is not waited for longer than `patience` seconds."""
+        """Write the rest; wait at most `patience` seconds for a terminal that accepts nothing."""
         self._queue.put(None)
         self._thread.join(patience)
 
@@ -49,5 +49,5 @@ class Writer:
                 dropped, self._dropped = self._dropped, 0
             if dropped:
                 self._screen.say(
-                    f"outrider: {dropped:,} lines of the ranks came faster than they could be shown", "yellow"
+                    f"outrider: {dropped:,} lines of the ranks were not shown: the terminal was too slow", "yellow"
                 )

@@ -1,4 +1,4 @@
-"""The line that says where a running job stands, and what a job that makes no step yet waits for."""
+"""The progress line of a running job, and what a job without a step is waiting for."""
 
 from __future__ import annotations
 
@@ -11,40 +11,41 @@ from typing import Any
 from outrider.cli.text import plural
 
 RATE_OVER = 15.0
-"""Seconds over which steps a second are counted."""
+"""Seconds over which steps per second are measured."""
 SAVED_AT = re.compile(r" at step (\d+)")
 FIRST_WORDS = (10.0, 30.0, 60.0)
 WORDS_EVERY = 60.0
-"""Seconds after which a command whose output is no terminal says what is waited for, as long as no step is made."""
+"""Seconds after which a command without a terminal logs what the job is waiting for, until the first step: the first
+three times, and the interval after them."""
 
 
 class Progress:
-    """Made from the status documents as they come; `loss()` is the newest that is known."""
+    """Makes the progress line from status documents as they come; `loss()` is the newest known loss."""
 
     def __init__(self, loss: Callable[[], float | None] = lambda: None) -> None:
         self._loss = loss
         self._steps: deque[tuple[float, int]] = deque()
         self._saved: int | None = None
-        self._said = 0
+        self._logged = 0
 
     def event(self, event: Mapping[str, Any]) -> None:
         if event["kind"] == "CheckpointSaved" and (step := SAVED_AT.search(str(event["reason"]))):
             self._saved = int(step[1])
 
     def line(self, status: Mapping[str, Any], elapsed: float, now: datetime) -> str:
-        """`digits · step 1,240, 11.2/s · loss 2.37 · 2 ranks · …`, or what is waited for."""
+        """`digits · step 1,240, 11.2/s · loss 2.37 · 2 ranks · …`, or what the job is waiting for."""
         self._count(elapsed, status["step"])
         if (waits := waits_for(status)) and not self._steps[-1][1]:
             return f"{status['job']} · {waits} · {clock(elapsed)}"
         return " · ".join([status["job"], *self._parts(status, now), clock(elapsed)])
 
     def words(self, status: Mapping[str, Any], elapsed: float) -> str:
-        """What is waited for, at growing intervals; "" where nothing is to be said."""
+        """What the job is waiting for, at growing intervals; "" in between and after the first step."""
         waits = waits_for(status)
-        due = FIRST_WORDS[self._said] if self._said < len(FIRST_WORDS) else self._said * WORDS_EVERY - 60.0
+        due = FIRST_WORDS[self._logged] if self._logged < len(FIRST_WORDS) else self._logged * WORDS_EVERY - 60.0
         if status["step"] or not waits or elapsed < due:
             return ""
-        self._said += 1
+        self._logged += 1
         return f"{waits}, {elapsed:.0f} s so far"
 
     def _parts(self, status: Mapping[str, Any], now: datetime) -> Iterator[str]:
@@ -73,16 +74,16 @@ class Progress:
 
 
 def waits_for(status: Mapping[str, Any]) -> str:
-    """Why no step has been made yet, as far as the members' states say it."""
+    """Why no step has been made yet, as far as the states of the members show it."""
     if status["step"] or status["phase"] not in ("pending", "running", "restarting"):
         return ""
     members = [member for member in status["members"] if member.get("rank_index") is not None]
     importing = sum(member["state"] == "starting" for member in members)
     checking = sum(member["state"] == "checking" for member in members)
     if importing:
-        return f"importing what the script imports ({importing} of {plural(len(members), 'member')})"
+        return f"importing the script's modules ({importing} of {plural(len(members), 'member')})"
     if checking:
-        return f"measuring members before they train ({checking} of {plural(len(members), 'member')})"
+        return f"running the node check ({checking} of {plural(len(members), 'member')})"
     if status["phase"] == "running":
         return f"{size(status)}, no step yet"
     if status["phase"] == "restarting":
@@ -91,14 +92,14 @@ def waits_for(status: Mapping[str, Any]) -> str:
 
 
 def size(status: Mapping[str, Any]) -> str:
-    """Each member of a PS job has generations of its own."""
+    """The ranks and the generation; for a PS job, whose members have separate generations, the running members."""
     if seats := status.get("seats"):
         return f"{status['world']} of {plural(len(seats), 'member')}"
     return f"{plural(status['world'], 'rank')}, generation {status['generation']}"
 
 
 def _lost(faults: list[Mapping[str, Any]], now: datetime) -> str:
-    """What they cost; while one still costs, for how long it has."""
+    """The time that the faults have cost, or, while training has not resumed, the time since the last one."""
     if faults[-1]["seconds_lost"] is None:
         since = (now - datetime.fromisoformat(faults[-1]["time"])).total_seconds()
         return f"losing for {clock(max(0.0, since))}"

@@ -108,9 +108,7 @@ def _check_scaling(given: Request, members: Members) -> None:
         raise UserError(f"--nnodes {members}: must be a range for --scaling, as 1:4")
     for entry in given.scaling.get("schedule", ()):
         if not members.fewest <= entry.members <= members.most:
-            raise UserError(
-                f"--scaling '{entry.cron} = {entry.members}': members must be within --nnodes {members}"
-            )
+            raise UserError(f"--scaling '{entry.cron} = {entry.members}': members must be within --nnodes {members}")
 
 
 def _check_stdin(given: Request, ranks: int) -> None:

@@ -1,6 +1,6 @@
-"""`outrider run` within Slurm: one node of an allocation, started once.
+"""Checks how `outrider run` was started within Slurm: it must run once, on one node of the allocation.
 
-Slurm's own variables say what was allocated and how this command was started (man srun, OUTPUT ENVIRONMENT VARIABLES).
+Slurm's variables describe the allocation and how this command was started (man srun, OUTPUT ENVIRONMENT VARIABLES).
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ SEVERAL = "Several machines need Kubernetes (docs/get-started/cluster.md)."
 
 
 def about_slurm(environ: Mapping[str, str]) -> list[str]:
-    """What is to be said of the allocation; UserError where srun has started this command once a rank."""
+    """Warnings about the allocation; UserError if srun has started this command once per rank."""
     tasks, nodes = _number(environ, "SLURM_STEP_NUM_TASKS"), _number(environ, "SLURM_JOB_NUM_NODES")
     if tasks > 1:
         raise UserError(
-            f"srun has started this command {tasks} times, and outrider run starts the ranks itself: srun --ntasks=1 "
-            f"outrider run --nproc-per-node N …. {SEVERAL}"
+            f"srun has started this command {tasks} times, but outrider run starts the ranks itself. Use: srun "
+            f"--ntasks=1 outrider run --nproc-per-node N …. {SEVERAL}"
         )
     if nodes > 1:
         return [
-            f"this Slurm allocation has {nodes} nodes, and outrider run uses the one that it is started on. {SEVERAL}"
+            f"this Slurm allocation has {nodes} nodes, but outrider run uses only the node it was started on. {SEVERAL}"
         ]
     return []
 

@@ -1,9 +1,9 @@
-"""The terminal of `outrider run`: what the ranks print, what Outrider says, and one progress line below both.
+"""The terminal of `outrider run`: the ranks' output, Outrider's own lines, and one progress line below both.
 
-The ranks' bytes are theirs: they pass unchanged to the stream they came from. Outrider's own lines go to the standard
-error, so that `outrider run ... > file` holds the training's output alone. The progress line exists only where the
-standard error is a terminal; it is taken away before anything is written and put back after, and never put behind an
-unfinished line of a rank.
+The ranks' bytes pass unchanged to the stream they came from. Outrider's own lines go to the standard error, so that
+`outrider run ... > file` writes only the training's output to the file. The progress line exists only if the standard
+error is a terminal. It is erased before anything is written and drawn again after it, but never after an unfinished
+line of a rank.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ERASE = b"\r\x1b[2K"
 
 
 class Screen:
-    """Writers on several threads share one; every call is whole."""
+    """A terminal that several threads may use; each call writes without interruption by another."""
 
     def __init__(self, out: BinaryIO | None = None, err: BinaryIO | None = None, terminal: bool | None = None) -> None:
         self._streams = _open_ones({1: out or _binary(sys.stdout), 2: err or _binary(sys.stderr)})
@@ -41,11 +41,11 @@ class Screen:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether there is a progress line at all."""
+        """Whether there is a progress line."""
         return self._terminal
 
     def say(self, line: str | Text, style: str = "") -> None:
-        """One line of Outrider's own."""
+        """Write one of Outrider's own lines."""
         with self._lock:
             text = self._render(line, style) + b"\n"
             self._erase()
@@ -54,7 +54,7 @@ class Screen:
             self._draw()
 
     def ranks(self, stream: int, data: bytes) -> None:
-        """Bytes that ranks wrote, on 1 (standard output) or 2."""
+        """Pass on bytes that ranks wrote, to stream 1 (standard output) or 2 (standard error)."""
         if not data:
             return
         with self._lock:
@@ -67,7 +67,7 @@ class Screen:
                 self._draw()
 
     def progress(self, line: str) -> None:
-        """What the progress line says from now on; an empty text takes it away."""
+        """Set the text of the progress line; an empty text removes it."""
         if not self._terminal:
             return
         with self._lock:
@@ -96,8 +96,8 @@ class Screen:
             self._drawn = False
 
     def _write(self, stream: int, data: bytes) -> None:
-        """A reader that went away (`| head`), a closed terminal or a full disk does not end the job: what would have
-        been read is dropped, and nothing is tried there again."""
+        """Write to a stream. If its reader has gone (`| head`), its terminal is closed or its disk is full, the job
+        continues: the stream is dropped and never written to again."""
         target = self._streams.get(stream)
         if target is None:
             return
@@ -109,7 +109,7 @@ class Screen:
 
 
 def _write_all(target: BinaryIO, data: bytes) -> None:
-    """All of it, also where somebody else has made the terminal non-blocking: then it is waited for."""
+    """Write all bytes. If another process has made the terminal non-blocking, wait until it accepts more."""
     rest = memoryview(data)
     while rest:
         try:
@@ -125,7 +125,7 @@ def _write_all(target: BinaryIO, data: bytes) -> None:
 
 
 def _silence(stream: int, target: BinaryIO) -> None:
-    """What the interpreter still holds for a stream that takes nothing would be an error at its end: exit code 120."""
+    """Point a broken stream to /dev/null. The interpreter flushes its buffer at exit, and would end with code 120."""
     with contextlib.suppress(OSError, ValueError):
         if target.fileno() == stream:
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -138,12 +138,12 @@ def _binary(text: TextIO | None) -> BinaryIO | None:
 
 
 def _open_ones(streams: Mapping[int, BinaryIO | None]) -> dict[int, BinaryIO]:
-    """Without those with which the command was started closed (`>&-`)."""
+    """The streams that were not closed (`>&-`) when the command started."""
     return {number: stream for number, stream in streams.items() if stream is not None}
 
 
 def _same_file(one: int, other: int) -> bool:
-    """Whether two descriptors end in one place, as after `2>&1`."""
+    """Whether two descriptors are the same file, as after `2>&1`."""
     try:
         return os.path.sameopenfile(one, other)
     except OSError:

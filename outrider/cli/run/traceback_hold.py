@@ -1,9 +1,9 @@
-"""Holds the tracebacks that ranks write until it is known whose fault it was.
+"""Holds the tracebacks of ranks back until the master has named the culprit.
 
-When one rank dies, the others fail in their collectives a moment later, and each writes a traceback that says nothing
-but that. Whose is the cause the master says within a second. So what a rank writes on its standard error from
-`Traceback (most recent call last):` on waits for that word: the culprit's is shown, the others' stay in the files that
-`outrider logs` shows, and what nobody asks about for `PATIENCE` is shown as if it had never been held.
+When one rank dies, the others fail in their collectives a moment later, and each writes a traceback without any news.
+The master names the culprit within a second. So the standard error of a rank, from `Traceback (most recent call last):`
+on, waits for this event: the culprit's traceback is shown, those of other ranks stay in the files that `outrider logs`
+shows. A traceback without such an event is shown after PATIENCE seconds.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Any
 
 PATIENCE = 3.0
 MOST_BYTES = 256 * 1024
-"""Of one rank; beyond that it is shown."""
+"""The most bytes that are held per rank; a longer traceback is shown at once."""
 STDERR = 2
 PREFIX = re.compile(rb"\[(\d+)\]: ")
 BEGIN = b"Traceback (most recent call last):"
 LIKE_EFFECT = re.compile(r"connection (closed|reset|refused)|broken pipe|timed? ?out|NCCL|gloo", re.IGNORECASE)
-"""Of an error that may turn out to be an effect: its traceback waits for the next word."""
+"""Errors that may turn out to be an effect of another rank's end: the traceback waits for the next event."""
 RANK = re.compile(r"^Rank (\d+) ")
 EFFECT = ": an effect of it."
-"""The master's words (`outrider.master.core.faults.recovery`) for a rank that failed because another one had."""
+"""The end of the master's reason (`outrider.master.core.faults.recovery`) for a rank that failed because of another."""
 TOO = ": at the same moment."
 
 
 @dataclass(slots=True)
 class Held:
-    """What one rank has written since it began a traceback. `since`: by the monotonic clock, `at` by the wall's."""
+    """The lines of one rank since its traceback began: `since` by the monotonic clock, `at` by the wall clock."""
 
     since: float
     at: float
@@ -41,7 +41,8 @@ class Held:
 
 
 class Holding:
-    """`line` is called by whoever reads the ranks, `event` and `look` by whoever tells the job's events."""
+    """Decides which tracebacks are shown. The reader of the ranks' output calls `line`, the log of events calls `event`
+    and `look`."""
 
     def __init__(self, show: Callable[[int, bytes], None]) -> None:
         self._show = show
@@ -49,13 +50,13 @@ class Holding:
         self._generation = ""
         self._lock = threading.Lock()
         self._culprit: tuple[str, str] | None = None
-        """The generation and the error of the last one that was to blame."""
+        """The generation and the error of the last culprit."""
         self._doubtful: int | None = None
-        """Its rank, where its error may be an effect of another's that is not known yet."""
+        """The rank of the culprit, if its error may be an effect of another rank's that is not known yet."""
         self._others: set[int] = set()
         self._free: set[int] = set()
         self._silent: set[int] = set()
-        """Ranks of the present generation of whose tracebacks it is known already whether they are shown."""
+        """Ranks of the current generation whose tracebacks are shown (`_free`) or not shown (`_silent`)."""
 
     def line(self, stream: int, line: bytes) -> None:
         prefix = PREFIX.match(line) if stream == STDERR else None
@@ -78,7 +79,7 @@ class Holding:
         self._show(stream, line)
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """Whose tracebacks are shown now, and whose are not, by what the master says."""
+        """Decide by an event of the master which tracebacks are shown."""
         rank = RANK.match(str(event["reason"]))
         with self._lock:
             if event["kind"] == "WorkerExited" and rank is not None:
@@ -90,10 +91,10 @@ class Holding:
                     self._blame(event, int(rank[1]))
             elif event["kind"] == "GenerationStarted" and event["generation"] != self._generation:
                 self._generation = event["generation"]
-                self._begin_anew(datetime.fromisoformat(event["time"]).timestamp())
+                self._next_generation(datetime.fromisoformat(event["time"]).timestamp())
 
-    def _begin_anew(self, began: float) -> None:
-        """What is held of the generation before is dropped where it is known why that has ended."""
+    def _next_generation(self, began: float) -> None:
+        """Drop the tracebacks of the last generation if the reason for its end is known."""
         self._settle()
         ended = self._held if self._culprit is not None else self._held.keys() & self._silent
         self._drop([rank for rank in ended if self._held[rank].at < began])
@@ -122,18 +123,18 @@ class Holding:
             return is_of_another(event, self._culprit)
 
     def shown_of(self, generation: str) -> bool:
-        """Whether a culprit of this generation was told, and so its traceback shown."""
+        """Whether the culprit of this generation is known, so that its traceback was shown."""
         return self._culprit is not None and self._culprit[0] == generation
 
     def others(self) -> int:
-        """How many ranks have ended because of another one since this was asked last."""
+        """How many ranks have ended because of another one since the last call."""
         with self._lock:
             count = len(self._others)
             self._others.clear()
             return count
 
     def look(self) -> None:
-        """Shows what has waited too long."""
+        """Show tracebacks that have waited too long."""
         late = time.monotonic() - PATIENCE
         with self._lock:
             for rank in [number for number, held in self._held.items() if held.since <= late]:
@@ -141,7 +142,7 @@ class Holding:
                     self._release(rank)
 
     def close(self) -> None:
-        """At the end: with a culprit the others' are dropped, without one everything is shown."""
+        """At the end of the job: drop the other tracebacks if there is a culprit, else show all."""
         with self._lock:
             self._settle()
             if self._culprit is not None:
@@ -161,12 +162,12 @@ class Holding:
 
 
 def error_of(event: Mapping[str, Any]) -> str:
-    """How the rank ended, in the master's words, without who it was."""
+    """How the rank ended, from the master's reason without the name of the rank."""
     return RANK.sub("", str(event["reason"]).removesuffix(TOO).rstrip(".")).partition(" ")[2].partition(" ")[2]
 
 
 def is_of_another(event: Mapping[str, Any], culprit: tuple[str, str] | None) -> bool:
-    """A rank that ended because another one had, or with the very same error at the same moment."""
+    """Whether a rank ended because of another one, or with the same error at the same moment."""
     if event["kind"] != "WorkerExited":
         return False
     reason = str(event["reason"])

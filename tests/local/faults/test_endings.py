@@ -93,7 +93,7 @@ def test_ctrl_c_twice_ends_at_once_what_does_not_want_to_end(start: Start) -> No
     job = start("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + BEATING)
     up(job)
     job.process.send_signal(signal.SIGINT)
-    until(lambda: "SIGINT: the job is being stopped" in job.log(), job.log)
+    until(lambda: "SIGINT: stopping the job" in job.log(), job.log)
     job.process.send_signal(signal.SIGINT)
     assert job.process.wait(DEADLINE) == 130, job.log()
     assert job.left() == []

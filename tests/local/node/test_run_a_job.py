@@ -140,7 +140,7 @@ def test_ctrl_c_ends_in_order_and_leaves_nothing(run: object, home: Path) -> Non
     job = start(run, "--nnodes", "2", "train.py")
     job.runs()
     job.process.send_signal(signal.SIGINT)
-    job.until("SIGINT: the job is being stopped")
+    job.until("SIGINT: stopping the job")
     code, _, err = job.end()
     assert code == 130
     assert "train stopped after" in err
@@ -205,5 +205,5 @@ def test_a_folder_that_takes_no_status_at_the_end_does_not_change_the_jobs_exit_
     (workplace / "train.py").write_text(f"{FILLING}raise SystemExit({code})")
     ended, _, err = start(run, "--max-restarts", "0", "--job", "full", "train.py").end()
     assert ended == code
-    (told,) = [line for line in err.splitlines() if "could not be written" in line]
-    assert told.startswith(f"outrider: the job ended with code {code}, which could not be written to ")
+    (warning,) = [line for line in err.splitlines() if "could not be written" in line]
+    assert warning.startswith(f"outrider: the job ended with exit code {code}, but ")

@@ -12,7 +12,7 @@ from kubernetes.client import ApiException
 
 from outrider.cli.chaos.pod import refused
 from outrider.cli.errors import UserError
-from outrider.cli.kube.api import asked
+from outrider.cli.kube.api import call_api
 from outrider.master.core.k8s.values.names import CHAOS, INJECTED
 
 BEGINNINGS = (
@@ -69,7 +69,7 @@ def test_an_exec_that_is_refused_is_said_in_the_api_servers_own_words(write: Cal
         raise ApiException(status=0, reason=f"{around}{write(status)}\n")
 
     with pytest.raises(UserError) as said:
-        asked(refuse, "execute commands in", "lone", "research")
+        call_api(refuse, "execute commands in", "lone", "research")
     assert str(said.value) == (
         f"the API server did not execute commands in the pod 'lone' in the namespace research: {why}"
     )
@@ -81,7 +81,7 @@ def test_a_list_that_is_refused_is_of_pods_and_names_none() -> None:
         raise ApiException(status=403, reason="Forbidden")
 
     with pytest.raises(UserError, match=r"^your credentials may not list pods in the namespace research"):
-        asked(refuse, "list", "", "research", label_selector="outrider.dev/job=digits")
+        call_api(refuse, "list", "", "research", label_selector="outrider.dev/job=digits")
 
 
 def test_a_frozen_member_must_be_named(outrider: Any) -> None:

@@ -1,4 +1,4 @@
-"""Faults in the network of a pod: the pod that makes them, and that nothing is asked of a cluster where none can be."""
+"""Faults in the network of a pod: the pod that makes them, and that nothing is paths of a cluster where none can be."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def test_the_network_of_a_node_is_left_alone() -> None:
 
 @contextmanager
 def cluster(image: str | None) -> Iterator[tuple[Any, list[str]]]:
-    """An API server whose master has this image, or where there is none; what was asked of it."""
-    asked: list[str] = []
+    """An API server whose master has this image, or where there is none; what was paths of it."""
+    paths: list[str] = []
     env = [{"name": "OUTRIDER_IMAGE", "value": image}]
     spec = {"selector": {}, "template": {"spec": {"containers": [{"name": "master", "env": env}]}}}
 
     class Server(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            paths.append(self.path)
             there = image is not None and self.path.endswith("/namespaces/outrider-system/deployments/outrider-master")
             self.send_response(200 if there else 404)
             self.send_header("Content-Type", "application/json")
@@ -71,7 +71,7 @@ def cluster(image: str | None) -> Iterator[tuple[Any, list[str]]]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     configuration = kubernetes.client.Configuration(host=f"http://127.0.0.1:{server.server_port}")
     try:
-        yield kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(configuration)), asked
+        yield kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(configuration)), paths
     finally:
         server.shutdown()
         server.server_close()
@@ -81,16 +81,16 @@ def cluster(image: str | None) -> Iterator[tuple[Any, list[str]]]:
     ("installed", "why"), [("ours:1", "is of the image s, and the installed Outrider's"), (None, "no deployment")]
 )
 def test_no_privileged_pod_is_made_of_an_image_that_the_pods_owner_has_named(installed: str | None, why: str) -> None:
-    with cluster(installed) as (api, asked), pytest.raises(UserError, match=why) as refused:
+    with cluster(installed) as (api, paths), pytest.raises(UserError, match=why) as refused:
         Network(api, pod()).start(Fault("cut-network"))
     assert "--image IMAGE" in str(refused.value)
-    assert [path for path in asked if "/pods" in path] == []
+    assert [path for path in paths if "/pods" in path] == []
 
 
 def test_an_image_that_the_user_names_or_that_is_the_installed_one_is_used() -> None:
-    with cluster("s") as (api, asked):
+    with cluster("s") as (api, paths):
         for image in ("mine:1", None):
             with pytest.raises(UserError):  # this server has no pods to be made
                 Network(api, pod()).start(Fault("cut-network"), image)
-            assert any("/namespaces/research/pods" in path for path in asked)
-            asked.clear()
+            assert any("/namespaces/research/pods" in path for path in paths)
+            paths.clear()

@@ -1,4 +1,4 @@
-"""Following a job from the command that hosts it: nothing is told twice, nothing is left out."""
+"""Following a job from the command that hosts it: no event is logged twice, none is left out."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from outrider.cli.run.follow import Follower
-from outrider.cli.run.log import Narrator
+from outrider.cli.run.log import EventLog
 from outrider.cli.run.progress_line import Progress
 from outrider.cli.run.terminal import Screen
 from tests.unit.cli.run.test_narration import event
 from tests.waiting import DEADLINE
 
 
-class Told(Narrator):
-    """A narrator whose words can be waited for."""
+class Told(EventLog):
+    """A log whose words can be waited for."""
 
     def __init__(self, screen: Screen) -> None:
         super().__init__(screen)
@@ -33,13 +33,13 @@ def test_a_new_master_is_asked_for_what_the_old_one_had_not_told(running_job: An
     job.events = [event(1, "JobStarted"), event(2, "WorkerExited")]
     err = io.BytesIO()
     screen = Screen(io.BytesIO(), err, terminal=False)
-    narrator = Told(screen)
-    follower = Follower(job.folder, narrator, screen)
+    log = Told(screen)
+    follower = Follower(job.folder, log, screen)
     follower.start()
     try:
-        assert [narrator.heard.get(timeout=DEADLINE) for _ in range(2)] == [1, 2]
+        assert [log.heard.get(timeout=DEADLINE) for _ in range(2)] == [1, 2]
         job.events = [*job.events, event(3, "MasterStarted")]  # each answer ends: to the follower, its master died
-        assert narrator.heard.get(timeout=DEADLINE) == 3
+        assert log.heard.get(timeout=DEADLINE) == 3
     finally:
         follower.close()
     assert [line.split(":")[-1].strip() for line in err.getvalue().decode().splitlines()] == [
@@ -49,11 +49,11 @@ def test_a_new_master_is_asked_for_what_the_old_one_had_not_told(running_job: An
     ]
 
 
-def test_what_was_written_but_not_served_is_told_at_the_end(running_job: Any) -> None:
+def test_events_that_were_written_but_not_served_are_logged_at_the_end(running_job: Any) -> None:
     job = running_job()
     err = io.BytesIO()
     screen = Screen(io.BytesIO(), err, terminal=False)
-    follower = Follower(job.folder, Narrator(screen), screen)
+    follower = Follower(job.folder, EventLog(screen), screen)
     follower.start()
     lines = [json.dumps(event(1, "JobStarted")), json.dumps(event(2, "JobSucceeded"))]
     (job.folder / "events.jsonl").write_text("\n".join(lines) + "\n")
@@ -61,12 +61,12 @@ def test_what_was_written_but_not_served_is_told_at_the_end(running_job: Any) ->
     assert "JobSucceeded: Reason 2." in err.getvalue().decode()
 
 
-def test_a_terminal_shows_where_the_job_stands(running_job: Any) -> None:
+def test_a_terminal_shows_the_progress_of_the_job(running_job: Any) -> None:
     job = running_job()
     both = io.BytesIO()
     screen = Screen(both, both, terminal=True)
-    narrator = Told(screen)
-    follower = Follower(job.folder, narrator, screen, Progress(), 0.01)
+    log = Told(screen)
+    follower = Follower(job.folder, log, screen, Progress(), 0.01)
     follower.start()
     try:
         job.answered.wait(20)

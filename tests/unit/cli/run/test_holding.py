@@ -1,4 +1,4 @@
-"""Whose traceback is shown: the culprit's alone, and everything where nobody says who that is."""
+"""Which tracebacks are shown: only the culprit's, or all of them if the master names no culprit."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_culprits_traceback_alone_is_shown() -> None:
     assert terminal.others() == 0
 
 
-def test_an_effect_that_is_told_first_is_not_shown_either() -> None:
+def test_an_effect_that_is_reported_before_its_cause_is_not_shown_either() -> None:
     terminal = Terminal()
     terminal.fails(0, "RuntimeError: Connection closed by peer")
     terminal.event(exited(1, 0, CLOSED))
@@ -74,7 +74,7 @@ def test_ranks_that_fail_alike_at_the_same_moment_are_shown_once() -> None:
     assert [line[:3] for line in terminal.shown] == ["[2]"] * 3 + ["[1]"] * 3
 
 
-def test_what_the_next_generation_writes_before_it_is_told_is_not_dropped_with_the_last_ones() -> None:
+def test_a_traceback_of_the_next_generation_is_kept_if_it_comes_before_the_event_of_its_start() -> None:
     terminal = Terminal()
     terminal.fails(0, "RuntimeError: Connection closed by peer")
     terminal.event(exited(1, 1, NAN))
@@ -83,19 +83,19 @@ def test_what_the_next_generation_writes_before_it_is_told_is_not_dropped_with_t
     assert len(terminal.shown) == 3
 
 
-def test_a_traceback_that_nobody_explains_is_shown_after_a_while_and_its_rank_goes_on(
+def test_a_traceback_without_an_event_is_shown_after_a_while_and_its_rank_continues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terminal = Terminal()
     terminal.fails(0, "caught: ValueError")
-    terminal.rank(0, "going on")
+    terminal.rank(0, "continuing")
     terminal.look()
     assert terminal.shown == []
     later = time.monotonic() + traceback_hold.PATIENCE
     monkeypatch.setattr(traceback_hold.time, "monotonic", lambda: later)
     terminal.look()
     terminal.rank(0, "still here")
-    assert terminal.shown[-2:] == ["[0]: going on", "[0]: still here"]
+    assert terminal.shown[-2:] == ["[0]: continuing", "[0]: still here"]
 
 
 def test_without_a_culprit_everything_is_shown_at_the_end() -> None:
@@ -117,7 +117,7 @@ def test_lines_without_a_rank_pass() -> None:
     assert terminal.shown == ["Traceback (most recent call last):"]
 
 
-def test_a_culprit_whose_traceback_comes_behind_the_word_is_shown() -> None:
+def test_the_traceback_of_a_culprit_is_shown_if_it_comes_after_the_event() -> None:
     terminal = Terminal()
     terminal.event(exited(1, 1, NAN))
     terminal.event(exited(2, 0, CLOSED, EFFECT))
@@ -127,7 +127,7 @@ def test_a_culprit_whose_traceback_comes_behind_the_word_is_shown() -> None:
     assert terminal.shown == ["[1]: Traceback (most recent call last):", "[1]:   File x", "[1]: ValueError: nan"]
 
 
-def test_what_a_job_that_goes_well_again_writes_at_its_end_is_shown() -> None:
+def test_the_last_output_of_a_job_that_has_recovered_is_shown() -> None:
     terminal = Terminal()
     terminal.event(exited(1, 1, NAN))
     terminal.event(began(2, "1.2"))
@@ -138,7 +138,7 @@ def test_what_a_job_that_goes_well_again_writes_at_its_end_is_shown() -> None:
     assert terminal.others() == 0
 
 
-def test_a_rank_that_ended_because_a_member_was_lost_is_heard_in_the_next_generation() -> None:
+def test_a_rank_that_ended_because_a_member_was_lost_is_shown_in_the_next_generation() -> None:
     terminal = Terminal()
     terminal.event(began(1, "1.1"))
     terminal.event(event(2, "MemberLost", "worker-1"))

@@ -1,4 +1,4 @@
-"""Which lines of public training scripts say a training loss, and which one. Each is as its script prints it."""
+"""Lines of public training scripts with and without a training loss, each as its script prints it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from outrider.cli.run.loss_parser import LONGEST, loss_in, losses
 
-SAID = {
+LOSSES = {
     # the examples of PyTorch: mnist, imagenet, the CIFAR-10 tutorial
     "Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.300039": 2.300039,
     "Epoch: [0][  10/5005]\tTime  0.512 ( 0.941)\tData  0.000 ( 0.310)\tLoss 6.9311e+00 (6.9802e+00)": 6.9311,
@@ -51,7 +51,7 @@ SAID = {
     "training loss is -4.5e-3": -0.0045,
     "loss:0": 0.0,
 }
-NOT_SAID = [
+WITHOUT_LOSS = [
     "Test set: Average loss: 0.0412, Accuracy: 9871/10000 (99%)",
     "Test: [  0/196]\tTime  5.1 ( 5.1)\tLoss 9.8e-01 (9.8e-01)\tAcc@1  75.0",
     "{'eval_loss': 1.249, 'eval_runtime': 49.19, 'eval_steps_per_second': 0.06, 'epoch': 0.44}",
@@ -75,14 +75,14 @@ NOT_SAID = [
 ]
 
 
-@pytest.mark.parametrize(("line", "loss"), SAID.items())
+@pytest.mark.parametrize(("line", "loss"), LOSSES.items())
 def test_a_training_loss_is_read(line: str, loss: float) -> None:
     assert loss_in(line) == pytest.approx(loss)
     assert loss_in(f"[0]: {line}\n") == pytest.approx(loss)
 
 
-@pytest.mark.parametrize("line", NOT_SAID)
-def test_what_is_no_training_loss_is_left_out(line: str) -> None:
+@pytest.mark.parametrize("line", WITHOUT_LOSS)
+def test_a_number_that_is_not_a_training_loss_is_ignored(line: str) -> None:
     assert loss_in(line) is None
 
 
@@ -96,6 +96,6 @@ def test_no_line_breaks_the_reader(line: str) -> None:
     assert loss_in(line) is None or isinstance(loss_in(line), float)
 
 
-def test_of_a_line_without_an_end_the_newest_part_counts() -> None:
+def test_only_the_newest_part_of_an_endless_line_counts() -> None:
     assert loss_in("loss" * 10_000 + " loss: 1.5") == 1.5
     assert loss_in("loss: 1.5" + "x" * LONGEST) is None

@@ -1,4 +1,4 @@
-"""What is told of a job while it runs, and how it is summed up."""
+"""The log of a job while it runs, and its summary at the end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import json
 from typing import Any
 
-from outrider.cli.run.log import Mode, Narrator, summary, summary_line
+from outrider.cli.run.log import Mode, EventLog, summary, summary_line
 from outrider.cli.run.terminal import Screen
 from outrider.cli.run.traceback_hold import Holding
 from outrider.cli.text import seconds
@@ -26,11 +26,11 @@ def event(seq: int, kind: str, member: str | None = None, generation: str = "1.1
     }
 
 
-def told(*events: dict[str, Any], mode: Mode = Mode.NORMAL) -> list[str]:
+def logged(*events: dict[str, Any], mode: Mode = Mode.NORMAL) -> list[str]:
     err = io.BytesIO()
-    narrator = Narrator(Screen(io.BytesIO(), err, terminal=False), mode)
+    log = EventLog(Screen(io.BytesIO(), err, terminal=False), mode)
     for each in events:
-        narrator.tell(each)
+        log.log(each)
     return err.getvalue().decode().splitlines()
 
 
@@ -41,7 +41,7 @@ def started(seq: int, member: str, generation: str, group_rank: int) -> dict[str
 
 
 def test_a_generation_is_one_line() -> None:
-    lines = told(
+    lines = logged(
         started(1, "worker-0", "1.1", 0),
         started(2, "worker-1", "1.1", 1),
         started(3, "worker-0", "1.2", 0),
@@ -52,17 +52,17 @@ def test_a_generation_is_one_line() -> None:
     ]
 
 
-def test_an_event_is_told_once() -> None:
+def test_an_event_is_logged_once() -> None:
     fault = event(4, "WorkerExited", "worker-2")
-    assert len(told(fault, fault, event(3, "WorkerExited"))) == 1
+    assert len(logged(fault, fault, event(3, "WorkerExited"))) == 1
 
 
 def test_what_only_confirms_that_all_is_well_is_left_out() -> None:
-    assert told(event(1, "CheckpointSaved"), event(2, "MemberReady", "worker-0")) == []
+    assert logged(event(1, "CheckpointSaved"), event(2, "MemberReady", "worker-0")) == []
 
 
 def test_a_failure_shows_the_scripts_own_traceback() -> None:
-    lines = told(event(1, "JobFailed", traceback="Traceback (most recent call last):\n  boom\nValueError: [x]"))
+    lines = logged(event(1, "JobFailed", traceback="Traceback (most recent call last):\n  boom\nValueError: [x]"))
     assert lines[1:] == ["Traceback (most recent call last):", "  boom", "ValueError: [x]"]
 
 
@@ -72,10 +72,10 @@ def test_the_summary_counts_what_was_lost() -> None:
     assert lines[0] == "digits succeeded after 1 m 23 s: 1,240 steps, 2 generations, 2 faults, goodput 96.2 %"
     assert "0.21 s lost: rank 1 was killed by SIGKILL" in lines[1]
     assert "no step since: no step yet" in lines[2]
-    assert lines[3].strip() == "0.21 s lost in all, and no step since the last one"
+    assert lines[3].strip() == "0.21 s lost in total; no step since the last fault"
 
 
-def test_the_summary_tells_equal_faults_once() -> None:
+def test_the_summary_shows_equal_faults_once() -> None:
     first = document()["faults"][0]
     reason = "Rank 1 failed with ValueError: loss is nan in batch {}."
     faults = [first | {"seconds_lost": lost, "reason": reason.format(n)} for n, lost in enumerate((1.0, 2.0, None))]
@@ -84,17 +84,17 @@ def test_the_summary_tells_equal_faults_once() -> None:
     assert lines[1].endswith("no step since: 3 × Rank 1 failed with ValueError: loss is nan in batch 0.")
 
 
-def test_the_error_that_another_ranks_end_brought_about_is_not_told() -> None:
+def test_an_error_caused_by_the_end_of_another_rank_is_not_logged() -> None:
     effect = event(1, "WorkerExited", "worker-0") | {"reason": "Rank 0 on worker-0 failed: an effect of it."}
-    assert told(effect) == []
+    assert logged(effect) == []
 
 
-def test_the_summary_counts_the_steps_that_were_made_twice() -> None:
+def test_the_summary_counts_repeated_steps() -> None:
     (line, *_) = summary(document(phase="succeeded", steps_repeated=172), elapsed=83.0)
-    assert ": 1,240 steps (172 of them made twice), 2 generations" in line
+    assert ": 1,240 steps (172 repeated), 2 generations" in line
 
 
-def test_the_summary_says_where_the_steps_are_an_estimate() -> None:
+def test_the_summary_says_if_the_steps_are_an_estimate() -> None:
     (line, *_) = summary(document(phase="succeeded", step_estimated=True), elapsed=83.0)
     assert ": about 1,240 steps, 2 generations" in line
 
@@ -103,7 +103,7 @@ def test_a_job_without_faults_is_one_line() -> None:
     assert len(list(summary(document(faults=[]), elapsed=1.0))) == 1
 
 
-def test_durations_read_as_people_say_them() -> None:
+def test_durations_have_the_units_that_people_use() -> None:
     assert [seconds(value) for value in (None, 0.2136, 59.9, 61, 3723.4)] == [
         "-",
         "0.21 s",
@@ -113,17 +113,17 @@ def test_durations_read_as_people_say_them() -> None:
     ]
 
 
-def test_the_same_line_again_and_again_is_told_once_a_minute() -> None:
+def test_a_repeated_line_is_logged_once_a_minute() -> None:
     full = [
         event(number, "StatusWriteFailed") | {"reason": "The disk is full.", "time": f"2026-11-21T03:{time}Z"}
         for number, time in enumerate(("00:30", "00:31", "01:29", "01:30", "01:31", "02:29"), 1)
     ]
-    assert len(told(*full)) == 2
+    assert len(logged(*full)) == 2
 
 
-def test_the_same_line_again_and_again_is_told_once_until_another_comes() -> None:
+def test_a_repeated_line_is_logged_once_until_another_line_comes() -> None:
     full = [event(number, "StatusWriteFailed") | {"reason": "The disk is full."} for number in (1, 2, 3, 5)]
-    lines = told(*full[:3], event(4, "WorkerExited"), full[3])
+    lines = logged(*full[:3], event(4, "WorkerExited"), full[3])
     assert [line.split()[2] for line in lines] == ["StatusWriteFailed:", "WorkerExited:", "StatusWriteFailed:"]
 
 
@@ -135,36 +135,36 @@ def exited(seq: int, rank: int, how: str, behind: str = ".", generation: str = "
 EFFECT, TOO = ": an effect of it.", ": at the same moment."
 
 
-def test_ranks_that_end_because_of_another_one_are_one_line_before_what_comes_next() -> None:
+def test_ranks_that_end_because_of_another_one_are_one_line_before_the_next_event() -> None:
     ends = [exited(rank, rank, "failed with RuntimeError: Connection closed by peer", EFFECT) for rank in range(2, 6)]
     same = exited(6, 6, "failed with ValueError: nan", TOO)
     other = exited(7, 7, "failed with KeyError: 'x'", TOO)
-    lines = told(exited(1, 1, "failed with ValueError: nan"), *ends, same, other, started(8, "worker-0", "1.2", 0))
+    lines = logged(exited(1, 1, "failed with ValueError: nan"), *ends, same, other, started(8, "worker-0", "1.2", 0))
     assert [line.split(" ", 2)[2] for line in lines] == [
         "WorkerExited: Rank 1 on worker-1 failed with ValueError: nan.",
-        "5 other ranks ended because of it or in the same way; `outrider logs` has the output",
+        "5 other ranks ended because of it or in the same way; see `outrider logs`",
         "WorkerExited: Rank 7 on worker-7 failed with KeyError: 'x': at the same moment.",
         "generation 1.2: 2 members, 4 ranks, rendezvous at 127.0.0.1:20002",
     ]
 
 
-def test_quietly_only_what_goes_wrong_and_the_end_are_told() -> None:
+def test_quiet_logs_only_warnings_and_the_end() -> None:
     events = [started(1, "worker-0", "1.1", 0), event(2, "JobStarted"), exited(3, 1, "exited with code 3"),
               event(4, "Recovered"), event(5, "JobSucceeded")]  # fmt: skip
-    assert [line.split()[2] for line in told(*events, mode=Mode.QUIET)] == [
+    assert [line.split()[2] for line in logged(*events, mode=Mode.QUIET)] == [
         "WorkerExited:", "Recovered:", "JobSucceeded:",
     ]  # fmt: skip
 
 
-def test_verbosely_every_event_is_told_with_its_details() -> None:
-    lines = told(started(1, "worker-0", "1.1", 0), event(2, "CheckpointSaved"), mode=Mode.VERBOSE)
+def test_verbose_logs_every_event_with_its_details() -> None:
+    lines = logged(started(1, "worker-0", "1.1", 0), event(2, "CheckpointSaved"), mode=Mode.VERBOSE)
     assert "GenerationStarted worker-0: Reason 1. master_addr=127.0.0.1 master_port=20001" in lines[0]
     assert "CheckpointSaved: Reason 2." in lines[1]
 
 
-def test_as_json_every_event_and_the_summary_are_a_line() -> None:
+def test_log_json_writes_every_event_and_the_summary_as_a_line() -> None:
     events = [started(1, "worker-0", "1.1", 0), event(2, "CheckpointSaved")]
-    assert [json.loads(line) for line in told(*events, mode=Mode.JSON)] == events
+    assert [json.loads(line) for line in logged(*events, mode=Mode.JSON)] == events
     found = json.loads(summary_line(document(phase="succeeded"), 83.0))
     assert (found["kind"], found["phase"], found["steps"], found["seconds_lost"]) == (
         "Summary",
@@ -176,7 +176,7 @@ def test_as_json_every_event_and_the_summary_are_a_line() -> None:
 
 def test_a_traceback_that_was_shown_when_it_happened_is_not_shown_at_the_end() -> None:
     err = io.BytesIO()
-    narrator = Narrator(Screen(io.BytesIO(), err, terminal=False), holding=Holding(lambda stream, line: None))
-    narrator.tell(exited(1, 1, "failed with ValueError: nan"))
-    narrator.tell(event(2, "JobFailed", traceback="Traceback (most recent call last):\nValueError: nan"))
+    log = EventLog(Screen(io.BytesIO(), err, terminal=False), holding=Holding(lambda stream, line: None))
+    log.log(exited(1, 1, "failed with ValueError: nan"))
+    log.log(event(2, "JobFailed", traceback="Traceback (most recent call last):\nValueError: nan"))
     assert len(err.getvalue().decode().splitlines()) == 2

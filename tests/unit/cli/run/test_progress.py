@@ -1,4 +1,4 @@
-"""The line that moves while a job runs, and what is said of one that does not begin."""
+"""The progress line while a job runs, and what a job without a step is waiting for."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_steps_that_are_made_again_give_no_negative_rate() -> None:
     assert "step 1,200 ·" in progress.line(document(step=1200), 11.0, NOW)
 
 
-def test_time_before_the_first_step_is_no_part_of_the_rate() -> None:
+def test_the_rate_does_not_include_the_time_before_the_first_step() -> None:
     progress = Progress()
     for second in range(10):
         progress.line(pending("starting"), float(second), NOW)
@@ -52,8 +52,8 @@ def test_time_before_the_first_step_is_no_part_of_the_rate() -> None:
 @pytest.mark.parametrize(
     ("status", "waits"),
     [
-        (pending("starting", "ready", "starting"), "importing what the script imports (2 of 3 members)"),
-        (pending("checking", "ready"), "measuring members before they train (1 of 2 members)"),
+        (pending("starting", "ready", "starting"), "importing the script's modules (2 of 3 members)"),
+        (pending("checking", "ready"), "running the node check (1 of 2 members)"),
         (pending("ready", message="waiting for 1 more member"), "waiting for 1 more member"),
         (pending("running", phase="running", world=1), "1 rank, generation 1.2, no step yet"),
         (pending("ready", phase="restarting", message="Rank 1 was killed by SIGSEGV."), ""),
@@ -65,10 +65,10 @@ def test_what_a_job_without_a_step_waits_for(status: dict[str, Any], waits: str)
     assert waits_for(status) == waits
 
 
-def test_where_no_line_moves_the_wait_is_told_at_growing_intervals() -> None:
+def test_without_a_progress_line_the_wait_is_logged_at_growing_intervals() -> None:
     progress, status = Progress(), pending("starting", "starting")
-    told = [second for second in range(0, 400) if progress.words(status, float(second))]
-    assert told == [10, 30, 60, 120, 180, 240, 300, 360]
+    logged = [second for second in range(0, 400) if progress.words(status, float(second))]
+    assert logged == [10, 30, 60, 120, 180, 240, 300, 360]
     assert not progress.words(document(), 1000.0)
 
 

@@ -153,7 +153,9 @@ def test_the_sizes_of_an_inner_torchrun_count(requested: Any) -> None:
     assert request.members == Members(2, 2)
     assert request.nproc is None
     assert request.needless == ("--rdzv-backend",)
-    assert requested("--", sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:3", "train.py").members.most == 3
+    assert (
+        requested("--", sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:3", "train.py").members.most == 3
+    )
     assert requested("--nproc-per-node", "2", "--", "torchrun", "--nproc-per-node=2", "train.py").nproc == 2
 
 

@@ -12,7 +12,7 @@ from outrider.cli.run.terminal import ERASE, Screen
 from tests.waiting import DEADLINE
 
 
-def test_the_ranks_bytes_pass_unchanged_where_nobody_looks() -> None:
+def test_the_ranks_bytes_pass_unchanged_without_a_terminal() -> None:
     out, err = io.BytesIO(), io.BytesIO()
     screen = Screen(out, err, terminal=False)
     screen.progress("step 1")
@@ -50,7 +50,7 @@ def test_the_progress_line_is_gone_before_anything_is_written_and_back_after() -
     assert written.endswith(b"the end\n")
 
 
-def test_a_progress_line_is_not_put_behind_an_unfinished_line() -> None:
+def test_a_progress_line_is_not_drawn_after_an_unfinished_line() -> None:
     both = io.BytesIO()
     screen = Screen(both, both, terminal=True)
     screen.ranks(1, b"[0]: 10 %")
@@ -94,7 +94,7 @@ def test_a_full_disk_does_not_end_the_job() -> None:
 
 
 @pytest.mark.parametrize("redirection", [">&-", "2>&-", ">/dev/full", "2>/dev/full", "<&- >&- 2>&-", "2>&1 | exit 0"])
-def test_streams_that_take_nothing_change_no_exit_code(redirection: str) -> None:
+def test_broken_streams_do_not_change_the_exit_code(redirection: str) -> None:
     program = (
         "from outrider.cli.main import open_standard_descriptors as o; o()\n"
         "from outrider.cli.run.terminal import Screen\n"

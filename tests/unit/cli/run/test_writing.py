@@ -1,4 +1,4 @@
-"""The ranks' output on its way to a terminal that may be slower than they are."""
+"""The ranks' output on its way to a terminal that may be slower than the ranks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from outrider.cli.run.terminal import Screen
 
 
 class Gate(io.BytesIO):
-    """A terminal that takes nothing until it is opened."""
+    """A terminal that accepts nothing until it is opened."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ def test_everything_is_written_in_order() -> None:
     assert out.getvalue() == b"".join(lines)
 
 
-def test_a_terminal_that_takes_nothing_holds_up_nobody_and_what_is_left_out_is_said() -> None:
+def test_a_blocked_terminal_does_not_block_the_writer_and_left_out_lines_are_counted() -> None:
     gate, err = Gate(), io.BytesIO()
     writer = Writer(Screen(gate, err, terminal=False), most_bytes=30)
     writer.put(1, b"0123456789")
