@@ -105,7 +105,8 @@ def with_process(job: str, member: str | None, part: str, chosen: Callable[[dict
 
 def _none_trains(job: str, part: str) -> str:
     there = [each["id"] for each in status_of(job)["members"] if each["state"] in HERE]
-    return f"no running member of {job} has a {part}; choose one with --member (candidates: {', '.join(there) or 'none yet'})"
+    candidates = ", ".join(there) or "none yet"
+    return f"no running member of {job} has a {part}; choose one with --member (candidates: {candidates})"
 
 
 def _members_with(

@@ -48,8 +48,8 @@ class Network:
     pod: Document
 
     def start(self, fault: Fault, image: str | None = None) -> None:
-        """Inject a fault. Without a duration, return once it is active; else when it is over and the pod that held it is
-        gone. `image` is the image of that pod, if the user chose one."""
+        """Inject a fault. Without a duration, return once it is active; else when it is over and the pod that held it
+        is gone. `image` is the image of that pod, if the user chose one."""
         if self.pod["spec"].get("hostNetwork"):
             raise UserError(f"{self} uses the network of its node, which is not broken")
         image = image or self._installed()
@@ -248,6 +248,6 @@ def _phase(holder: Document | None) -> str:
 
 
 def _sidecar(pod: Document) -> Document:
-    """The sidecar's container, which is an init container if it is a native sidecar; `refused` has checked it exists."""
+    """The sidecar's container, which is an init container if it is native; `refused` has checked that it exists."""
     everything = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]
     return next(each for each in everything if each["name"] == SIDECAR_CONTAINER)

@@ -62,7 +62,7 @@ def who_is_missing(found: list[dict[str, Any]]) -> Iterator[str]:
         if late or len(ops) == 1:
             yield _sentence(ops[0], number, group, sorted(late))
         else:
-            yield f"ranks are in different collectives for number {number} of group {group or 'default'}: {', '.join(ops)}"
+            yield f"ranks differ in collective number {number} of group {group or 'default'}: {', '.join(ops)}"
 
 
 def _sentence(op: str, number: int, group: str, late: list[int]) -> str:

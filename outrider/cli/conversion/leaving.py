@@ -35,8 +35,8 @@ def filled(roles: Mapping[str, Document], path: str, notes: list[str], needed: s
 
 
 def with_trainer(template: Document, name: str) -> Document:
-    """The template with an annotation for the trainer's container. For other operators it is the container of this name;
-    for Outrider it is the first one, unless the annotation names another."""
+    """The template with an annotation for the trainer's container. Other operators use the container of this name,
+    Outrider the first one, unless the annotation names another."""
     containers = [mapping(each) for each in entries(mapping(template.get("spec")).get("containers"))]
     if any(each.get("name") == name for each in containers[1:]) and containers[0].get("name") != name:
         metadata = mapping(template.get("metadata"))

@@ -156,7 +156,7 @@ class _Picture:
                     break
 
     def _beside(self, axes: Axes, text: str) -> None:
-        """What a panel shows, always at the same place."""
+        """The name of a panel, always at the same place."""
         box = axes.get_position()
         at = (0.16 / WIDTH, (box.y0 + box.y1) / 2)
         if text == "members":
@@ -169,7 +169,7 @@ class _Picture:
 
     # -- faults -------------------------------------------------------------------------------------------------------
     def _across(self, axes: Axes, shaded: bool) -> None:
-        """In the panel of the worlds the time that was lost is a gap."""
+        """Draw the faults across a panel. In the panel of members, lost time is a gap instead of a shaded area."""
         many = len(self._timeline.faults) > NUMBERED
         for mark in self._timeline.faults:
             at = mark.at / self._unit

@@ -1,8 +1,8 @@
 """The log lines of `outrider run`: one for each event that matters, and a summary at the end.
 
-It logs generations, faults, remedies and what they cost. Events that only confirm that all is well (a checkpoint was
-saved, one more member is ready), the rendezvous of each member, and errors caused by the end of another rank are only in
-`outrider events`: lines without news teach users not to read the others.
+It logs generations, faults, remedies and what they cost. Only `outrider events` shows events that confirm that all is
+well (a checkpoint was saved, one more member is ready), the rendezvous of each member, and errors caused by the end of
+another rank: lines without news teach users not to read the others.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ NOT_WITH_PS = {
     "checkpoint_memory": "it works with PyTorch only",
     "save_signal": "only the chief saves, every few steps",
 }
-"""Flags without a meaning for a PS job, and why. They are refused: the user would notice an ignored flag hours later."""
+"""Flags without a meaning for a PS job, and why. They are refused: a user would notice an ignored flag hours later."""
 
 
 @dataclass(frozen=True, slots=True)

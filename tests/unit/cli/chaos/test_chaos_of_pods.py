@@ -1,4 +1,4 @@
-"""What `outrider chaos --pod` says without a cluster."""
+"""Errors of `outrider chaos --pod`, without a cluster."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ def flat(text: str) -> str:
 
 
 @pytest.mark.parametrize("words", BEGINNINGS, ids=lambda words: words[0])
-def test_a_job_and_a_pod_are_not_both_named(home: Path, outrider: Any, words: list[str]) -> None:
+def test_a_job_and_a_pod_must_not_be_used_together(home: Path, outrider: Any, words: list[str]) -> None:
     both = outrider("chaos", *words, *([] if words == ["thaw-member"] else ["digits"]), "--pod", "digits-worker-1",
                     *(["--member", "worker-1"] if words == ["thaw-member"] else []))  # fmt: skip
     assert both.exit_code == 2
-    assert "--pod digits-worker-1 is a pod of a cluster" in flat(both.stderr)
+    assert "must not be used together; a pod belongs to a cluster" in flat(both.stderr)
     alone = outrider("chaos", *words, "-n", "research")
     assert alone.exit_code == 2
-    assert "--namespace is for --pod NAME" in flat(alone.stderr)
+    assert "--namespace research: must be used with --pod NAME" in flat(alone.stderr)
 
 
-def test_without_a_kubeconfig_no_cluster_is_known(outrider: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_kubeconfig_no_cluster_is_found(outrider: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nowhere/kubeconfig")
     done = outrider("chaos", "hang", "--pod", "digits-worker-1")
     assert done.exit_code == 2
-    assert "no cluster is known: " in flat(done.stderr)
+    assert "no cluster found: " in flat(done.stderr)
 
 
-def test_a_pod_without_a_name_is_none(outrider: Any) -> None:
-    assert "--pod wants the name of a pod" in flat(outrider("chaos", "hang", "--pod", "").stderr)
+def test_the_name_of_a_pod_must_not_be_empty(outrider: Any) -> None:
+    assert "--pod: must have the name of a pod" in flat(outrider("chaos", "hang", "--pod", "").stderr)
 
 
 @pytest.mark.parametrize("write", [str, lambda status: repr(status.encode())], ids=["text", "bytes"])
-def test_an_exec_that_is_refused_is_said_in_the_api_servers_own_words(write: Callable[[str], str]) -> None:
+def test_the_error_for_a_refused_exec_has_the_api_servers_message(write: Callable[[str], str]) -> None:
     why = "container outrider-sidecar is not valid for pod lone"
     status = json.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "message": why, "code": 400})
 
@@ -68,14 +68,14 @@ def test_an_exec_that_is_refused_is_said_in_the_api_servers_own_words(write: Cal
         around = "Handshake status 400 Bad Request -+-+- {'content-length': '167'} -+-+- "
         raise ApiException(status=0, reason=f"{around}{write(status)}\n")
 
-    with pytest.raises(UserError) as said:
+    with pytest.raises(UserError) as error:
         call_api(refuse, "execute commands in", "lone", "research")
-    assert str(said.value) == (
+    assert str(error.value) == (
         f"the API server did not execute commands in the pod 'lone' in the namespace research: {why}"
     )
 
 
-def test_a_list_that_is_refused_is_of_pods_and_names_none() -> None:
+def test_the_error_for_a_refused_list_names_no_pod() -> None:
     def refuse(**options: Any) -> None:
         assert "name" not in options
         raise ApiException(status=403, reason="Forbidden")
@@ -85,7 +85,7 @@ def test_a_list_that_is_refused_is_of_pods_and_names_none() -> None:
 
 
 def test_a_frozen_member_must_be_named(outrider: Any) -> None:
-    assert "--member ID of a local job, or --pod NAME" in flat(outrider("chaos", "thaw-member").stderr)
+    assert "--member ID (of a local job) or --pod NAME" in flat(outrider("chaos", "thaw-member").stderr)
 
 
 def pod(state: str = "running", **annotations: str) -> dict[str, Any]:
@@ -96,17 +96,15 @@ def pod(state: str = "running", **annotations: str) -> dict[str, Any]:
     }
 
 
-def test_only_a_supervised_pod_that_says_so_and_runs_is_broken() -> None:
+def test_only_a_running_supervised_pod_with_the_annotation_gets_faults() -> None:
     ours = {INJECTED: "1"}
     assert refused(pod()) == "is not supervised by Outrider: it has no annotation outrider.dev/injected"
     for notes in (ours, ours | {CHAOS: "yes"}):
-        said = refused(pod(**notes))
-        assert said.startswith(
-            "does not say that it may be broken: only a pod with the annotation outrider.dev/chaos: "
-        )
-        assert said.endswith("kubectl annotate pod digits-worker-1 -n research --overwrite outrider.dev/chaos=allowed")
+        why = refused(pod(**notes))
+        assert why.startswith("does not allow faults: it must have the annotation outrider.dev/chaos: allowed")
+        assert why.endswith("kubectl annotate pod digits-worker-1 -n research --overwrite outrider.dev/chaos=allowed")
     allowed = ours | {CHAOS: "allowed"}
-    assert refused(pod("waiting", **allowed)) == "is Pending: its container trainer does not run"
+    assert refused(pod("waiting", **allowed)) == "is Pending: its container trainer is not running"
     assert refused(pod(**allowed)) == ""
     going = pod(**allowed)
     going["metadata"]["deletionTimestamp"] = "2026-11-22T09:00:00Z"

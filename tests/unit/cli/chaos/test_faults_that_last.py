@@ -1,4 +1,4 @@
-"""`outrider chaos cpu-load` and its like against a member of a local job, whose every process is one that waits."""
+"""`outrider chaos cpu-load` and other lasting faults in a member of a local job, whose only process waits."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ def test_a_fault_is_made_listed_and_undone(member: Any, outrider: Any) -> None:
     assert "busy for 5 % of the time" in made.stdout
     assert "until: outrider chaos undo digits" in made.stdout
     assert "worker-0: cpu-load=5: " in outrider("chaos", "list", "digits").stdout
-    assert outrider("chaos", "undo", "digits").stdout == "worker-0 of digits: cpu-load=5 is undone\n"
-    assert outrider("chaos", "list", "digits").stdout == "no fault runs in digits\n"
-    assert outrider("chaos", "undo", "digits").stdout == "no fault runs in digits\n"
+    assert outrider("chaos", "undo", "digits").stdout == "worker-0 of digits: cpu-load=5 undone\n"
+    assert outrider("chaos", "list", "digits").stdout == "no active fault in digits\n"
+    assert outrider("chaos", "undo", "digits").stdout == "no active fault in digits\n"
 
 
 def test_a_fault_says_when_it_ends(member: Any, outrider: Any) -> None:
     made = outrider("chaos", "bad-node", "--slow", "--for", "1m", "digits")
     assert made.stdout.endswith("the probe of the next node check takes five times as long, for 60 s\n"), made.stderr
-    assert outrider("chaos", "undo", "--fault", "bad-node").stdout.endswith("bad-node=slow:60s is undone\n")
+    assert outrider("chaos", "undo", "--fault", "bad-node").stdout.endswith("bad-node=slow:60s undone\n")
 
 
 @pytest.mark.parametrize("state", ["starting", "checking", "spare"])
-def test_while_no_world_runs_a_member_is_broken_only_by_its_name(member: Any, outrider: Any, state: str) -> None:
+def test_while_no_generation_runs_the_member_must_be_given(member: Any, outrider: Any, state: str) -> None:
     member.status["members"][0]["state"] = state
     refused = outrider("chaos", "freeze-member", "--for", "5s", "digits")
     assert refused.exit_code == 2
     assert refused.stderr == (
-        "outrider: no member of digits that trains has a template or launcher now, so none is picked; name one with "
-        "--member: worker-0\n"
+        "outrider: no running member of digits has a template or launcher; choose one with --member (candidates: "
+        "worker-0)\n"
     )
     assert outrider("chaos", "bad-node", "digits", "--member", "worker-0").exit_code == 0
     outrider("chaos", "undo", "digits")
@@ -59,10 +59,10 @@ def test_while_no_world_runs_a_member_is_broken_only_by_its_name(member: Any, ou
         (["fill-memory", "half"], "'fill-memory=half' cannot be"),
         (["cpu-load", "5", "--for", "0s"], "'0s' is no duration above 0"),
         (["hang", "--for", "5s"], "no worker process runs here now"),
-        (["bad-node", "--member", "worker-9"], "no member 'worker-9' now; it has worker-0"),
+        (["bad-node", "--member", "worker-9"], "--member worker-9: must be a member of digits; it has worker-0"),
     ],
 )
-def test_what_cannot_be_made_is_refused(member: Any, outrider: Any, words: list[str], said: str) -> None:
+def test_an_impossible_fault_is_refused(member: Any, outrider: Any, words: list[str], said: str) -> None:
     refused = outrider("chaos", *words)
     assert refused.exit_code == 2
     assert said in " ".join(refused.stderr.split())

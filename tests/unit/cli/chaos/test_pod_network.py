@@ -1,4 +1,4 @@
-"""Faults in the network of a pod: the pod that makes them, and that nothing is paths of a cluster where none can be."""
+"""Faults in the network of a pod: the pod that injects them, and no requests to a cluster if they are impossible."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pod(native: bool = False, **spec: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("native", [False, True], ids=["sidecar", "native-sidecar"])
-def test_the_fault_is_held_by_a_pod_on_the_same_node_that_goes_with_the_one_it_breaks(native: bool) -> None:
+def test_a_pod_on_the_same_node_holds_the_fault_and_is_deleted_with_the_pod_that_has_it(native: bool) -> None:
     holder = holder_of(pod(native, imagePullSecrets=[{"name": "ours"}]), Fault("slow-network", "200", 60.0), "ours:1")
     about, spec = holder["metadata"], holder["spec"]
     assert about["name"] == "outrider-slow-network-0f6c1f7e"
@@ -42,13 +42,13 @@ def test_the_fault_is_held_by_a_pod_on_the_same_node_that_goes_with_the_one_it_b
 
 
 def test_the_network_of_a_node_is_left_alone() -> None:
-    with pytest.raises(UserError, match="pod research/gpt-0 has its node's own network"):
+    with pytest.raises(UserError, match="pod research/gpt-0 uses the network of its node"):
         Network(None, pod(hostNetwork=True)).start(Fault("cut-network"))
 
 
 @contextmanager
 def cluster(image: str | None) -> Iterator[tuple[Any, list[str]]]:
-    """An API server whose master has this image, or where there is none; what was paths of it."""
+    """An API server whose master has this image, or without a master; and the paths of all requests to it."""
     paths: list[str] = []
     env = [{"name": "OUTRIDER_IMAGE", "value": image}]
     spec = {"selector": {}, "template": {"spec": {"containers": [{"name": "master", "env": env}]}}}
@@ -78,16 +78,16 @@ def cluster(image: str | None) -> Iterator[tuple[Any, list[str]]]:
 
 
 @pytest.mark.parametrize(
-    ("installed", "why"), [("ours:1", "is of the image s, and the installed Outrider's"), (None, "no deployment")]
+    ("installed", "why"), [("ours:1", "has the image s, but the installed Outrider uses ours:1"), (None, "not found")]
 )
-def test_no_privileged_pod_is_made_of_an_image_that_the_pods_owner_has_named(installed: str | None, why: str) -> None:
+def test_no_privileged_pod_has_an_image_that_the_pods_owner_has_chosen(installed: str | None, why: str) -> None:
     with cluster(installed) as (api, paths), pytest.raises(UserError, match=why) as refused:
         Network(api, pod()).start(Fault("cut-network"))
     assert "--image IMAGE" in str(refused.value)
     assert [path for path in paths if "/pods" in path] == []
 
 
-def test_an_image_that_the_user_names_or_that_is_the_installed_one_is_used() -> None:
+def test_the_image_that_the_user_gives_or_the_installed_one_is_used() -> None:
     with cluster("s") as (api, paths):
         for image in ("mine:1", None):
             with pytest.raises(UserError):  # this server has no pods to be made

@@ -1,4 +1,4 @@
-"""`outrider clean` removes what ended jobs left, and nothing of those that run."""
+"""`outrider clean` removes the files of ended jobs, and none of running ones."""
 
 from __future__ import annotations
 
@@ -39,35 +39,35 @@ def refused(*arguments: str) -> str:
     return done.output
 
 
-def test_what_an_ended_job_left_is_removed_with_the_checkpoint_that_it_kept(home: Path) -> None:
+def test_the_files_of_an_ended_job_are_removed_with_the_checkpoint_that_was_preserved(home: Path) -> None:
     path = home / "run, 1" / ".outrider-kept" / "a.step-3.last.pt"
     path.parent.mkdir(parents=True)
     path.touch()
     (path.parent.parent / "last.pt").touch()
     folder, other = ended(home, "a", path, home / "run, 1" / "last.pt"), ended(home, "b")
     done = outrider("a")
-    assert done.output.splitlines() == [f"a: {path} is removed", f"a: {folder} is removed"]
+    assert done.output.splitlines() == [f"a: removed {path}", f"a: removed {folder}"]
     assert not folder.exists()
     assert other.exists()
     assert [each.name for each in path.parent.parent.iterdir()] == ["last.pt"]
 
 
-def test_all_leaves_those_that_run(home: Path) -> None:
+def test_all_does_not_touch_running_jobs(home: Path) -> None:
     running = ended(home, "running")
     for job in ("a", "b"):
         ended(home, job)
     with (running / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert outrider("--all").output.splitlines()[-1] == f"2 jobs removed from {home}"
+        assert outrider("--all").output.splitlines()[-1] == f"removed 2 jobs from {home}"
         assert [each.name for each in (home / "jobs").iterdir()] == ["running"]
-        assert "running is running; end it first: outrider stop running" in refused("running")
+        assert "running is running; stop it first: outrider stop running" in refused("running")
     assert running.exists()
 
 
-def test_what_is_asked_for_has_to_be_said(home: Path) -> None:
-    assert "there is no job 'x'" in refused("x")
-    assert "or --all for every one that has ended" in refused()
-    assert "say one or the other" in refused("a", "--all")
+def test_the_jobs_must_be_given(home: Path) -> None:
+    assert "job 'x' not found" in refused("x")
+    assert "or --all for all jobs that have ended" in refused()
+    assert "--all and JOBS: must not be used together" in refused("a", "--all")
 
 
 def test_a_status_that_cannot_be_read_names_no_file(home: Path) -> None:

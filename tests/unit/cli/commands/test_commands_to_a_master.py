@@ -1,4 +1,4 @@
-"""Commands that ask a master for something, and what a user is told where that is not possible."""
+"""Commands that send a request to a master, and their errors if that is not possible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.waiting import DEADLINE
 
 
 @pytest.mark.parametrize(
-    ("command", "asked"),
+    ("command", "request_"),
     [
         (("stop", "digits"), ("stop", {"hard": False, "reason": "`outrider stop`"})),
         (("stop", "digits", "--now"), ("stop", {"hard": True, "reason": "`outrider stop`"})),
@@ -28,28 +28,28 @@ from tests.waiting import DEADLINE
         (("scale", "digits", "3"), ("scale", {"replicas": 3})),
     ],
 )
-def test_a_command_asks_the_master(running_job: Any, outrider: Any, command: Any, asked: Any) -> None:
+def test_a_command_sends_a_request_to_the_master(running_job: Any, outrider: Any, command: Any, request_: Any) -> None:
     job = running_job()
     result = outrider(*command)
     assert result.exit_code == 0, result.stderr
-    assert job.posted == [asked]
+    assert job.posted == [request_]
     assert "digits" in result.stdout
 
 
-def test_a_master_that_is_being_started_is_waited_for(ended_job: Any, outrider: Any) -> None:
+def test_a_command_waits_for_a_master_that_is_starting(ended_job: Any, outrider: Any) -> None:
     job = RunningJob(ended_job(), document())
     with held(job.folder), ThreadPoolExecutor() as threads:
-        asking = threads.submit(outrider, "stop", "digits")
+        stopping = threads.submit(outrider, "stop", "digits")
         served = Served(job)
         try:
-            result = asking.result(DEADLINE)
+            result = stopping.result(DEADLINE)
         finally:
             served.close()
     assert result.exit_code == 0, result.stderr
     assert [what for what, _ in job.posted] == ["stop"]
 
 
-def test_a_refusal_is_shown_in_the_masters_words(running_job: Any, outrider: Any) -> None:
+def test_a_refusal_is_shown_with_the_masters_message(running_job: Any, outrider: Any) -> None:
     running_job().refusal = "9 members: this job may have 1 to 4"
     result = outrider("scale", "digits", "9")
     assert result.exit_code != 0
@@ -57,31 +57,31 @@ def test_a_refusal_is_shown_in_the_masters_words(running_job: Any, outrider: Any
 
 
 @pytest.mark.parametrize("command", ["status", "events", "stacks", "collectives", "restart", "stop"])
-def test_an_unknown_job_is_named_with_those_that_exist(
+def test_an_unknown_job_is_named_with_the_existing_ones(
     running_job: Any, ended_job: Any, outrider: Any, command: str
 ) -> None:
     running_job("one")
     ended_job("old")
     result = outrider(command, "nosuch")
     assert result.exit_code == 2
-    assert "there is no job 'nosuch'" in result.stderr
+    assert "job 'nosuch' not found" in result.stderr
     assert "one (running), old (ended)" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["stacks", "restart", "stop"])
-def test_a_job_that_ended_cannot_be_asked(ended_job: Any, outrider: Any, command: str) -> None:
+def test_a_request_to_an_ended_job_is_refused(ended_job: Any, outrider: Any, command: str) -> None:
     ended_job()
     result = outrider(command, "digits")
     assert result.exit_code == 2
     assert "digits is not running" in result.stderr
 
 
-def test_a_command_without_a_job_wants_to_know_which(running_job: Any, outrider: Any) -> None:
+def test_a_command_without_a_job_lists_the_running_ones(running_job: Any, outrider: Any) -> None:
     running_job("one")
     running_job("two")
     result = outrider("stop")
     assert result.exit_code == 2
-    assert "one, two are running" in result.stderr
+    assert "several jobs are running, name one of them: one, two" in result.stderr
 
 
 @pytest.mark.parametrize("members", ["0", "-1", "513", "many"])
@@ -105,7 +105,7 @@ def bystander(**environment: str) -> subprocess.Popen[bytes]:
 
 
 def of_worker_0(folder: Path) -> subprocess.Popen[bytes]:
-    """With marks that no other process has: what is sent to a member is sent to all that carry its uid."""
+    """A process with unique marks: a signal to a member goes to all processes with its uid."""
     return bystander(OUTRIDER_DIR=str(folder / "members" / "worker-0"), OUTRIDER_POD_UID=f"uid of {folder}")
 
 
@@ -115,7 +115,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def claim(folder: Path, pid: int) -> list[dict[str, Any]]:
-    """A status' members where worker-0's every pid is `pid`."""
+    """The members of a status in which every pid of worker-0 is `pid`."""
     pids = {"sidecar": pid, "trainer": pid, "workers": [pid]}
     return [{"id": "worker-0", "state": "running", "rank_index": 0, "pids": pids}]
 
@@ -140,7 +140,7 @@ def test_chaos_never_touches_a_process_without_the_jobs_marks(
 
 
 @pytest.mark.parametrize("what", ["kill-process", "kill-launcher", "kill-sidecar", "kill-member"])
-def test_chaos_kills_what_carries_the_jobs_marks(running_job: Any, outrider: Any, what: str) -> None:
+def test_chaos_kills_processes_with_the_jobs_marks(running_job: Any, outrider: Any, what: str) -> None:
     job = running_job()
     mine = of_worker_0(job.folder)
     try:
@@ -167,11 +167,11 @@ def test_a_frozen_member_can_be_thawed_after_the_status_forgot_it(running_job: A
         end(mine)
 
 
-def test_chaos_names_the_members_that_there_are(running_job: Any, outrider: Any) -> None:
+def test_chaos_names_the_existing_members(running_job: Any, outrider: Any) -> None:
     running_job()
     result = outrider("chaos", "kill-process", "digits", "--member", "worker-9")
     assert result.exit_code == 2
-    assert "no member 'worker-9'" in result.stderr
+    assert "--member worker-9: must be a member of digits" in result.stderr
     assert "worker-0, worker-1" in result.stderr
 
 

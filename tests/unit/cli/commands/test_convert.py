@@ -1,4 +1,4 @@
-"""`outrider convert`: a file of somebody else's jobs, and what is said of it."""
+"""`outrider convert`: a file with jobs of other operators, and the notes about it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def convert(text: str) -> Result:
     return CliRunner().invoke(main, ["convert", "-f", "-"], input=text)
 
 
-def test_jobs_are_converted_and_the_rest_is_printed_as_it_is() -> None:
+def test_jobs_are_converted_and_other_documents_are_printed_unchanged() -> None:
     done = convert(JOB)
     assert done.exit_code == 0, done.stderr
     job, service = yaml.safe_load_all(done.stdout)
@@ -42,11 +42,11 @@ def test_jobs_are_converted_and_the_rest_is_printed_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [", "is no YAML"),
-        ("kind: Service\napiVersion: v1", "there is nothing to convert in it, only Service; known are PyTorchJob of"),
+        ("a: [", "must be YAML or JSON"),
+        ("kind: Service\napiVersion: v1", "must have a job to convert, found only Service; supported: PyTorchJob of"),
         (
             JOB.replace("worker:", "x:").replace("replicaSpecs", "replicas"),
-            "ElasticJob: spec.replicaSpecs: it is missing",
+            "ElasticJob: spec.replicaSpecs: Required value",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""`outrider inject`: files in, YAML or reasons out, as kubectl would read and write them."""
+"""`outrider inject` reads files and prints YAML or reasons, as kubectl would read and write them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read(result: Result) -> list[Any]:
     return kube_yaml.read(io.StringIO(result.stdout))
 
 
-def told(container: dict[str, Any]) -> dict[str, Any]:
+def variables_of(container: dict[str, Any]) -> dict[str, Any]:
     return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container["env"]}
 
 
@@ -52,19 +52,19 @@ def owner(kind: str, **spec: Any) -> dict[str, Any]:
 
 # -- what comes out -----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", ["plain", "stateful_set"])
-def test_it_prints_what_the_webhook_makes(name: str) -> None:
+def test_it_prints_the_pod_as_the_webhook_changes_it(name: str) -> None:
     result = outrider("-f", str(PODS / f"{name}.yaml"), "--image", "outrider/sidecar:1")
     with (PODS / f"{name}.injected.yaml").open() as file:
         assert read(result) == kube_yaml.read(file)
     assert result.stderr == ""
 
 
-def test_a_namespace_and_how_the_sidecar_comes_can_be_given() -> None:
+def test_the_namespace_and_the_kind_of_sidecar_can_be_given() -> None:
     result = outrider("-f", "-", "-n", "lab", "--native-sidecar", "--endpoint", "tcp://m:1", document=POD)
     spec = read(result)[0]["spec"]
     assert [each["name"] for each in spec["initContainers"]] == ["outrider-hooks", "outrider-sidecar"]
-    assert told(spec["initContainers"][1])["OUTRIDER_JOB"] == "lab/gpt-0"
-    assert told(spec["initContainers"][1])["OUTRIDER_MASTER"] == "tcp://m:1"
+    assert variables_of(spec["initContainers"][1])["OUTRIDER_JOB"] == "lab/gpt-0"
+    assert variables_of(spec["initContainers"][1])["OUTRIDER_MASTER"] == "tcp://m:1"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_pod_templates_of_a_job_are_injected(document: Any, path: list[Any],
     found = made["spec"]
     for step in path:
         found = found[step]
-    variables = told(found["spec"]["containers"][1])
+    variables = variables_of(found["spec"]["containers"][1])
     assert (variables["OUTRIDER_JOB"], variables["OUTRIDER_ROLE"]) == (job, role)
     assert found["metadata"]["labels"]["app"] == "gpt"
     assert {**made, "spec": None} == {**document, "spec": None}
@@ -99,7 +99,7 @@ def test_a_member_of_an_elasticjob_has_the_id_that_the_master_gives_it() -> None
     document = owner("ElasticJob", replicaSpecs={"worker": {"template": TEMPLATE}})
     spec = read(outrider("-f", "-", document=document))[0]["spec"]["replicaSpecs"]["worker"]["template"]["spec"]
     path = {"fieldRef": {"fieldPath": "metadata.labels['outrider.dev/member']"}}
-    assert told(spec["containers"][1])["OUTRIDER_MEMBER"] == path
+    assert variables_of(spec["containers"][1])["OUTRIDER_MEMBER"] == path
 
 
 def test_a_torchrun_inside_bash_is_seen_as_one_and_kept_as_it_stands() -> None:
@@ -120,7 +120,7 @@ def test_lines_that_end_as_on_windows_are_read_as_kubectl_reads_them() -> None:
     assert read(outrider("-f", "-", document="\ufeff" + text)) == read(outrider("-f", "-", document=text))
 
 
-def test_what_has_no_pods_is_printed_as_it_is() -> None:
+def test_a_document_without_pods_is_printed_unchanged() -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "gpt"}, "spec": {"clusterIP": "None"}}
     text = "---\n" + json.dumps(service) + "\n---\n---\n" + json.dumps({"kind": "List", "items": [POD, service]})
     made = read(outrider("-f", "-", document=text))
@@ -129,10 +129,10 @@ def test_what_has_no_pods_is_printed_as_it_is() -> None:
     assert made[1]["items"][0]["metadata"]["annotations"]["outrider.dev/injected"] == "1"
 
 
-def test_without_the_masters_key_it_is_said_where_it_is() -> None:
+def test_without_the_masters_key_a_line_says_where_to_find_it() -> None:
     result = CliRunner().invoke(main, ["inject", "-f", "-"], input=json.dumps(POD))
     assert read(result)
-    assert result.stderr.startswith("outrider: to apply this, give the master's --public-key: kubectl ")
+    assert result.stderr.startswith("outrider: before you apply this, give the --public-key of the master: kubectl ")
     quiet = CliRunner().invoke(main, ["inject", "-f", "-", "--explain"], input=json.dumps(POD))
     assert quiet.stderr == ""
 
@@ -154,7 +154,7 @@ def test_explain_says_why_and_prints_no_yaml() -> None:
         "  - what would stop it: no /bin/sh in the image train:1: then the container cannot start",
         "  - what would stop it: no Python from 3.8 on in the image train:1: then the command runs as without us",
         "  - where its sidecar reaches no master it waits for one, and its log says so each minute",
-        '  - the webhook does so only with the label outrider.dev/inject: "true" on the pod, or enabled on its '
+        '  - the webhook changes the pod only with the label outrider.dev/inject: "true" on the pod, or enabled on its '
         "namespace",
     ]
 
@@ -170,15 +170,15 @@ def test_explain_says_why_and_prints_no_yaml() -> None:
          "its Job and completion index"),
     ],
 )  # fmt: skip
-def test_where_a_rank_index_will_come_from_is_told(document: Any, what: str) -> None:
-    said = outrider("-f", "-", "--explain", document=document).stdout
-    assert (f"  - the webhook gives each pod its rank index by {what};" in said) is bool(what)
+def test_the_explanation_says_where_the_rank_index_will_come_from(document: Any, what: str) -> None:
+    shown = outrider("-f", "-", "--explain", document=document).stdout
+    assert (f"  - the webhook takes the rank index of each pod from {what};" in shown) is bool(what)
 
 
-def test_who_asks_by_a_label_needs_none() -> None:
+def test_a_pod_with_the_label_gets_no_hint_about_it() -> None:
     labelled = {**POD, "metadata": {"name": "gpt-0", "labels": {"outrider.dev/inject": "true"}}}
     for document in (labelled, owner("ElasticJob", replicaSpecs={"worker": {"template": TEMPLATE}})):
-        assert "the webhook does so only" not in outrider("-f", "-", "--explain", document=document).stdout
+        assert "the webhook changes the pod only" not in outrider("-f", "-", "--explain", document=document).stdout
 
 
 @pytest.mark.parametrize(
@@ -193,42 +193,42 @@ def test_who_asks_by_a_label_needs_none() -> None:
         ({"kind": "PodTemplate", "template": TEMPLATE, "spec": None}, "whoever makes pods of it names their job"),
     ],
 )  # fmt: skip
-def test_a_pod_that_is_passed_through_comes_out_as_it_went_in(changes: dict[str, Any], reason: str) -> None:
+def test_a_pod_that_is_passed_through_is_printed_unchanged(changes: dict[str, Any], reason: str) -> None:
     document = {**POD, **changes}
     result = outrider("-f", "-", document=document)
     assert result.exit_code == 1
     assert kube_yaml.read(io.StringIO(result.stdout)) == [document]
-    assert result.stderr.startswith(f"outrider: {document['kind']} gpt-0 is passed through: {reason}")
+    assert result.stderr.startswith(f"outrider: {document['kind']} gpt-0 is not changed: {reason}")
     explained = outrider("-f", "-", "--explain", document=document)
     assert explained.exit_code == 1
     assert f"  - the pod is passed through untouched: {reason}" in explained.stdout
 
 
-# -- what cannot be meant -----------------------------------------------------------------------------------------
+# -- errors -------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ("{", "<stdin> is no YAML: "),
+        ("{", "--filename <stdin>: must be YAML or JSON: "),
         ("just words", "each document must be an object"),
-        ("", "there is no pod and no pod template in it, only nothing"),
-        ({"kind": "Service"}, "there is no pod and no pod template in it, only Service"),
-        ({"kind": "CronJob", "spec": {}}, "there is no pod and no pod template in it, only CronJob"),
+        ("", "must have a pod or a pod template, found only nothing"),
+        ({"kind": "Service"}, "must have a pod or a pod template, found only Service"),
+        ({"kind": "CronJob", "spec": {}}, "must have a pod or a pod template, found only CronJob"),
         ({**POD, "metadata": {"name": "gpt-0", "annotations": {"outrider.dev/min": "two"}}},
          "Pod gpt-0: annotation outrider.dev/min: 'two' must be a whole number from 1"),
         ({**POD, "metadata": {"name": "gpt-0", "labels": {"outrider.dev/inject": True}}},
          "Pod gpt-0: metadata.labels: outrider.dev/inject is true, and must be text, in quotes"),
         (owner("Job", template={"metadata": {"annotations": {"outrider.dev/min": 2}}, "spec": POD["spec"]}),
          "Job gpt: its pod template's metadata.annotations: outrider.dev/min is 2, and must be text, in quotes"),
-        ("[" * 10_000, "<stdin> is no YAML: it is nested too deeply"),
-        ("{kind: Pod, metadata: &m {name: p, x: *m}}", "<stdin> is no YAML: an anchor holds itself"),
-        (BOMB, "<stdin> is no YAML: with its anchors written out it has more than 1000000 values"),
-        ("a\0b", "<stdin> is no YAML: unacceptable character #x0000"),
-        ("kind: Pod\nspec:\n\tcontainers: []", "<stdin> is no YAML: while scanning for the next token found character"),
+        ("[" * 10_000, "must be YAML or JSON: nested too deeply"),
+        ("{kind: Pod, metadata: &m {name: p, x: *m}}", "must be YAML or JSON: an anchor contains itself"),
+        (BOMB, "must be YAML or JSON: more than 1000000 values after anchors are expanded"),
+        ("a\0b", "must be YAML or JSON: unacceptable character #x0000"),
+        ("kind: Pod\nspec:\n\tcontainers: []", "must be YAML or JSON: while scanning for the next token found"),
         ({**owner("Job", template=TEMPLATE), "metadata": {"generateName": "gpt-"}},
          "Job: metadata.name is missing, and what generateName makes of it is not known"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_meant_is_said_in_one_line(document: Any, said: str) -> None:
+def test_an_invalid_document_is_an_error_of_one_line(document: Any, said: str) -> None:
     result = outrider("-f", "-", document=document)
     assert result.exit_code == 2
     assert said in result.stderr
@@ -243,7 +243,7 @@ def test_what_cannot_be_meant_is_said_in_one_line(document: Any, said: str) -> N
      "1_0", "-1", "+.inf", "", "=", "<<", "a: b", "# c", "two\nlines\n", " a", "é", "100m", "16Mi", "{x}", "*a", "!t",
      "1.2.3"],
 )  # fmt: skip
-def test_a_string_stays_one_whoever_reads_it(text: str) -> None:
+def test_a_string_stays_a_string_for_every_reader(text: str) -> None:
     written = kube_yaml.written([{"args": [text]}])
     assert kube_yaml.read(io.StringIO(written)) == [{"args": [text]}]
     if text in ("1e-3", "1E3", "12:30", "2026-01-01", "0o17", "y", "N", "no", "~"):

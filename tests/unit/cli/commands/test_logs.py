@@ -54,16 +54,14 @@ def test_lines_of_all_ranks_come_in_the_order_of_their_times_generation_by_gener
     assert outrider("train", "--generation", "1", "--tail", "2").output == "[0]: c\n[1]: d\n"
 
 
-def test_since_leaves_out_what_is_older(logs: Path) -> None:
+def test_since_leaves_out_older_lines(logs: Path) -> None:
     now = time.time()
     written(logs, 1, 0, (now - 300, b"old\n"), (now - 5, b"new\n"))
     assert outrider("train", "--since", "1m", "--rank", "0", "--generation", "1").output == "new\n"
-    assert "is no duration" in outrider("train", "--since", "soon").output
+    assert "--since soon: must be a duration" in outrider("train", "--since", "soon").output
 
 
-def test_of_a_file_that_is_full_the_newer_half_is_kept_and_read_in_order(
-    logs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_newer_half_of_a_full_file_is_kept_and_read_in_order(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs_files, "MOST_BYTES", 1000)
     pieces = [(float(number), b"line %03d\n" % number) for number in range(1000)]
     written(logs, 1, 0, *pieces)
@@ -82,7 +80,7 @@ def test_the_oldest_generations_are_forgotten(logs: Path) -> None:
     assert kept == list(range(4, logs_files.MOST_GENERATIONS + 4))
 
 
-def test_follow_shows_what_comes_over_full_files_and_new_generations_until_the_job_ends(
+def test_follow_continues_across_full_files_and_new_generations_until_the_job_ends(
     logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs_files, "MOST_BYTES", 5000)
@@ -109,28 +107,28 @@ def test_follow_shows_what_comes_over_full_files_and_new_generations_until_the_j
     ]  # fmt: skip
 
 
-def test_members_of_a_ps_job_are_told_by_their_names(logs: Path) -> None:
+def test_lines_of_a_ps_job_begin_with_the_name_of_their_member(logs: Path) -> None:
     written(logs / "ps-0", 4, 0, (11.0, b"serving\n"))
     written(logs / "worker-0", 7, 0, (10.0, b"step 1\n"))
     assert outrider("train").output == "[worker-0]: step 1\n[ps-0]: serving\n"
     assert outrider("train", "--member", "ps-0").output == "[ps-0]: serving\n"
-    assert "nothing of a member 'ps-9' is kept; there is ps-0, worker-0" in outrider("train", "--member", "ps-9").output
+    assert "no output of a member 'ps-9'; it has ps-0, worker-0" in outrider("train", "--member", "ps-9").output
 
 
 def test_the_files_of_log_dir_have_no_times_and_are_shown_rank_by_rank(logs: Path) -> None:
     written(logs, 1, 1, (12.0, b"b\n"), kept=False)
     written(logs, 1, 0, (15.0, b"a\n"), kept=False)
     assert outrider("train").output == "--- generation 1 ---\n[0]: a\n[1]: b\n"
-    assert "not kept beside the files of --log-dir" in outrider("train", "--since", "1h").output
+    assert "must not be used for a job with --log-dir" in outrider("train", "--since", "1h").output
 
 
-def test_what_is_not_there_is_named_with_what_is(logs: Path) -> None:
+def test_the_error_for_missing_output_says_which_output_there_is(logs: Path) -> None:
     assert "train: no rank has written anything yet" in outrider("train").output
     written(logs, 3, 0, (1.0, b"x\n"))
     written(logs, 4, 1, (1.0, b"x\n"))
     missing = outrider("train", "--rank", "7")
     assert missing.exit_code != 0
-    assert "nothing of that is kept; there are ranks 0 to 1 of generations 3 to 4" in missing.output
-    assert "its ranks are told apart by --rank" in outrider("train", "--member", "worker-0").output
-    assert "'x' is no generation; write 3 or 1.3" in outrider("train", "--generation", "x").output
-    assert "there is no job 'nosuch'" in outrider("nosuch").output
+    assert "it has ranks 0 to 1 of generations 3 to 4" in missing.output
+    assert "use --rank N for this job" in outrider("train", "--member", "worker-0").output
+    assert "--generation x: must be a generation, as 3 or 1.3" in outrider("train", "--generation", "x").output
+    assert "job 'nosuch' not found" in outrider("nosuch").output

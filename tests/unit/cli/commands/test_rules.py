@@ -29,7 +29,7 @@ def tried(folder: Path, rules: str, log: str | bytes) -> Result:
     return CliRunner().invoke(main, ["rules", "-f", str(folder / "job.yaml"), "--log", "-"], input=log)
 
 
-def test_a_log_shows_which_lines_meet_which_rule_and_what_would_be_done(tmp_path: Path) -> None:
+def test_the_output_shows_which_lines_match_which_rule_and_what_it_would_do(tmp_path: Path) -> None:
     result = tried(tmp_path, RULES, LOG)
     assert result.exit_code == 0, result.output
     assert result.output.splitlines() == [
@@ -39,20 +39,20 @@ def test_a_log_shows_which_lines_meet_which_rule_and_what_would_be_done(tmp_path
         "line 4: CUDA error: uncorrectable ECC",
         '  rule 2 of recovery.rules says replaceNode for logPattern "uncorrectable ECC".',
         "line 5: NCCL timed out",
-        "  It is counted, and nothing is done yet.",
+        "  It is counted; the rule does nothing yet.",
         "line 6: NCCL timed out",
         '  rule 3 of recovery.rules says restart for logPattern "timed out", 2 times within 3600 s.',
         "line 7: NCCL timed out",
-        "  It is counted, and nothing is done yet.",
+        "  It is counted; the rule does nothing yet.",
         'rule 1: 1 line "step (?P<step>\\d+) NaN"',
         'rule 2: 1 line "uncorrectable ECC"',
         'rule 3: 3 lines "timed out"',
-        'rule 4: 0 lines "(a+)+$"; followed no more from line 3 on: it took more than 50 ms of CPU for one line',
-        "rule 5: it is not about lines of a log",
+        'rule 4: 0 lines "(a+)+$"; not searched after line 3: it took more than 50 ms of CPU for one line',
+        "rule 5: has no logPattern",
     ]
 
 
-def test_of_a_pattern_that_fits_everywhere_some_lines_are_shown_and_all_are_counted(tmp_path: Path) -> None:
+def test_some_lines_of_a_pattern_that_matches_everywhere_are_shown_and_all_are_counted(tmp_path: Path) -> None:
     result = tried(tmp_path, "[{logPattern: x, action: fail}]", b"x\xff\n" * 5000)
     assert result.output.count("line ") == 20
     assert 'rule 1: 5,000 lines "x"' in result.output
@@ -70,7 +70,7 @@ def test_of_a_pattern_that_fits_everywhere_some_lines_are_shown_and_all_are_coun
         },
     ],
 )
-def test_rules_are_found_in_an_elasticjob_and_in_what_is_less_of_it(tmp_path: Path, document: object) -> None:
+def test_rules_are_found_in_an_elasticjob_and_in_parts_of_one(tmp_path: Path, document: object) -> None:
     path = tmp_path / "rules.json"
     path.write_text(json.dumps(document))
     assert rules_of(path) == (Rule((3,), "fail"),)
@@ -79,19 +79,19 @@ def test_rules_are_found_in_an_elasticjob_and_in_what_is_less_of_it(tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("rules: [", "it cannot be read as YAML or JSON: while parsing"),
-        ("", "there are no rules; write them as `rules: [{logPattern: ..., action: replace}]`"),
-        ("kind: ElasticJob\nspec: {replicaSpecs: {}}", "there are no rules"),
-        ("rules: [fail]", "there are no rules"),
-        ("rules: []", "there are no rules"),
+        ("rules: [", "must be YAML or JSON: while parsing"),
+        ("", "must have rules, as `rules: [{logPattern: ..., action: replace}]`"),
+        ("kind: ElasticJob\nspec: {replicaSpecs: {}}", "must have rules"),
+        ("rules: [fail]", "must have rules"),
+        ("rules: []", "must have rules"),
         ("rules: [{exitCodes: [3], action: fail}]\n---\nrules: [{exitCodes: [4], action: fail}]",
-         "it has 2 YAML documents; rules are read from a file with one"),
+         "must have one YAML document, but has 2"),
         ("rules: [{logPattern: '(', action: fail}]",
          "recovery.rules[0].logPattern: ( is no regular expression: missing ), unterminated subpattern at character 1"),
         ("rules: [{logPattern: x, action: reboot}]", "recovery.rules[0].action: reboot must be fail, restart, "),
     ],
 )  # fmt: skip
-def test_a_file_that_holds_no_rules_is_refused_by_name(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_without_valid_rules_is_refused_by_name(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(text)
     with pytest.raises(UserError) as wrong:
@@ -99,15 +99,15 @@ def test_a_file_that_holds_no_rules_is_refused_by_name(tmp_path: Path, text: str
     assert wrong.value.message.startswith(f"{path}: {said}")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["run", "--rules", str(tmp_path / "none.yaml"), "train.py"])
     assert result.exit_code == 2
-    assert "none.yaml: it cannot be read as YAML or JSON: No such file or directory" in result.output
+    assert "none.yaml: must be YAML or JSON: No such file or directory" in result.output
 
 
-def test_a_log_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_log_is_named(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(RULES)
     log = tmp_path / "none.log"
     result = CliRunner().invoke(main, ["rules", "-f", str(tmp_path / "rules.yaml"), "--log", str(log)])
     assert result.exit_code == 2
-    assert result.output == f"outrider: {log}: it cannot be read: No such file or directory\n"
+    assert result.output == f"outrider: --log {log}: must be readable: No such file or directory\n"

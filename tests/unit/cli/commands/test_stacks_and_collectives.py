@@ -1,4 +1,4 @@
-"""Where ranks are and who is missing, as a user reads it from the members' answers."""
+"""The stacks and collectives that a user reads from the members' answers, and the ranks that are missing."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def rank(number: int, seq: int | None, state: str = "started", group: str = "def
     }
 
 
-def test_the_rank_that_has_not_come_is_named() -> None:
+def test_the_missing_rank_is_named() -> None:
     found = [rank(0, 14), rank(1, 14), rank(2, 13, "completed")]
-    assert list(who_is_missing(found)) == ["rank 2 has not come to gloo:all_reduce number 14 of group default_pg"]
+    assert list(who_is_missing(found)) == ["rank 2 has not entered gloo:all_reduce number 14 of group default_pg"]
 
 
 def test_a_rank_without_any_collective_is_missing_too() -> None:
     assert list(who_is_missing([rank(0, 1), rank(1, None), rank(2, None)])) == [
-        "ranks 1, 2 have not come to gloo:all_reduce number 1 of group default_pg"
+        "ranks 1, 2 have not entered gloo:all_reduce number 1 of group default_pg"
     ]
 
 
-def test_where_all_have_come_nobody_is_blamed() -> None:
+def test_no_rank_is_named_if_all_have_entered_the_collective() -> None:
     assert list(who_is_missing([rank(0, 14), rank(1, 14)])) == [
-        "every rank has come to gloo:all_reduce number 14 of group default_pg"
+        "every rank has entered gloo:all_reduce number 14 of group default_pg"
     ]
 
 
@@ -45,20 +45,20 @@ def test_ranks_that_wait_in_different_collectives_of_one_number_do_not_meet() ->
     other = rank(1, 14)
     other["collective"]["op"] = "gloo:barrier"
     assert list(who_is_missing([rank(0, 14), other])) == [
-        "number 14 of group default_pg is not the same for all: gloo:all_reduce, gloo:barrier"
+        "ranks differ in collective number 14 of group default_pg: gloo:all_reduce, gloo:barrier"
     ]
 
 
-def test_where_nobody_waits_there_is_nothing_to_say() -> None:
+def test_nothing_is_printed_if_no_rank_waits() -> None:
     assert list(who_is_missing([rank(0, 14, "completed"), rank(1, 13, "completed")])) == []
 
 
 def test_the_groups_of_a_job_are_judged_apart() -> None:
     found = [rank(0, 3, group="tp"), rank(1, 2, "completed", "tp"), rank(2, 9, "completed", "dp")]
-    assert list(who_is_missing(found)) == ["rank 1 has not come to gloo:all_reduce number 3 of group tp"]
+    assert list(who_is_missing(found)) == ["rank 1 has not entered gloo:all_reduce number 3 of group tp"]
 
 
-def test_collectives_are_shown_by_rank_with_who_did_not_answer(running_job: Any, outrider: Any) -> None:
+def test_collectives_are_shown_by_rank_with_members_that_did_not_answer(running_job: Any, outrider: Any) -> None:
     job = running_job()
     job.answers = {"worker-1": {"ranks": [rank(1, 13, "completed")]}, "worker-0": {"ranks": [rank(0, 14)]}}
     result = outrider("collectives", "digits")
@@ -66,7 +66,7 @@ def test_collectives_are_shown_by_rank_with_who_did_not_answer(running_job: Any,
     assert [line.split()[0] for line in lines[1:3]] == ["0", "1"]
     assert "train.py:33 main" in lines[1]
     assert "4×4" in lines[1]
-    assert "rank 1 has not come" in lines[3]
+    assert "rank 1 has not entered" in lines[3]
     assert "worker-9 did not answer" in result.stderr
     assert json.loads(outrider("collectives", "digits", "--json").stdout)["members"] == job.answers
 
@@ -82,7 +82,7 @@ def test_stacks_are_shown_by_rank(running_job: Any, outrider: Any) -> None:
     assert "no stack" in text
 
 
-def test_a_job_of_which_nobody_answers_is_an_error(running_job: Any, outrider: Any) -> None:
+def test_a_job_without_any_answer_is_an_error(running_job: Any, outrider: Any) -> None:
     running_job()
     result = outrider("stacks", "digits")
     assert result.exit_code == 1

@@ -1,4 +1,4 @@
-"""What a user reads of a job: over its socket while it runs, from its folder afterwards."""
+"""The status and events of a job: over its socket while it runs, from its folder afterwards."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_table_shows_members_and_faults(running_job: Any, outrider: Any) -> 
         assert expected in shown
 
 
-def test_the_table_of_a_node_check_says_who_did_not_pass_and_why(running_job: Any, outrider: Any) -> None:
+def test_the_table_of_a_node_check_says_which_member_failed_and_why(running_job: Any, outrider: Any) -> None:
     job = running_job()
     well = {"member": "worker-0", "status": "ok", "kind": "torch cpu", "compute": 0.051, "network": 0.004,
             "elapsed": 1.2, "why": ""}  # fmt: skip
@@ -74,7 +74,7 @@ def test_the_table_of_a_node_check_says_who_did_not_pass_and_why(running_job: An
         assert expected in shown
 
 
-def test_an_ended_job_shows_what_it_left(ended_job: Any, outrider: Any) -> None:
+def test_the_status_of_an_ended_job_comes_from_its_folder(ended_job: Any, outrider: Any) -> None:
     ended_job(phase="succeeded", exit_code=0)
     assert "digits is succeeded" in outrider("status", "digits").stdout
 
@@ -115,13 +115,13 @@ def test_following_shows_each_event_once_whether_it_was_written_or_is_served(run
     assert shown == [1, 2, 3]
 
 
-def test_following_an_ended_job_shows_what_it_left(ended_job: Any, outrider: Any) -> None:
+def test_following_an_ended_job_shows_its_saved_events(ended_job: Any, outrider: Any) -> None:
     write_events(ended_job(), EVENTS)
     result = outrider("events", "digits", "--follow", "--json")
     assert [json.loads(line) for line in result.stdout.splitlines()] == EVENTS
 
 
-def test_events_that_somebody_spoilt_are_passed_over(ended_job: Any, outrider: Any) -> None:
+def test_damaged_events_are_skipped(ended_job: Any, outrider: Any) -> None:
     whole = json.dumps(EVENTS[0])
     (ended_job() / "events.jsonl").write_bytes(b'\xff\xfe{"seq": "x"}\nnull\n{"seq": 2}\n' + whole.encode() + b"\n")
     result = outrider("events", "digits", "--json")
@@ -130,7 +130,7 @@ def test_events_that_somebody_spoilt_are_passed_over(ended_job: Any, outrider: A
 
 
 @pytest.mark.parametrize("content", ["{{{{", "[1, 2]", "{}", '{"job": "digits", "phase": 3}', "\udcff\udcfe"])
-def test_a_spoilt_status_is_named(ended_job: Any, outrider: Any, content: str) -> None:
+def test_a_damaged_status_is_named(ended_job: Any, outrider: Any, content: str) -> None:
     path = ended_job() / "status.json"
     path.write_bytes(content.encode(errors="surrogateescape"))
     result = outrider("status", "digits")
@@ -147,18 +147,18 @@ def test_a_lock_of_the_same_inode_number_elsewhere_is_not_the_jobs(ended_job: An
         assert "is not running" in outrider("stop", "digits").stderr
 
 
-def test_an_empty_name_is_no_job(ended_job: Any, outrider: Any) -> None:
+def test_an_empty_name_is_refused(ended_job: Any, outrider: Any) -> None:
     ended_job()
     result = outrider("status", "")
     assert result.exit_code == 2
-    assert "there is no job ''" in result.stderr
+    assert "job '' not found" in result.stderr
     assert "digits (ended)" in result.stderr
 
 
-def test_an_unknown_job_is_told_with_a_list_that_can_be_read(ended_job: Any, running_job: Any, outrider: Any) -> None:
+def test_the_error_for_an_unknown_job_has_a_short_list(ended_job: Any, running_job: Any, outrider: Any) -> None:
     for number in range(30):
         ended_job(f"old-{number}")
     running_job("live")
     error = outrider("stop", "nosuch").stderr
-    assert "there are: live (running), old-" in error
+    assert "existing jobs: live (running), old-" in error
     assert "and 23 more" in error

@@ -1,4 +1,4 @@
-"""What a user sees of a job that finds its own size: the status that the master's core writes, drawn."""
+"""The scaling curve of a job, drawn from the status that the master's core writes."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def test_the_curve_is_a_picture_too(ended_job: Any, outrider: Any, grown: dict[s
 
 
 @pytest.mark.parametrize("command", [("status", "digits", "--scaling"), ("plot", "digits", "--scaling")])
-def test_a_job_whose_user_gives_the_size_has_no_curve(ended_job: Any, outrider: Any, command: tuple[str, ...]) -> None:
+def test_a_job_without_automatic_scaling_has_no_curve(ended_job: Any, outrider: Any, command: tuple[str, ...]) -> None:
     ended_job("digits")
     done = outrider(*command)
     assert done.exit_code != 0
     assert "it was started without --scaling" in done.stderr
 
 
-def test_a_picture_that_cannot_be_written_is_told(
+def test_the_error_for_a_picture_that_cannot_be_written_names_it(
     ended_job: Any, outrider: Any, grown: dict[str, object], tmp_path: Path
 ) -> None:
     ended_job(scaling=grown)
@@ -58,16 +58,16 @@ def test_a_picture_that_cannot_be_written_is_told(
     assert "cannot be written" in done.stderr
 
 
-def test_a_job_of_a_cluster_needs_a_cluster_that_is_known(outrider: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_of_a_cluster_needs_a_kubeconfig(outrider: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nowhere/kubeconfig")
     for command in (["plot", "digits", "--cluster"], ["status", "digits", "--scaling", "-n", "research"]):
         done = outrider(*command)
         assert done.exit_code == 2
-        assert "no cluster is known: " in " ".join(done.stderr.split())
+        assert "no cluster found: " in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("command", [("digits", "--cluster"), ("--scaling", "--cluster")])
-def test_what_status_does_not_show_of_a_cluster_s_job_is_said(outrider: Any, command: tuple[str, ...]) -> None:
+def test_status_of_a_cluster_s_job_names_kubectl_for_other_fields(outrider: Any, command: tuple[str, ...]) -> None:
     done = outrider("status", *command)
     assert done.exit_code == 2
     assert "kubectl describe elasticjob JOB" in " ".join(done.stderr.split())

@@ -1,5 +1,4 @@
-"""The picture of a job: what is read from its folder, that no text touches another one or the frame, and what is said
-where nothing can be drawn."""
+"""The picture of a job: its data comes from the job's folder, no texts overlap, and errors say why nothing is drawn."""
 
 from __future__ import annotations
 
@@ -95,7 +94,7 @@ def test_no_text_touches_another_one_or_the_frame(case: str) -> None:
 
 
 def drawn_texts(figure: Figure) -> list[Text]:
-    """Also of ticks, which matplotlib has beyond the ends of an axis too, and does not draw there."""
+    """Texts including those of ticks, without the ones beyond the ends of an axis, which matplotlib does not draw."""
     figure.canvas.draw()
     texts = list(figure.texts)
     for axes in figure.axes:
@@ -107,7 +106,7 @@ def drawn_texts(figure: Figure) -> list[Text]:
 
 
 @pytest.mark.parametrize("case", witnesses(CASES, *TELLING))
-def test_every_fault_has_its_number_and_its_sentence(case: str) -> None:
+def test_every_fault_has_its_number_and_its_reason(case: str) -> None:
     of = CASES[case]()
     texts = [text.get_text() for text in figure_of(of).texts]
     many = min(len(of.faults), NUMBERED)
@@ -117,7 +116,7 @@ def test_every_fault_has_its_number_and_its_sentence(case: str) -> None:
     assert left == ([f"and {len(of.faults) - many} more faults"] if len(of.faults) > many else [])
 
 
-def test_panels_of_which_nothing_is_known_are_left_out() -> None:
+def test_panels_without_data_are_left_out() -> None:
     def panels(case: str) -> set[str]:
         return {text.get_text() for text in figure_of(CASES[case]()).texts} & {"loss", "new steps/s", "members"}
 
@@ -127,7 +126,7 @@ def test_panels_of_which_nothing_is_known_are_left_out() -> None:
     assert panels("steps and no loss") == {"new steps/s", "members"}
 
 
-def test_numbers_are_moved_apart_as_little_as_it_takes() -> None:
+def test_numbers_are_moved_apart_as_little_as_possible() -> None:
     assert spread([1, 5, 9], 1, 0, 10) == [1, 5, 9]
     assert spread([5, 5], 1, 0, 10) == [4.5, 5.5]
     assert spread([0, 0, 0], 1, 0, 10) == [0, 1, 2]
@@ -136,7 +135,7 @@ def test_numbers_are_moved_apart_as_little_as_it_takes() -> None:
 
 
 # -- what is read -----------------------------------------------------------------------------------------------------
-def test_a_world_ends_with_its_fault_or_with_the_next_world() -> None:
+def test_a_generation_ends_with_its_fault_or_with_the_next_generation() -> None:
     status = {"job": "digits", "phase": "running", "step": 5, "faults": [fault(20), fault(31)]}
     events = [told(0, "JobStarted"), started(4, "1.1"), started(25, "1.2", 3), started(40, "1.3")]
     ran = {"generation": "1.2", "members": 3, "step": 5, "stepped_at": BEGAN + 6}
@@ -146,7 +145,7 @@ def test_a_world_ends_with_its_fault_or_with_the_next_world() -> None:
     ]  # fmt: skip
 
 
-def test_steps_a_second_are_those_that_were_never_made_before() -> None:
+def test_steps_per_second_do_not_count_repeated_steps() -> None:
     steps: list[tuple[int, float]] = [(0, 5), (20, 6), (40, 7), (40, 8), (40, 9), (40, 10), (60, 11)]
     progress = [
         {"time": BEGAN + at, "generation": "1.1", "members": 4, "step": step,
@@ -159,7 +158,7 @@ def test_steps_a_second_are_those_that_were_never_made_before() -> None:
     assert rates(of.steps[:1]) == []
 
 
-def test_a_ps_job_s_members_have_no_generation_in_common() -> None:
+def test_members_of_a_ps_job_have_separate_generations() -> None:
     status = {"job": "click", "phase": "running", "step": 0, "faults": [], "seats": [{"role": "ps"}]}
     counts = [0, 2, 4, 4, 3, 4]
     progress = [
@@ -213,7 +212,7 @@ def test_a_job_that_is_over_is_drawn(trained: Path, outrider: Any, tmp_path: Pat
     assert (tmp_path / "digits.png").read_bytes().startswith(PNG)
 
 
-def test_the_only_running_job_is_drawn_where_none_is_named(
+def test_the_only_running_job_is_drawn_by_default(
     running_job: Any, outrider: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = running_job().folder
@@ -223,24 +222,24 @@ def test_the_only_running_job_is_drawn_where_none_is_named(
     monkeypatch.chdir(tmp_path)
     done = outrider("plot")
     assert done.exit_code == 0, done.stderr
-    assert "no step of digits is on record: only its members and faults are drawn" in done.stderr
+    assert "digits has no recorded steps; only its members and faults are drawn" in done.stderr
     assert (tmp_path / "digits.png").read_bytes().startswith(PNG)
 
 
-def test_what_cannot_be_drawn_is_said(trained: Path, ended_job: Any, outrider: Any, tmp_path: Path) -> None:
+def test_the_error_says_why_nothing_is_drawn(trained: Path, ended_job: Any, outrider: Any, tmp_path: Path) -> None:
     def refusal(*arguments: str) -> str:
         done = outrider("plot", *arguments)
         assert done.exit_code == 2
         return " ".join(done.stderr.split())
 
-    assert "there is no job 'other'" in refusal("other")
+    assert "job 'other' not found" in refusal("other")
     missing, text = tmp_path / "none" / "digits.png", tmp_path / "digits.docx"
     assert f"{missing} cannot be written: " in refusal("digits", "-o", str(missing))
     assert f"{text} cannot be written: Format 'docx' is not supported" in refusal("digits", "-o", str(text))
     ended_job("young", faults=[])
-    assert "young has nothing on record yet" in refusal("young")
+    assert "young has no records yet" in refusal("young")
     assert "it was started without --scaling" in refusal("digits", "--scaling")
-    assert "say which job of the cluster" in refusal("--cluster")
+    assert "JOB: must be given with --cluster" in refusal("--cluster")
 
 
 def test_without_matplotlib_it_says_what_to_install(trained: Path) -> None:
@@ -252,9 +251,9 @@ def test_without_matplotlib_it_says_what_to_install(trained: Path) -> None:
     assert done.stderr == "outrider: matplotlib is not installed: pip install matplotlib\n"
 
 
-def test_a_job_that_has_begun_nothing_cannot_be_drawn() -> None:
+def test_a_job_without_a_generation_cannot_be_drawn() -> None:
     status = {"job": "digits", "phase": "pending", "step": 0, "faults": []}
-    with pytest.raises(UserError, match="digits has begun no generation yet"):
+    with pytest.raises(UserError, match="digits has not started a generation yet"):
         timeline(status, [told(0, "JobStarted")], [], [], BEGAN + 1)
 
 

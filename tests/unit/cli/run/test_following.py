@@ -16,30 +16,30 @@ from tests.unit.cli.run.test_narration import event
 from tests.waiting import DEADLINE
 
 
-class Told(EventLog):
-    """A log whose words can be waited for."""
+class WaitableLog(EventLog):
+    """A log that a test can wait for."""
 
     def __init__(self, screen: Screen) -> None:
         super().__init__(screen)
-        self.heard: queue.Queue[int] = queue.Queue()
+        self.logged: queue.Queue[int] = queue.Queue()
 
-    def tell(self, event: Mapping[str, Any]) -> None:
-        super().tell(event)
-        self.heard.put(event["seq"])
+    def log(self, event: Mapping[str, Any]) -> None:
+        super().log(event)
+        self.logged.put(event["seq"])
 
 
-def test_a_new_master_is_asked_for_what_the_old_one_had_not_told(running_job: Any) -> None:
+def test_a_new_master_is_queried_for_events_after_the_last_one_of_the_old_master(running_job: Any) -> None:
     job = running_job()
     job.events = [event(1, "JobStarted"), event(2, "WorkerExited")]
     err = io.BytesIO()
     screen = Screen(io.BytesIO(), err, terminal=False)
-    log = Told(screen)
+    log = WaitableLog(screen)
     follower = Follower(job.folder, log, screen)
     follower.start()
     try:
-        assert [log.heard.get(timeout=DEADLINE) for _ in range(2)] == [1, 2]
+        assert [log.logged.get(timeout=DEADLINE) for _ in range(2)] == [1, 2]
         job.events = [*job.events, event(3, "MasterStarted")]  # each answer ends: to the follower, its master died
-        assert log.heard.get(timeout=DEADLINE) == 3
+        assert log.logged.get(timeout=DEADLINE) == 3
     finally:
         follower.close()
     assert [line.split(":")[-1].strip() for line in err.getvalue().decode().splitlines()] == [
@@ -65,7 +65,7 @@ def test_a_terminal_shows_the_progress_of_the_job(running_job: Any) -> None:
     job = running_job()
     both = io.BytesIO()
     screen = Screen(both, both, terminal=True)
-    log = Told(screen)
+    log = WaitableLog(screen)
     follower = Follower(job.folder, log, screen, Progress(), 0.01)
     follower.start()
     try:

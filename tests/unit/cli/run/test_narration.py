@@ -6,7 +6,7 @@ import io
 import json
 from typing import Any
 
-from outrider.cli.run.log import Mode, EventLog, summary, summary_line
+from outrider.cli.run.log import EventLog, Mode, summary, summary_line
 from outrider.cli.run.terminal import Screen
 from outrider.cli.run.traceback_hold import Holding
 from outrider.cli.text import seconds

@@ -97,8 +97,8 @@ def test_an_active_virtual_environment_runs_the_script(
 
 def test_the_node_check_is_requested_by_dlrovers_flags_in_both_spellings(requested: Any) -> None:
     assert not requested("train.py").network_check
-    request = requested("--network_check", "--exclude-straggler", "--nnodes", "2", "--chaos", "bad-node=slow@rank_index=1",
-                    "train.py")  # fmt: skip
+    flags = ("--network_check", "--exclude-straggler", "--nnodes", "2", "--chaos", "bad-node=slow@rank_index=1")
+    request = requested(*flags, "train.py")
     assert (request.network_check, request.exclude_straggler) == (True, True)
     assert request.chaos == (Armed(Fault("bad-node", "slow"), 1),)
 
