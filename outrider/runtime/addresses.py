@@ -1,6 +1,6 @@
-"""Addresses of both families: in a cluster whose pods have IPv6 alone, or first, `status.podIP` is one with colons.
+"""Handles IPv4 and IPv6 addresses: if pods have only IPv6, or prefer it, `status.podIP` has colons.
 
-A kernel without IPv6 has no such address; what listens on all addresses listens on those of IPv4 there.
+A kernel without IPv6 has no such address; a socket on all addresses then listens on IPv4.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import socket
 
 
 def family_of(address: str) -> socket.AddressFamily:
-    """Of a literal; a name counts as IPv4."""
+    """The family of a literal address; a name counts as IPv4."""
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
 def everywhere(address: str) -> str:
-    """All addresses of this machine, in the family of this one: what it is reached at is then answered from there."""
+    """The wildcard address in the family of this address, so that answers leave from the address that was reached."""
     return "::" if family_of(address) is socket.AF_INET6 else "0.0.0.0"
 
 
 def listening(address: str) -> socket.socket:
-    """Takes TCP connections on any free port of this address; of all of its family if it is none of this machine."""
+    """A TCP socket that listens on any free port of this address, or of all addresses if this machine lacks it."""
     try:
         return socket.create_server((address, 0), family=family_of(address))
     except OSError:

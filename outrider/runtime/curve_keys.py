@@ -1,4 +1,4 @@
-"""CURVE key pairs: a master's, which its sidecars know, and those of their connections."""
+"""CURVE key pairs: that of a master, whose public key its sidecars know, and one for each connection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def new_key_pair() -> KeyPair:
 
 
 def key_pair_of(secret: str) -> KeyPair:
-    """The pair of a secret key; ValueError where it is none."""
+    """The key pair for a secret key; ValueError if it is not a valid key."""
     try:
         return KeyPair(zmq.curve_public(secret.encode("ascii")).decode(), secret)
     except (ValueError, UnicodeEncodeError, zmq.ZMQError) as error:

@@ -1,4 +1,4 @@
-"""The sidecar's end of the connection to its master, which is made again for ever."""
+"""The sidecar's end of the connection to its master, which reconnects forever."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from outrider.runtime.sockets import Readable, Unreachable, common_options
 
 RECONNECT_MILLISECONDS = (100, 2000)
 HEARTBEAT_MILLISECONDS = (2000, 4000)
-"""How often a sidecar asks whether the master's process lives, and how long it waits: the kernel of a frozen one goes
-on to acknowledge, and a standby would never be found."""
+"""How often a sidecar pings the master's process, and how long it waits for the pong. The kernel of a frozen process
+keeps acknowledging, so without pings the sidecar would never switch to a standby."""
 
 
 class Dealer(Readable):
-    """The sidecar's end: one connection that is made again for ever."""
+    """The sidecar's socket: one connection that reconnects forever."""
 
     def __init__(
         self,
@@ -48,13 +48,13 @@ class Dealer(Readable):
         self._socket.connect(endpoint)
 
     def send(self, payload: bytes) -> None:
-        """Queues a message; Unreachable where there is no link or it takes no more."""
+        """Queue a message; Unreachable if there is no connection, or its queue is full."""
         if not self._connected:
-            raise Unreachable("there is no link to the master")
+            raise Unreachable("not connected to the master")
         try:
             self._socket.send(payload, zmq.NOBLOCK)
         except zmq.ZMQError as error:
-            raise Unreachable(f"the link to the master takes no more: {error}") from error
+            raise Unreachable(f"the queue to the master is full: {error}") from error
         finally:
             self._look_again()
 

@@ -1,17 +1,17 @@
-"""What a core was told, what it wanted, and how its state changed, as lines of one text format.
+"""Records the events, actions and changes of state of a core, and prints them in one text format.
 
-The same format is used by the journal of a running service, the golden transcripts of the tests, a failing simulation
-and the docs, so that whoever can read one can read all, and a line can be carried from one to the other:
+The journal of a running service, the golden transcripts of the tests, a failing simulation and the docs use the same
+format, so that one who can read one can read all, and lines can be copied between them:
 
         12.345 > WorkerExited generation=1.2 exit=WorkerExit(local_rank=0 pid=9 code=1)
         12.345 = running -> failed
         12.345 < Send message=Exited(…) generation=1.2 reason='worker process 0 exited with 1'
 
-`>` is an event, `<` an action, `=` a change of state. Fields that have their default are left out.
+`>` is an event, `<` an action, `=` a change of state. Fields with their default are left out.
 
-A journal is bounded by bytes, and can be played again: it begins with the state as it was, and holds every event since.
-Where it is full it begins anew with the state of that moment, and what lies before the last such moment goes. Entries
-are kept packed, and turned into text only when somebody asks: a master takes 10,000 reports a second.
+A journal has a limit of bytes and can be replayed: it begins with a copy of the state and has every event since. When
+it is full, it starts a new segment with the current state, and drops all segments but the last one before it. Entries
+are stored packed and become text only on request, because a master reads 10,000 reports per second.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from pathlib import Path
 from typing import Any
 
 EACH = 2 << 20
-"""Bytes of one journal; a state that is larger than half of that is kept all the same."""
+"""The most bytes of one journal; a state larger than half of that is still stored."""
 TOGETHER = 64 << 20
-"""Bytes of all journals of one shelf."""
+"""The most bytes of all journals of one shelf."""
 LONGEST_FILE = 32 << 20
 TRANSITIONS_KEPT = 500
 PACKED_AT_ONCE = 32
-"""Entries: what came after the last pack is held as it is."""
+"""The number of entries that are packed together; newer entries wait unpacked."""
 SECRET = frozenset({"token", "memory_key", "ticket"})
-"""Fields whose content is never written down: a journal is passed around."""
+"""Fields whose content is never printed, because journals are sent to other people."""
 
 log = logging.getLogger("journal")
 
 Entry = tuple[float, str, Any]
-"""When, what it is (`>`, `<` or `=`), and the value."""
+"""The time of an entry, its mark (`>`, `<` or `=`), and its value."""
 
 
 class Shelf:
-    """Journals that share an allowance of bytes: the more there are, the shorter each is."""
+    """Journals that share a limit of bytes: the more journals, the shorter each one is."""
 
     def __init__(self, each: int = EACH, together: int = TOGETHER) -> None:
         self._each, self._together = each, together
@@ -63,17 +63,17 @@ class Shelf:
 
 @dataclasses.dataclass(slots=True)
 class _Segment:
-    """The state at its beginning, packed, and the packs of all entries since."""
+    """A part of a journal: the packed state at its beginning, and the packs of all entries since."""
 
     since: float
     state: bytes
     packs: list[bytes] = dataclasses.field(default_factory=list)
     size: int = 0
-    """Of the packs."""
+    """The bytes of all packs."""
 
 
 class Journal:
-    """The last events and actions, and the last changes of state; `write` puts them into `path` as a whole."""
+    """The last events and actions, and the last changes of state, which `write` saves to `path`."""
 
     def __init__(self, path: Path | None = None, shelf: Shelf | None = None, longest_file: int = LONGEST_FILE) -> None:
         self._path, self._longest_file = path, longest_file
@@ -85,11 +85,11 @@ class Journal:
         self._transitions: deque[Entry] = deque(maxlen=TRANSITIONS_KEPT)
 
     def follow(self, state: Callable[[], object]) -> None:
-        """Whose state it begins with."""
+        """Set the function that returns the state, which each segment begins with."""
         self._state = state
 
     def event(self, now: float, event: object) -> None:
-        """Called before the event is taken."""
+        """Record an event, before the core handles it."""
         if len(self._newest) >= PACKED_AT_ONCE and self._segments:
             self._pack()
         if not self._segments or self._is_full(self._segments[-1]):
@@ -111,7 +111,8 @@ class Journal:
         self._segments[-1].size += len(packed)
 
     def _is_full(self, segment: _Segment) -> bool:
-        """Two segments together have their share; but a large state is not packed again for a few events."""
+        """Whether a segment has half of the journal's share, but at least as many bytes as its state: a large state is
+        not packed again after only a few events."""
         return segment.size >= max(self._shelf.share // 2 - len(segment.state), len(segment.state))
 
     def _begin(self, now: float) -> None:
@@ -121,7 +122,7 @@ class Journal:
 
     @property
     def size(self) -> int:
-        """Bytes of what is packed."""
+        """The bytes of all packed states and entries."""
         return sum(len(segment.state) + segment.size for segment in self._segments)
 
     # -- reading ----------------------------------------------------------------------------------------------------
@@ -132,23 +133,23 @@ class Journal:
         yield from self._newest
 
     def begins_with(self) -> Any:
-        """The state before the first event that is kept; a copy of its own each time. None where there is none."""
+        """A new copy of the state before the first recorded event; None if there is no event."""
         return _unpacked(self._segments[0].state) if self._segments else None
 
     def events(self) -> list[tuple[float, Any]]:
-        """Every event since, with its time: taken one by one from that state they lead to what was led to."""
+        """All recorded events with their times. Applied one by one to `begins_with`, they give the current state."""
         return [(now, value) for now, mark, value in self._entries() if mark == ">"]
 
     def story(self, word: str = "") -> list[str]:
-        """The kept lines in order, only those that contain `word` where one is given."""
+        """The recorded lines in order; with `word` only lines that contain it."""
         return [text for entry in self._entries() if word in (text := line(*entry))]
 
     def transitions(self) -> list[str]:
         return [line(*entry) for entry in self._transitions]
 
     def write(self) -> None:
-        """Writes transitions, state and events, beside the old file and renames; without a path it does nothing. A disk
-        that takes no journal must not change how its service ends."""
+        """Write transitions, state and events to a new file, and rename it to `path`, if there is one. If the disk
+        refuses, only a warning is logged: this must not change how the service ends."""
         if self._path is None:
             return
         beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
@@ -156,23 +157,23 @@ class Journal:
             beside.write_text("\n".join(self._whole()), encoding="utf-8", errors="backslashreplace")
             beside.replace(self._path)
         except OSError as refused:
-            log.warning("the journal cannot be written: %s", refused)
+            log.warning("could not write the journal, the service continues: %s", refused)
             beside.unlink(missing_ok=True)
 
     def _whole(self) -> list[str]:
-        """The newest of it, where that is longer than the file may be."""
+        """The lines of the file; the oldest ones are left out if the file would be too long."""
         state = self.begins_with()
         begins = [line(self._segments[0].since, "#", state)] if state is not None else []
         head, story = ["# transitions", *self.transitions(), "", "# begins with this state", *begins, ""], self.story()
         left, kept = self._longest_file - sum(len(each) + 1 for each in head), deque[str]()
         while story and (left := left - len(story[-1]) - 1) >= 0:
             kept.appendleft(story.pop())
-        missing = [f"# {len(story)} older ones have no room"] if story else []
+        missing = [f"# {len(story)} older lines are left out"] if story else []
         return [*head, "# events and actions", *missing, *kept, ""]
 
 
 class _ByFields(dict[type, Callable[[Any], tuple[Any, ...]]]):
-    """How a frozen dataclass is pickled: by its fields in order, in a quarter of the time."""
+    """Reducers that pickle frozen dataclasses by their fields in order, in a quarter of the usual time."""
 
     def __missing__(self, cls: type) -> Callable[[Any], tuple[Any, ...]]:
         if not (dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen):  # type: ignore[attr-defined]
@@ -190,11 +191,12 @@ _BY_FIELDS = _ByFields()
 
 
 def _packed(value: object) -> bytes:
-    """What cannot be pickled is kept as its text: a journal never stops its service."""
+    """A value, pickled and compressed. A value that cannot be pickled is stored as text, so that the journal never
+    stops its service."""
     try:
         return zlib.compress(_pickled(value), 1)
-    except Exception as error:  # of a foreign object there may be any
-        log.warning("the journal keeps something as text: %r", error)
+    except Exception as error:  # a foreign object may raise anything
+        log.warning("the journal stores a value as text, because it cannot be pickled: %r", error)
         entries = [(now, mark, text(each)) for now, mark, each in value] if isinstance(value, list) else text(value)
         return zlib.compress(pickle.dumps(entries), 1)
 
@@ -208,17 +210,17 @@ def _pickled(value: object) -> bytes:
 
 
 def _unpacked(packed: bytes) -> Any:
-    """Of this process's own making: no pickle leaves it."""
+    """The value in a pack. Packs are made by this process and never leave it."""
     return pickle.loads(zlib.decompress(packed))
 
 
 def line(now: float, mark: str, what: object) -> str:
-    """One line of the format; `mark` is `>`, `<` or `=`."""
+    """One line of the format; `mark` is `>`, `<`, `=` or `#`."""
     return f"{now:12.3f} {mark} {what if isinstance(what, str) else text(what)}"
 
 
 def text(value: object) -> str:
-    """A frozen dataclass as `Name field=value …`, on one line whatever is in it."""
+    """A frozen dataclass as `Name field=value …`, always on one line."""
     name, fields = type(value).__name__, _fields(value)
     return f"{name} {fields}" if fields else name
 
@@ -249,7 +251,7 @@ def _inner(value: object) -> str:
         return f"{type(value).__name__}({_fields(value)})"
     if isinstance(value, float):
         return f"{value:g}" if abs(value) < 1e6 else repr(value)
-    if isinstance(value, set | frozenset):  # whose own order is that of hashes, another in each process
+    if isinstance(value, set | frozenset):  # sorted, because their own order differs in each process
         return "{" + ", ".join(sorted(map(_inner, value))) + "}"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_inner(value[key])}" for key in value) + "}"

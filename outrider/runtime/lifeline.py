@@ -1,8 +1,8 @@
-"""Ties the life of a process to another's, so that nothing of a job outlives the command that owns it.
+"""Ends processes when the command that owns their job ends, so that nothing of the job outlives it.
 
-Two ropes, because each has a gap. The *lifeline* is a pipe whose write end only the owner holds: the kernel closes it
-however the owner dies, and every reader sees the end of file. *PDEATHSIG* kills a child with its parent thread even
-where the child is too busy to read, but is lost over a setuid exec and is not inherited by grandchildren.
+There are two mechanisms, because each has a gap. The *lifeline* is a pipe whose write end only the owner holds: however
+the owner dies, the kernel closes it, and every reader sees the end of file. *PDEATHSIG* kills a child with its parent
+thread even if the child is too busy to read, but a setuid exec clears it and grandchildren do not inherit it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def watch_lifeline(descriptor: int, on_lost: Callable[[], None]) -> None:
-    """Calls `on_lost` once, when the write end of the pipe is closed by whoever holds it. Bytes in it are ignored."""
+    """Call `on_lost` once, when the last holder of the pipe's write end closes it. Bytes in the pipe are ignored."""
     loop = asyncio.get_running_loop()
     os.set_blocking(descriptor, False)
     os.set_inheritable(descriptor, False)
@@ -30,7 +30,7 @@ def watch_lifeline(descriptor: int, on_lost: Callable[[], None]) -> None:
         except BlockingIOError:
             return
         except OSError:
-            pass  # a descriptor that cannot be read is no lifeline any more: the safe reading is that it is lost
+            pass  # a descriptor that cannot be read is treated as a lost lifeline, which is the safe choice
         loop.remove_reader(descriptor)
         on_lost()
 
@@ -38,14 +38,14 @@ def watch_lifeline(descriptor: int, on_lost: Callable[[], None]) -> None:
 
 
 def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """Has the kernel send this process a signal when its parent dies; ends at once where `parent` is gone already."""
+    """Let the kernel signal this process when its parent dies; exit at once if `parent` is already gone."""
     _prctl(PR_SET_PDEATHSIG, int(number))
     if os.getppid() != parent:
         os._exit(1)
 
 
 def become_subreaper() -> None:
-    """Makes orphans among this process's descendants its own children, so that it can reap them."""
+    """Make orphaned descendants children of this process, so that it can reap them."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 

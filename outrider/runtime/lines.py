@@ -1,7 +1,7 @@
-"""JSON objects, one a line, over a stream: how processes of one machine talk to each other here.
+"""Exchanges JSON objects, one per line, over a stream between processes of one machine.
 
-The other side may be anybody's process: it is never trusted to send whole lines, short lines, text or JSON. What is no
-object closes the connection with a sentence that says what it was, and costs nobody else anything.
+The other side may be any process, so it is not trusted to send complete lines, short lines, text or JSON. A line that
+is not a JSON object closes the connection with an error message, and does not affect other connections.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LONGEST_LINE = 1 << 20
 
 
 class LineConnection(asyncio.Protocol):
-    """One connection: `on_line` for each object, `on_closed` once, with what was wrong or an empty text."""
+    """One connection. It calls `on_line` for each object, and `on_closed` once, with an error or an empty text."""
 
     def __init__(
         self,
@@ -40,13 +40,13 @@ class LineConnection(asyncio.Protocol):
         return peer_of(cast(socket.socket, self._transport.get_extra_info("socket")))
 
     def send(self, line: dict[str, object]) -> None:
-        """Queues one object; ConnectionError where the connection is closed."""
+        """Queue one object; ConnectionError if the connection is closed."""
         if self._transport is None or self._transport.is_closing():
             raise ConnectionError("the connection is closed")
         self._transport.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
     def close(self, wrong: str = "") -> None:
-        """Closes after what was queued is written; `wrong` says why, where the other side is to blame."""
+        """Close the connection after queued objects are written; `wrong` is the error if the other side made one."""
         self._wrong = self._wrong or wrong
         if self._transport is not None:
             self._transport.close()
@@ -83,9 +83,9 @@ class LineConnection(asyncio.Protocol):
         try:
             line = json.loads(raw)
         except (ValueError, RecursionError):
-            self.close(f"a line that is no JSON: {raw[:60]!r}")
+            self.close(f"a line that is not JSON: {raw[:60]!r}")
             return
         if not isinstance(line, dict):
-            self.close(f"a line that is no JSON object: {raw[:60]!r}")
+            self.close(f"a line that is not a JSON object: {raw[:60]!r}")
             return
         self._on_line(self, line)

@@ -1,7 +1,7 @@
-"""The log of a service: JSON lines for machines, plain or coloured text for people.
+"""The log of a service: JSON lines for programs, plain or coloured text for people.
 
-The core gives reasons, the shell logs them: one line per announcement, none per report. The two shapes carry the same
-fields, so that nothing is lost by reading one and not the other. Lines go to stderr.
+The core gives reasons and the shell logs them: one line per announcement, none per report. Both shapes have the same
+fields. Lines go to stderr.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DIM = "\x1b[2m"
 
 
 def set_up(shape: str, service: str, stream: IO[str] | None = None) -> None:
-    """Sends everything that is logged in this process to `stream` (stderr); `shape` is `json` or `text`."""
+    """Send all log records of this process to `stream` (default: stderr); `shape` is `json` or `text`."""
     stream = sys.stderr if stream is None else stream
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines(service) if shape == "json" else Text(service, colour=stream.isatty()))
@@ -31,17 +31,17 @@ def set_up(shape: str, service: str, stream: IO[str] | None = None) -> None:
 def announce(
     log: logging.Logger, kind: str, reason: str, severity: str = "normal", detail: Mapping[str, str] | None = None
 ) -> None:
-    """One line for one thing that happened; `severity` is `normal` or `warning`."""
+    """Log one announcement of the core; `severity` is `normal` or `warning`."""
     level = logging.WARNING if severity == "warning" else logging.INFO
     log.log(level, "%s", reason, extra={"kind": kind, "detail": dict(detail or {})})
 
 
 TURNING = {each: f"\\u{each:04x}" for each in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)}
-"""Characters that turn the direction of what stands behind them: a line would read as another one."""
+"""Characters that change the direction of the text after them and so could disguise a line; they are escaped."""
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: time, level, service, kind, message, and the details as fields of their own."""
+    """One object per line: time, level, service, kind, message, and the details as separate fields."""
 
     def __init__(self, service: str) -> None:
         super().__init__()

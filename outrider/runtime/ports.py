@@ -1,8 +1,8 @@
-"""Finds a TCP port for a rendezvous: free now, and outside the range from which the kernel gives out ports.
+"""Finds a TCP port for a rendezvous: free now, and outside the kernel's ephemeral range.
 
-A port inside that range can be taken by any outgoing connection between its being found and its being bound. A new one
-is drawn each time, at random, so that two members of one machine rarely draw the same; where they do, the generation
-fails with "address in use" and the next one draws again.
+A port inside that range could be taken by any outgoing connection before it is bound. Each call draws a random port, so
+that two members of one machine rarely draw the same. If they do, the generation fails with "address in use" and the
+next one draws again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TRIES = 200
 
 
 class NoFreePort(Exception):
-    """Nothing was free in so many tries."""
+    """No port was free within the allowed number of tries."""
 
 
 def find_port(ephemeral: tuple[int, int] | None = None) -> int:

@@ -1,10 +1,10 @@
-"""Finds processes by a marker in their environment and ends them, without ever hitting anybody else's.
+"""Finds processes by a marker in their environment and signals them, and never any other process.
 
-Every process of a job carries OUTRIDER_JOB_UID, every one of a member OUTRIDER_POD_UID, in the environment it was
-started with; children inherit it whatever they do to their process group or session. A pid is a number that the kernel
-gives out again: so a process is opened (pidfd) first, its marker is read after that, and the signal goes to what was
-opened. Where there are no pidfds (a kernel before 5.3, a seccomp profile that forbids them) the start time says the
-same, but for the moment between the look and the signal.
+Every process of a job has OUTRIDER_JOB_UID, and every process of a member OUTRIDER_POD_UID, in its initial environment;
+children inherit it, whatever they do to their process group or session. The kernel reuses pids, so a process is first
+opened (pidfd), then its marker is read, and the signal goes to the opened process. Without pidfds (a kernel before 5.3,
+or a seccomp profile that forbids them) its start time is compared instead, which leaves a gap between the comparison
+and the signal.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ PROC = Path("/proc")
 
 
 def marked(variable: str, value: str) -> list[int]:
-    """Pids, sorted, of living processes that were started with `variable=value`; never the caller's own."""
+    """Sorted pids of the living processes that were started with `variable=value`, except the caller's own."""
     return sorted(pid for pid in _pids() if pid != os.getpid() and _carries(pid, variable, value))
 
 
 def send_signal(pid: int, number: signal.Signals, variable: str, value: str) -> bool:
-    """Signals the process if it carries the marker; says whether it did."""
+    """Signal the process if it has the marker; returns whether it was signalled."""
     if pid == os.getpid():
         return False
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
-    except OSError:  # whatever else it is: none can be had here
+    except OSError:  # pidfds are not available here
         return _signal_by_pid(pid, number, variable, value)
     try:
         if not _carries(pid, variable, value):
@@ -55,7 +55,7 @@ def _signal_by_pid(pid: int, number: signal.Signals, variable: str, value: str) 
 
 
 def start_time(pid: int) -> int | None:
-    """In ticks since boot; None where no process runs under this pid, or only one that was not reaped."""
+    """The start of a process in ticks since boot; None if no process has this pid, or only one that has ended."""
     try:
         fields = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -64,16 +64,16 @@ def start_time(pid: int) -> int | None:
 
 
 def seen_from_here(pid: int, variable: str, value: str) -> int:
-    """Which process here is the marked one that has this pid in its own pid namespace; 0: none.
+    """The pid here of the marked process that has this pid in its own pid namespace; 0 if there is none.
 
-    A member tells pids as it sees them: in a pod, or isolated, they mean nothing outside.
+    A member reports the pids of its own namespace; outside of a pod or an isolated member they have no meaning.
     """
     return next((each for each in marked(variable, value) if _own_pid(each) == pid), 0)
 
 
 def sweep(variable: str, value: str, *, spare: frozenset[int] = frozenset(), seconds: float = 5.0) -> list[int]:
-    """Kills every marked process but the caller and `spare`, again until none is left or the time is over (a process
-    in an uninterruptible call dies when it returns); the pids that were signalled, sorted."""
+    """Kill every marked process except the caller and `spare`, repeatedly until none is left or the time is over (a
+    process in an uninterruptible call dies when it returns). Returns the sorted pids that were signalled."""
     deadline = time.monotonic() + seconds
     signalled: set[int] = set()
     while True:
@@ -86,12 +86,12 @@ def sweep(variable: str, value: str, *, spare: frozenset[int] = frozenset(), sec
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs under this pid: one that ended and was not reaped does not."""
+    """Whether a process with this pid is running; a process that has ended but was not reaped is not."""
     return start_time(pid) is not None
 
 
 def ancestors() -> frozenset[int]:
-    """Pids of the caller's parent, its parent, and so on, as far as this pid namespace shows them."""
+    """Pids of the caller's parent, grandparent and so on, as far as they are visible in this pid namespace."""
     found, pid = set[int](), os.getppid()
     while pid > 0 and pid not in found:
         found.add(pid)
@@ -119,7 +119,7 @@ def _own_pid(pid: int) -> int:
 
 
 def _carries(pid: int, variable: str, value: str) -> bool:
-    """A process that has ended but was not reaped has no environment, and so carries nothing."""
+    """Whether a process has the marker. One that has ended but was not reaped has no environment, so it has not."""
     try:
         environment = (PROC / str(pid) / "environ").read_bytes()
     except OSError:

@@ -2,15 +2,15 @@
 
 Three laws hold here, so that no core has to think about them:
 
-* *Everything that has arrived is told before time is.* A process that was paused for ten seconds finds ten seconds of
-  reports in its sockets. Told that time has passed before it has read them, it would declare the living dead. So a
-  deadline is judged only after all sources are drained and the inbox is empty, or who never ends has had 2 s: sockets
-  are read in turns, so that what the others have said is among it.
-* *A pause of ours is ours.* Where the loop did not run when it should have, the core hears `Stalled(seconds)`, after
-  the draining, and may forgive silence for that long.
+* *Everything that has arrived is handled before deadlines.* A process that was paused for ten seconds finds ten seconds
+  of reports in its sockets. If it checked deadlines before it has read them, it would declare living members dead. So a
+  deadline is checked only after all sources are drained and the inbox is empty. If messages never stop, this takes 2 s
+  at most; sockets are read in turns, so that the messages of all peers are among them.
+* *A pause of this process is not a silence of others.* If the loop did not run when it should have, the core gets
+  `Stalled(seconds)` after the draining, and may forgive silence for that long.
 * *Failure is an event.* An action that raises becomes `ActionFailed`. An exception in the core itself is a bug: its
-  state can no longer be trusted, so the journal is written and `run` returns a code with which the service ends and is
-  started again.
+  state can no longer be trusted, so the journal is written and `run` returns an exit code with which the service ends
+  and is restarted.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ Action = TypeVar("Action")
 ActionIn = TypeVar("ActionIn", contravariant=True)
 
 CORE_FAILED = 70
-"""Exit code of a service whose core raised (EX_SOFTWARE): whoever started it starts it again."""
+"""Exit code of a service whose core raised (EX_SOFTWARE); its parent restarts it."""
 LONGEST_WAIT = 0.5
-"""The loop looks at the clock at least this often, or a pause could hide inside a long wait."""
+"""The most seconds between two looks at the clock; a pause could hide inside a longer wait."""
 STALL = 0.25
-"""Lateness in seconds above which the loop counts as stalled; below it is ordinary scheduling on a busy machine."""
+"""Seconds of lateness above which the loop counts as stalled; less is ordinary scheduling on a busy machine."""
 LONGEST_SETTLING = 2.0
-"""Seconds for which what arrives is taken before time is judged."""
+"""The most seconds for which arriving events are handled before deadlines are checked."""
 BATCH = 500
-"""Events taken before the sockets get their turn again."""
+"""The most events handled before the sockets are read again."""
 
 log = logging.getLogger("pump")
 
 
 class Effects(Protocol[ActionIn]):
-    """Does actions. A coroutine is run as a task of its own; whatever is raised becomes `ActionFailed`."""
+    """Performs actions. A coroutine runs as a separate task; any exception becomes `ActionFailed`."""
 
     def perform(self, action: ActionIn, /) -> Coroutine[object, object, None] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Core(Generic[State, Event, Action]):
-    """A core as the pump sees it: its functions, and how it is told about time and failure."""
+    """The functions of a core that the pump calls, and the events for time and failure."""
 
     step: Callable[[State, Event, float], list[Action]]
     next_deadline: Callable[[State], float | None]
@@ -60,13 +60,13 @@ class Core(Generic[State, Event, Action]):
     stalled: Callable[[float], Event]
     failed: Callable[[Action, str], Event]
     describe: Callable[[State], str] = lambda _state: ""
-    """A short word for the state; each change of it is a transition in the journal."""
+    """Returns a short name of the state; each change of it is a transition in the journal."""
     check: Callable[[State], None] = lambda _state: None
-    """Raises where an invariant does not hold; called after every step."""
+    """Raises if an invariant does not hold; called after every step."""
 
 
 class Pump(Generic[State, Event, Action]):
-    """One core, one inbox, one loop. `put` and everything else here is called on the loop's own thread."""
+    """One core with its inbox on one event loop. All methods must be called on the loop's thread."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Pump(Generic[State, Event, Action]):
         self._tasks: set[asyncio.Task[None]] = set()
         self._exit_code: int | None = None
         self.failure = ""
-        """Why the core cannot be trusted any more."""
+        """Why the core can no longer be trusted; empty if it can."""
         self._stalled = 0.0
         self._seen_at = clock()
 
@@ -96,17 +96,18 @@ class Pump(Generic[State, Event, Action]):
         self._arrived.set()
 
     def drain_before_judging(self, source: Callable[[], int]) -> None:
-        """Adds a source that is emptied before time is judged: a function that puts what it has and says how many."""
+        """Add a source that is drained before deadlines are checked: a function that puts all it has into the inbox and
+        returns how many events these were."""
         self._sources.append(source)
 
     def stop(self, exit_code: int) -> None:
-        """Ends `run` with this code after the actions of the current step; the first call wins."""
+        """End `run` with this exit code after the actions of the current step; only the first call counts."""
         if self._exit_code is None:
             self._exit_code = exit_code
         self._arrived.set()
 
     async def run(self, effects: Effects[Action]) -> int:
-        """Runs until `stop`, or until the core raises; returns the service's exit code."""
+        """Run until `stop` is called or the core raises; returns the exit code of the service."""
         self._effects = effects
         self._seen_at = self._clock()
         while self._exit_code is None:
@@ -135,9 +136,9 @@ class Pump(Generic[State, Event, Action]):
         try:
             actions = self._core.step(self.state, event, now)
             self._core.check(self.state)
-        except Exception as error:  # a bug of ours, whatever its type: the state is not to be trusted any more
+        except Exception as error:  # a bug, whatever its type: the state can no longer be trusted
             self.failure = f"{_sentence(error)}, on {type(event).__name__}"
-            log.exception("the core failed on %s; the journal is written and the service ends", type(event).__name__)
+            log.exception("the core failed on %s; writing the journal and ending the service", type(event).__name__)
             self._journal.write()
             self.stop(CORE_FAILED)
             return
@@ -167,7 +168,7 @@ class Pump(Generic[State, Event, Action]):
             self.put(self._core.failed(action, _sentence(error)))
 
     async def _finish_tasks(self, seconds: float = 2.0) -> None:
-        """Gives what was begun a moment to end, so that the last status is not lost."""
+        """Give running tasks a moment to end, so that the last status is not lost."""
         if self._tasks:
             _done, late = await asyncio.wait(self._tasks, timeout=seconds)
             for task in late:
@@ -191,14 +192,14 @@ class Pump(Generic[State, Event, Action]):
             self._step(self._core.woke())
 
     async def _settle(self) -> None:
-        """Takes everything that has arrived: sources are emptied, and the loop polls until nothing more comes. Who
-        never ends is not waited for: what others have said has been read by then."""
+        """Handle everything that has arrived: drain the sources, and poll the loop until nothing more comes, or for
+        LONGEST_SETTLING seconds at most; by then the messages of all peers have been read."""
         until = self._clock() + LONGEST_SETTLING
         while self._exit_code is None and self._clock() < until:
             drained = sum(source() for source in self._sources)
             for _ in range(
                 3
-            ):  # one turn polls the descriptors, the next runs their callbacks, the third what those began
+            ):  # one turn polls the descriptors, the next runs their callbacks, the third the tasks that those started
                 await asyncio.sleep(0)
             if not drained and not self._inbox:
                 return

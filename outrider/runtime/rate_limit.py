@@ -1,8 +1,8 @@
-"""How much one peer may say: what it says beyond that costs the others nothing.
+"""Limits the messages and bytes of one peer, so that a peer that sends too much does not affect others.
 
-Two buckets that fill with time, of messages and of bytes. What can be missed (a report that the next one replaces) is
-passed over unread where they are empty; what cannot is taken from the next seconds' share; and who has used up that as
-well is hung up, and is not heard again before the buckets have filled.
+There are two token buckets, for messages and for bytes. If they are empty, a message that can be missed (a report that
+the next one replaces) is skipped unread; any other message uses tokens of the next seconds. A peer that has used up
+these too is disconnected, and not served again before its buckets are full.
 """
 
 from __future__ import annotations
@@ -20,24 +20,26 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class RateLimit:
+    """The token buckets of one peer."""
+
     messages: float
-    """At once."""
+    """The most messages at once."""
     messages_a_second: float
     bytes: float
     bytes_a_second: float
     longest: int | None = None
-    """Bytes of a message; who says a longer one is hung up."""
+    """The most bytes of a message; a peer that sends a longer one is disconnected."""
     _messages: float = field(init=False)
     _bytes: float = field(init=False)
     _received: float = field(init=False, default=0.0)
-    """Of what was passed over, as much of the buckets as it costs to receive it."""
+    """The cost of receiving skipped messages, which have no other cost."""
     _at: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
         self._messages, self._bytes = self.messages, self.bytes
 
     def spend(self, size: int, now: float, can_be_missed: Callable[[], bool]) -> Verdict:
-        """For a message of so many bytes."""
+        """Take tokens for a message of `size` bytes, and decide what happens to it."""
         self._fill(now)
         if self.longest is not None and size > self.longest:
             return Verdict.HANG_UP
@@ -67,4 +69,4 @@ class RateLimit:
 
 
 RECEIVED = 10
-"""To receive a message and pass it over costs a tenth of reading it."""
+"""How much cheaper it is to receive and skip a message than to read it."""

@@ -1,4 +1,4 @@
-"""The master's end of its sidecars' connections: each is a session, and who is nobody for long is hung up."""
+"""The master's end of its sidecars' connections. Each connection is a session; idle unknown peers are disconnected."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from outrider.runtime.rate_limit import RateLimit, Verdict
 from outrider.runtime.sockets import Readable, Unreachable, common_options
 
 UNREAD_BYTES = 128 << 10
-"""That the kernel keeps of a connection; by itself it would keep megabytes, and they count as the container's."""
-MOST_STRANGERS = 2000
-"""Connections that are nobody's yet (28 KiB each, with CURVE); beyond that the oldest of them is hung up."""
+"""The kernel's buffer for a connection in bytes. The default is megabytes, which count as the container's memory."""
+MOST_UNKNOWN = 2000
+"""The most connections of peers that are not admitted yet (28 KiB each, with CURVE); beyond it the oldest is closed."""
 SILENT = 30.0
-"""Seconds after which one is hung up over which nothing has come: who has something to say says it within 3."""
+"""Seconds without a message after which the connection of an unknown peer is closed; a sidecar sends within 3."""
 ENDED = 10_000
-"""So many connections are remembered after their end, for what they had still to say."""
+"""The number of ended connections that are remembered, because their last messages may still be read."""
 
 
 @dataclass(slots=True)
@@ -32,26 +32,26 @@ class _Session:
     descriptor: int
     address: str
     allowance: RateLimit | None = None
-    """None: it may say whatever it likes."""
+    """The limit of messages; None: no limit."""
     forgotten: bool = False
     is_cut: bool = False
-    """It has said too much: its connection is about to end."""
+    """Whether the peer has sent too much, so that its connection is about to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What connections may say."""
+    """The limits of messages on connections."""
 
     stranger: Callable[[], RateLimit]
-    """Of one that is nobody's yet."""
+    """Makes the limit of a connection that is not admitted yet."""
     can_be_missed: Callable[[bytes], bool]
-    """Of a message that begins so."""
+    """Whether a message that begins with these bytes may be skipped."""
     on_cut: Callable[[str], None]
-    """This session has said too much, and is hung up."""
+    """Called with a session that has sent too much and is disconnected."""
 
 
 class Router(Readable):
-    """The master's end. A session is one connection, named by a number that is never used again in this process."""
+    """The master's socket. A session is one connection; its name is a number that this process never reuses."""
 
     def __init__(
         self,
@@ -78,16 +78,16 @@ class Router(Readable):
         self._by_descriptor: dict[int, _Session] = {}
         self._ended: dict[bytes, None] = {}
         self._open: set[int] = set()
-        """Descriptors of connections that were accepted and have not ended."""
+        """The descriptors of open connections."""
         self._counter = 0
         self._port = 0
-        self._strangers: dict[int, float] = {}
-        """Descriptors of connections that are nobody's yet, and since when: the oldest first."""
+        self._unknown: dict[int, float] = {}
+        """The descriptors of connections that are not admitted yet, with their time of accept, oldest first."""
         self._looks: asyncio.TimerHandle | None = None
         super().__init__(socket, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
 
     def bind(self, endpoint: str) -> str:
-        """Binds (port `*`: any free one) and returns the endpoint as it became."""
+        """Bind to an endpoint (port `*`: any free one); returns the actual endpoint."""
         self._socket.bind(endpoint)
         bound = self._socket.getsockopt(zmq.LAST_ENDPOINT)
         assert isinstance(bound, bytes)
@@ -95,9 +95,10 @@ class Router(Readable):
         return bound.rstrip(b"\0").decode()
 
     def admit(self, session: str, allowance: RateLimit | None = None) -> None:
-        """It is somebody's: it may be silent, gives way to nobody, and may say as much as that one may."""
+        """Admit a session, whose peer is known now: it may be silent, is not closed to make room, and gets this
+        allowance."""
         if (known := self._by_name.get(session)) is not None:
-            self._strangers.pop(known.descriptor, None)
+            self._unknown.pop(known.descriptor, None)
             known.allowance = allowance
 
     def close(self, linger_milliseconds: int = 0) -> None:
@@ -106,7 +107,7 @@ class Router(Readable):
         super().close(linger_milliseconds)
 
     def send(self, session: str, payload: bytes) -> None:
-        """Queues a message; Unreachable where the session's connection is gone or takes no more."""
+        """Queue a message; Unreachable if the session's connection is gone or its queue is full."""
         known = self._by_name.get(session)
         if known is None or known.forgotten:
             raise Unreachable(f"session {session} is closed")
@@ -118,14 +119,13 @@ class Router(Readable):
             self._look_again()
 
     def address_of(self, session: str) -> str:
-        """The other end's address without its port; empty where the session is closed."""
+        """The peer's address without its port; empty if the session is closed."""
         known = self._by_name.get(session)
         return known.address if known is not None else ""
 
     def forget(self, session: str) -> None:
-        """Closes a session: what still comes over its connection is thrown away, nothing more is sent to it, and its
-        end is not told. The connection itself stays known until it ends, or its peer would come back as a new
-        session."""
+        """Close a session: further messages from it are dropped, nothing more is sent to it, and its end is not
+        reported. The connection stays known until it ends, or its peer would come back as a new session."""
         known = self._by_name.get(session)
         if known is not None:
             known.forgotten = True
@@ -144,11 +144,11 @@ class Router(Readable):
             session = self._new_session(route, frames[-1])
             if session is None:
                 return True
-        if len(frames) == 2 and not session.forgotten and not session.is_cut and self._may_say(session, frames[1]):
+        if len(frames) == 2 and not session.forgotten and not session.is_cut and self._is_allowed(session, frames[1]):
             self._on_message(session.name, frames[1].bytes)
         return True
 
-    def _may_say(self, session: _Session, frame: zmq.Frame) -> bool:
+    def _is_allowed(self, session: _Session, frame: zmq.Frame) -> bool:
         if session.allowance is None or self._limits is None:
             return True
         can_be_missed = self._limits.can_be_missed
@@ -162,7 +162,8 @@ class Router(Readable):
         return verdict is Verdict.TAKE
 
     def _new_session(self, route: bytes, frame: zmq.Frame) -> _Session | None:
-        """None where the connection has ended before anything of it was read: nobody would ever tell its end."""
+        """The session of a new connection; None if the connection ended before its first message was read, because no
+        event would ever report its end."""
         descriptor = frame.get(zmq.SRCFD)
         assert isinstance(descriptor, int)
         if descriptor not in self._open:
@@ -175,12 +176,12 @@ class Router(Readable):
         return session
 
     def _connection_event(self, event: int, value: int) -> None:
-        self._strangers.pop(value, None)
+        self._unknown.pop(value, None)
         if event == zmq.EVENT_ACCEPTED:
             self._open.add(value)
-            self._strangers[value] = self._loop.time()
-            if len(self._strangers) > MOST_STRANGERS:
-                self._hang_up(next(iter(self._strangers)))
+            self._unknown[value] = self._loop.time()
+            if len(self._unknown) > MOST_UNKNOWN:
+                self._hang_up(next(iter(self._unknown)))
             self._look_later()
             return
         self._open.discard(value)
@@ -199,21 +200,21 @@ class Router(Readable):
 
     def _look_later(self) -> None:
         if self._looks is None:
-            self._looks = self._loop.call_later(SILENT / 3, self._look_at_strangers)
+            self._looks = self._loop.call_later(SILENT / 3, self._close_idle)
 
-    def _look_at_strangers(self) -> None:
+    def _close_idle(self) -> None:
         self._looks = None
         self._drain_monitor()  # who has gone meanwhile has given its descriptor back
         before = self._loop.time() - SILENT
-        for descriptor, since in list(self._strangers.items()):
+        for descriptor, since in list(self._unknown.items()):
             if since <= before and descriptor not in self._by_descriptor:
                 self._hang_up(descriptor)
-        if self._strangers:
+        if self._unknown:
             self._look_later()
 
     def _hang_up(self, descriptor: int) -> None:
         """libzmq has no word for it. It finds the connection's end, and tells it; the descriptor stays its own."""
-        self._strangers.pop(descriptor, None)
+        self._unknown.pop(descriptor, None)
         with contextlib.suppress(OSError), sockets.socket(fileno=os.dup(descriptor)) as connection:
             if connection.family in (sockets.AF_INET, sockets.AF_INET6) and connection.getsockname()[1] == self._port:
                 connection.shutdown(sockets.SHUT_RDWR)

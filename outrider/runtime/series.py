@@ -1,8 +1,8 @@
-"""A series of moments in a file of JSON lines, which gets sparser as it gets older. What is drawn needs no more.
+"""A time series in a file of JSON lines that gets sparser as it gets older, dense enough for a picture.
 
-Two moments lie at least `age / DENSITY` apart, the age being that of the series. So a minute has 2,000 lines at the
-most, and each tenfold age 4,600 more: a month of training fits in about 2 MB, and nothing is ever rewritten. A disk
-that takes no line loses that line and nothing else: nobody may fail for want of a picture.
+Two records are at least `age / DENSITY` apart, where age is that of the series. So a minute has at most 2,000 lines,
+and each tenfold age 4,600 more: a month of training fits in about 2 MB, and nothing is ever rewritten. If the disk
+refuses a line, only that line is lost: no job may fail because of a picture.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DENSITY = 2000
 
 
 class Series:
-    """Who continues a file (the next master of a job) goes on with its age."""
+    """A writer of a time series. The next master of a job continues the file with its age."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -27,15 +27,15 @@ class Series:
         self._last = float("-inf")
 
     def wants(self, now: float) -> bool:
-        """Whether a moment at `now` (seconds, Unix time) would be written. A clock that was set back begins anew."""
+        """Whether a record at `now` (seconds, Unix time) would be written, also after the clock was set back."""
         return self._began is None or abs(now - self._last) >= self.apart(now)
 
     def apart(self, now: float) -> float:
-        """Seconds that have to lie between two of them now."""
+        """The least number of seconds between two records at this age."""
         return 0.0 if self._began is None else abs(now - self._began) / DENSITY
 
     def add(self, now: float, **values: object) -> None:
-        """Writes it where it is wanted."""
+        """Write a record, if it is far enough from the last one."""
         with contextlib.suppress(OSError):
             if self._descriptor < 0:
                 self._open(now)
@@ -49,7 +49,7 @@ class Series:
         self._began = float(earlier["time"]) if earlier else None
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         if earlier:
-            os.write(self._descriptor, b"\n")  # behind what a killed writer left half written
+            os.write(self._descriptor, b"\n")  # after a line that a killed writer left unfinished
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -58,7 +58,7 @@ class Series:
 
 
 def moments(path: Path) -> Iterator[dict[str, Any]]:
-    """What was written so far, without what is no whole moment. None where there is no file that can be read."""
+    """The complete records of a file; nothing if the file cannot be read."""
     try:
         with path.open("rb") as file:
             for line in file:

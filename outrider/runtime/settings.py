@@ -1,8 +1,7 @@
-"""Reads a service's environment once, at the start, and says clearly what is wrong with it.
+"""Reads the environment of a service once, at the start, with clear errors about wrong values.
 
-A wrong value must stop the start: a service that guesses runs for a week before anyone sees what it guessed. So every
-reader here names the variable, shows the value and says what it may be. Services put the results into a frozen
-dataclass.
+A wrong value must stop the start: a service that guesses would run for a week before anyone notices. So every error
+names the variable, its value and what it must be. Services store the results in a frozen dataclass.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pathlib import Path
 
 
 class WrongSetting(Exception):
-    """The environment asks for something that cannot be; the message is for the user."""
+    """The environment has an invalid value; the message is for the user."""
 
 
 class Environment:
@@ -69,7 +68,7 @@ class Environment:
         return self.seconds(name, low=low, high=high) if self._variables.get(name) else None
 
     def folder(self, name: str, default: str | None = None) -> Path:
-        """A folder that exists and can be written to."""
+        """The path of an existing, writable folder."""
         path = Path(self.text(name, default, what="a folder"))
         if not path.is_dir():
             raise WrongSetting(f"{name}={str(path)!r}: must be a folder that exists")
@@ -78,16 +77,16 @@ class Environment:
         return path
 
     def content(self, name: str) -> str:
-        """What the file that the variable names holds, without the line's end (a token, a key)."""
+        """The content of the file that the variable names, without its line end (a token, a key)."""
         path = Path(self.text(name, what="a file"))
         try:
             return path.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
             raise WrongSetting(f"{name}={str(path)!r}: must be a file that can be read: {reason}") from error
 
     def document(self, name: str) -> dict[str, object]:
-        """A JSON object."""
+        """The JSON object in a variable."""
         value = self.text(name, what="a JSON object")
         try:
             document = json.loads(value)

@@ -1,19 +1,20 @@
 """ZeroMQ sockets between a master and its sidecars: ROUTER and DEALER under CURVE.
 
-What bites, and what is done here about it (measured with libzmq 4.3.5):
+Pitfalls, and what is done about them here (measured with libzmq 4.3.5):
 
-* A routing id that a client chooses can be refused silently or take another client over. So none is set, the connection
-  is the session, and who speaks on it is for the service to find out.
-* A send to a peer that is gone is no error unless ROUTER_MANDATORY is set.
-* A message's SRCFD and the monitor's DISCONNECTED carry the same descriptor: that maps a broken TCP connection to its
-  session within 10 ms. Descriptors are reused, so the monitor is emptied before a new session is bound to one.
-* What a connection had still to say may be read after its end: it is thrown away, or it would be a new session that
-  never ends.
-* Where a connection's queue of unread messages is full and its other end goes, a PING that was read already ends the
-  process (`Assertion failed: !_io_error`). So the queue has no limit, and who says too much is hung up.
-* A socket's FD is edge triggered: it is read until it is empty, and looked at again after each send.
-* A queue for a peer that is not connected keeps orders of yesterday: ZMQ_IMMEDIATE drops them instead, and the cores
-  say again what still counts when the link is back.
+* A routing id that a client chooses can be refused silently, or take over another client. So none is set: the
+  connection is the session, and the service must find out who the peer is.
+* A send to a peer that is gone does not fail unless ROUTER_MANDATORY is set.
+* A message's SRCFD and the monitor's DISCONNECTED carry the same descriptor, which maps a broken TCP connection to its
+  session within 10 ms. Descriptors are reused, so the monitor is drained before a new session is bound to one.
+* The last messages of a connection may be read after its end. They are dropped: otherwise they would be a new session
+  that never ends.
+* If a connection's queue of unread messages is full and its other end goes away, a PING that was already read aborts
+  the process (`Assertion failed: !_io_error`). So the queue has no limit, and a peer that sends too much is
+  disconnected.
+* The FD of a socket is edge triggered: it is read until it is empty, and checked again after each send.
+* A queue for a disconnected peer would keep outdated orders. ZMQ_IMMEDIATE drops them instead, and the cores repeat
+  those that still count after the reconnect.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 LARGEST_MESSAGE = (1 << 20) + 1024
-"""A frame above this closes its connection before it is read into memory; no message is longer (`outrider.wire.codec`),
-and CURVE adds some bytes."""
+"""The most bytes of a frame; a longer one closes its connection before it is read into memory. Messages have a lower
+limit (`outrider.wire.codec`), and CURVE adds some bytes."""
 BATCH, LONGEST_DRAIN = 1000, 0.02
-"""Messages taken before the loop's other work gets its turn, and seconds."""
+"""The most messages, and the most seconds, before other work of the loop gets its turn."""
 
 
 class Unreachable(Exception):
@@ -36,7 +37,7 @@ class Unreachable(Exception):
 
 
 class Readable:
-    """Reads a socket and its monitor on the loop until they are empty."""
+    """A socket that is read on the event loop, with its monitor, until both are empty."""
 
     def __init__(self, socket: zmq.Socket[bytes], events: int) -> None:
         self._socket = socket
@@ -48,7 +49,7 @@ class Readable:
             self._loop.add_reader(_descriptor(readable), self._ready)
 
     def drain(self) -> int:
-        """Takes what has arrived, at most a batch; says how many messages and connection events that were."""
+        """Handle what has arrived, at most a batch; returns the number of messages and connection events."""
         self._scheduled = False
         if self._closed:
             return 0
@@ -56,7 +57,7 @@ class Readable:
         while taken < BATCH and time.monotonic() < until and self._take_one():
             taken += 1
         if taken:
-            self._look_again()  # what is left, and what has come meanwhile
+            self._look_again()  # for the rest, and for what has arrived meanwhile
         return taken
 
     def close(self, linger_milliseconds: int = 0) -> None:
@@ -104,7 +105,7 @@ def _descriptor(socket: zmq.Socket[bytes]) -> int:
 
 def common_options(socket: zmq.Socket[bytes]) -> None:
     socket.set(zmq.LINGER, 0)
-    socket.set(zmq.IPV6, 1)  # and IPv4: `*` is bound for both, and a name may have either
+    socket.set(zmq.IPV6, 1)  # IPv4 too: `*` binds both, and a name may have either
     socket.set(zmq.MAXMSGSIZE, LARGEST_MESSAGE)
     socket.set(zmq.HANDSHAKE_IVL, 5000)
     socket.set(zmq.TCP_KEEPALIVE, 1)

@@ -1,7 +1,7 @@
-"""Unix sockets: a path that fits, and who is on the other side.
+"""Unix sockets: checks the length of their path, and finds the process on the other side.
 
-`sun_path` takes 107 bytes and a final zero; what is longer fails deep inside a library with a sentence that names
-nothing. So the path is checked first, by whoever makes or joins a socket.
+`sun_path` has 107 bytes and a final zero; a longer path fails deep inside a library with an error that does not name
+it. So callers check the path before they create a socket or connect to it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ LONGEST_PATH = 107
 
 
 class SocketPathTooLong(Exception):
-    """The message names the path, its length, and what to change."""
+    """A socket path is too long; the message has the path, its length, and what to change."""
 
 
 def checked_path(path: Path) -> str:
-    """The path as text; SocketPathTooLong where the kernel would not take it."""
+    """The path as text; SocketPathTooLong if the kernel would not accept it."""
     length = len(os.fsencode(path))
     if length > LONGEST_PATH:
         raise SocketPathTooLong(
-            f"the socket path {path} has {length} bytes, and a unix socket takes {LONGEST_PATH}: "
+            f"the socket path {path} has {length} bytes, but a unix socket takes {LONGEST_PATH}: "
             "choose a shorter folder (locally: set OUTRIDER_HOME to a short path)"
         )
     return str(path)
@@ -32,8 +32,8 @@ def checked_path(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who made the connection, as the kernel says. The pid is 0 where the peer lives in a pid namespace we do not
-    see."""
+    """The process that made the connection, according to the kernel. Its pid is 0 if it is in a pid namespace that is
+    not visible here."""
 
     pid: int
     uid: int
@@ -46,7 +46,7 @@ def peer_of(connection: socket.socket) -> Peer:
 
 
 def listening_socket(path: Path, mode: int = 0o600) -> socket.socket:
-    """A socket that listens on `path`, in place of a stale one; never in place of anything that is no socket."""
+    """A socket that listens on `path`. It replaces a stale socket, but never another kind of file."""
     name = checked_path(path)
     if path.is_socket():
         path.unlink()
@@ -58,5 +58,5 @@ def listening_socket(path: Path, mode: int = 0o600) -> socket.socket:
         listening.setblocking(False)
     except OSError as error:
         listening.close()
-        raise OSError(error.errno, f"the socket {path} cannot be made: {error.strerror}") from error
+        raise OSError(error.errno, f"the socket {path} cannot be created: {error.strerror}") from error
     return listening

@@ -1,1 +1,1 @@
-"""The language between sidecar and master: ids, messages, and the one codec that turns them into bytes."""
+"""The protocol between sidecar and master: ids, messages, and the codec that turns them into bytes."""

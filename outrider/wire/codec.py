@@ -1,14 +1,14 @@
-"""Messages to bytes and back: the one place that knows msgpack.
+"""Converts messages to bytes and back; the only module that uses msgpack.
 
-A message is one msgpack map: `message` holds its name, every other key is a field. Parts are maps as well, so that they
-may grow by a field; only a `Generation` is written as the pair `[term, number]`. Nothing is ever unpickled, and what
-arrives is data of strangers until it has passed here: a value of the wrong type, a number that is not finite, a message
-that nobody knows, an id that is too long, or more than `MAX_BYTES` of anything is a `BadMessage`, which says what was
-found and what may be there; prose that is too long is cut (`text_limits.Longest`). What a reader does not know it
-ignores, and what is missing takes its default: that is how versions are added.
+A message is one msgpack map: `message` has its name, every other key is a field. Parts are maps too, so that they may
+get further fields; only a `Generation` is written as the pair `[term, number]`. Nothing is ever unpickled. All input is
+untrusted until it is decoded here: a value of the wrong type, a number that is not finite, an unknown message, an id
+that is too long, or more than `MAX_BYTES` raises `BadMessage`, with what was found and what it must be. Prose that is
+too long is cut (`text_limits.Longest`). Unknown fields are ignored and missing ones get their default: that is how
+versions are added.
 
-The work for a class is done once, when this module is loaded. A Report costs about ten microseconds each way, because a
-master that serves ten thousand members reads ten thousand of them a second.
+Readers and writers are built once, when this module is loaded. A Report costs about ten microseconds each way, because
+a master of ten thousand members reads ten thousand of them per second.
 """
 
 from __future__ import annotations
@@ -26,35 +26,36 @@ from outrider.wire.ids import Generation
 from outrider.wire.messages.directions import FromMaster, FromSidecar, Message
 
 MAX_BYTES: Final = 1 << 20
-"""No message is longer. The longest that is meant, eight ranks failing at once with 8 KiB of traceback each, has a
-tenth of it."""
+"""The most bytes of a message. The longest expected one, of eight ranks that fail at once with 8 KiB of traceback each,
+has a tenth of it."""
 MAX_ITEMS: Final = 4096
-"""In one array or map. The unpacker reserves room for what a header claims, so a small lie must not cost gigabytes."""
+"""The most items of an array or map. The unpacker allocates the number in the header, so a false one must not cost
+gigabytes."""
 NAME: Final = "message"
 
 _Write = Callable[[Any], Any]
 
 
 class BadMessage(Exception):
-    """Bytes that are no message, or a message too large to be sent. Its text names what was found and what may be."""
+    """Bytes that are not a message, or a message too large to send; the text has the value and what it must be."""
 
 
 def encode(message: Message) -> bytes:
-    """The bytes of a message. Raises BadMessage where they would be more than a reader takes."""
+    """The bytes of a message. Raises BadMessage if they would be more than a reader accepts."""
     found = _WRITERS.get(type(message))
     if found is None:
-        raise BadMessage(f"{type(message).__name__} is no message")
+        raise BadMessage(f"{type(message).__name__}: must be a message")
     name, write = found
     body: dict[str, Any] = {NAME: name}
     body.update(write(message))
     data = _pack(body)
     if len(data) > MAX_BYTES:
-        raise BadMessage(f"{name} has {len(data)} bytes, at most {MAX_BYTES} may be sent")
+        raise BadMessage(f"{name} has {len(data)} bytes, but at most {MAX_BYTES} may be sent")
     return data
 
 
 def name_at(beginning: bytes) -> str:
-    """The name of the message whose first bytes these are, without reading the rest; empty where it is not seen."""
+    """The name of the message that begins with these bytes; empty if it cannot be read from them."""
     at = 1 if beginning[:1] < b"\x90" else 3  # a map of up to 15 fields has its length in its first byte
     key = b"\xa7" + NAME.encode()
     if not beginning.startswith(key, at) or len(beginning) <= at + len(key):
@@ -64,13 +65,13 @@ def name_at(beginning: bytes) -> str:
 
 
 def decode_from_sidecar(data: bytes) -> FromSidecar:
-    """What a sidecar says. Raises BadMessage and nothing else, whatever the bytes are."""
+    """The message of a sidecar. Raises only BadMessage, whatever the bytes are."""
     found: FromSidecar = _decode(data, _FROM_SIDECAR, "from a sidecar")
     return found
 
 
 def decode_from_master(data: bytes) -> FromMaster:
-    """What a master says. Raises BadMessage and nothing else, whatever the bytes are."""
+    """The message of a master. Raises only BadMessage, whatever the bytes are."""
     found: FromMaster = _decode(data, _FROM_MASTER, "from a master")
     return found
 
@@ -78,11 +79,11 @@ def decode_from_master(data: bytes) -> FromMaster:
 def _decode(data: bytes, known: Mapping[str, reader.Read], whence: str) -> Any:
     body = _unpack(data)
     if type(body) is not dict:
-        raise BadMessage(f"{reader.quoted(body)} is no message {whence}: a message is a map")
+        raise BadMessage(f"{reader.quoted(body)}: must be a message {whence}, which is a map")
     name = body.get(NAME)
     read = known.get(name) if type(name) is str else None
     if read is None:
-        raise BadMessage(f"{reader.quoted(name)} is no message {whence}: there are {', '.join(known)}")
+        raise BadMessage(f"{reader.quoted(name)}: must be a message {whence}, one of {', '.join(known)}")
     try:
         return read(body)
     except reader.Wrong as wrong:
@@ -95,7 +96,7 @@ _packer_of_surrogates = msgpack.Packer(unicode_errors="surrogatepass")
 
 
 def _pack(body: dict[str, Any]) -> bytes:
-    """A file name or an exception's text may hold lone surrogates; they cross as such, by the slower packer."""
+    """The packed map. File names and texts of exceptions may have lone surrogates, which need the slower packer."""
     try:
         packed = _packer.pack(body)
     except UnicodeEncodeError:
@@ -110,7 +111,7 @@ def _pack(body: dict[str, Any]) -> bytes:
 
 def _unpack(data: bytes) -> Any:
     if len(data) > MAX_BYTES:
-        raise BadMessage(f"{len(data)} bytes are too many, a message has at most {MAX_BYTES}")
+        raise BadMessage(f"{len(data)} bytes are too many: a message has at most {MAX_BYTES}")
     try:
         return msgpack.unpackb(
             data,
@@ -121,12 +122,14 @@ def _unpack(data: bytes) -> Any:
         )
     except (msgpack.UnpackException, ValueError, TypeError, OverflowError) as error:
         detail = str(error) or type(error).__name__
-        raise BadMessage(f"{len(data)} bytes that are no whole msgpack map: {detail[: reader.LONGEST_QUOTE]}") from None
+        raise BadMessage(
+            f"{len(data)} bytes: must be a complete msgpack map: {detail[: reader.LONGEST_QUOTE]}"
+        ) from None
 
 
 # -- writers ----------------------------------------------------------------------------------------------------------
 def _writer(hint: Any) -> _Write | None:
-    """What turns a value of this type into what msgpack knows; None where it is that already."""
+    """The function that converts values of this type for msgpack; None if they need no conversion."""
     hint = reader.plain(hint)
     if hint is Generation:
         return lambda value: (value.term, value.number)
@@ -145,7 +148,7 @@ def _writer_of_row(item: Any) -> _Write:
 
     def write_row(value: Any) -> Any:
         if len(value) > MAX_ITEMS:
-            raise BadMessage(f"an array of {len(value)} items is too long, at most {MAX_ITEMS} may be sent")
+            raise BadMessage(f"an array of {len(value)} items is too long: at most {MAX_ITEMS} may be sent")
         return value if write is None else tuple(write(one) for one in value)
 
     return write_row

@@ -1,4 +1,4 @@
-"""Names of things, as distinct types, so that a member is never passed where a job is meant."""
+"""Ids as distinct types, so that the id of a member is never passed for that of a job."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import NewType
 
 JobName = NewType("JobName", str)
 MemberId = NewType("MemberId", str)
-"""`<role>-<id>`, as `worker-4`. Ids only grow: a replacement has a new one."""
+"""The id of a member: `<role>-<number>`, as `worker-4`. Numbers only grow, so a replacement has a new one."""
 Role = NewType("Role", str)
-"""Lower case: worker, chief, ps, evaluator, master."""
+"""The role of a member in lower case: worker, chief, ps, evaluator, master."""
 RankIndex = NewType("RankIndex", int)
-"""A member's stable place in its role, from 0; a replacement inherits it, a spare has none."""
+"""A member's stable position in its role, from 0; a replacement inherits it, a spare has none."""
 PodUid = NewType("PodUid", str)
-"""Which incarnation of a member: the pod's UID in a cluster, a random hex string locally."""
+"""The incarnation of a member: the pod's UID in a cluster, a random hex string locally."""
 OrderId = NewType("OrderId", int)
-"""Numbers the master's orders within its term; a sidecar acknowledges an order by it."""
+"""The number of an order within the master's term, by which a sidecar acknowledges it."""
 NO_ORDER = OrderId(0)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Generation:
-    """One agreed world, compared term first: a paused old master has a lower term and can never give orders.
+    """One agreed set of members, compared by term first: a paused old master has a lower term, so no sidecar obeys it.
 
     `term` comes from the Lease in a cluster and from a counter in the job's folder locally; `number` grows by one with
-    every world of the job, over all terms, from 1.
+    each generation of the job, across all terms, from 1.
     """
 
     term: int
@@ -35,4 +35,4 @@ class Generation:
 
 
 NO_GENERATION = Generation(0, 0)
-"""Lower than any that exists: nothing has been started yet."""
+"""Lower than any real generation: nothing has been started yet."""

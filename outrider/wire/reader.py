@@ -1,10 +1,10 @@
-"""Reads what a stranger has sent into values of the types that are declared for it.
+"""Reads untrusted data into values of declared types.
 
 A dataclass is read from a map, a tuple from an array, `X | None` also from null.
 
-What does not fit is `Wrong`, which says the path of the field, what was found and what may be there. A reader ignores
-what it does not know, and what is missing takes its default: that is how versions are added. How a kind of data writes
-numbers, texts and arrays is its `Format`. The work for a type is done once, when its reader is made.
+A value that does not fit raises `Wrong`, with the path of the field, the value and what it must be. Unknown fields are
+ignored and missing ones get their default: that is how versions are added. The `Format` of the data says how it writes
+numbers, texts and arrays. The reader of a type is built only once.
 """
 
 from __future__ import annotations
@@ -20,39 +20,41 @@ from outrider.wire.ids import Generation
 from outrider.wire.messages.text_limits import ID, PROSE, Longest
 
 Read = Callable[[Any], Any]
-"""Takes what was sent, and returns what it stands for or raises Wrong."""
+"""Returns the value for unpacked data, or raises Wrong."""
 LONGEST_QUOTE: Final = 60
 
 
 class Wrong(Exception):
-    """A value that its field cannot take; `path` grows on the way out of nested parts."""
+    """A value that does not fit its field; `path` grows on the way out of nested parts."""
 
-    def __init__(self, value: object, wanted: str) -> None:
+    def __init__(self, value: object, expected: str) -> None:
         super().__init__()
         self.path = ""
-        self.problem = f"is {'missing' if value is MISSING else quoted(value)}, it may be {wanted}"
+        found = "Required value" if value is MISSING else f"Invalid value: {quoted(value)}"
+        self.problem = f"{found}: must be {expected}"
 
     def __str__(self) -> str:
-        return f"{self.path} {self.problem}".removeprefix(".")
+        return f"{self.path}: {self.problem}".removeprefix(".")
 
 
 def quoted(value: object) -> str:
-    """A value as a sentence shows it."""
+    """A value in the form in which errors show it."""
     if isinstance(value, tuple | list | dict):
         return "a map" if isinstance(value, dict) else "an array"
     shown = repr(value) if isinstance(value, str | bytes | int | float | None) else type(value).__name__
     return shown if len(shown) <= LONGEST_QUOTE else f"{shown[:LONGEST_QUOTE]}…"
 
 
-# -- what one value may be
+# -- single values
 #
-def whole(low: int, high: int, wanted: str = "") -> Read:
-    wanted = wanted or f"a whole number from {low} to {high}"
+def whole(low: int, high: int, expected: str = "") -> Read:
+    """Reads a whole number within bounds."""
+    expected = expected or f"a whole number from {low} to {high}"
 
     def read_whole(value: Any) -> Any:
         if type(value) is int and low <= value <= high:
             return value
-        raise Wrong(value, wanted)
+        raise Wrong(value, expected)
 
     return read_whole
 
@@ -61,7 +63,7 @@ integer: Final = whole(-(1 << 63), (1 << 63) - 1, "an integer of 64 bits")
 
 
 def finite(value: Any) -> Any:
-    """A number of seconds and the like: neither an infinity nor NaN."""
+    """Reads a float, for example seconds, that is neither infinite nor NaN."""
     if type(value) is float and value - value == 0.0:
         return value
     if type(value) is int:
@@ -76,8 +78,8 @@ def flag(value: Any) -> Any:
 
 
 def text(most: int = sys.maxsize, cut: str | None = None) -> Read:
-    """A longer text is refused, or cut, with this at its end."""
-    wanted = f"text of at most {most} characters"
+    """Reads a text. A longer one is refused, or with `cut` it is cut and ends with that."""
+    expected = f"text of at most {most} characters"
 
     def read_text(value: Any) -> Any:
         if type(value) is str:
@@ -85,14 +87,14 @@ def text(most: int = sys.maxsize, cut: str | None = None) -> Read:
                 return value
             if cut is not None:
                 return value[: most - len(cut)] + cut
-            raise Wrong(f"{len(value)} characters of text", wanted)
+            raise Wrong(f"{len(value)} characters of text", expected)
         raise Wrong(value, "text")
 
     return read_text
 
 
 def generation(array: type[Any], parts: int, highest: int) -> Read:
-    """From `[term, number]`, in an array of at most so many parts."""
+    """Reads a generation from `[term, number]`, an array of at most `parts` parts."""
 
     def read_generation(value: Any) -> Any:
         if type(value) is array and 2 <= len(value) <= parts:
@@ -111,12 +113,12 @@ def optional(read: Read) -> Read:
 
 
 def row(read: Read, array: type[Any], most: int = sys.maxsize) -> Read:
-    """An array of any number of the same."""
-    wanted = "an array" if most == sys.maxsize else f"an array of at most {most}"
+    """Reads an array of any length whose parts are all read by `read`."""
+    expected = "an array" if most == sys.maxsize else f"an array of at most {most}"
 
     def read_row(value: Any) -> Any:
         if type(value) is not array or len(value) > most:
-            raise Wrong(value, wanted)
+            raise Wrong(value, expected)
         return _all(map(read, value)) if value else ()
 
     return read_row
@@ -125,7 +127,7 @@ def row(read: Read, array: type[Any], most: int = sys.maxsize) -> Read:
 def parts(
     readers: tuple[Read, ...], array: type[Any], least: int, most: int, make: Callable[[Any], Any] = tuple
 ) -> Read:
-    """An array whose parts are each read in its own way; further ones are ignored."""
+    """Reads an array with a separate reader for each part; further parts are ignored."""
 
     def read_parts(value: Any) -> Any:
         if type(value) is not array or not least <= len(value) <= most:
@@ -136,7 +138,7 @@ def parts(
 
 
 def _all(read: Iterator[Any]) -> tuple[Any, ...]:
-    """What an iterator reads; of what is wrong its place is told."""
+    """All values of an iterator; the index of a wrong one is added to the path of its error."""
     found: list[Any] = []
     try:
         for value in read:
@@ -148,7 +150,7 @@ def _all(read: Iterator[Any]) -> tuple[Any, ...]:
 
 
 def entry(line: Mapping[str, Any], name: str, read: Read, default: Any = MISSING) -> Any:
-    """One field of a map that is no dataclass as a whole."""
+    """Reads one field of a map that is not read as a whole into a dataclass."""
     value = line.get(name, MISSING)
     if value is MISSING and default is not MISSING:
         return default
@@ -163,21 +165,21 @@ def entry(line: Mapping[str, Any], name: str, read: Read, default: Any = MISSING
 #
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How one kind of data writes the values of a type."""
+    """How one kind of data writes values of each type."""
 
     scalars: Mapping[Any, Read]
-    """int, float and the like, and who reads them."""
+    """The readers of int, float and other single values."""
     text: Callable[[Longest], Read]
-    """Who reads a text for which so much is declared."""
+    """Makes the reader of a text with a declared limit."""
     array: type[Any]
-    """What an array is when its bytes are unpacked: a tuple or a list."""
+    """The type of unpacked arrays: tuple or list."""
     may_grow: bool = False
-    """An array with a part for each of several fields may have further ones, of a newer version."""
+    """Whether an array with one part per field may have further parts, from a newer version."""
     absent: Mapping[Any, Any] = field(default_factory=dict)
-    """By type: what a field has that has no default and was not sent. Of other types it is Wrong."""
+    """By type, the value of a missing field without a default; for other types a missing field is Wrong."""
 
     def reader(self, hint: Any) -> Read:
-        """Who reads a value of this type; TypeError: there may be none."""
+        """The reader of values of this type; TypeError if the type is not supported."""
         given, hint = hint, plain(hint)
         if hint is str:
             return self.text(longest(given))
@@ -194,7 +196,7 @@ class Format:
         if issubclass(hint, tuple):  # a NamedTuple: its last parts may have defaults
             items = tuple(get_type_hints(hint, include_extras=True).values())
             return self._array(items, lambda values: hint(*values), len(items) - len(hint._field_defaults))
-        raise TypeError(f"no field may be of type {hint}")
+        raise TypeError(f"{hint}: must be a type that fields may have")
 
     def _array(self, hints: tuple[Any, ...], make: Callable[[Any], Any], least: int | None = None) -> Read:
         low, high = len(hints) if least is None else least, sys.maxsize if self.may_grow else len(hints)
@@ -230,14 +232,14 @@ class Format:
 
 
 def plain(hint: Any) -> Any:
-    """A NewType is what it was made from, and what is annotated is what it was."""
+    """The type behind a NewType or an annotation."""
     while hasattr(hint, "__supertype__") or get_origin(hint) is Annotated:
         hint = hint.__supertype__ if hasattr(hint, "__supertype__") else get_args(hint)[0]
     return hint
 
 
 def longest(hint: Any) -> Longest:
-    """Of a text: what is annotated, else that of any id, or of any prose."""
+    """The limit of a text: the annotated one, else that of ids or of prose."""
     if get_origin(hint) is Annotated:
         return next(each for each in get_args(hint)[1:] if isinstance(each, Longest))
     return ID if hasattr(hint, "__supertype__") else PROSE

@@ -1,6 +1,6 @@
-"""Everything a sidecar and a master say to each other, as frozen values: a module a subject.
+"""All messages between a sidecar and a master, as frozen dataclasses, one module per subject.
 
-Versions are additive: a field is never renamed or removed, a new one has a default, and a reader ignores what it does
-not know. Seconds are floats. No absolute time crosses the wire, because the clocks of two machines differ: moments are
-sent as ages ("this long ago").
+Versions are additive: a field is never renamed or removed, a new one has a default, and a reader ignores unknown
+fields. Seconds are floats. No absolute time is sent, because the clocks of two machines differ: times are sent as ages
+("this long ago").
 """

@@ -1,4 +1,4 @@
-"""Checkpoints: what was saved, what is asked to be, and the copies in members' memories."""
+"""Messages about checkpoints: finished saves, requested saves, and in-memory checkpoints of members."""
 
 from __future__ import annotations
 
@@ -10,43 +10,44 @@ from outrider.wire.messages.text_limits import Address, Path, Print, Ticket
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A checkpoint was finished (a path saved before, or one of a numbered series)."""
+    """A checkpoint was finished: at a path that was saved before, or in a numbered series."""
 
     generation: Generation
     path: Path
     step: int
     asked: OrderId = NO_ORDER
-    """The SaveState whose signal had been sent there when this save began."""
+    """The SaveState whose signal had been sent to the rank when this save began."""
     prints: tuple[Print, ...] = ()
-    """Fingerprints of its files: size and hash of the first and last bytes (docs/contracts.md §4)."""
+    """Fingerprints of the checkpoint's files: size and hash of the first and last bytes (docs/contracts.md §4)."""
     is_first: bool = False
-    """Nothing says that it is a checkpoint, but the load of a later process may: until then only its step is kept."""
+    """Whether it is not known yet to be a checkpoint. A later process may prove it by loading it; until then only its
+    step is recorded."""
     again: bool = False
-    """It was said before, maybe to another master: its step is kept, and nothing happens now."""
+    """Whether this was already reported, maybe to another master: its step is recorded, and nothing else happens."""
 
 
 @dataclass(frozen=True, slots=True)
 class SaveState:
-    """Have the script save what it has registered, within so many seconds; repeated until StateSaved comes."""
+    """Let the script save its registered state within `seconds`; repeated until StateSaved comes."""
 
     order: OrderId
     generation: Generation
     seconds: float
     reason: str = ""
     last: bool = True
-    """The generation is stopped as soon as it is saved: no further step is to be made."""
+    """Whether the generation is stopped as soon as the state is saved, so that no further step is made."""
     signal: str = ""
-    """All ranks here are sent it, and the script's own handler sees to the rest. The answer says whether they were;
-    what they save is told by Saved."""
+    """The signal for all ranks of the member, whose own handler saves. The answer says only whether it was sent; Saved
+    reports the save."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateOffered:
-    """The script's rank 0 runs here and saves its state when it is asked to. Repeated after each Welcome."""
+    """Rank 0 of the script runs here and saves its state on request. Repeated after each Welcome."""
 
     generation: Generation
     names: tuple[str, ...] = ()
-    """What the script has registered."""
+    """The names that the script has registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,33 +60,33 @@ class StateSaved:
     path: Path = ""
     seconds: float = 0.0
     error: str = ""
-    """Why it was not saved; empty: it was."""
+    """Why the state was not saved; empty if it was."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A whole checkpoint in the memory of a member, as its head says (docs/contracts.md §11)."""
+    """A complete in-memory checkpoint of a member, as described by its header (docs/contracts.md §11)."""
 
     rank: int
     step: int
     sharded: bool = False
-    """It is this rank's own state, and good for the same rank of a world of `world` ranks; else for any rank."""
+    """Whether it is the rank's own part of a state, usable only for the same rank of `world` ranks; else for any."""
     world: int = 0
     generation: Generation = NO_GENERATION
     length: int = 0
     held: bool = False
-    """It is kept for the partner, another member whose rank this is."""
+    """Whether it is a replica for the partner, another member that has this rank."""
     marked: bool = False
-    """It is a save of the marked path: `step` is the number of the save, and it is good for any rank."""
+    """Whether it is a save of the checkpoint path: `step` is the number of the save, and any rank can use it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A copy that a member is to be given, and where it is."""
+    """A replica that a member should receive, and the member that sends it."""
 
     rank: int
     local_rank: int
-    """Whose slots it goes to."""
+    """The local rank whose slots get the replica."""
     member: MemberId
     address: Address
     port: int
@@ -96,7 +97,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """A copy of a checkpoint is whole in this member's memory. The newest of each rank is said again after each
+    """An in-memory checkpoint is complete in this member. The newest of each rank is reported again after each
     Welcome."""
 
     generation: Generation
@@ -105,15 +106,15 @@ class Remembered:
     length: int = 0
     sharded: bool = False
     marked: bool = False
-    """As in `Copy`: this member alone has it yet."""
+    """As in `Copy`; no other member has it yet."""
     counted: int = 0
-    """Of a marked one: the optimizer steps that were made."""
+    """The number of optimizer steps made before a save of the checkpoint path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Every rank of this generation has this step in memory: that copy is not overwritten before there is a newer one.
-    Said again after each Welcome."""
+    """Every rank of this generation has this step in memory, so its copy is not overwritten before there is a newer
+    one. Repeated after each Welcome."""
 
     generation: Generation
     step: int
@@ -121,21 +122,22 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Take copies of a checkpoint over from other members. A newer order takes the place of an older one."""
+    """Receive replicas of a checkpoint from other members. A newer order replaces an older one."""
 
     order: OrderId
     generation: Generation
-    """Before whose Start (own slots), or while which runs (held ones)."""
+    """The generation before whose Start own slots are filled, or that runs while replicas for a partner are."""
     step: int
     made_in: Generation
-    """The generation that saved it: a version is both."""
+    """The generation that saved it; a version is the step and this generation."""
     wanted: tuple[Wanted, ...]
     sharded: bool = False
     seconds: float = 30.0
-    """What is not there by then is not waited for."""
+    """Seconds after which missing replicas are no longer waited for."""
     reason: str = ""
     marked: bool = False
-    """A save of the marked path: own slots are written to while worker processes run, which only read them."""
+    """Whether it is a save of the checkpoint path: own slots are then written while worker processes run, which only
+    read them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,4 +149,4 @@ class Fetched:
     step: int
     seconds: float = 0.0
     error: str = ""
-    """Why not all of it is there; empty: it is."""
+    """Why replicas are missing; empty if all have arrived."""

@@ -1,4 +1,4 @@
-"""What ranks say of their place in the data, and of the checkpoints that they load."""
+"""Reports of ranks about their position in the data, and about the checkpoints that they load."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ DATA_KINDS = {
     "newer kept": "NewerCheckpointPreserved",
     "no room": "CheckpointNotSaved",
 }
-"""The words of a DataSaid, and what they are called in events."""
+"""The words of a DataSaid, and the kinds of the events for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataSaid:
-    """What a rank has done about its place in the data, or about its batch size (`training_hooks/data/position.py`).
-    Said again after each Welcome until a newer generation starts."""
+    """What a rank has done about its position in the data or its batch size (`training_hooks/data/position.py`).
+    Repeated after each Welcome until a newer generation starts."""
 
     generation: Generation
     rank: int
     word: str
-    """One of DATA_KINDS."""
+    """A key of DATA_KINDS."""
     sentence: str
-    """At most 500 characters."""
+    """A message of at most 500 characters."""
     warning: bool = False
     samples: int = 0
-    """That are trained on again (`repeated`)."""
+    """The number of samples that are used again (`repeated`)."""

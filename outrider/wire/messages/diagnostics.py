@@ -1,4 +1,4 @@
-"""What a master asks a member to collect, and the answer."""
+"""Requests of a master to collect diagnostics from a member, and the answers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ REHEARSAL = "rehearsal"
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Collect something from the worker processes: `stacks` or `collectives`. Or `rehearsal`: try beside them whether
-    the script as it is now would come through its imports."""
+    """Collect `stacks` or `collectives` from the worker processes. Or `rehearsal`: test in another process whether the
+    imports of the current script would work."""
 
     order: OrderId
     what: str
@@ -21,7 +21,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer to Ask, one of a kind per member. `body` is JSON."""
+    """Answer to Ask, one of each kind per member. `body` is JSON."""
 
     order: OrderId
     body: Json

@@ -1,4 +1,4 @@
-"""The orders that begin and end a generation, and what a member answers."""
+"""The orders that start and stop a generation, and the answers of members."""
 
 from __future__ import annotations
 
@@ -12,69 +12,69 @@ from outrider.wire.messages.text_limits import Address, Json, Path, Pattern, Pri
 
 @dataclass(frozen=True, slots=True)
 class WorkerExit:
-    """How one worker process ended. `code` is an exit status (0-255), or None where `signal` ended it."""
+    """How one worker process ended. `code` is its exit status (0-255), or None if `signal` ended it."""
 
     local_rank: int
     pid: int
     code: int | None
     signal: int | None = None
     out_of_memory: bool = False
-    """SIGKILL, and the container's oom_kill counter grew."""
+    """Whether SIGKILL ended it and the container's oom_kill counter grew."""
     age: float = 0.0
     step: int = 0
-    """Optimizer steps counted in absolute terms (see `Report.step`) when it ended."""
+    """The absolute optimizer step (see `Report.step`) when it ended."""
     error_type: str = ""
-    """The exception's class as Python prints it, `""` where there was none."""
+    """The class of the exception as Python prints it; empty if there was none."""
     error_message: Sentences = ""
     error_frame: str = ""
-    """The deepest frame, `file:line function`."""
+    """The deepest frame of the exception, `file:line function`."""
     traceback: Traceback = ""
-    """At most 8 KiB."""
+    """The traceback of the exception, at most 8 KiB."""
     in_import: bool = False
-    """It failed before its script's top level had run to an end, and before the first step."""
+    """Whether it failed before the script's top level had finished and before the first step."""
 
 
 MODES = {"T0": "fork", "T1": "relaunch"}
 """From `rung`, which hooks and sidecars send, to the supervision mode that users read: a template process forks the
-ranks, or a launcher starts the command again for each generation."""
+ranks, or a launcher relaunches the command for each generation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Nothing of an older generation is alive here, and worker processes can be started. Repeated with a new port
-    after every Stopped, and whenever what it says changes."""
+    """No process of an older generation is alive here, and worker processes can be started. Repeated with a new port
+    after every Stopped, and whenever a field changes."""
 
     port: int
-    """A fresh free port outside the ephemeral range, for a rendezvous whose rank 0 is here."""
+    """A new free port outside the ephemeral range, for a rendezvous whose rank 0 is here."""
     nproc: int
-    """Worker processes this member runs."""
+    """The number of worker processes of this member."""
     rung: str
     """The supervision mode, as the first release named it: a key of `MODES`."""
     rung_reason: str
     trainer_pid: int = 0
-    """The template's or launcher's pid."""
+    """The pid of the template or launcher."""
     after: Generation = NO_GENERATION
     """The last generation that was stopped here."""
     max_restarts: int | None = None
-    """What an inner launcher (torchrun) asked for, where it did; outrider's own flag wins."""
+    """The limit that an inner launcher (torchrun) gives, if any; outrider's own flag takes precedence."""
     copies: tuple[Copy, ...] = ()
-    """The checkpoints that are whole in this member's memory."""
+    """The complete checkpoints in this member's memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Fork the worker processes of a generation. O(1) bytes: each sidecar learns its own ranks only."""
+    """Start the worker processes of a generation. O(1) bytes: each sidecar gets only its own ranks."""
 
     order: OrderId
     generation: Generation
     restart_count: int
-    """Generations before this one."""
+    """The number of generations before this one."""
     master_addr: Address
     master_port: int
     group_rank: int
     group_world_size: int
     first_rank: int
-    """Global ranks here: first_rank … first_rank + nproc - 1."""
+    """The first global rank of this member, whose ranks are first_rank … first_rank + nproc - 1."""
     nproc: int
     world_size: int
     role: Role
@@ -84,34 +84,35 @@ class Start:
     max_restarts: int = 10
     job: JobName = JobName("")
     high_step: int = 0
-    """The highest absolute step ever made; Stepped is due when one beyond it is made."""
+    """The highest absolute step ever made; the first step above it is reported by Stepped."""
     saves: tuple[tuple[Path, int], ...] = ()
-    """The newest checkpoints (path, absolute step), at most 16: they tell the hooks which step a load resumes."""
+    """The newest checkpoints (path, absolute step), at most 16, from which the hooks know the step of a load."""
     reason: str = ""
     neighbours: tuple[Neighbour, ...] = ()
-    """At most 3 other members of this world: who reaches neither the master nor any of them is cut off."""
+    """At most 3 other members of this generation; a member that reaches neither the master nor any of them is cut
+    off."""
     patterns: tuple[Pattern, ...] = ()
-    """Regular expressions that the lines of the ranks' output are searched for; where there is one, and only there, the
-    ranks write into a pipe."""
+    """Regular expressions to search for in the lines of the ranks' output; only if there are any, the ranks write into
+    a pipe."""
     elastic_data: bool = False
-    """Ranks go on in their data where the checkpoint that they load was saved."""
+    """Whether ranks resume their data at the position of the loaded checkpoint."""
     keep_batch_of: int = 0
-    """Ranks of the job's first world, whose global batch is to be kept; 0: it is not."""
+    """The number of ranks in the job's first generation, whose global batch size is kept; 0: it is not kept."""
     tf_config: Json = ""
-    """The variable TF_CONFIG of a member of a PS job: JSON, its cluster and its task. Empty: an all-reduce job."""
+    """The variable TF_CONFIG for a member of a PS job, JSON with its cluster and task; empty for an all-reduce job."""
     worker_id: int = 0
-    """Of a member of a PS job: the number in its name."""
+    """The number in the name of a member of a PS job."""
     worker_num: int = 0
-    """Members of its role, in a PS job."""
+    """The number of members with the same role in a PS job."""
     begins_from: int = -1
-    """The save of the marked path that every member of this world has in memory; -1: there is none."""
+    """The save of the checkpoint path that every member of this generation has in memory; -1 if there is none."""
     begins_in: Generation = NO_GENERATION
-    """The generation that made it: a version is both."""
+    """The generation that made this save; a version is the save and its generation."""
     prints: tuple[tuple[Print, int], ...] = ()
-    """The newest fingerprints of checkpoints, at most 32, each with its step: a file is known by them behind a rename
-    or a copy."""
+    """The newest fingerprints of checkpoints, at most 32, each with its step; they identify a file after a rename or a
+    copy."""
     require_resume: bool = False
-    """The job ends where its script starts over: until that is decided nothing is saved."""
+    """Whether the job fails if its script starts over; nothing is saved until this is decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +122,12 @@ class Started:
     order: OrderId
     generation: Generation
     pids: tuple[int, ...]
-    """By local rank."""
+    """The pids of the worker processes, by local rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartFailed:
-    """Start could not be done."""
+    """Start has failed."""
 
     order: OrderId
     generation: Generation
@@ -135,7 +136,7 @@ class StartFailed:
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """The first step beyond `Start.high_step` has been made here: the lost time is over. Sent at once."""
+    """The first step above `Start.high_step` was made here, which ends the lost time. Sent at once."""
 
     generation: Generation
     step: int
@@ -146,12 +147,12 @@ class Stepped:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """Worker processes that ended without having been told to. Sent at once."""
+    """Worker processes ended without a Stop. Sent at once."""
 
     generation: Generation
     exits: tuple[WorkerExit, ...]
     alive: int
-    """Worker processes of the generation still alive here."""
+    """The number of worker processes of the generation that are still alive here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,17 +162,17 @@ class Stop:
     order: OrderId
     generation: Generation
     grace: float = 0.2
-    """Seconds between SIGTERM and SIGKILL where the script handles no SIGTERM."""
+    """Seconds between SIGTERM and SIGKILL if the script has no handler for SIGTERM."""
     handler_grace: float = 10.0
-    """The same where it does."""
+    """Seconds between SIGTERM and SIGKILL if the script has a handler for SIGTERM."""
     save_grace: float = 60.0
-    """At most this long a rank inside a save is let finish first."""
+    """The most seconds that a rank inside a save gets to finish it first."""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Acknowledges Stop: every process of the generation has been reaped, its DataLoader workers too."""
+    """Acknowledges Stop: every process of the generation has been reaped, including DataLoader workers."""
 
     order: OrderId
     generation: Generation
@@ -179,11 +180,11 @@ class Stopped:
     """The highest absolute step of its ranks."""
     step_age: float = 0.0
     killed: int = 0
-    """How many had to be killed with SIGKILL."""
+    """The number of processes that had to be killed with SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """An order that has no answer of its own arrived."""
+    """Acknowledges an order that has no other answer."""
 
     order: OrderId

@@ -1,4 +1,4 @@
-"""What shows whether members and master reach each other."""
+"""Messages that show whether members and master reach each other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from outrider.wire.messages.text_limits import Address
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """Another member of the same world, where its sidecar answers probes (UDP)."""
+    """Another member of the same generation, with the UDP address of its sidecar for probes."""
 
     member: MemberId
     address: Address
@@ -19,22 +19,22 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class LinkSeen:
-    """How a neighbour has answered the last probes, at most 20 looks at it."""
+    """How a neighbour has answered the last probes, at most 20."""
 
     member: MemberId
     round_trip: float = 0.0
-    """Seconds, the median; 0 where none came back."""
+    """The median round trip in seconds; 0 if no datagram came back."""
     lost: int = 0
-    """Datagrams that brought nothing."""
+    """The number of datagrams without an answer."""
     sent: int = 0
-    """All of them."""
+    """The number of all datagrams."""
     missing: float = 0.0
-    """Seconds since the first look that found nobody after its last answer; 0: it answers."""
+    """Seconds since the first unanswered probe after the last answer; 0 if the neighbour answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Try to reach another member's sidecar."""
+    """Probe the sidecar of another member."""
 
     order: OrderId
     member: MemberId
@@ -54,7 +54,7 @@ class Probed:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """Asks the master for a sign of life: no neighbour answers, and the link may be up and dead."""
+    """Requests a Pong of the master: no neighbour answers, and the connection to the master may be dead."""
 
     number: int
 

@@ -1,4 +1,4 @@
-"""Lines of the ranks' output that fit a pattern."""
+"""Messages about lines of the ranks' output that match a pattern."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from outrider.wire.messages.text_limits import Pattern
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A named group of a pattern, and what it was in the line; at most 100 characters."""
+    """A named group of a pattern and its text in the line, at most 100 characters."""
 
     name: str
     text: str
@@ -18,29 +18,30 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class LineMatched:
-    """A rank has written a line that fits one of `Start.patterns`. Sent at once, and again after each Welcome until a
-    newer generation starts."""
+    """A rank has written a line that matches one of `Start.patterns`. Sent at once, and again after each Welcome until
+    a newer generation starts."""
 
     generation: Generation
     rank: int
-    """The global one; of a command that runs once a member its first."""
+    """The global rank; for a command that runs once per member, its first rank."""
     pattern: Pattern
     line: str
-    """At most 300 characters."""
+    """The line, at most 300 characters."""
     serial: int
-    """Grows with each that a member sends: one that is not above the last is a repeat."""
+    """The number of this message, which grows per member; one that is not above the last is a repeat."""
     count: int = 1
-    """Lines since the last that was sent of this rank and pattern; `line` is the last of them."""
+    """The number of lines since the last message for this rank and pattern; `line` is the last of them."""
     age: float = 0.0
     groups: tuple[Group, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PatternDropped:
-    """A member follows a pattern no more: it is too slow, or its Python cannot read it. Repeated like LineMatched."""
+    """A member no longer searches for a pattern: it is too slow, or the member's Python cannot compile it. Repeated
+    like LineMatched."""
 
     generation: Generation
     pattern: Pattern
     reason: str
     line: str = ""
-    """On which it took too long."""
+    """The line on which the search took too long."""

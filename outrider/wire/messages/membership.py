@@ -1,4 +1,4 @@
-"""How a member comes to its master, and how it goes."""
+"""Messages with which a member connects to its master and leaves it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ PROTOCOL_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First on every connection: who this is and what runs now, so that a new master can rebuild its state."""
+    """The first message on every connection: the member and what it runs, from which a new master rebuilds its
+    state."""
 
     job: JobName
     member: MemberId
@@ -24,37 +25,39 @@ class Hello:
     token: Token
     version: int = PROTOCOL_VERSION
     address: Address = "127.0.0.1"
-    """Where other members reach this one."""
+    """The address at which other members reach this one."""
     probe_port: int = 0
-    """UDP port on which the sidecar answers its peers' probes."""
+    """The UDP port on which the sidecar answers probes of its peers."""
     running: Generation = NO_GENERATION
-    """The generation whose worker processes are alive in this member now."""
+    """The generation whose worker processes are alive in this member."""
     group_rank: int | None = None
     highest: Generation = NO_GENERATION
-    """The highest generation this sidecar was ever told of."""
+    """The highest generation that this sidecar has ever received."""
     finished: bool = False
-    """All of its worker processes ended with 0 in `highest`."""
+    """Whether all worker processes of `highest` ended with 0 here."""
     rung: str = ""
-    """As in `Ready`, which a member whose worker processes run does not say; empty where there is no trainer yet."""
+    """The supervision mode as in `Ready`, which a member with running worker processes does not send; empty if there is
+    no trainer yet."""
     rung_reason: str = ""
     trainer_pid: int = 0
     ticket: Ticket = ""
-    """What the last Welcome brought."""
+    """The ticket from the last Welcome."""
     isolated: str = ""
     """Why this member itself has stopped, or is stopping, the worker processes of `highest`: it was cut off."""
     machine: str = ""
-    """Of the kernel it runs on: members whose machine is one disturb each other, also where each has a node of its own;
-    empty where nothing tells."""
+    """The id of the machine's kernel: members with the same one disturb each other, even if they are on different
+    nodes; empty if it is not known."""
     memory_port: int = 0
-    """TCP port on which the sidecar gives copies of checkpoints to other members; 0: it has none."""
+    """The TCP port on which the sidecar sends replicas of checkpoints to other members; 0 if there is none."""
     memory_key: Ticket = ""
-    """What those must know who ask there: only the master, and whom it tells."""
+    """The key for requests to that port, known only to the master and the members that it gives the key."""
     offers: bool = False
-    """The script in it saves its state when it is asked to: `StateOffered` says what."""
+    """Whether the script saves its state on request; `StateOffered` has the names."""
     term: int = 0
-    """The highest of a master that has welcomed this member. Of a master that says Hello to an earlier one: its own."""
+    """The highest term of a master that has welcomed this member; in a Hello from a master to an earlier one, its own
+    term."""
     unsupervised: bool = False
-    """Its command runs as without us, for good: it takes no order, and is no member of any world."""
+    """Whether the command runs unsupervised for good: the member takes no orders and is in no generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,31 +70,31 @@ class Welcome:
     """Seconds between reports."""
     silent_after: float = 3.0
     ticket: Ticket = ""
-    """For the next Hello, in place of the token (a cluster): it costs the API server no question."""
+    """The ticket for the next Hello, which replaces the token in a cluster and saves a request to the API server."""
     neighbours: tuple[Neighbour, ...] = ()
-    """As in Start, for a sidecar that is younger than the generation that runs here; empty: nothing is said of them."""
+    """The neighbours as in Start, for a sidecar that started after the running generation; empty: no change."""
     stop_grace: float = 0.2
-    """This and the next two: as in Stop, for a member that is cut off and stops by itself."""
+    """`grace` as in Stop, like the next two for a member that is cut off and stops by itself."""
     handler_grace: float = 10.0
     save_grace: float = 60.0
     hands_off: bool = False
-    """The job is only observed: this member does nothing to its worker processes that nobody has ordered."""
+    """Whether the job is only observed: without an order, this member does nothing to its worker processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """This connection will not be served; the sentence says why and what may be done. The sidecar logs it, and tries
-    again after `retry_after` seconds, or ends where that is negative."""
+    """The connection is refused; the reason says why and what can be done. The sidecar logs it and tries again after
+    `retry_after` seconds, or ends if that is negative."""
 
     reason: Sentences
     retry_after: float = 2.0
     hands_off: bool = False
-    """The job is switched off: as in Welcome, until a master serves this member again."""
+    """Whether the job is switched off: as in Welcome, until a master serves this member again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """The member was told to go (SIGTERM, eviction); it has `grace` seconds."""
+    """The member must leave (SIGTERM, eviction) within `grace` seconds."""
 
     reason: str
     grace: float
@@ -99,7 +102,7 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True)
 class TrainerLost:
-    """The template or launcher died, and with it its workers. The container is being restarted or replaced."""
+    """The template or launcher died with its worker processes. The container is being restarted or replaced."""
 
     reason: str
     generation: Generation = NO_GENERATION
@@ -108,8 +111,8 @@ class TrainerLost:
 
 @dataclass(frozen=True, slots=True)
 class TrainerExited:
-    """The trainer's container ended by itself with this exit code, outside any generation (a T1 command that ended
-    before a world was formed, a script that is no training script)."""
+    """The trainer's container ended by itself with this exit code, outside of a generation: a command in mode relaunch
+    ended before the first generation, or the script is not a training script."""
 
     code: int
     reason: str
@@ -117,11 +120,11 @@ class TrainerExited:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The job is over, or this member is no longer part of it: end the trainer's container with this exit code, then
+    """The job has ended, or this member is no longer part of it: end the trainer's container with this exit code, then
     the sidecar."""
 
     order: OrderId
     exit_code: int
     reason: Sentences
     last_words: Sentences = ""
-    """One line that the trainer's own log and its container's termination message say, where there is one."""
+    """A line for the trainer's log and its container's termination message; empty if there is none."""

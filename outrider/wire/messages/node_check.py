@@ -1,4 +1,4 @@
-"""One round of the node check: what is measured with whom, and what that gave."""
+"""Messages about one round of the node check: the measurements, the partners, and the results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from outrider.wire.messages.text_limits import Address
 
 @dataclass(frozen=True, slots=True)
 class CheckPeer:
-    """A member of the same group in a round of the node check, where its probe listens."""
+    """A member of the same group in a round of the node check, with the address of its probe."""
 
     member: MemberId
     address: Address
@@ -19,37 +19,38 @@ class CheckPeer:
 
 @dataclass(frozen=True, slots=True)
 class PeerCheck:
-    """What became of the all-gather with one member of the group; with the member itself where it was tried alone."""
+    """The result of the all-gather with one member of the group, or with the member itself if it was tested alone."""
 
     member: MemberId
     seconds: float = 0.0
-    """Of the best of several; 0 where there was none."""
+    """Seconds of the best of several all-gathers; 0 if none succeeded."""
     error: str = ""
-    """Why there was none; empty: all went well."""
+    """Why none succeeded; empty if one did."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Measure this member in one round of the node check: a matmul, then an all-gather with each member of its group.
-    A newer one replaces the older."""
+    """Test this member in one round of the node check: a matmul, then an all-gather with each member of its group. A
+    newer order replaces an older one."""
 
     order: OrderId
     round: int
     port: int = 0
-    """Where the probe listens for the members in `awaited`: the one that this member's Ready offered, which is used up
-    by it. 0: for nobody."""
+    """The port on which the probe listens for the members in `awaited`: the one from this member's Ready, which is used
+    only once. 0: it does not listen."""
     peers: tuple[CheckPeer, ...] = ()
-    """Whom the probe connects to: at most 2."""
+    """The members that the probe connects to, at most 2."""
     awaited: tuple[MemberId, ...] = ()
-    """Who connects to it: at most 2."""
+    """The members that connect to the probe, at most 2."""
     compute: bool = True
-    """False: this member trains, and only helps another one with the all-gather."""
+    """Whether to do the matmul; False for a member that trains and only helps another one with the all-gather."""
     alone: bool = False
-    """Also an all-gather with itself over its own address: few members cannot tell whose fault a broken one is."""
+    """Whether to do also an all-gather with itself over its own address, because few members cannot show whose fault a
+    broken all-gather is."""
     address: Address = ""
-    """This member's own, for that."""
+    """This member's own address, for that all-gather."""
     seconds: float = 30.0
-    """The probe is ended after so many."""
+    """Seconds after which the probe is ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +60,17 @@ class Checked:
     order: OrderId
     round: int
     result: str
-    """`ok`, or what went wrong in this member itself, one of the words in docs/contracts.md §3."""
+    """`ok`, or what failed in this member itself: one of the words in docs/contracts.md §3."""
     error: str = ""
     kind: str = ""
-    """What did the matmul: `torch cuda`, `torch cpu`, `numpy`, `python`. Times of different kinds are not compared."""
+    """The library of the matmul: `torch cuda`, `torch cpu`, `numpy`, `python`. Times of different kinds are not
+    compared."""
     compute: float = 0.0
-    """Seconds of the best matmul on the slowest local device; 0 where none was measured."""
+    """Seconds of the best matmul on the slowest local device; 0 if none was measured."""
     cpu: float = 0.0
-    """CPU seconds of that one: what it would have taken without others on its machine; 0 on a device of its own."""
+    """CPU seconds of that matmul, its time without other processes on the machine; 0 on a GPU."""
     elapsed: float = 0.0
     """Seconds from the order to this answer."""
     peers: tuple[PeerCheck, ...] = ()
     held_up: float = 0.0
-    """Seconds beyond `cpu` for which its own container held it back, by its CPU limit and by what else runs there."""
+    """Seconds beyond `cpu` that its own container cost it, by its CPU limit and its other processes."""

@@ -1,4 +1,4 @@
-"""How long a text of a message may be."""
+"""The limits of texts in messages."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Annotated
 
 @dataclass(frozen=True, slots=True)
 class Longest:
-    """Characters of a text. A longer one is cut where it is `prose`, because no report may be lost for a long sentence;
-    else its message is refused: half of a name is another name."""
+    """The most characters of a text. Longer `prose` is cut, because no report may be lost for a long sentence; else the
+    message is refused, because half of a name is another name."""
 
     characters: int
     prose: bool = False
 
 
 PROSE = Longest(500, prose=True)
-"""Of every text that says nothing else."""
+"""The limit of every text without an annotation."""
 ID = Longest(500)
-"""Of every id: the longest there is, a namespace and the name of a job in it, has 317."""
+"""The limit of every id; the longest one, a namespace with the name of a job in it, has 317 characters."""
 
 Address = Annotated[str, Longest(255)]
 Sentences = Annotated[str, Longest(2000, prose=True)]
 Traceback = Annotated[str, Longest(8192, prose=True)]
 Token = Annotated[str, Longest(16384)]
-"""A service account's with many audiences has 2,000."""
+"""The token of a service account; one with many audiences has 2,000 characters."""
 Ticket = Annotated[str, Longest(1024)]
 Path = Annotated[str, Longest(4096)]
 Print = Annotated[str, Longest(100)]

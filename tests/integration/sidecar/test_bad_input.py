@@ -33,13 +33,13 @@ async def still_serves(master: Master, sidecar: Member) -> None:
 ANNOUNCEMENTS: tuple[tuple[dict[str, object], str], ...] = (
     (template(pid=1), "pid 1 was announced by the process with pid "),
     (template(outrider=2), "version 2 of the hooks is newer than this sidecar"),
-    (template(what="intruder"), "what is 'intruder', it may be template or launcher"),
-    (template(pid="7"), "pid is '7', it may be a whole number"),
-    (template(nproc=0), "nproc is 0, it may be a whole number from 1 to 1024"),
-    (template(running=[1]), "running is an array, it may be a generation: [term, number]"),
-    (template(workers=[[0]]), "workers[0] is an array, it may be an array of 2"),
-    (template(can_start="yes"), "can_start is 'yes', it may be true or false"),
-    ({}, "outrider is missing, it may be a whole number"),
+    (template(what="intruder"), "what: Invalid value: 'intruder': must be template or launcher"),
+    (template(pid="7"), "pid: Invalid value: '7': must be a whole number"),
+    (template(nproc=0), "nproc: Invalid value: 0: must be a whole number from 1 to 1024"),
+    (template(running=[1]), "running: Invalid value: an array: must be a generation: [term, number]"),
+    (template(workers=[[0]]), "workers[0]: Invalid value: an array: must be an array of 2"),
+    (template(can_start="yes"), "can_start: Invalid value: 'yes': must be true or false"),
+    ({}, "outrider: Required value: must be a whole number"),
 )
 
 
@@ -82,7 +82,7 @@ async def test_a_line_that_makes_no_sense_closes_the_template_s_connection_and_i
         hook.say(template())
         await master.hears(Ready)
         hook.say({"event": "exited", "generation": "first", "local_rank": 0, "pid": 1})
-        assert "generation is 'first', it may be a generation: [term, number]" in await hook.is_closed_with()
+        assert "generation: Invalid value: 'first': must be a generation: [term, number]" in await hook.is_closed_with()
         again = await sidecar.hook()
         again.say(template())
         await again.hears("outrider")
@@ -91,11 +91,11 @@ async def test_a_line_that_makes_no_sense_closes_the_template_s_connection_and_i
 
 
 NO_DATA: tuple[tuple[dict[str, object], str], ...] = (
-    ({"rank": -1}, "rank is -1, it may be a whole number from 0"),
-    ({"warning": "no"}, "warning is 'no', it may be true or false"),
-    ({"detail": [1]}, "detail is an array, it may be a map"),
-    ({"detail": {"samples": "many"}}, "detail.samples is 'many', it may be a whole number"),
-    ({"generation": None}, "generation is None, it may be a generation: [term, number]"),
+    ({"rank": -1}, "rank: Invalid value: -1: must be a whole number from 0"),
+    ({"warning": "no"}, "warning: Invalid value: 'no': must be true or false"),
+    ({"detail": [1]}, "detail: Invalid value: an array: must be a map"),
+    ({"detail": {"samples": "many"}}, "detail.samples: Invalid value: 'many': must be a whole number"),
+    ({"generation": None}, "generation: Invalid value: None: must be a generation: [term, number]"),
 )
 
 

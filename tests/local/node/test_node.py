@@ -262,7 +262,7 @@ async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 async def test_a_folder_too_deep_for_its_sockets_is_named_with_its_length(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 60) / ("e" * 60)
     deep.mkdir(parents=True)
-    with pytest.raises(NodeError, match=r"the socket path .*agent\.sock has \d+ bytes, and a unix socket takes 107"):
+    with pytest.raises(NodeError, match=r"the socket path .*agent\.sock has \d+ bytes, but a unix socket takes 107"):
         async with Node(config(deep, *SLEEPERS)):
             pass
 

@@ -90,7 +90,7 @@ def test_the_file_of_a_journal_is_bounded_and_has_the_state_without_secrets(tmp_
     assert "# Happened generation=1.1 token=… note='the state'" in written
     assert "secret" not in written
     assert "count=999 " in written
-    assert "older ones have no room" in written
+    assert "older lines are left out" in written
 
 
 def test_a_ticket_is_a_secret_too() -> None:
@@ -153,7 +153,7 @@ def test_log_lines_carry_the_same_in_both_shapes() -> None:
 
 def test_a_socket_path_of_107_bytes_fits_and_of_108_does_not() -> None:
     assert checked_path(Path("/" + "a" * 106))
-    with pytest.raises(SocketPathTooLong, match="has 108 bytes, and a unix socket takes 107"):
+    with pytest.raises(SocketPathTooLong, match="has 108 bytes, but a unix socket takes 107"):
         checked_path(Path("/" + "a" * 107))
     with pytest.raises(SocketPathTooLong):
         checked_path(Path("/" + "é" * 54))

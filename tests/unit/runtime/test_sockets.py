@@ -281,7 +281,7 @@ async def test_a_connection_that_says_nothing_is_hung_up_and_one_that_is_somebod
 
 
 async def test_of_too_many_that_are_nobodys_the_oldest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outrider.runtime.router.MOST_STRANGERS", 3)
+    monkeypatch.setattr("outrider.runtime.router.MOST_UNKNOWN", 3)
     keys, seen, member = new_key_pair(), Seen(), Seen()
     others = [Seen() for _ in range(4)]
     async with router(keys, seen) as (here, endpoint), dealer(endpoint, keys.public, member) as there:

@@ -133,7 +133,7 @@ async def test_without_the_setting_no_certificate_is_needed() -> None:
         (b"no certificate", NONE),
         (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", NONE),
         (CERTIFICATES.key, NONE),
-        (b"\xff\xfe", "must be a file that can be read: it is no text"),
+        (b"\xff\xfe", "must be a file that can be read: it is not text"),
     ],
     ids=["missing", "empty", "text", "broken", "a private key", "bytes"],  # a key is another one in each process
 )

@@ -59,7 +59,7 @@ def test_rules_a_schedule_and_limits_come_through_as_they_were_given(tmp_path: P
         (
             "OUTRIDER_SPEC",
             '{"name": "a", "min_members": "2", "max_members": 4, "replicas": 3}',
-            "min_members is '2', it may be an integer",
+            "min_members: Invalid value: '2': must be an integer",
         ),
         (
             "OUTRIDER_SPEC",
@@ -69,22 +69,22 @@ def test_rules_a_schedule_and_limits_come_through_as_they_were_given(tmp_path: P
         (
             "OUTRIDER_SPEC",
             '{"name": "a", "min_members": 2, "max_members": 4, "replicas": 3, "schedule": [["0 8 * * *"]]}',
-            "schedule[0] is an array, it may be an array of ",
+            "schedule[0]: Invalid value: an array: must be an array of ",
         ),
         (
             "OUTRIDER_SPEC",
             '{"name": "a", "min_members": 2, "max_members": 4, "replicas": 3, "rules": [[13, "fail"]]}',
-            "rules[0][0] is 13, it may be an array",
+            "rules[0][0]: Invalid value: 13: must be an array",
         ),
         (
             "OUTRIDER_SPEC",
             '{"name": "a", "min_members": 2, "max_members": 4, "replicas": 3, "rules": [[[13], "fail", ["A"]]]}',
-            "rules[0][2] is an array, it may be an array of 2",
+            "rules[0][2]: Invalid value: an array: must be an array of 2",
         ),
         (
             "OUTRIDER_SPEC",
             '{"name": "a", "min_members": 2, "max_members": 4, "replicas": 3, "permanent_codes": ["2"]}',
-            "permanent_codes[0] is '2', it may be an integer",
+            "permanent_codes[0]: Invalid value: '2': must be an integer",
         ),
         *(
             (
