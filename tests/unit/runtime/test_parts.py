@@ -1,4 +1,4 @@
-"""Settings that say what is wrong, lines of one format, paths that fit, and processes that are found by their mark."""
+"""Errors of settings, lines of the journal, socket paths, and processes that are found by their marks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def kept(shelf: Shelf, events: int) -> Journal:
     return journal
 
 
-def test_a_journal_begins_with_the_state_and_holds_every_event_since() -> None:
+def test_a_journal_begins_with_the_state_and_has_every_event_since() -> None:
     assert (kept(Shelf(), 3).begins_with(), len(kept(Shelf(), 3).events())) == (-1, 3)
     journal = kept(Shelf(each=20_000), 5000)
     first = journal.begins_with()
@@ -97,7 +97,7 @@ def test_a_ticket_is_a_secret_too() -> None:
     assert "ticket=…" in text(Welcome(1, ticket="an hour's credential"))
 
 
-def test_what_cannot_be_packed_is_kept_as_text() -> None:
+def test_a_value_that_cannot_be_packed_is_stored_as_text() -> None:
     journal = Journal()
     journal.follow(lambda: open)
     for _ in range(40):
@@ -105,14 +105,14 @@ def test_what_cannot_be_packed_is_kept_as_text() -> None:
     assert len(journal.story("function")) == 40
 
 
-def test_a_journal_that_a_full_disk_does_not_take_is_no_error(tmp_path: Path) -> None:
+def test_a_full_disk_for_the_journal_is_not_an_error(tmp_path: Path) -> None:
     (tmp_path / f"journal.txt.{os.getpid()}").symlink_to("/dev/full")
     Journal(tmp_path / "journal.txt").write()
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("value", ["", "x", "-1", "11", "1.5", "0x3"])
-def test_a_wrong_number_is_named_with_what_it_may_be(value: str) -> None:
+def test_a_wrong_number_is_named_with_what_it_must_be(value: str) -> None:
     with pytest.raises(WrongSetting, match=r"OUTRIDER_N.*from 0 to 10"):
         Environment({"OUTRIDER_N": value}).integer("OUTRIDER_N", high=10)
 
@@ -195,7 +195,7 @@ def marked_process(value: str) -> subprocess.Popen[bytes]:
     return process
 
 
-def test_a_sweep_kills_what_is_marked_and_spares_the_rest(mark: str) -> None:
+def test_a_sweep_kills_marked_processes_and_spares_others(mark: str) -> None:
     ours, spared, stranger = marked_process(mark), marked_process(mark), marked_process(mark + "0")
     assert marked(MARK, mark) == sorted([ours.pid, spared.pid])
     assert sweep(MARK, mark, spare=frozenset({spared.pid})) == [ours.pid]
@@ -230,7 +230,7 @@ async def test_a_lifeline_is_lost_when_the_last_holder_closes_it() -> None:
     os.close(read_end)
 
 
-async def test_lines_that_come_in_pieces_are_whole_and_a_cut_off_one_is_told() -> None:
+async def test_lines_that_come_in_pieces_are_joined_and_a_cut_off_line_is_reported() -> None:
     loop = asyncio.get_running_loop()
     heard: list[dict[str, object]] = []
     wrong: asyncio.Future[str] = loop.create_future()

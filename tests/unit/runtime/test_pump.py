@@ -1,4 +1,4 @@
-"""Events before time, stalls told after what arrived, failure as an event, and an end that is restarted."""
+"""Events before deadlines, stalls after arrived events, failure as an event, and an exit code that means restart."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Note:
 
 @dataclass
 class Written:
-    told: list[str] = field(default_factory=list)
+    handled: list[str] = field(default_factory=list)
     deadline: float | None = None
 
 
 def step(state: Written, event: Note, now: float) -> list[Note]:
-    state.told.append(event.text)
+    state.handled.append(event.text)
     if event.text.startswith("woke"):
         state.deadline = None
     if event.text.startswith("break"):
@@ -39,7 +39,7 @@ CORE: Core[Written, Note, Note] = Core(
     woke=lambda: Note("woke"),
     stalled=lambda seconds: Note(f"stalled {seconds:.1f}"),
     failed=lambda action, error: Note(f"failed {action.text}: {error}"),
-    describe=lambda state: str(len(state.told)),
+    describe=lambda state: str(len(state.handled)),
 )
 
 
@@ -79,14 +79,14 @@ def made(clock: Clock, journal: Journal | None = None) -> tuple[Pump[Written, No
 
 
 def stop_behind(pump: Pump[Written, Note, Note], word: str) -> None:
-    """Tells it to stop as soon as it was told this."""
-    if any(text.startswith(word) for text in pump.state.told):
+    """Stops the pump as soon as it has handled this event."""
+    if any(text.startswith(word) for text in pump.state.handled):
         pump.put(Note("do stop"))
     else:
         asyncio.get_running_loop().call_later(0.01, stop_behind, pump, word)
 
 
-async def test_what_has_arrived_is_told_before_a_deadline_that_has_passed() -> None:
+async def test_arrived_events_are_handled_before_a_deadline_that_has_passed() -> None:
     clock = Clock()
     pump, effects = made(clock)
     pump.state.deadline = 50.0
@@ -94,7 +94,7 @@ async def test_what_has_arrived_is_told_before_a_deadline_that_has_passed() -> N
 
     def source() -> int:
         if not waiting:
-            pump.put(Note("do stop")) if "woke" in pump.state.told else None
+            pump.put(Note("do stop")) if "woke" in pump.state.handled else None
             return 0
         pump.put(Note(waiting.pop(0)))
         return 1
@@ -102,10 +102,10 @@ async def test_what_has_arrived_is_told_before_a_deadline_that_has_passed() -> N
     pump.drain_before_judging(source)
     stop_behind(pump, "woke")
     assert await pump.run(effects) == 7
-    assert pump.state.told[:3] == ["report 1", "report 2", "woke"]
+    assert pump.state.handled[:3] == ["report 1", "report 2", "woke"]
 
 
-async def test_a_stall_is_told_after_what_arrived_and_before_the_deadline() -> None:
+async def test_a_stall_is_handled_after_arrived_events_and_before_the_deadline() -> None:
     clock = Clock()
     pump, effects = made(clock)
 
@@ -117,7 +117,7 @@ async def test_a_stall_is_told_after_what_arrived_and_before_the_deadline() -> N
     asyncio.get_running_loop().call_later(0.02, thaw)
     stop_behind(pump, "woke")
     await pump.run(effects)
-    assert [text.split()[0] for text in pump.state.told] == ["report", "stalled", "woke", "do"]
+    assert [text.split()[0] for text in pump.state.handled] == ["report", "stalled", "woke", "do"]
 
 
 async def test_an_action_that_fails_at_once_or_later_becomes_an_event() -> None:
@@ -125,7 +125,7 @@ async def test_an_action_that_fails_at_once_or_later_becomes_an_event() -> None:
     for text in ("do fail", "do fail later"):
         pump.put(Note(text))
     assert await pump.run(effects) == 7
-    assert "failed do fail: OSError: the disk is full" in pump.state.told
+    assert "failed do fail: OSError: the disk is full" in pump.state.handled
 
 
 async def test_a_core_that_raises_leaves_its_journal_and_a_code_that_means_restart(tmp_path: Path) -> None:
@@ -133,9 +133,9 @@ async def test_a_core_that_raises_leaves_its_journal_and_a_code_that_means_resta
     pump, effects = made(Clock(), journal)
     pump.put(Note("fine"))
     pump.put(Note("break it"))
-    pump.put(Note("never told"))
+    pump.put(Note("never handled"))
     assert await pump.run(effects) == CORE_FAILED
     written = (tmp_path / "journal.txt").read_text()
     assert "> Note text='break it'" in written
     assert "= 0 -> 1" in written
-    assert "never told" not in written
+    assert "never handled" not in written

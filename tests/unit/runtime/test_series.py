@@ -1,4 +1,4 @@
-"""A series of moments: dense while it is young, sparse when it is old, and never in anybody's way."""
+"""A time series: dense while it is young, sparse when it is old, and never a reason for a failure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from outrider.runtime.series import DENSITY, Series, moments
 
 
-def test_two_moments_lie_as_far_apart_as_the_series_is_old(tmp_path: Path) -> None:
+def test_the_distance_of_two_records_grows_with_the_age_of_the_series(tmp_path: Path) -> None:
     series = Series(tmp_path / "some.jsonl")
     for second in range(30 * 86400 // 60):
         series.add(1e9 + 60 * second, step=second)
@@ -20,7 +20,7 @@ def test_two_moments_lie_as_far_apart_as_the_series_is_old(tmp_path: Path) -> No
     assert found[-1] > 0.999 * 30 * 86400
 
 
-def test_who_goes_on_with_it_goes_on_with_its_age(tmp_path: Path) -> None:
+def test_the_next_writer_continues_with_the_age_of_the_series(tmp_path: Path) -> None:
     first = Series(tmp_path / "some.jsonl")
     first.add(1000.0, loss=2.0)
     first.close()
@@ -41,7 +41,7 @@ def test_a_clock_that_is_set_back_does_not_end_it(tmp_path: Path) -> None:
     assert [moment["time"] for moment in moments(tmp_path / "some.jsonl")] == [2000.0, 2001.0, 500.0, 501.0]
 
 
-def test_a_file_that_cannot_be_written_fails_nobody(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_raises_no_error(tmp_path: Path) -> None:
     series = Series(tmp_path / "none" / "some.jsonl")
     series.add(1.0)
     series.close()

@@ -42,7 +42,7 @@ async def router(keys: KeyPair, seen: Seen, at: str = "127.0.0.1") -> AsyncItera
     made = Router(
         context,
         keys,
-        lambda session, payload: seen.add("said", session, payload.decode()),
+        lambda session, payload: seen.add("message", session, payload.decode()),
         lambda session: seen.add("left", session),
     )
     try:
@@ -122,7 +122,7 @@ async def dealer(endpoint: str, server_key: str, seen: Seen) -> AsyncIterator[De
         context.destroy(linger=0)
 
 
-async def test_what_a_sidecar_says_comes_back_on_its_own_session() -> None:
+async def test_answers_to_a_sidecar_go_to_its_own_session() -> None:
     keys, seen, mine = new_key_pair(), Seen(), Seen()
     async with router(keys, seen) as (server, endpoint), dealer(endpoint, keys.public, mine) as client:
         await mine.until(lambda things: ("up",) in things)
@@ -172,14 +172,14 @@ async def test_a_reused_descriptor_is_a_new_session() -> None:
             async with dealer(endpoint, keys.public, mine) as client:
                 await mine.until(lambda things: ("up",) in things)
                 client.send(str(number).encode())
-                await seen.until(lambda things, n=number: any(t[0] == "said" and t[-1] == str(n) for t in things))
+                await seen.until(lambda things, n=number: any(t[0] == "message" and t[-1] == str(n) for t in things))
         await seen.until(lambda things: sum(t[0] == "left" for t in things) == 10)
-        sessions = [thing[1] for thing in seen.things if thing[0] == "said"]
+        sessions = [thing[1] for thing in seen.things if thing[0] == "message"]
         assert len(set(sessions)) == 10
         assert {thing[1] for thing in seen.things if thing[0] == "left"} == set(sessions)
 
 
-async def test_what_an_ended_connection_had_still_to_say_is_no_new_session() -> None:
+async def test_the_last_messages_of_an_ended_connection_make_no_new_session() -> None:
     keys, seen, mine = new_key_pair(), Seen(), Seen()
     async with router(keys, seen) as (_server, endpoint), Way(endpoint) as way:
         async with dealer(way.endpoint, keys.public, mine) as client:
@@ -197,13 +197,13 @@ async def test_what_an_ended_connection_had_still_to_say_is_no_new_session() -> 
             await seen.until(lambda things: ("left", seen.things[0][1]) in things)
             client.send(b"and again")
             await seen.until(lambda things: any(thing[-1] == "and again" for thing in things))
-        said = [thing for thing in seen.things if thing[0] == "said" and thing[-1] != "held up"]
-        first, second, third = (thing[1] for thing in said)
+        messages = [thing for thing in seen.things if thing[0] == "message" and thing[-1] != "held up"]
+        first, second, third = (thing[1] for thing in messages)
         assert first != second == third
         assert {thing[1] for thing in seen.things} == {first, second}
 
 
-async def test_a_forgotten_session_is_neither_heard_nor_served() -> None:
+async def test_messages_from_and_to_a_forgotten_session_are_dropped() -> None:
     keys, seen, mine, other = new_key_pair(), Seen(), Seen(), Seen()
     async with router(keys, seen) as (server, endpoint), dealer(endpoint, keys.public, mine) as client:
         await mine.until(lambda things: ("up",) in things)
@@ -215,7 +215,7 @@ async def test_a_forgotten_session_is_neither_heard_nor_served() -> None:
             await other.until(lambda things: ("up",) in things)
             witness.send(b"witness")
             await seen.until(lambda things: len(things) == 2)
-        assert [thing[-1] for thing in seen.things if thing[0] == "said"] == ["hello", "witness"]
+        assert [thing[-1] for thing in seen.things if thing[0] == "message"] == ["hello", "witness"]
         with pytest.raises(Unreachable):
             server.send(seen.things[0][1], b"order")
 
@@ -239,7 +239,7 @@ async def test_a_dealer_finds_a_router_that_comes_back_on_the_same_port() -> Non
         pass
     async with dealer(endpoint, keys.public, mine) as client:
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        server = Router(context, keys, lambda s, p: seen.add("said", s, p.decode()), lambda s: seen.add("left", s))
+        server = Router(context, keys, lambda s, p: seen.add("message", s, p.decode()), lambda s: seen.add("left", s))
         server.bind(endpoint)
         await mine.until(lambda things: ("up",) in things)
         client.send(b"back")
@@ -257,13 +257,13 @@ def test_a_secret_key_gives_its_pair_and_a_wrong_one_a_sentence() -> None:
             key_pair_of(wrong)
 
 
-async def told(seen: Seen, here: Router, number: int) -> list[str]:
-    """The sessions of so many dealers that have said something."""
-    await seen.until(lambda things: sum(thing[0] == "said" for thing in things) >= number)
-    return [thing[1] for thing in seen.things if thing[0] == "said"]
+async def sessions_of(seen: Seen, here: Router, number: int) -> list[str]:
+    """The sessions of this number of dealers that have sent a message."""
+    await seen.until(lambda things: sum(thing[0] == "message" for thing in things) >= number)
+    return [thing[1] for thing in seen.things if thing[0] == "message"]
 
 
-async def test_a_connection_that_says_nothing_is_hung_up_and_one_that_is_somebodys_is_not(
+async def test_a_silent_connection_is_closed_unless_it_was_admitted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("outrider.runtime.router.SILENT", 0.5)
@@ -275,19 +275,19 @@ async def test_a_connection_that_says_nothing_is_hung_up_and_one_that_is_somebod
     ):
         await member.until(lambda things: ("up",) in things)
         there.send(b"hello")
-        here.admit(*await told(seen, here, 1))
+        here.admit(*await sessions_of(seen, here, 1))
         await silent.until(lambda things: things.count(("up",)) >= 3)  # it comes again, as a sidecar would
         assert member.things == [("up",)]
 
 
-async def test_of_too_many_that_are_nobodys_the_oldest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_oldest_of_too_many_unknown_connections_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("outrider.runtime.router.MOST_UNKNOWN", 3)
     keys, seen, member = new_key_pair(), Seen(), Seen()
     others = [Seen() for _ in range(4)]
     async with router(keys, seen) as (here, endpoint), dealer(endpoint, keys.public, member) as there:
         await member.until(lambda things: ("up",) in things)
         there.send(b"hello")
-        here.admit(*await told(seen, here, 1))
+        here.admit(*await sessions_of(seen, here, 1))
         async with AsyncExitStack() as stack:
             for other in others:
                 stranger = await stack.enter_async_context(dealer(endpoint, keys.public, other))
@@ -332,8 +332,8 @@ os._exit(0)
 """
 
 
-def test_a_peer_that_goes_while_nobody_reads_what_it_has_said_does_not_end_the_process() -> None:
-    """With a queue of 8 messages libzmq 4.3.5 aborts. Nor is it a session, whose end nobody would tell."""
+def test_a_peer_that_disconnects_with_unread_messages_does_not_end_the_process() -> None:
+    """With a queue of 8 messages libzmq 4.3.5 aborts. Nor does it make a session, whose end no event would report."""
     done = subprocess.run([sys.executable, "-c", BUSY, GOES], capture_output=True, text=True, timeout=DEADLINE)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "[b'another'] dict_keys(['1'])\n"

@@ -1,4 +1,4 @@
-"""The codec takes what it wrote, what an older or newer version wrote, and refuses everything else by name."""
+"""The codec reads its own bytes and those of an older or newer version, and refuses everything else by name."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def changed(original: Message, /, **values: object) -> bytes:
 
 
 @given(from_sidecar)
-def test_what_a_sidecar_says_arrives_as_it_was_said(message: Message) -> None:
+def test_a_message_of_a_sidecar_survives_encoding(message: Message) -> None:
     assert decode_from_sidecar(encode(message)) == message
 
 
 @given(from_master)
-def test_what_a_master_says_arrives_as_it_was_said(message: Message) -> None:
+def test_a_message_of_a_master_survives_encoding(message: Message) -> None:
     assert decode_from_master(encode(message)) == message
 
 
@@ -164,44 +164,44 @@ def test_a_check_and_its_answer_are_these_bytes() -> None:
     assert (encode(CHECKED), decode_from_sidecar(answer)) == (answer, CHECKED)
 
 
-def test_a_line_that_fits_a_pattern_is_these_bytes() -> None:
-    said = LineMatched(Generation(1, 2), 3, "loss", "loss 2", 77, 2, 0.5, (Group("loss", "2"),))
+def test_a_line_that_matches_a_pattern_is_these_bytes() -> None:
+    message = LineMatched(Generation(1, 2), 3, "loss", "loss 2", 77, 2, 0.5, (Group("loss", "2"),))
     expected = (
         b"\x89\xa7message\xabLineMatched\xaageneration\x92\x01\x02\xa4rank\x03\xa7pattern\xa4loss\xa4line\xa6loss 2"
         b"\xa6serialM\xa5count\x02\xa3age\xcb?\xe0\x00\x00\x00\x00\x00\x00\xa6groups\x91\x82\xa4name\xa4loss\xa4text\xa12"
     )
-    assert encode(said) == expected
-    assert decode_from_sidecar(expected) == said
+    assert encode(message) == expected
+    assert decode_from_sidecar(expected) == message
 
 
-def test_a_pattern_that_is_given_up_is_these_bytes() -> None:
-    said = PatternDropped(Generation(1, 2), "(a+)+$", "too slow")
+def test_a_dropped_pattern_is_these_bytes() -> None:
+    message = PatternDropped(Generation(1, 2), "(a+)+$", "too slow")
     expected = (
         b"\x85\xa7message\xaePatternDropped\xaageneration\x92\x01\x02\xa7pattern\xa6(a+)+$"
         b"\xa6reason\xa8too slow\xa4line\xa0"
     )
-    assert encode(said) == expected
-    assert decode_from_sidecar(expected) == said
+    assert encode(message) == expected
+    assert decode_from_sidecar(expected) == message
 
 
-def test_what_a_rank_says_of_its_data_is_these_bytes() -> None:
-    said = DataSaid(Generation(1, 2), 0, "repeated", "again", False, 72)
+def test_a_report_about_data_is_these_bytes() -> None:
+    message = DataSaid(Generation(1, 2), 0, "repeated", "again", False, 72)
     expected = (
         b"\x87\xa7message\xa8DataSaid\xaageneration\x92\x01\x02\xa4rank\x00\xa4word\xa8repeated"
         b"\xa8sentence\xa5again\xa7warning\xc2\xa7samplesH"
     )
-    assert encode(said) == expected
-    assert decode_from_sidecar(expected) == said
+    assert encode(message) == expected
+    assert decode_from_sidecar(expected) == message
 
 
-def test_what_is_in_memory_is_these_bytes() -> None:
-    said, kept = Remembered(Generation(1, 2), 3, 120, 1 << 30, True, False, 9), Kept(Generation(1, 2), 120)
+def test_an_in_memory_checkpoint_is_these_bytes() -> None:
+    message, kept = Remembered(Generation(1, 2), 3, 120, 1 << 30, True, False, 9), Kept(Generation(1, 2), 120)
     of_rank = (
         b"\x88\xa7message\xaaRemembered\xaageneration\x92\x01\x02\xa4rank\x03\xa4stepx"
         b"\xa6length\xce@\x00\x00\x00\xa7sharded\xc3\xa6marked\xc2\xa7counted\x09"
     )
     of_all = b"\x83\xa7message\xa4Kept\xaageneration\x92\x01\x02\xa4stepx"
-    assert (encode(said), decode_from_sidecar(of_rank)) == (of_rank, said)
+    assert (encode(message), decode_from_sidecar(of_rank)) == (of_rank, message)
     assert (encode(kept), decode_from_master(of_all)) == (of_all, kept)
     ready = Ready(2000, 1, "T0", "", copies=(Copy(3, 120, True, 4, Generation(1, 2), 9, True),))
     data = encode(ready)
@@ -300,9 +300,7 @@ def test_an_integer_is_a_number_of_seconds_too() -> None:
         ({NAME: ["Start"]}, "an array: must be a message"),
     ],
 )
-def test_a_wrong_value_is_refused_with_its_name_and_what_may_be_there(
-    change: dict[str, object], complaint: str
-) -> None:
+def test_a_wrong_value_is_refused_with_its_path_and_what_it_must_be(change: dict[str, object], complaint: str) -> None:
     with pytest.raises(BadMessage, match=complaint):
         decode_from_master(changed(START, **change))
 
@@ -320,7 +318,7 @@ def test_a_missing_field_without_a_default_is_named() -> None:
         decode_from_sidecar(msgpack.packb(body, unicode_errors="surrogatepass"))
 
 
-def test_a_part_of_the_wrong_shape_is_named_by_its_place() -> None:
+def test_a_part_of_the_wrong_shape_is_named_by_its_path() -> None:
     body = raw(Exited(Generation(1, 1), (WorkerExit(0, 1, 1), WorkerExit(1, 2, 1)), 0))
     body["exits"][1]["pid"] = "two"
     with pytest.raises(BadMessage, match=r"Exited.exits\[1\].pid: Invalid value: 'two'"):
@@ -417,7 +415,7 @@ def test_no_field_is_called_as_the_name_of_the_message_is() -> None:
 
 
 # -- how long a text may be --------------------------------------------------------------------------------------------
-def test_prose_that_is_too_long_is_cut_and_its_message_is_kept() -> None:
+def test_prose_that_is_too_long_is_cut_and_its_message_is_accepted() -> None:
     exit_ = WorkerExit(0, 77, 1, error_message="m" * 10_000, traceback="t" * 10_000)
     read = decode_from_sidecar(encode(Exited(Generation(1, 3), (exit_,), 1)))
     assert isinstance(read, Exited)
@@ -429,7 +427,7 @@ def test_prose_that_is_too_long_is_cut_and_its_message_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         (
             {"member": "m" * 501},
@@ -440,9 +438,9 @@ def test_prose_that_is_too_long_is_cut_and_its_message_is_kept() -> None:
         ({"address": "a" * 256}, "Hello.address: Invalid value: '256 characters"),
     ],
 )
-def test_an_id_that_is_too_long_is_refused(changed: dict[str, str], said: str) -> None:
+def test_an_id_that_is_too_long_is_refused(changed: dict[str, str], message: str) -> None:
     hello = Hello(JobName("a/b"), MemberId("worker-0"), PodUid("u"), Role("worker"), RankIndex(0), "")
-    with pytest.raises(BadMessage, match=re.escape(said)):
+    with pytest.raises(BadMessage, match=re.escape(message)):
         decode_from_sidecar(encode(replace(hello, **changed)))  # type: ignore[arg-type]
 
 
