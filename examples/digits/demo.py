@@ -1,11 +1,11 @@
-"""Train on real digits with four members, kill a process and a whole member meanwhile, and see it end well.
+"""Trains on real digits with four members, kills a process and a whole member, and shows that the job recovers.
 
     python examples/digits/demo.py          (or: make demo)
 
-Everything goes through the command line, as a user would do it: `outrider run` on an unmodified script, `outrider
-chaos` for the two faults, `outrider events`, `status` and `plot` for what is shown at the end. The faults come when the
-loss file says that the training has got so far, so the demo waits for nothing but the training itself. It fails
-where the job does, where a fault left no trace, or where the model did not learn.
+It uses only the command line, as a user would: `outrider run` for an unmodified script, `outrider chaos` for the two
+faults, `outrider events`, `status` and `plot` for the output at the end. Each fault comes when the loss file shows that
+the training has made enough steps. The demo fails if the job fails, if the status has no record of a fault, or if the
+model did not learn.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ OUTRIDER = str(Path(sys.executable).parent / "outrider")
 MEMBERS = 4
 FAULTS = (("kill-process", "worker-1"), ("kill-member", "worker-3"))
 LEAST_ACCURACY = 0.9
-"""A run without any fault reaches 0.97 to 0.98, one of 30 epochs with both faults 0.947 and more; a model that has
-learnt nothing 0.10."""
+"""The least accuracy of a successful demo. A run without faults reaches 0.97 to 0.98, one of 30 epochs with both faults
+at least 0.947, and a model that has learnt nothing 0.10."""
 STEPS_BETWEEN = 120
-"""The first fault comes at this step, the second at twice as many, or when the first is over: a job could end before it
-where the machine is busy."""
+"""The step of the first fault. The second fault comes at twice this step, or when the first one is over: on a busy
+machine the job could end before that."""
 LOG_EVERY = 10
-"""Steps between two lines with a loss, of which the plot is made."""
+"""Steps between two lines with a loss, from which the plot is made."""
 LIMIT = 180.0
-"""Seconds that any one wait may take."""
+"""The most seconds of each wait."""
 
 Losses = list[tuple[float, int, float]]
-"""(time, step, loss)."""
+"""(time, step, loss) for each step."""
 
 
 class Failure(Exception):
-    """What the demo shows is not what it should be."""
+    """The demo did not show what it should."""
 
 
 def main() -> int:
@@ -68,7 +68,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def train_with_faults(args: argparse.Namespace) -> int:
-    """Run the job, and break it twice meanwhile; how often it was broken."""
+    """Run the job and inject the faults; returns the number of faults."""
     with running(args) as run:
         for number, (fault, member) in enumerate(FAULTS, 1):
             wait_for_step(run, args.out, number * STEPS_BETWEEN)
@@ -76,13 +76,13 @@ def train_with_faults(args: argparse.Namespace) -> int:
             outrider("chaos", fault, args.job, "--member", member)
             wait_for_recovery(run, args.job, number)
         if code := run.wait(timeout=LIMIT):
-            raise Failure(f"the job ended with {code}")
+            raise Failure(f"the job ended with exit code {code}")
     return len(FAULTS)
 
 
 @contextlib.contextmanager
 def running(args: argparse.Namespace) -> Iterator[subprocess.Popen[bytes]]:
-    """The job; ended with the demo whatever happens."""
+    """The running job, which always ends with the demo."""
     script = [str(HERE / "train.py"), "--epochs", str(args.epochs), "--out", str(args.out)]
     script += ["--checkpoint", str(args.out / "digits.pt"), "--log-every", str(LOG_EVERY)]
     command = [OUTRIDER, "run", "--job", args.job, "--nnodes", str(MEMBERS), *script]
@@ -102,16 +102,15 @@ def running(args: argparse.Namespace) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def outrider(*arguments: str) -> str:
-    """What a command prints."""
-    answer = subprocess.run([OUTRIDER, *arguments], capture_output=True, text=True, timeout=30)
-    if answer.returncode:
-        raise Failure(f"outrider {' '.join(arguments)}: {answer.stderr.strip()}")
-    return answer.stdout
+    """The output of a command."""
+    done = subprocess.run([OUTRIDER, *arguments], capture_output=True, text=True, timeout=30)
+    if done.returncode:
+        raise Failure(f"outrider {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def losses(out: Path) -> Losses:
-    """(time, step, loss) as the script wrote them; a step is there again where it was repeated. The last line may be
-    half written."""
+    """(time, step, loss) as written by the script; repeated steps appear again. An unfinished last line is skipped."""
     try:
         lines = (out / "loss.csv").read_text().rpartition("\n")[0].splitlines()
     except FileNotFoundError:
@@ -128,12 +127,12 @@ def wait_for_step(run: subprocess.Popen[bytes], out: Path, step: int) -> None:
 
 
 def wait_for_recovery(run: subprocess.Popen[bytes], job: str, faults: int) -> None:
-    """Until the job has told so many faults, and what each cost."""
+    """Wait until the status has this number of faults with the time that each cost."""
     wait(run, lambda: len(recovered(job)) >= faults, f"the recovery from fault {faults}")
 
 
 def recovered(job: str) -> list[dict[str, Any]]:
-    """The faults so far that are over."""
+    """The faults from which training has recovered so far."""
     faults = json.loads(outrider("status", job, "--json"))["faults"]
     return [fault for fault in faults if fault["seconds_lost"] is not None]
 
@@ -142,14 +141,14 @@ def wait(run: subprocess.Popen[bytes], condition: Callable[[], bool], what: str)
     deadline = time.monotonic() + LIMIT
     while not condition():
         if run.poll() is not None:
-            raise Failure(f"the job ended with {run.returncode} before {what}")
+            raise Failure(f"the job ended with exit code {run.returncode} before {what}")
         if time.monotonic() > deadline:
-            raise Failure(f"{what} did not come within {LIMIT:.0f} s")
+            raise Failure(f"{what} was not reached within {LIMIT:.0f} s")
         time.sleep(0.05)
 
 
 def show(args: argparse.Namespace, expected: int) -> int:
-    """The timeline, what was lost, what was learnt, and the plot."""
+    """Print the timeline, the lost time and the accuracy, and draw the plot; returns the exit code."""
     faults = recovered(args.job)
     result = json.loads((args.out / "result.json").read_text())
     print(f"\nThe timeline (outrider events {args.job}, without its checkpoints):")
@@ -157,12 +156,12 @@ def show(args: argparse.Namespace, expected: int) -> int:
     print()
     for fault in faults:
         print(f"lost {fault['seconds_lost']:.2f} s: {fault['reason']}")
-    print(f"lost in all: {sum(fault['seconds_lost'] for fault in faults):.2f} s")
+    print(f"lost in total: {sum(fault['seconds_lost'] for fault in faults):.2f} s")
     outrider("plot", args.job, "--output", str(args.out / "plot.png"))
     print(f"accuracy {result['accuracy']:.4f} after {result['steps']} steps")
-    print(f"loss, steps a second and members, with the faults marked: {args.out}/plot.png")
+    print(f"plot of loss, steps per second, members and faults: {args.out}/plot.png")
     if len(faults) < expected:
-        raise Failure(f"{expected} faults were made, the status tells {len(faults)}")
+        raise Failure(f"{expected} faults were injected, but the status has {len(faults)}")
     if result["accuracy"] < LEAST_ACCURACY:
         raise Failure(f"the accuracy {result['accuracy']:.4f} is below {LEAST_ACCURACY}")
     return 0

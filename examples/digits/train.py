@@ -3,8 +3,8 @@
     python train.py --epochs 5
     torchrun --nproc-per-node 4 train.py --epochs 30
 
-Every `--checkpoint-every` steps rank 0 saves model, optimizer and position; a run that finds a checkpoint goes on from
-it, in the middle of an epoch too, also with another number of processes.
+Every `--checkpoint-every` steps rank 0 saves model, optimizer and position. A run that finds a checkpoint resumes from
+it, also in the middle of an epoch and with another number of processes.
 """
 
 import argparse
@@ -87,7 +87,7 @@ def save(path, net, optimizer, epoch, seen, step):
 
 
 def load(path, net, optimizer):
-    """The epoch, how many of its samples the optimizer has had over all processes, and the step."""
+    """The epoch, the number of its samples that all processes together have used, and the step."""
     if not path.exists():
         return 0, 0, 0
     saved = torch.load(path)
@@ -97,7 +97,7 @@ def load(path, net, optimizer):
 
 
 def train(args, net, model, optimizer, data, rank, world):
-    """From the checkpoint, where there is one, to the last epoch. Epochs and steps made."""
+    """Train from the checkpoint, if there is one, to the last epoch; returns the numbers of epochs and steps."""
     sampler = DistributedSampler(data, num_replicas=world, rank=rank, seed=args.seed)
     loader = DataLoader(data, batch_size=args.batch_size, sampler=sampler)
     epoch, seen, step = load(args.checkpoint, net, optimizer)
@@ -143,7 +143,7 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9, weight_decay=1e-4)
     epoch, step = train(args, net, model, optimizer, train_data, rank, world)
 
-    accuracy = evaluate(net, test_data)  # by all: who ends right after a collective can be aborted by gloo's threads
+    accuracy = evaluate(net, test_data)  # on all ranks: gloo's threads can abort one that ends right after a collective
     if rank == 0:
         save(args.checkpoint, net, optimizer, epoch, 0, step)
         (args.out / "result.json").write_text(json.dumps({"accuracy": accuracy, "steps": step, "epochs": epoch}))

@@ -1,4 +1,4 @@
-"""One job in a namespace of its own: submitted, broken, looked at as its user would, and gone when it ends."""
+"""Runs one job in its own namespace: submits it, injects faults, shows it as to its user, and deletes it at the end."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ HERE = Path(__file__).resolve().parent
 PODS = "kubectl get pods -L outrider.dev/rank-index"
 RANK_INDEX = "outrider.dev/rank-index"
 TRAINED = 60
-"""Steps after which a fault comes: by then the script has saved twice, so that its checkpoints are recognised."""
+"""The step after which a fault comes: by then the script has saved twice, so that its checkpoints are recognized."""
 LIMIT, COMMAND_LIMIT = 300.0, 60.0
-"""Seconds that any one wait, and any one command, may take."""
+"""The most seconds of each wait, and of each command."""
 Found = TypeVar("Found")
 
 
 def run(*command: str) -> str:
-    """What it printed."""
+    """The output of a command."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_LIMIT)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -38,11 +38,11 @@ class Experiment:
     def __init__(self, scenario: str, keep: bool = False) -> None:
         self.scenario, self.keep = scenario, keep
         self.zero = time.time()
-        """Seconds are counted from here: from when the job was submitted, and then from the fault."""
+        """The time from which seconds are counted: the submission of the job, and later the fault."""
 
     def __enter__(self) -> Experiment:
-        wanted = client.V1Namespace(metadata=client.V1ObjectMeta(generate_name=f"experiment-{self.scenario}-"))
-        self.namespace: str = client.CoreV1Api().create_namespace(wanted).metadata.name
+        namespace = client.V1Namespace(metadata=client.V1ObjectMeta(generate_name=f"experiment-{self.scenario}-"))
+        self.namespace: str = client.CoreV1Api().create_namespace(namespace).metadata.name
         self.hearing = Hearing(self.namespace)
         return self
 
@@ -50,7 +50,7 @@ class Experiment:
         self, kind: type[BaseException] | None, error: BaseException | None, _at: TracebackType | None
     ) -> None:
         if isinstance(error, NotSeen):
-            self.tell(str(error))
+            self.report(str(error))
             self.look_around()
         self.hearing.end()
         if self.keep:
@@ -68,7 +68,7 @@ class Experiment:
         self.kubectl("apply", "-k", str(HERE / self.scenario))
 
     def another(self, file: str, pod: str) -> str:
-        """Something else that runs on the cluster; its pod's name."""
+        """Start another job on the cluster; returns the name of its pod."""
         print(f"namespace {self.namespace}\n$ kubectl apply -f examples/experiments/{file}")
         self.kubectl("apply", "-f", str(HERE / file))
         self.until(lambda: (self.hearing.pods.get(pod) or {}).get("status", {}).get("phase") == "Running",
@@ -76,7 +76,7 @@ class Experiment:
         return pod
 
     def fault(self, *command: str, shown: str = "") -> float:
-        """Seconds count from the moment before this command; it is part of them."""
+        """Inject a fault by a command; seconds are counted from just before it."""
         print(f"\n$ {shown or shlex.join(command)}", flush=True)
         self.zero = time.time()
         run(*command)
@@ -90,14 +90,14 @@ class Experiment:
         return self.hearing.until(claim, what, seconds)
 
     def trains(self, members: int = 4) -> None:
-        """It has trained long enough for a fault to come."""
+        """Wait until the job has trained long enough for a fault."""
         self.event("GenerationRunning", f"with {members} members")
         self.until(lambda: self.hearing.highest() >= TRAINED and len(self.running()) == members,
                    f"step {TRAINED} of {members} pods")  # fmt: skip
-        self.tell(f"step {self.hearing.highest()} in {members} pods")
+        self.report(f"step {self.hearing.highest()} in {members} pods")
 
-    def goes_on(self, processes: int, after: float) -> World:
-        """A world of this size that began after this moment and has made steps that none before it had made."""
+    def continues(self, processes: int, after: float) -> World:
+        """The generation of this size that began after this time and has made new steps."""
 
         def found() -> World | None:
             fitting = (w for w in self.hearing.worlds() if w.began > after and w.processes == processes)
@@ -106,7 +106,7 @@ class Experiment:
         return self.until(found, f"new steps of {processes} processes")
 
     def event(self, kind: str, *words: str) -> tuple[float, str]:
-        """When it came, and what it says."""
+        """The time and the message of an Event."""
         return self.until(lambda: self.hearing.reasons(kind, *words), f"the Event {kind} {' '.join(words)}")[0]
 
     def succeeds(self) -> None:
@@ -122,11 +122,11 @@ class Experiment:
     def after(self, at: float) -> str:
         return f"{at - self.zero:.1f} s"
 
-    def tell(self, what: str) -> None:
+    def report(self, what: str) -> None:
         print(f"[{self.after(time.time())}] {what}", flush=True)
 
     def show(self, command: str, shown: Callable[[str], bool] = bool) -> str:
-        """Runs what a user would, in this namespace, and prints the lines that are wanted."""
+        """Run a command of the user in this namespace, and print the selected lines."""
         _kubectl, *arguments = shlex.split(command)
         lines = [line.rstrip() for line in self.kubectl(*arguments).splitlines() if shown(line)]
         print("\n".join(("", f"$ {command}", *lines)), flush=True)
@@ -138,7 +138,7 @@ class Experiment:
             print(f"[{self.after(at)}] {event['reason']}: {event['message']}")
 
     def look_around(self) -> None:
-        """What there was instead of what was waited for."""
+        """Print the events and pods, after something expected did not happen."""
         self.show_events()
         for command in (f"kubectl get elasticjob {JOB} -o wide", "kubectl get pods -o wide"):
             try:

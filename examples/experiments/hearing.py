@@ -1,7 +1,7 @@
-"""What is heard of one job while it runs: its pods, its ElasticJob, the Events about it, and what its trainers print.
+"""Observes one job while it runs: its pods, its ElasticJob, its Events, and the output of its trainers.
 
-Everything comes by watches of the API server, and by logs that are followed, and is kept with the time at which it came
-(Events, pods) or was printed (the kubelet's time stamps). `until` waits for a claim about it.
+The data comes from watches of the API server and from followed logs. It is stored with the time at which it arrived
+(Events, pods) or was printed (the kubelet's timestamps). `until` waits for a condition on it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ STEP = re.compile(r"epoch \d+ step (\d+) loss")
 RESUMED = re.compile(r"resumed at epoch \d+ step (\d+) on (\d+) processes")
 
 ALONE = "runs without Outrider"
-"""What a pod says whose sidecar did not come in OUTRIDER_PATIENCE: it trains by itself then."""
+"""The message of a pod whose sidecar did not start within OUTRIDER_PATIENCE, so that it trains unsupervised."""
 
 
 class NotSeen(Exception):
-    """What was to happen did not, in the time that it may take."""
+    """Something expected did not happen in time."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Of a trainer, with the time at which it was printed."""
+    """A line of a trainer, with the time at which it was printed."""
 
     at: float
     pod: str
@@ -44,7 +44,7 @@ class Line:
 
 @dataclass(frozen=True)
 class World:
-    """Between two restarts: as many processes, from the checkpoint of this step on, with their lines about steps."""
+    """The training between two restarts: the number of processes, the step of the loaded checkpoint, and the steps."""
 
     began: float
     processes: int
@@ -74,7 +74,7 @@ class Hearing:
         self._ended = True
 
     def until(self, claim: Callable[[], Found | None], what: str, seconds: float) -> Found:
-        """What the claim returns, as soon as that is true of something."""
+        """Wait until the claim returns a true value, and return it."""
         deadline = time.monotonic() + seconds
         with self._changed:
             while not (found := claim()):
@@ -92,7 +92,7 @@ class Hearing:
             raise NotSeen(f"{alone.pod}: {alone.text}")
         for _at, event in self.events:
             lacks_image = event["reason"] == "PodBlocked" and "Image" in event["message"]
-            if lacks_image or event["reason"] == "CreateRejected":  # what else a kubelet tries again may go well
+            if lacks_image or event["reason"] == "CreateRejected":  # other errors may pass when the kubelet retries
                 raise NotSeen(event["message"])
 
     # -- what is claimed ------------------------------------------------------------------------------------------
@@ -100,12 +100,12 @@ class Hearing:
         return str((self.job.get("status") or {}).get("phase", ""))
 
     def reasons(self, kind: str, *words: str) -> list[tuple[float, str]]:
-        """When the Events of this reason came, and what they say; those with all of these words."""
+        """The times and messages of the Events with this reason and all of these words."""
         return [(at, event["message"]) for at, event in self.events
                 if event["reason"] == kind and all(word in event["message"] for word in words)]  # fmt: skip
 
     def worlds(self) -> list[World]:
-        """As the script tells of them; of the first it does not say how many processes it has, nor when it began."""
+        """The generations according to the script's output, which has no size and no start of the first one."""
         worlds: list[World] = []
         for line in sorted(self.lines, key=lambda line: line.at):
             if resumed := RESUMED.search(line.text):
@@ -120,7 +120,7 @@ class Hearing:
         return max((n for world in self.worlds() for at, n in world.steps if at < before), default=0)
 
     def new_steps(self, world: World) -> list[tuple[float, int]]:
-        """Those that no world before it had made."""
+        """The steps that no earlier generation has made."""
         high = self.highest(before=world.began)
         return [(at, step) for at, step in world.steps if step > high]
 
@@ -129,13 +129,13 @@ class Hearing:
         threading.Thread(target=what, args=arguments, daemon=True).start()
 
     def _watch(self, listed: Callable[..., Any], where: tuple[str, ...], take: Callable[[str, Document], None]) -> None:
-        """A watch that breaks begins anew, with all that there is then."""
+        """Watch objects; a broken watch starts again with a full list."""
         while not self._ended:
             with contextlib.suppress(client.ApiException, HTTPError):
-                for told in watch.Watch().stream(listed, *where, timeout_seconds=300):
-                    document = told["raw_object"]
+                for change in watch.Watch().stream(listed, *where, timeout_seconds=300):
+                    document = change["raw_object"]
                     with self._changed:
-                        take(told["type"], document)
+                        take(change["type"], document)
                         self._changed.notify_all()
                     if self._ended:
                         return
@@ -166,9 +166,9 @@ class Hearing:
     def _follow(self, pod: str) -> None:
         with contextlib.suppress(client.ApiException, HTTPError):
             for text in self._log(pod):
-                stamp, _, said = text.partition(" ")
+                stamp, _, printed = text.partition(" ")
                 with self._changed:
-                    self.lines.append(Line(datetime.fromisoformat(stamp).timestamp(), pod, said))
+                    self.lines.append(Line(datetime.fromisoformat(stamp).timestamp(), pod, printed))
                     self._changed.notify_all()
 
     def _log(self, pod: str) -> Iterator[str]:

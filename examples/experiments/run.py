@@ -4,9 +4,9 @@
     python examples/experiments/run.py straggler
     python examples/experiments/run.py all
 
-Each makes a namespace, submits four pods that train examples/digits, breaks something, waits for what has to follow,
-prints what its user sees meanwhile, and at last what DLRover's documents show of the same beside what happened here.
-One that does not come to its end says what there was instead, and the code is 1.
+Each creates a namespace, submits four pods that train examples/digits, injects a fault and waits for the expected
+events. It prints what a user sees meanwhile, and at the end a table with the results in DLRover's documents and here.
+If something expected does not happen, it prints the events and pods instead, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ def main() -> int:
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenario", nargs="?", choices=[*SCENARIOS, "all"])
-    parser.add_argument("--list", action="store_true", help="name them")
-    parser.add_argument("--keep", action="store_true", help="leave the namespace there")
+    parser.add_argument("--list", action="store_true", help="list the scenarios")
+    parser.add_argument("--keep", action="store_true", help="do not delete the namespace at the end")
     args = parser.parse_args()
     if not args.list and not args.scenario:
-        parser.error("name a scenario; --list shows them")
+        parser.error("scenario: must be given; --list shows all")
     return args
 
 
 def not_ready() -> str:
-    """What is missing in the cluster; empty where nothing is."""
+    """What is missing in the cluster; empty if nothing is."""
     try:
         config.load_kube_config()
         client.ApiextensionsV1Api().read_custom_resource_definition("elasticjobs.outrider.dev")
         master = client.AppsV1Api().read_namespaced_deployment("outrider-master", "outrider-system")
     except config.ConfigException as error:
-        return f"no cluster is named: {error}"
+        return f"no cluster found: {error}"
     except client.ApiException as error:
         return f"Outrider is not installed in this cluster ({error.reason}): kubectl apply -k manifests"
     if not master.status.available_replicas:
-        return "no master runs: kubectl -n outrider-system get pods"
+        return "no master is running: kubectl -n outrider-system get pods"
     return ""
 
 

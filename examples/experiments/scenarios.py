@@ -1,9 +1,9 @@
-"""The experiments: what is done to the job in each, what has to follow, and what DLRover's documents show of the same.
+"""The experiments: the fault in each, the expected events, and the results in DLRover's documents.
 
-A scenario returns its table: what is compared, what is documented for DLRover, and what happened here. The documented
-numbers are read from the listings in two of its texts, the tutorial on fault tolerance and elasticity and the article
-on ChaosBlade; most of them have no more than the ages of pods. They are another machine's: they say what follows a
-fault and in which order of magnitude, not whose processor is faster.
+A scenario returns its table: what is compared, DLRover's documented result, and the result here. The documented numbers
+come from listings in two of its texts, the tutorial on fault tolerance and elasticity and the article on ChaosBlade;
+most of these only show the ages of pods. They were measured on other machines, so they show what follows a fault and
+its order of magnitude, not which machine is faster.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def preempted(x: Experiment) -> Rows:
     x.show(PODS)
     at = x.fault("kubectl", "-n", x.namespace, "delete", "pod", x.pod(0), "--wait=false")
     made = replacement(x, 4)
-    x.goes_on(4, at)
+    x.continues(4, at)
     x.until(lambda: x.pod(0) not in x.hearing.pods, "worker-0 to be gone")
     x.show(PODS)
     return [
@@ -49,7 +49,7 @@ def process(x: Experiment) -> Rows:
     before = uids(x)
     x.show(PODS)
     at = chaos(x, 1, "kill-process")
-    x.goes_on(4, at)
+    x.continues(4, at)
     x.show(PODS)
     if uids(x) != before:
         raise NotSeen("the pods to be the same as before")
@@ -65,14 +65,14 @@ def network(x: Experiment) -> Rows:
     x.trains()
     x.show(PODS)
     at = chaos(x, 1, "cut-network")
-    x.goes_on(3, at)
-    x.tell(f"step {x.hearing.highest()} in 3 pods")
+    x.continues(3, at)
+    x.report(f"step {x.hearing.highest()} in 3 pods")
     made = replacement(x, 4)
-    x.goes_on(4, at)
+    x.continues(4, at)
     x.until(lambda: x.pod(1) not in x.hearing.pods, "worker-1 to be gone")
     x.show(PODS)
     return [
-        ("worker-1", "Error, its pod stays", "stops its rank by itself; deleted, as nobody reaches it"),
+        ("worker-1", "Error, its pod stays", "stops its rank by itself; deleted, because it cannot be reached"),
         ("worker-4 made", "4 min 22 s after the others; when the fault came is not shown", x.after(made)),
         *training(x, at, "seen in the log with worker-4, no time given"),
         *ending(x),
@@ -123,9 +123,9 @@ def fault_node(x: Experiment) -> Rows:
 
 SCENARIOS = {
     "preempted": Scenario("A pod is preempted: worker-0 is deleted while it trains.", preempted),
-    "straggler": Scenario("The CPU of worker-1 is loaded: it is slow, and left out.", straggler),
-    "straggler-kept": Scenario("The same without the exclusion: it is named, and trains.", straggler_kept),
-    "fault-node": Scenario("worker-1 begins on a broken machine.", fault_node),
+    "straggler": Scenario("The CPU of worker-1 is loaded: it is slow and is replaced.", straggler),
+    "straggler-kept": Scenario("The same without the exclusion: it is reported and trains.", straggler_kept),
+    "fault-node": Scenario("worker-1 starts on a broken machine.", fault_node),
     "process": Scenario("A training process is killed in worker-1.", process),
     "network": Scenario("worker-1 is cut off the network while it trains.", network),
 }
@@ -133,7 +133,7 @@ SCENARIOS = {
 
 # -- what they share ----------------------------------------------------------------------------------------------
 def left_out(x: Experiment) -> tuple[str, Rows]:
-    """worker-1 is not well from its start: when worker-4 was made for it, and the rows about what came then."""
+    """worker-1 fails the node check: when its replacement worker-4 was created, and the rows about its training."""
     x.submit()
     excluded, _ = x.event("MemberExcluded", "worker-1")
     made = replacement(x, 4)
@@ -146,12 +146,12 @@ def left_out(x: Experiment) -> tuple[str, Rows]:
 def chaos(x: Experiment, member: int, *what: str) -> float:
     words = ("chaos", *what, "--pod", x.pod(member), "-n", x.namespace)
     at = x.fault(OUTRIDER, *words, shown=" ".join(("outrider", *words)))
-    x.tell("done")
+    x.report("done")
     return at
 
 
 def replacement(x: Experiment, member: int) -> float:
-    """When its pod was first seen; it has the rank index of whom it replaces."""
+    """When the pod of the replacement was first seen; it has the rank index of the replaced member."""
     x.until(lambda: x.pod(member) in x.hearing.pods, f"a pod {x.pod(member)}")
     return x.hearing.first_seen[x.pod(member)]
 
@@ -166,20 +166,20 @@ def elapsed(x: Experiment, number: int) -> str:
 
 
 def status(x: Experiment, number: int) -> str:
-    """What it found, by rank index."""
+    """The result of a round of the node check, by rank index."""
     return x.event("NodeCheckRound", f"check round {number}: status")[1].partition("status ")[2]
 
 
 def own_words(x: Experiment, member: int) -> str:
-    """How its pod ended, and what its log says of it."""
+    """How the pod of a member ended, and the lines of Outrider in its log."""
     x.until(lambda: state(x, member) == "Error", f"{x.pod(member)} to read Error")
     code = "{.status.containerStatuses[?(@.name=='trainer')].state.terminated.exitCode}"
-    said = x.show(f"kubectl logs {x.pod(member)} -c {TRAINER}", lambda line: "outrider:" in line)
-    return f"Error, code {x.kubectl('get', 'pod', x.pod(member), '-o', f'jsonpath={code}')}: {said}"
+    lines = x.show(f"kubectl logs {x.pod(member)} -c {TRAINER}", lambda line: "outrider:" in line)
+    return f"Error, code {x.kubectl('get', 'pod', x.pod(member), '-o', f'jsonpath={code}')}: {lines}"
 
 
 def uids(x: Experiment) -> dict[str, tuple[str, int]]:
-    """Which pods they are, and how often their containers were started again."""
+    """The uids of the pods, and how often their containers were restarted."""
     return {name: (pod["metadata"]["uid"], sum(c["restartCount"] for c in pod["status"]["containerStatuses"]))
             for name, pod in x.hearing.pods.items()}  # fmt: skip
 
@@ -191,19 +191,20 @@ def pods_of(x: Experiment) -> str:
 
 
 def training(x: Experiment, after: float, documented: str) -> Rows:
-    """Of each world since then: when it made its first step, and its first new one; how long nothing was trained."""
+    """For each generation since then: when it made its first step and its first new step, and the time without
+    training."""
     rows: Rows = []
     for world in (w for w in x.hearing.worlds() if w.began > after and w.steps):
         first, new = world.steps[0][0], x.hearing.new_steps(world)
         last = max(at for each in x.hearing.worlds() for at, _step in each.steps if at < world.began)
-        told = f"{x.after(first)} after the fault, from the checkpoint of step {world.loaded}"
-        told += f"; new steps after {x.after(new[0][0])}" if new and new[0][0] > first else ""
-        rows.append((f"{world.processes} train on", documented, f"{told}; stood still for {first - last:.1f} s"))
+        result = f"{x.after(first)} after the fault, from the checkpoint of step {world.loaded}"
+        result += f"; new steps after {x.after(new[0][0])}" if new and new[0][0] > first else ""
+        rows.append((f"{world.processes} continue", documented, f"{result}; no training for {first - last:.1f} s"))
     return rows
 
 
 def pace(x: Experiment) -> float:
-    """Seconds from one step to the next in the newest world."""
+    """Seconds per step in the newest generation."""
     (first_at, first), *_, (last_at, last) = x.hearing.worlds()[-1].steps
     return (last_at - first_at) / (last - first)
 
@@ -214,5 +215,5 @@ def ending(x: Experiment, documented: str = "not shown") -> Rows:
     x.show("kubectl get elasticjob")
     x.show(PODS)
     states = [line.split()[2] for line in x.kubectl("get", "pods", "--no-headers").splitlines()]
-    told = ", ".join(f"{states.count(each)} {each}" for each in sorted(set(states)))
-    return [("in the end", documented, f"Succeeded; pods: {told}")]
+    counts = ", ".join(f"{states.count(each)} {each}" for each in sorted(set(states)))
+    return [("in the end", documented, f"Succeeded; pods: {counts}")]

@@ -1,4 +1,4 @@
-"""The experiments in which a job grows and shrinks with what the cluster has for it."""
+"""The experiments in which a job grows and shrinks with the room in the cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def scale_up(x: Experiment) -> Rows:
         pending = next(name for name, pod in x.hearing.pods.items() if pod["status"].get("phase") == "Pending")
         first, began = rendezvous(x), x.after(x.hearing.worlds()[0].steps[0][0])
         at = x.fault("kubectl", "-n", x.namespace, "delete", "pod", other, "--wait=false")
-        x.goes_on(4, at)
+        x.continues(4, at)
         x.show(PODS)
         return [
             ("too little room", "worker-0, 1, 2 run, worker-3 is Pending", f"three run, {pending} is Pending"),
@@ -44,7 +44,7 @@ def scale_down(x: Experiment) -> Rows:
     x.trains()
     x.show(PODS)
     at = chaos(x, 1, "kill-launcher", "--signal", "HUP")
-    x.goes_on(3, at)
+    x.continues(3, at)
     x.until(lambda: state(x, 1) == "Error", f"{x.pod(1)} to read Error")
     why = x.event("ReplacementLimitReached")[1]
     x.show(PODS)
@@ -59,15 +59,15 @@ def scale_down(x: Experiment) -> Rows:
 
 
 SCENARIOS = {
-    "scale-up": Scenario("Three of four find room, and the fourth when another job has gone.", scale_up),
-    "scale-down": Scenario("worker-1 fails and may not be replaced.", scale_down),
+    "scale-up": Scenario("Three of four pods find room, the fourth one after another job has ended.", scale_up),
+    "scale-down": Scenario("worker-1 fails and must not be replaced.", scale_down),
 }
 
 
 @contextlib.contextmanager
 def room_for(pods: int) -> Iterator[None]:
-    """Nobody can know how much a cluster has left, so its nodes get a resource of their own for a while: slots, which
-    these pods alone ask for."""
+    """Give nodes a temporary resource, slots, which only these pods request: how much room a cluster has left is not
+    known."""
     core = client.CoreV1Api()
     nodes = sorted(node.metadata.name for node in core.list_node().items if not node.spec.taints)[:pods]
     if not nodes:
@@ -85,7 +85,7 @@ def room_for(pods: int) -> Iterator[None]:
 
 
 def rendezvous(x: Experiment) -> str:
-    """The line with which the newest generation began on worker-0."""
-    said = x.show(f"kubectl logs {x.pod(0)} -c {SIDECAR}", lambda line: '"group_world_size"' in line)
-    newest = json.loads(said.splitlines()[-1])
+    """The rendezvous of the newest generation, from the sidecar's log of worker-0."""
+    lines = x.show(f"kubectl logs {x.pod(0)} -c {SIDECAR}", lambda line: '"group_world_size"' in line)
+    newest = json.loads(lines.splitlines()[-1])
     return ", ".join(f"{field}={newest[field]}" for field in RENDEZVOUS)

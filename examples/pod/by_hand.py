@@ -1,11 +1,11 @@
-"""A job whose members are pods applied by hand: the real master, and kubectl where its platform would be.
+"""Runs a job whose members are pods applied by hand: the real master, with kubectl as its platform.
 
     python -P examples/pod/by_hand.py --namespace by-hand --folder /tmp/by-hand --host ADDRESS [--members N]
 
-The master (`python -P -E -m outrider.master`) runs on this machine, at an address that the pods reach. This process
-holds its `node.sock`: what the master wants created is pod.yaml with the member's name in it, what it wants deleted is
-deleted, and what `kubectl get` shows is told. `outrider status` and the other commands work on the job with
-OUTRIDER_HOME set to the folder. Interrupted, it deletes the pods.
+The master (`python -P -E -m outrider.master`) runs on this machine, at an address that the pods can reach. This process
+serves its `node.sock`: it creates members from pod.yaml, deletes them on request, and reports changes that `kubectl get`
+shows. `outrider status` and the other commands work on the job with OUTRIDER_HOME set to the folder. When interrupted,
+it deletes the pods.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def kubectl(namespace: str, *arguments: str, given: str = "") -> str:
 
 
 class Hand:
-    """Holds node.sock (docs/contracts.md §5)."""
+    """Serves node.sock (docs/contracts.md §5)."""
 
     def __init__(self, namespace: str, manifest: dict[str, Any]) -> None:
         self._namespace, self._manifest = namespace, manifest
@@ -54,14 +54,14 @@ class Hand:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def connection(self) -> LineConnection:
-        return LineConnection(self._connections.add, self._asked, lambda line, _wrong: self._connections.discard(line))
+        return LineConnection(self._connections.add, self._do, lambda line, _wrong: self._connections.discard(line))
 
-    def _tell(self, line: dict[str, Any]) -> None:
+    def _report(self, line: dict[str, Any]) -> None:
         print("platform:", json.dumps(line), flush=True)
         for connection in self._connections:
             connection.send(line)
 
-    def _asked(self, connection: LineConnection, line: dict[str, Any]) -> None:
+    def _do(self, connection: LineConnection, line: dict[str, Any]) -> None:
         print("master:", json.dumps(line), flush=True)
         if line["do"] == "list":
             connection.send({"pods": list(self._pods.values())})
@@ -90,22 +90,23 @@ class Hand:
         )
 
     async def look(self) -> None:
-        """Tells every change of every pod, for ever."""
+        """Report every change of every pod, forever."""
         while True:
             listed = json.loads(await kubectl(self._namespace, "get", "pods", "-l", SELECTOR, "-o", "json"))
             seen = {pod["metadata"]["name"]: line_of(pod) for pod in listed["items"]}
             for name, line in seen.items():
                 if self._pods.get(name) != line:
-                    self._tell({"pod": line})
+                    self._report({"pod": line})
             for name in set(self._pods) - set(seen):
                 gone = self._pods[name]
-                self._tell({"gone": {key: gone[key] for key in ("member", "uid", "exit_code")} | {"reason": "Deleted"}})
+                about = {key: gone[key] for key in ("member", "uid", "exit_code")}
+                self._report({"gone": about | {"reason": "Deleted"}})
             self._pods = seen
             await asyncio.sleep(LOOK_EVERY)
 
 
 def line_of(pod: dict[str, Any]) -> dict[str, Any]:
-    """A pod as node.sock tells it."""
+    """A pod in the form of node.sock."""
     labels, status = pod["metadata"]["labels"], pod["status"]
     containers = {each["name"]: each for each in status.get("containerStatuses", [])}
     restarts = {name: each["restartCount"] for name, each in containers.items() if each["restartCount"]}
@@ -129,9 +130,9 @@ def line_of(pod: dict[str, Any]) -> dict[str, Any]:
 
 async def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--namespace", required=True, help="made where it is missing")
-    parser.add_argument("--folder", required=True, type=Path, help="short: unix sockets are made in it")
-    parser.add_argument("--host", required=True, help="where the pods reach this machine")
+    parser.add_argument("--namespace", required=True, help="namespace of the pods; created if it is missing")
+    parser.add_argument("--folder", required=True, type=Path, help="folder with a short path, for unix sockets")
+    parser.add_argument("--host", required=True, help="address at which the pods reach this machine")
     parser.add_argument("--port", type=int, default=31999)
     parser.add_argument("--members", type=int, default=1)
     parser.add_argument("--pod", type=Path, default=HERE / "pod.yaml")
@@ -141,7 +142,7 @@ async def main() -> int:
     job = asked.folder / "jobs" / JOB
     job.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = (job / "lock").open("w")
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # by it the commands know that the job runs
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the lock shows the commands that the job runs
     keys, token = new_key_pair(), secrets.token_hex(16)
     endpoint = f"tcp://{asked.host}:{asked.port}"
     (job / "master.key").write_text(keys.secret)

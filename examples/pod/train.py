@@ -1,4 +1,4 @@
-"""Fit a small network to random data, data parallel on CPUs, as any script does: it saves and resumes by itself.
+"""Fits a small network to random data, data parallel on CPUs, with its own code to save and resume.
 
 torchrun --nproc-per-node 2 train.py --out out
 """

@@ -32,7 +32,7 @@ def test_the_demo_survives_a_killed_process_and_a_killed_member(tmp_path: Path) 
         "kill-member",
         "Rank 1 on worker-1 was killed by SIGKILL",
         "worker-3 is lost",
-        "lost in all:",
+        "lost in total:",
     ):
         assert words in done.stdout
     assert (tmp_path / "out" / "plot.png").read_bytes().startswith(b"\x89PNG")
