@@ -3,9 +3,9 @@
     python -P examples/pod/by_hand.py --namespace by-hand --folder /tmp/by-hand --host ADDRESS [--members N]
 
 The master (`python -P -E -m outrider.master`) runs on this machine, at an address that the pods can reach. This process
-serves its `node.sock`: it creates members from pod.yaml, deletes them on request, and reports changes that `kubectl get`
-shows. `outrider status` and the other commands work on the job with OUTRIDER_HOME set to the folder. When interrupted,
-it deletes the pods.
+serves its `node.sock`: it creates members from pod.yaml, deletes them on request, and reports changes that `kubectl
+get` shows. `outrider status` and the other commands work on the job with OUTRIDER_HOME set to the folder. When
+interrupted, it deletes the pods.
 """
 
 from __future__ import annotations
