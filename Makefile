@@ -129,5 +129,5 @@ image:  ## build and push IMAGE=REGISTRY/NAME:TAG, and write manifests/overlays/
 	@manifests/image.sh "$(IMAGE)"
 
 clean:  ## remove all files that the targets have created
-	@rm -rf .venv build dist *.egg-info demo-out benchmarks/out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache mutants .coverage .coverage.*
+	@rm -rf .venv build dist site *.egg-info demo-out benchmarks/out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache mutants .coverage .coverage.*
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

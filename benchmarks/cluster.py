@@ -1,7 +1,7 @@
-"""How long a training on a real cluster stands still after a fault, beside torchrun and the marks it is held to.
+"""Measures how long training on a real cluster is interrupted by faults, beside torchrun and the required limits.
 
-Each repeat is a fresh job of 4 pods with one process each (an ElasticJob; for torchrun a StatefulSet), hurt once, and
-read from the lines that its processes write. Nodes and this script must be one machine, or share FOLDERS and their
+Each repeat is a new job of 4 pods with one process each (an ElasticJob; for torchrun a StatefulSet) with one fault,
+measured from the lines that its processes write. Nodes and this script must be one machine, or share FOLDERS and their
 clock.
 
     export KUBECONFIG=...           # outrider is installed there, and the nodes have the image
@@ -36,7 +36,7 @@ SETTLED = 10.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mark:
-    """One fault and what it may cost."""
+    """One fault and the most that it may cost."""
 
     title: str
     seconds: float
@@ -62,7 +62,7 @@ def evict(job: PodJob, rank: int) -> float:
 
 
 def cut(job: PodJob, rank: int) -> float:
-    """With the lab's own command; another cluster would need a NetworkPolicy that its network enforces."""
+    """Cut the network with the lab's own command; another cluster would need a NetworkPolicy that is enforced."""
     pod = f"{job.namespace}/{job.pod_of(rank)}"
     subprocess.run([*shlex.split(os.environ["OUTRIDER_LAB"]), "cut", pod], check=True, capture_output=True)
     return time.time()
@@ -84,7 +84,7 @@ class Repeat:
     mark: str
     seconds: float | None
     wrong: str = ""
-    """Why there are no seconds."""
+    """Why there is no result."""
     load: float = 0.0
     writes: dict[str, int] = dataclasses.field(default_factory=dict)
     """What the masters wrote to the API server within SETTLED seconds of the fault, by resource."""
@@ -106,11 +106,11 @@ def measure(launcher: type[PodJob], name: str, number: int, args: argparse.Names
 
 
 class Wrong(Exception):
-    """A job that did not do what it has to; the sentence says what."""
+    """A job that did not do what it should; the message says what."""
 
 
 def hurt(job: PodJob, mark: Mark, number: int, limit: float) -> tuple[float, dict[str, int]]:
-    """Seconds, and what was written to the API server meanwhile and after."""
+    """The seconds, and the writes to the API server meanwhile and after."""
     first = job.wait(lambda: first_world(job.trace, set(), PODS), START_LIMIT)
     if first is None or not job.wait(lambda: job.trace.highest() >= WARM_STEPS, START_LIMIT):
         raise Wrong(f"no training within {START_LIMIT:g} s")
@@ -121,7 +121,7 @@ def hurt(job: PodJob, mark: Mark, number: int, limit: float) -> tuple[float, dic
     if world is None:
         raise Wrong(f"not within {limit:g} s")
     if any(step.step != step.loaded + 1 or not step.loaded for step in world):
-        raise Wrong(f"it does not go on behind a checkpoint: {[(s.rank, s.loaded, s.step) for s in world]}")
+        raise Wrong(f"it does not continue after a checkpoint: {[(s.rank, s.loaded, s.step) for s in world]}")
     seconds = max(step.time for step in world) - _origin(mark, job, old, world, moment)
     job.wait(lambda: time.time() > moment + SETTLED, SETTLED)
     return seconds, dict(writes() - before)
@@ -138,7 +138,7 @@ def _origin(mark: Mark, job: PodJob, old: set[int], world: list[Step], moment: f
 
 
 def run_all(launchers: Sequence[type[PodJob]], args: argparse.Namespace) -> list[Repeat]:
-    """Launchers take turns. torchrun is not asked again for what it did not do once in time."""
+    """Run both launchers in turn. If torchrun misses the limit once, the scenario is not repeated for it."""
     results: list[Repeat] = []
     for name in args.marks:
         asked = list(launchers)

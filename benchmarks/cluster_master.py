@@ -1,9 +1,9 @@
-"""What one master takes for a large job: memory and processor time at 100 members that report each second.
+"""Measures one master of a large job: memory and CPU time with 100 members that report each second.
 
-With KUBECONFIG: a real master process with the Kubernetes shell, run by hand beside that cluster while the installed
-ones rest (their Deployment is scaled to 0, and back). The pods are real documents that no scheduler takes. With
---local: the master of `outrider run`, whose node is played here: core and sockets, without the API server.
-Either way the sidecars are played, over real ZeroMQ with CURVE. Memory and processor time are those of the master's
+With KUBECONFIG: a real master process with the Kubernetes shell, started here for that cluster while the installed
+masters are off (their Deployment is scaled to 0, and back). The pods are real objects that no scheduler handles. With
+--local: the master of `outrider run`, whose local host is simulated here: core and sockets, without the API server.
+In both cases the sidecars are simulated, over real ZeroMQ with CURVE. Memory and CPU time are those of the master's
 process, as it counts them itself; the first sample is taken before there is a job.
 
 With --jobs: a real master of a cluster whose API server is played too (`measure/many_jobs.py`), and an hour's worth of
@@ -65,7 +65,7 @@ class Sample:
 
 @dataclass
 class Stage:
-    """A master that runs, and how its members come to be."""
+    """A running master, and how its members are created."""
 
     endpoint: str
     public_key: str
@@ -105,11 +105,11 @@ async def until(what: str, log: Path, claim: Callable[[], Awaitable[Found | None
 
 
 @contextmanager
-def process(log: Path, told: dict[str, str]) -> Iterator[int]:
-    """Its id."""
+def process(log: Path, variables: dict[str, str]) -> Iterator[int]:
+    """Run a master; its pid."""
     with log.open("wb") as out:
         master = subprocess.Popen(
-            [sys.executable, "-m", "outrider.master"], cwd=ROOT, env={**os.environ, **told}, stdout=out, stderr=out
+            [sys.executable, "-m", "outrider.master"], cwd=ROOT, env={**os.environ, **variables}, stdout=out, stderr=out
         )
     try:
         yield master.pid
@@ -143,7 +143,7 @@ def documents(*arguments: str) -> Any:
 
 @contextmanager
 def resting() -> Iterator[None]:
-    """No other master leads meanwhile, and what is made here goes."""
+    """No other master leads meanwhile, and all objects created here are deleted at the end."""
     deployment = ("-n", SYSTEM, "scale", "deployment", "outrider-master")
     before = documents("-n", SYSTEM, "get", "deployment", "outrider-master")["spec"]["replicas"]
     kubectl("create", "namespace", NAMESPACE)
@@ -160,7 +160,7 @@ def resting() -> Iterator[None]:
 @asynccontextmanager
 async def in_a_cluster(folder: Path, members: int) -> AsyncIterator[Stage]:
     sidecars, http, log = free_port(), free_port(), folder / "master.log"
-    told = {
+    variables = {
         "OUTRIDER_PLATFORM": "kubernetes", "POD_NAMESPACE": SYSTEM, "POD_NAME": "benchmark",
         "OUTRIDER_IMAGE": "outrider/sidecar:dev", "OUTRIDER_JOURNALS": str(folder), "OUTRIDER_LOG": "json",
         "OUTRIDER_SIDECARS_PORT": str(sidecars), "OUTRIDER_HTTP_PORT": str(http),
@@ -179,7 +179,7 @@ async def in_a_cluster(folder: Path, members: int) -> AsyncIterator[Stage]:
         key = secret("outrider-tickets")["key"]
         return [member_of(pod, key) for pod in pods]
 
-    with resting(), process(log, told):
+    with resting(), process(log, variables):
         await until("the master to lead", log, leads)
         public = secret("outrider-master-curve")["public"].decode()
         yield Stage(f"tcp://127.0.0.1:{sidecars}", public, sample, made, log)
@@ -204,7 +204,7 @@ def secret(name: str) -> dict[str, bytes]:
 
 
 def member_of(pod: Any, key: bytes) -> Member:
-    """With a ticket, as an earlier master would have given it."""
+    """A Hello with a ticket, as an earlier master would have issued it."""
     labels, uid = pod["metadata"]["labels"], PodUid(pod["metadata"]["uid"])
     member, index = MemberId(labels["outrider.dev/member"]), RankIndex(int(labels["outrider.dev/rank-index"]))
     hello = Hello(JobName(f"{NAMESPACE}/{JOB}"), member, uid, Role("worker"), index, "", probe_port=9)
@@ -221,7 +221,7 @@ async def alone(folder: Path, members: int) -> AsyncIterator[Stage]:
     node = Node()
     for name, text in (("key", keys.secret), ("token", token)):
         (folder / name).write_text(text)
-    told = {
+    variables = {
         "OUTRIDER_JOB_DIR": str(folder), "OUTRIDER_SPEC": json.dumps(spec),
         "OUTRIDER_BIND": f"tcp://127.0.0.1:{port}", "OUTRIDER_MASTER_KEY_FILE": str(folder / "key"),
         "OUTRIDER_TOKEN_FILE": str(folder / "token"), "OUTRIDER_NODE_SOCKET": str(folder / "node.sock"),
@@ -238,13 +238,13 @@ async def alone(folder: Path, members: int) -> AsyncIterator[Stage]:
 
     server = await asyncio.start_unix_server(node.serve, folder / "node.sock")
     async with server:
-        with process(log, told):
+        with process(log, variables):
             await until("the master", log, sample)
             yield Stage(f"tcp://127.0.0.1:{port}", keys.public, sample, made, log)
 
 
 class Node:
-    """Stands where `outrider run` stands: it says that each member is there."""
+    """Takes the part of `outrider run`: it reports that each member exists."""
 
     def __init__(self) -> None:
         self.made: dict[str, int] = {}
@@ -273,7 +273,7 @@ class Node:
 async def hour(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     sidecars, log, count = free_port(), folder / "master.log", asked.jobs * asked.members
     async with many_jobs.api_server(folder) as (server, config):
-        told = {
+        variables = {
             "OUTRIDER_PLATFORM": "kubernetes", "POD_NAMESPACE": SYSTEM, "POD_NAME": "benchmark",
             "OUTRIDER_IMAGE": "outrider/sidecar:dev", "OUTRIDER_JOURNALS": str(folder), "OUTRIDER_LOG": "json",
             "OUTRIDER_SIDECARS_PORT": str(sidecars), "OUTRIDER_HTTP_PORT": str(free_port()),
@@ -286,7 +286,7 @@ async def hour(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         async def all_run() -> bool:
             return many_jobs.phases(server).count("Running") == asked.jobs
 
-        with process(log, told) as pid:
+        with process(log, variables) as pid:
             key = f"/api/v1/namespaces/{SYSTEM}/secrets/outrider-master-curve"
             held = await until("the master's key", log, lambda: found(server.documents, key))
             await asyncio.sleep(5)

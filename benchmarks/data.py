@@ -109,9 +109,9 @@ def of_saves(folder: Path, watched: worker.Worker) -> dict[str, float]:
 
 def measure(folder: Path) -> dict[str, float]:
     watched = worker.Worker(str(folder), 0, (1, 1))
-    told: list[object] = []
+    warnings: list[object] = []
     environment = {"OUTRIDER_ELASTIC_DATA": "1", "OUTRIDER_GENERATION": "1.1"}
-    book = position.Book(step_counter.counter(watched.page), lambda *said: told.append(said), environment, None)
+    book = position.Book(step_counter.counter(watched.page), lambda *each: warnings.append(each), environment, None)
     watched.data = book
     loader_hooks.wrap_samplers(lambda: watched.data, samplers_of_torch)
     loader_hooks.wrap_loaders(lambda: watched.data, loaders_of_torch)
@@ -119,7 +119,7 @@ def measure(folder: Path) -> dict[str, float]:
     save_hooks.wrap_torch(lambda: watched, torch)
     watched.page.source = 1
     found = of_batches(book, step_counter.hook(watched)) | of_saves(folder, watched)
-    assert not told, told
+    assert not warnings, warnings
     return found | {"load": os.getloadavg()[0]}
 
 

@@ -1,10 +1,10 @@
-"""What a hang costs the master's core: thousands of ranks say where they are, and one of them is to blame.
+"""Measures what a hang costs the master's core: thousands of ranks report where they are, and one is the culprit.
 
-The real core and the real codec, on a clock of its own, with one rank a member. Every rank is in three process groups
-(all of them, one of eight, one of every eighth) and waits in the first, but for one that stands elsewhere. Printed is
-the processor time, without Python's collection of garbage, of the answers, all of them and the longest one, of the step
-in which the last one comes, which decides and stops the world, and of one that stops it for a crash. It fails where
-another rank is blamed, or the decision takes longer than the limit.
+It uses the real core and codec with a simulated clock and one rank per member. Every rank is in three process groups
+(all ranks, one of eight, one of every eighth) and waits in the first, except the culprit. It prints the CPU time,
+without Python's garbage collection, of all answers and of the longest one, of the step with the last answer, which
+decides and stops the generation, and of a step that stops it after a crash. It fails if another rank is named, or if
+the decision takes longer than the limit.
 Run: python benchmarks/hang_answers.py [--members 10000]
 """
 
@@ -92,7 +92,7 @@ COLLECTOR = Collector()
 
 @dataclass
 class Job:
-    """The master's core, and members that do as they are told."""
+    """The master's core, with members that carry out its orders."""
 
     members: int
     state: State = field(default_factory=State)

@@ -1,9 +1,9 @@
-"""Real hangs and healthy slowness: what is said of each, and after how many seconds.
+"""Measures how real hangs and healthy slowness are reported, and after how many seconds.
 
-Each kind of `hangs_probe.py` is a job of three members by `outrider run`, with the limits that it has by itself. Of a
-hang it is measured how long after its begin it is ended and by what name, and when all ranks step again; a kind that
-works may not be ended before an evaluation might be, so it is watched until the user would be told, and some time on.
-Results are appended to a file; what is there already is not run again.
+Each kind of `hangs_probe.py` is a job of three members by `outrider run` with its default limits. For a hang it
+measures when it is ended, the reported culprit, and when all ranks make steps again. A slow but working kind must not
+be ended earlier than an evaluation would be, so it is watched until the user would get a warning, and some time longer.
+Results are appended to a file; kinds with a result are not run again.
 
     python benchmarks/hangs.py [--kinds stopped lock] [--repeats 5] [--side-by-side 4] [--results hangs.jsonl]
 """
@@ -27,9 +27,9 @@ from pathlib import Path
 PROBE = Path(__file__).with_name("hangs_probe.py")
 BEYOND, UNCLEAR, INIT, WORKS, HEALTHY = "beyond doubt", "unclear", "init", "works", "healthy"
 LIMITS = {BEYOND: (0.0, 15.0), UNCLEAR: (55.0, 85.0), INIT: (595.0, 660.0), WORKS: (600.0, 640.0)}
-"""Seconds from the fault to HangDetected; an unclear one counts from the last look that saw work."""
+"""Seconds from the fault to HangDetected; for an unclear hang, from the last look that saw work."""
 WATCHED = 110.0
-"""Seconds for which one that works is watched."""
+"""Seconds for which a working kind is watched."""
 EXPECTED = {
     "stopped": (BEYOND, "rank 1"), "other_order": (BEYOND, "rank 1"), "branch": (BEYOND, "rank 1"),
     "barrier_in_a_branch": (BEYOND, "rank 0"), "holds_the_gil": (UNCLEAR, "rank 1"), "lock": (UNCLEAR, "rank 1"),
@@ -66,10 +66,10 @@ def run(kind: str, repeat: int) -> Result:
     name = f"h{os.getpid()}-{kind}-{repeat}".replace("_", "-")
     command = [sys.executable, "-m", "outrider", "run", "--nnodes", "3", "--nproc-per-node", "1", "--job", name]
     environment = {**os.environ, "OUTRIDER_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
-    with (folder / "told").open("w") as told:
+    with (folder / "log").open("w") as log:
         job = subprocess.Popen(
             [*command, str(PROBE), kind, str(folder)],
-            stderr=told, stdout=subprocess.DEVNULL, env=environment, cwd=PROBE.parents[1],
+            stderr=log, stdout=subprocess.DEVNULL, env=environment, cwd=PROBE.parents[1],
         )  # fmt: skip
         try:
             _follow(job, result, folder)
@@ -85,7 +85,7 @@ def _follow(job: subprocess.Popen[bytes], result: Result, folder: Path) -> None:
     fault = folder / "fault"
     while job.poll() is None:
         time.sleep(0.1)
-        text = (folder / "told").read_text()
+        text = (folder / "log").read_text()
         began = float(fault.read_text() or 0) if fault.exists() else 0.0
         if not began:
             continue
@@ -109,7 +109,7 @@ def _judge(result: Result, verdict: str, culprit: str) -> None:
         if result.ended_after is not None:
             result.wrong = "it was ended, and worked"
         elif verdict == WORKS and result.waits_after is None:
-            result.wrong = "nobody was told that it works"
+            result.wrong = "no warning said that it works"
         elif verdict == HEALTHY and result.code != 0:
             result.wrong = f"it ended with code {result.code}"
         return
@@ -141,7 +141,7 @@ def main() -> int:
             file.write(json.dumps(known[-1]) + "\n")
             file.flush()
             print(f"{result.kind:26} {result.expected:13} ended {result.ended_after or '-':>6}  steps "
-                  f"{result.steps_after or '-':>6}  told {result.waits_after or '-':>6}  load {result.load:4}  "
+                  f"{result.steps_after or '-':>6}  warned {result.waits_after or '-':>6}  load {result.load:4}  "
                   f"{'WRONG: ' + result.wrong if result.wrong else 'as expected'}", flush=True)  # fmt: skip
     return int(any(each["wrong"] for each in known))
 

@@ -1,6 +1,6 @@
-"""A DDP script one of whose ranks hangs, or is only slow, at its 40th step; each kind is a function of its name below.
+"""A DDP script in which one rank hangs, or is only slow, at its 40th step; each kind is a function below.
 
-Only the first world does it. `run.fault()` says when it begins, to the benchmark that started it (`hangs.py`).
+Only the first generation does it. `run.fault()` reports the begin to the benchmark that started it (`hangs.py`).
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Run:
 
 
 HANGS: dict[str, Callable[[Run], None]] = {}
-"""What the culprit does at its 40th step, and nobody else."""
+"""Kinds that only the culprit does at its 40th step."""
 ALL: dict[str, Callable[[Run], None]] = {}
-"""What all ranks do there."""
+"""Kinds that all ranks do at their 40th step."""
 SLOW: dict[str, Callable[[Run], None]] = {}
-"""What the culprit does for some time."""
+"""Kinds that the culprit does for some time."""
 BEFORE: dict[str, Callable[[Run], None]] = {}
-"""What the culprit does before it meets the others at all."""
+"""Kinds that the culprit does before its first rendezvous."""
 
 
 def kind(of: dict[str, Callable[[Run], None]]) -> Callable[[Callable[[Run], None]], Callable[[Run], None]]:
@@ -109,7 +109,7 @@ def stuck_loader(run: Run) -> None:
 
 @kind(HANGS)
 def storage(run: Run) -> None:
-    """Nobody ever writes into that pipe."""
+    """Read from a pipe to which no process ever writes."""
     path = run.folder / "pipe"
     os.mkfifo(path)
     path.open().read()

@@ -2,7 +2,7 @@
 matcher, in turn. As fast as they can be printed, through Python's own buffer and one by one (python -u), and at 100,000
 lines a second, where what counts is how far the rank falls behind its clock.
 
-One line in a thousand fits a pattern: how many of them were told says how many lines were searched at all.
+One line in a thousand matches a pattern, so the number of reported matches shows how many lines were searched.
 
     python benchmarks/lines.py
 """
@@ -46,8 +46,8 @@ def into_cat(lines: int, rate: int, unbuffered: bool, folder: Path) -> dict[str,
 
 
 def into_reader(lines: int, rate: int, unbuffered: bool, folder: Path) -> dict[str, Any]:
-    """The reader's own output goes where this process's does, which is nowhere meanwhile."""
-    out, told = folder / "reader.json", Channel(str(folder), "up")
+    """Run with the reader, whose own output goes to /dev/null like that of this process."""
+    out, channel = folder / "reader.json", Channel(str(folder), "up")
     kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     try:
@@ -58,23 +58,23 @@ def into_reader(lines: int, rate: int, unbuffered: bool, folder: Path) -> dict[s
         with subprocess.Popen(command(lines, rate, unbuffered, out), stdout=streams[0], stderr=streams[1]) as rank:
             for stream in streams:
                 os.close(stream)
-            found = heard(told, rank)
+            found = matches(channel, rank)
         outlet.finish(20)
-        found += sum(message["count"] for message in iter(told.hear, None))
+        found += sum(message["count"] for message in iter(channel.hear, None))
     finally:
         os.dup2(kept, 1)
         os.close(kept)
         os.close(nowhere)
-        told.close()
+        channel.close()
     return {**json.loads(out.read_text()), "searched": found * EVERY / lines}
 
 
-def heard(told: Channel, rank: subprocess.Popen[bytes]) -> int:
-    """Matches told until the rank has ended."""
+def matches(channel: Channel, rank: subprocess.Popen[bytes]) -> int:
+    """The number of matches reported until the rank has ended."""
     found = 0
     while rank.poll() is None:
-        select.select([told], [], [], 0.1)
-        found += sum(message["count"] for message in iter(told.hear, None))
+        select.select([channel], [], [], 0.1)
+        found += sum(message["count"] for message in iter(channel.hear, None))
     return found
 
 

@@ -2,7 +2,7 @@
 
 The large job is played: the real core and the real codec, on a clock of its own, with members that answer at once; some
 are bad (their probes die) and some are slow. Counted are rounds, messages and their bytes, and the processor time that
-the master's core and codec take for them. It fails where somebody who is well is left out, somebody who is bad is not,
+the master's core and codec take for them. It fails if a healthy member is left out, if a bad member is not,
 or a member's messages or bytes of a round grow with the job. The real job is `outrider run --network-check`, repeated.
 Run: python benchmarks/node_check.py [--members 4096] [--bad 8] [--slow 8] [--repeats 3]
 """
@@ -52,7 +52,7 @@ dist.destroy_process_group()
 
 @dataclass
 class Large:
-    """The master's core, and members that do as they are told."""
+    """The master's core, with members that carry out its orders."""
 
     members: int
     bad: set[str]

@@ -2,7 +2,7 @@
 and what a sidecar and the master take meanwhile.
 
 One process, so that nothing but the launcher differs; the two take turns within one run, so that both meet the same
-machine. The spread is the distance of the quartiles: a difference of the medians below it cannot be told from noise.
+machine. The spread is the distance of the quartiles: a smaller difference of the medians may be noise.
 
     python benchmarks/overhead.py
 """

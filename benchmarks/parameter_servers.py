@@ -1,4 +1,4 @@
-"""What a lost worker and a lost parameter server cost those who train on, and whether the model comes out the same.
+"""Measures the cost of a lost worker and a lost parameter server for the other members, and the model's final loss.
 
 Jobs of 2 ps, a chief, 2 workers and an evaluator train examples/ps/click.py to its end. In every other one worker 0 is
 lost with all of its processes, then a ps, several times; what each process prints is kept with its moment.
@@ -54,7 +54,7 @@ class PsJob(OutriderJob):
         return sorted(moment for moment in moments if moment > after)
 
     def began(self, seat: str, after: float) -> float | None:
-        """When its newest script did, where that is later."""
+        """When its newest script began, if that is after this time."""
         found = [float(line["time"]) for line in _BEGAN.finditer(self.lines(seat))]
         return max((moment for moment in found if moment > after), default=None)
 
@@ -66,8 +66,8 @@ class PsJob(OutriderJob):
             time.sleep(0.05)
         raise TimeoutError(f"{what} did not come; the log: {self.log}")
 
-    def told(self, kind: str) -> int:
-        """How many events of this kind there were."""
+    def count(self, kind: str) -> int:
+        """The number of events of this kind."""
         text = (self.home / "jobs" / self.job / "events.jsonl").read_text()
         lines = text[: text.rfind("\n") + 1].splitlines()
         return sum(json.loads(line)["kind"] == kind for line in lines)
@@ -108,7 +108,7 @@ def hurt(job: PsJob, losses: int) -> Cost:
     gaps = [later - earlier for earlier, later in pairwise(meanwhile)]
     job.wait(lambda: job.steps("worker-0", back) or None, "the new worker's steps")
     after = [lose_ps(job, f"ps-{number % 2}") for number in range(losses)]
-    stuck = job.told("SessionStuck")
+    stuck = job.count("SessionStuck")
     return Cost(len(before) / SETTLED, len(meanwhile) / (back - at), max(gaps, default=back - at),
                 [begun for begun, _ in after], [lost for _, lost in after], stuck)  # fmt: skip
 

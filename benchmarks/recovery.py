@@ -1,9 +1,9 @@
-"""How long each launcher takes from a fault to the first step of every rank of the world that follows it.
+"""Measures how long each launcher takes from a fault to the first step of every rank of the next generation.
 
-torchrun and Outrider run the same script (ddp_probe.py) in turn on the same machine, are hurt by the same signals, and
-are measured by the same lines that the script's processes write. A number counts only where the new world went on right
-behind the checkpoint, with the losses that the old one had, and nothing of the old one was alive any more; what a
-repeat fails in is printed. Every repeat is a fresh job, so each also measures a start.
+torchrun and Outrider run the same script (ddp_probe.py) in turn on the same machine, get the same signals, and are
+measured by the same lines that the script's processes write. A result counts only if the new generation resumed right
+after the checkpoint, with the same losses as the old one, and no old process was alive; else the reason is printed.
+Every repeat is a new job, so each also measures a start.
 
     python benchmarks/recovery.py --repeats 5
 """

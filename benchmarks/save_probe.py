@@ -1,6 +1,6 @@
 """A script that does little but save: one step, all ranks together, then a plain torch.save by each to its own file.
 
-It says on a datagram socket when a save begins and when it has ended, so that whoever listens can kill it in between.
+It reports on a datagram socket when a save begins and when it has ended, so that the benchmark can kill it in between.
 """
 
 import argparse

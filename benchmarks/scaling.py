@@ -25,7 +25,7 @@ MARK = 0.95
 PAUSE = 2.7
 """Seconds without a step for each change of the world: what `benchmarks/cluster.py` has, new pods importing torch."""
 PODS = 10.0
-"""Seconds until new pods run; the old world trains on meanwhile."""
+"""Seconds until new pods run, during which the old generation continues training."""
 WARM_UP = 3
 """Steps after each change that are not measured, and three times as slow."""
 SAMPLED = 60.0

@@ -118,7 +118,7 @@ def make_job(random: np.random.Generator) -> Job:
 
 
 class _Course:
-    """What goes on in one job, moment by moment."""
+    """The events in one job, step by step."""
 
     def __init__(self, job: Job, seconds: float, slow: Slow | None, random: np.random.Generator) -> None:
         self.job, self.slow, self.random = job, slow, random

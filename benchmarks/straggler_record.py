@@ -71,7 +71,7 @@ class Course:
                     self.used.append((own.first_step, self.groups.used(HURT)))
 
     def windows(self) -> int:
-        """Of the one that has told fewer."""
+        """The number of windows of the member that has reported fewer."""
         return min(sum(row["member"] == member for row in self.rows) for member in range(2))
 
     def usual(self) -> Usual:
@@ -112,7 +112,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`cause`: what the hurt member is to be named with; none where nobody is to be named."""
+    """Records one job. `cause` is the cause that must be reported for the member; empty if none must be reported."""
 
     do: Callable[[Course], None]
     cause: str = ""
@@ -145,7 +145,7 @@ KINDS = {
 
 
 def record(kind: Kind, folder: Path, own: Groups | None) -> tuple[list[dict[str, Any]], int]:
-    """The windows, and how many of them were told before it was hurt."""
+    """The windows, and how many of them were reported before the fault."""
     flags = ["--work", str(WORK), "--folder", str(folder), *kind.flags]
     flags += [] if own is None else ["--groups", str(own.folder)]
     job = OutriderJob(2, [PROBE, *flags], folder / "log", flags=["--silent-after", "30"])
@@ -154,7 +154,7 @@ def record(kind: Kind, folder: Path, own: Groups | None) -> tuple[list[dict[str,
     try:
         follow(course, BEGINNING, lambda: course.windows() >= BEFORE)
         if course.windows() < BEFORE:
-            raise SystemExit(f"the ranks told no windows; the log: {job.log.read_text()[-2000:]}")
+            raise SystemExit(f"the ranks reported no windows; the log: {job.log.read_text()[-2000:]}")
         before = len(course.rows)
         kind.do(course)
         follow(course, kind.seconds, lambda: False)

@@ -82,23 +82,23 @@ def report(found: list[Replayed]) -> str:
     rows = [_row(each) for each in found]
     slow = [each for each in found if each.trace["slow"] is not None]
     innocent, hours = sum(each.innocent for each in found), sum(each.member_hours for each in found)
-    head = ["recorded", "windows", "load", "hurt", "slower by", "named", "told as", "after"]
+    head = ["recorded", "windows", "load", "fault in", "slower by", "reported", "as", "after"]
     return (f"{table(head, rows)}\n\nrecorded: {sum(each.is_found for each in slow)} of {len(slow)} slow members named "
             f"with their cause, {innocent} others named in {hours:.2f} member-hours of those")  # fmt: skip
 
 
 def _row(found: Replayed) -> list[str]:
     trace = found.trace
-    said = ", ".join(f"member {member} ({cause})" for member, cause, *_ in found.named) or "nobody"
+    reported = ", ".join(f"member {member} ({cause})" for member, cause, *_ in found.named) or "none"
     factors = ", ".join(f"{factor:.1f} ×" for _, _, factor, _ in found.named) or "–"
     after = ", ".join(f"{at - found.begins:.0f} s" for *_, at in found.named) or "–"
-    hurt, slower = "nobody", "–"
+    hurt, slower = "none", "–"
     if trace["slow"] is not None:
         hurt, slower = f"member {trace['slow']}", f"{found.slowdown:.1f} ×"
     load = f"{trace['machine']['load'][0]:.1f}"
-    return [trace["kind"], str(len(trace["windows"])), load, hurt, slower, said, factors, after]
+    return [trace["kind"], str(len(trace["windows"])), load, hurt, slower, reported, factors, after]
 
 
 def is_right(found: list[Replayed]) -> bool:
-    """Everybody who was hurt is named, with the cause, and nobody else."""
+    """Whether exactly the members with a fault are reported, with the right cause."""
     return all((each.is_found or each.trace["slow"] is None) and not each.innocent for each in found)

@@ -106,7 +106,7 @@ def run(is_loaded: bool, seconds: float, groups: Path, is_armed: bool) -> Run:
                 since = time.time()
             while time.time() < since + seconds and not (is_loaded and stragglers(job)):
                 time.sleep(0.5)
-            named = [told(event, since) for event in stragglers(job)]
+            named = [named_in(event, since) for event in stragglers(job)]
             return Run(is_loaded, named, time.time() - since, load())
         finally:
             if burning is not None:
@@ -115,18 +115,18 @@ def run(is_loaded: bool, seconds: float, groups: Path, is_armed: bool) -> Run:
             job.stop()
 
 
-def told(event: dict[str, Any], since: float) -> tuple[str, str, float, float]:
+def named_in(event: dict[str, Any], since: float) -> tuple[str, str, float, float]:
     about, moment = event["detail"], datetime.fromisoformat(event["time"]).timestamp()
     return event["member"], about["cause"], float(about["factor"]), moment - since
 
 
 def row(number: int, run: Run) -> list[str]:
-    said = ", ".join(f"{member} ({cause}, {factor:.1f} ×)" for member, cause, factor, _ in run.named) or "nobody"
+    reported = ", ".join(f"{member} ({cause}, {factor:.1f} ×)" for member, cause, factor, _ in run.named) or "none"
     after = ", ".join(f"{seconds:.0f} s" for *_, seconds in run.named) or "–"
     return [
         str(number),
-        f"worker-{HURT}" if run.is_loaded else "nobody",
-        said,
+        f"worker-{HURT}" if run.is_loaded else "none",
+        reported,
         after,
         f"{run.seconds:.0f} s",
         f"{run.load:.1f}",

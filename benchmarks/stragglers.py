@@ -52,19 +52,19 @@ def sampling(job: Job) -> tuple[int, int]:
 
 
 def by_the_master(job: Job, seen: Iterable[Window]) -> list[tuple[float, int]]:
-    """What the master's core says, report after report."""
+    """The members that the master's core reports, report after report."""
     comparison, found = Comparison(), []
     ranks = job.members * job.nproc
     for window in seen:
         own = np.nan_to_num(np.nanmedian(np.where(window.left_out, np.nan, window.own), axis=1))
         for member in range(job.members):
-            told = tuple(
+            windows = tuple(
                 OwnTime(local, window.first_step, window.own.shape[1], "recorder", float(own[rank]), 0.0,
                         max(window.step_seconds, float(own[rank])))
                 for local, rank in enumerate(range(member * job.nproc, (member + 1) * job.nproc))
                 if own[rank] > 0
             )  # fmt: skip
-            for named in stragglers_detector.take(comparison, MemberId(str(member)), told, ranks):
+            for named in stragglers_detector.take(comparison, MemberId(str(member)), windows, ranks):
                 if not named.is_over:
                     found.append((window.ends, int(named.member)))
     return found

@@ -17,7 +17,7 @@ READS = ("get", "list", "watch")
 
 
 def _metrics(address: str) -> str:
-    """Where pods are reached from here, as on the machine that is their node."""
+    """Whether pods can be reached from here, as on the machine that is their node."""
     request = Request(f"http://{address}:8080/metrics", headers={"Authorization": f"Bearer {token()}"})
     with urlopen(request, timeout=10) as answer:
         return str(answer.read().decode())

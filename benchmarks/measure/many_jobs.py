@@ -69,8 +69,8 @@ async def api_server(folder: Path) -> AsyncIterator[tuple[Server, Path]]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     named = {"name": "played", "cluster": {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}}
-    context = {"name": "played", "context": {"cluster": "played", "user": "nobody"}}
-    users = [{"name": "nobody", "user": {}}]
+    context = {"name": "played", "context": {"cluster": "played", "user": "anonymous"}}
+    users = [{"name": "anonymous", "user": {}}]
     config = folder / "kubeconfig"
     config.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "clusters": [named], "contexts": [context],
                                   "users": users, "current-context": "played"}))  # fmt: skip
@@ -83,12 +83,12 @@ async def api_server(folder: Path) -> AsyncIterator[tuple[Server, Path]]:
 # -- members ----------------------------------------------------------------------------------------------------------
 @dataclass
 class Trains(Member):
-    """One whose ranks make ten steps a second of its own clock, which goes on with each report."""
+    """A member whose ranks make ten steps per second of its own clock, which advances with each report."""
 
     seconds: int = 0
     """Reports that it has said."""
     read: Callable[[], None] = lambda: None
-    """Is told of each answer to a Hello."""
+    """Called with each answer to a Hello."""
     ticket: str = ""
     breaks: int = 0
     """Of its link: what was said over one that broke may not have been read."""

@@ -1,4 +1,4 @@
-"""Outrider under the same measurement: `outrider run` on the same script, hurt by signals from the outside."""
+"""Outrider in the same measurement: `outrider run` with the same script, and faults by signals from outside."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class OutriderJob:
         return self._signal_member(worker, signal.SIGSTOP)
 
     def _signal_member(self, worker: int, number: signal.Signals) -> float:
-        """Signal all of its processes, and what was forked meanwhile, until there is no new one."""
+        """Signal all processes of a member, again for those forked meanwhile, until there are none left."""
         mark, reached = environment_of(worker)[MARK], set[int]()
         moment = 0.0
         while fresh := set(with_environment(MARK, mark)) - reached:

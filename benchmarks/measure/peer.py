@@ -33,7 +33,7 @@ class TorchrunJob:
     script: list[str]
     log: Path
     minimum: int | None = None
-    """Fewest nodes that it goes on with; None: all of them."""
+    """The least number of nodes with which it continues; None: all nodes."""
     spares: int = 0
     """Agents more than the world has room for: torchrun keeps them waiting."""
     started: float = 0.0
@@ -65,7 +65,7 @@ class TorchrunJob:
         raise LookupError(f"no agent has the worker {worker}")
 
     def is_first(self, worker: int) -> bool:
-        """Its node hosts the rendezvous; without that nothing can go on."""
+        """Whether its node hosts the rendezvous, without which the job cannot continue."""
         return worker in descendants(self._agents[0].pid)
 
     def lose(self, worker: int) -> float:

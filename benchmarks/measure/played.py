@@ -1,4 +1,4 @@
-"""Sidecars that are only played, over real ZeroMQ with CURVE: they do what they are told, and report each second."""
+"""Simulated sidecars over real ZeroMQ with CURVE: they carry out orders, and report each second."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Member:
 
 
 async def play(members: list[Member], endpoint: str, key: str, until: asyncio.Event) -> None:
-    """They connect, do what they are told, and report once a second, spread over it."""
+    """Connect the sidecars, carry out orders, and report once a second, evenly spread."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     for member in members:
         member.dealer = Dealer(context, key, member.heard, member.greet, lambda: None)

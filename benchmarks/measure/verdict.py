@@ -1,4 +1,4 @@
-"""Whether a new world is a good one: it went on right behind the checkpoint, with the old losses, and alone."""
+"""Checks a new generation: it must resume right after the checkpoint, with the same losses and no old processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def faults_of(trace: Trace, old: set[int], world: list[Step], watch: Watch, froz
     """
     wrong = []
     if any(step.loaded == 0 or step.step != step.loaded + 1 for step in world):
-        wrong.append("does not go on behind a checkpoint: " + str([(s.rank, s.loaded, s.step) for s in world]))
+        wrong.append("does not continue after a checkpoint: " + str([(s.rank, s.loaded, s.step) for s in world]))
     newest = max(step.step for step in world)
     if newest > trace.highest(old) + 1:
         wrong.append(f"skips steps: begins with {newest}, the old world ended at {trace.highest(old)}")
