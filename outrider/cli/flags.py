@@ -52,8 +52,8 @@ class Flag(click.Option):
                 return f"must be a whole number from {least} to {most}"
             case click.Choice(choices=choices):
                 return f"must be one of {', '.join(map(str, choices))}"
-        for said in (f"{value!r}: ", f"{value}: "):
-            message = message.removeprefix(said)
+        for prefix in (f"{value!r}: ", f"{value}: "):
+            message = message.removeprefix(prefix)
         return message
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:

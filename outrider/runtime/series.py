@@ -1,8 +1,8 @@
-"""A time series in a file of JSON lines that gets sparser as it gets older, dense enough for a picture.
+"""A time series in a file of JSON lines that gets sparser as it gets older.
 
-Two records are at least `age / DENSITY` apart, where age is that of the series. So a minute has at most 2,000 lines,
-and each tenfold age 4,600 more: a month of training fits in about 2 MB, and nothing is ever rewritten. If the disk
-refuses a line, only that line is lost: no job may fail because of a picture.
+It stays dense enough for a picture. Two records are at least `age / DENSITY` apart, where age is that of the series. So
+a minute has at most 2,000 lines, and each tenfold age 4,600 more: a month of training fits in about 2 MB, and nothing
+is ever rewritten. If the disk refuses a line, only that line is lost: no job may fail because of a picture.
 """
 
 from __future__ import annotations

@@ -84,14 +84,14 @@ def without_the_right_to_make_a_privileged_pod_no_network_is_broken(job: Cluster
     job.create(quota)
     until(lambda: json.loads(job.kubectl("get", "quota", "full", "-o", "json"))["status"].get("hard"), "the quota")
     refused = chaos(job, pod, "cut-network")
-    assert f"by a privileged pod on {job.pods()[pod]['spec']['nodeName']}" in refused.stderr
+    assert f"a privileged pod on {job.pods()[pod]['spec']['nodeName']}" in refused.stderr
     assert "exceeded quota: full" in refused.stderr
     job.kubectl("delete", "quota", "full")
 
     with pytest.MonkeyPatch.context() as elsewhere:
         elsewhere.setenv("KUBECONFIG", somebody(job))
         refused = chaos(job, pod, "cut-network")
-        assert "--image IMAGE names the one to be used" in refused.stderr, "he may not read the installed one"
+        assert "choose an image with --image IMAGE" in refused.stderr, "he may not read the installed one"
         refused = chaos(job, pod, "cut-network", "--image", "outrider/sidecar:dev")
         assert 'cannot create resource "pods"' in refused.stderr
         assert said(job, pod, "list") == f"no active fault in pod {job.namespace}/{pod}\n"

@@ -81,7 +81,7 @@ def test_a_repeated_step_with_another_loss_is_noticed() -> None:
 
 def test_a_world_that_starts_from_nothing_or_skips_steps_is_not_a_recovery() -> None:
     before = make_steps(1, 2, 0, 60, 0.0)
-    for loaded, word in ((0, "behind a checkpoint"), (70, "skips steps")):
+    for loaded, word in ((0, "after a checkpoint"), (70, "skips steps")):
         world = make_steps(2, 2, loaded, 1, 10.0, losses=before[0][loaded].loss if loaded < 60 else 0.01)
         wrong = faults_of(traced(before, world), {100, 101}, [steps[0] for steps in world], Watch(), set())
         assert [sentence for sentence in wrong if word in sentence]

@@ -1,7 +1,7 @@
-"""Injects lasting faults into a member of a local job, by the program in the hooks that makes and undoes them.
+"""Injects lasting faults into a member of a local job.
 
-The program is started with the marks of the member, so that it is found by them and ends with the member
-(docs/contracts.md §1).
+A program in the hooks makes and undoes them. It is started with the marks of the member, so that it is found by them
+and ends with the member (docs/contracts.md §1).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Records the training loss that the ranks of a local job print, with its time, in `loss.jsonl` in the job's folder.
+"""Records the training loss that the ranks of a local job print.
 
-`outrider plot` draws it. The loss of one rank makes a curve, that of all ranks a smear. So only one rank is read: the
-lowest one that has printed a loss, until it prints none for a minute (in a smaller world, another rank may be the one
-that prints). `line` runs for each line on the thread that hosts the job, so it checks the rank and the clock before it
-searches a line, and searches few lines per second.
+It writes `loss.jsonl` in the job's folder, which `outrider plot` draws. The loss of one rank makes a curve, that of all
+ranks a smear. So only one rank is read: the lowest one that has printed a loss, until it prints none for a minute (in a
+smaller world, another rank may be the one that prints). `line` runs for each line on the thread that hosts the job, so
+it checks the rank and the clock before it searches a line, and searches few lines per second.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def test_an_allocation_of_one_node_needs_no_word() -> None:
 
 def test_of_more_nodes_one_is_used_and_that_is_said() -> None:
     (line,) = about_slurm(ONE_NODE | {"SLURM_JOB_NUM_NODES": "4"})
-    assert "has 4 nodes, and outrider run uses the one that it is started on" in line
+    assert "has 4 nodes, but outrider run uses only the node it was started on" in line
 
 
 def test_one_command_a_rank_is_refused() -> None:
