@@ -67,7 +67,7 @@ def kill_launcher(job: str | None, member: str | None, number: signal.Signals) -
 @signal_option
 @or_pod(lambda pod, number: pod.send("sidecar", number))
 def kill_sidecar(job: str | None, member: str | None, number: signal.Signals) -> None:
-    """Kill a member's sidecar; the training should not be affected."""
+    """Kill a member's sidecar. The training should not be affected."""
     members.kill_one(job, member, number, "sidecar", lambda pids: pids.get("sidecar") or 0)
 
 
@@ -75,7 +75,7 @@ def kill_sidecar(job: str | None, member: str | None, number: signal.Signals) ->
 @click.argument("job", required=False)
 @signal_option
 def kill_master(job: str | None, number: signal.Signals) -> None:
-    """Kill the job's master; the training should not be affected."""
+    """Kill the job's master. The training should not be affected."""
     name = members.running(job)
     folder = job_dirs.job_folder(name)
     pid = Master(folder).pid()
@@ -90,12 +90,17 @@ def kill_master(job: str | None, number: signal.Signals) -> None:
 @signal_option
 @or_pod(lambda pod, number: pod.kill(number))
 def kill_member(job: str | None, member: str | None, number: signal.Signals) -> None:
-    """Kill a whole member: its sidecar, its trainer and everything they started."""
+    """Kill all processes of a member, including its sidecar."""
     members.whole_member(job, member, number)
 
 
 for_option = click.option(
-    "--for", "seconds", cls=Flag, metavar="DURATION", callback=parsing(lasting), help="Undo it after 60s, 5m or so."
+    "--for",
+    "seconds",
+    cls=Flag,
+    metavar="DURATION",
+    callback=parsing(lasting),
+    help="Undo it after DURATION, as 60s or 5m.",
 )
 
 
@@ -106,7 +111,7 @@ for_option = click.option(
 @for_option
 @or_pod(lambda pod, percent, seconds: pod.start(_fault(f"cpu-load={percent}", seconds)))
 def cpu_load(percent: str, job: str | None, member: str | None, seconds: float | None) -> None:
-    """Keep the processor of a member busy for PERCENT of the time."""
+    """Keep the CPUs of a member busy for PERCENT of the time."""
     _burden(f"cpu-load={percent}", job, member, seconds)
 
 
@@ -151,7 +156,7 @@ image_option = click.option(
 def slow_network(
     milliseconds: str, job: str | None, member: str | None, seconds: float | None, image: str | None
 ) -> None:
-    """Delay every round trip of an isolated member, or of a pod, by MS milliseconds."""
+    """Delay round trips of an isolated member or pod by MS ms."""
     _burden(f"slow-network={milliseconds}", job, member, seconds)
 
 
@@ -189,7 +194,7 @@ def undo(job: str | None, member: str | None, fault: str | None) -> None:
 @click.argument("job", required=False)
 @or_pod(lambda pod: pod.listed())
 def list_(job: str | None) -> None:
-    """Show the active faults, and armed faults that could not be injected."""
+    """Show active faults, and armed faults that were refused."""
     name = members.running(job)
     found = {each: chaos_local.listed(name, members.volume(name, each)) for each in members.with_processes(name, None)}
     lines = [
@@ -207,7 +212,7 @@ def list_(job: str | None) -> None:
 @for_option
 @or_pod(lambda pod, seconds: pod.freeze(seconds))
 def freeze_member(job: str | None, member: str | None, seconds: float | None) -> None:
-    """Stop every process of a member (SIGSTOP): it falls silent and keeps its connections open."""
+    """Stop all processes of a member (SIGSTOP). It falls silent and keeps its connections open."""
     if seconds is None:
         members.whole_member(job, member, signal.SIGSTOP)
     else:
@@ -220,7 +225,7 @@ def freeze_member(job: str | None, member: str | None, seconds: float | None) ->
 @for_option
 @or_pod(lambda pod, seconds: pod.hang(_fault("hang", seconds)))
 def hang(job: str | None, member: str | None, seconds: float | None) -> None:
-    """Stop one worker process of a member (SIGSTOP): the member still reports, but no rank makes another step."""
+    """Stop one worker process of a member (SIGSTOP). The member still reports, but no rank makes another step."""
     if seconds is not None:
         _burden("hang", job, member, seconds)
         return
