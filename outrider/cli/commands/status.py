@@ -1,4 +1,4 @@
-"""`outrider status [JOB] [--json]`: shows the state of a job, as a table or as the document of docs/reference/status.md.
+"""`outrider status [JOB] [--json]`: shows the state of a job as a table, or as JSON (docs/reference/status.md).
 
 For a job of a cluster it shows only the measurements and decisions of automatic scaling.
 """
@@ -29,7 +29,7 @@ FAULTS_SHOWN, DATA_SHOWN = 10, 5
 @click.option("--scaling", is_flag=True, help="Show the measurements and decisions of a job with --scaling.")
 @click.option("--cluster", is_flag=True, help="Show --scaling of the ElasticJob JOB in kubectl's cluster.")
 @click.option("-n", "--namespace", metavar="NS", help="Namespace of the ElasticJob. Default: of kubectl's context.")
-@click.option("--json", "as_json", is_flag=True, help="Print the status document (docs/reference/status.md) instead of a table.")
+@click.option("--json", "as_json", is_flag=True, help="Print the JSON document instead of a table.")
 def status(job: str | None, as_json: bool, scaling: bool, cluster: bool, namespace: str | None) -> None:
     """Show the state of JOB. Default: the only running job; if there is not exactly one, all jobs."""
     if cluster or namespace:

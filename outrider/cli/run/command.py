@@ -52,7 +52,7 @@ class _RunCommand(Grouped):
 def run(words: tuple[str, ...], after_dashes: bool, **given: Any) -> None:
     """Run a training job on this machine and keep it running.
 
-    For several machines, use Kubernetes (docs/kubernetes.md). In a Slurm allocation the job uses one node.
+    For several machines, use Kubernetes (docs/get-started/cluster.md). In a Slurm allocation the job uses one node.
 
     SCRIPT is a Python script that runs unchanged in every worker process; ARGS are its arguments.
     """

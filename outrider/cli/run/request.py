@@ -109,7 +109,7 @@ class Request:
     )
 
     checkpoint_memory: int = flag(
-        "Memory per member for the newest checkpoints, as 2Gi (docs/checkpoints.md).",
+        "Memory per member for the newest checkpoints, as 2Gi (docs/how-to/memory-checkpoints.md).",
         metavar="SIZE", parse=memory.parsed, absent=0
     )
     checkpoint_path: str = flag(
@@ -139,7 +139,7 @@ class Request:
     )
 
     scaling: SpecFields = flag(
-        "Find the best size within --nnodes MIN:MAX, or follow a schedule (docs/scaling.md).",
+        "Find the best size within --nnodes MIN:MAX, or follow a schedule (docs/how-to/sizes.md).",
         metavar="throughput|efficiency[,SETTING=...]|schedule;CRON=N[;...]", parse=scaling_flag.parsed, absent={}
     )
     metrics: str = flag(
