@@ -1,1 +1,1 @@
-"""What a user's script may import: checkpoint, migrator, ElasticSampler."""
+"""The names that a user's script may import: checkpoint, migrator, ElasticSampler."""

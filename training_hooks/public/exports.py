@@ -1,9 +1,9 @@
-"""What a script may import under Outrider without having it installed. It is `from training_hooks import migrator`, and
-`migration` for scripts that know the migrator by that name.
+"""Lets a script import the public names without an installed Outrider: `from training_hooks import migrator`.
 
-The hooks are loaded under a name of their own and are on no path, so that a user's own `training_hooks` stays theirs.
-What they know of this process is in their modules: another copy, as an installed outrider is, would know nothing. So
-these names are facades over the loaded hooks, unless the user has modules of these names.
+Scripts that know the migrator as `migration` import it by that name. The hooks are loaded as `_outrider_hooks` and are
+on no path, so that a user's own `training_hooks` still imports. Their modules hold what they know about this process;
+another copy, for example of an installed outrider, would know nothing. So these names are facades over the loaded
+hooks, unless the user has modules of these names.
 """
 
 import importlib
@@ -13,13 +13,14 @@ import os
 import sys
 
 PUBLIC = {"training_hooks": ("checkpoint", "migrator", "ElasticSampler"), "migration": ("migrator",)}
-"""What is offered, by the name that it is offered in."""
+"""Public names by the module that a script imports them from."""
 MADE = {"ElasticSampler": ("sampler", "elastic_sampler")}
-"""Of those that are no module: the module of this package, and its function that gives it."""
+"""The module of this package and its function that creates the object, for public names that are not modules."""
 
 
 def get(name):
-    """A module of this package, or what one of its functions makes. AttributeError where it is not offered."""
+    """Returns a public module, or the object that one of its functions creates. Raises AttributeError for any other
+    name."""
     if name not in PUBLIC["training_hooks"]:
         raise AttributeError("module 'training_hooks' has no attribute %r" % name)
     if name in MADE:
@@ -29,21 +30,21 @@ def get(name):
 
 
 class _Facade:
-    """Finder and loader of these names."""
+    """Finder and loader of the public names."""
 
     def __init__(self):
-        self._asking = set()
+        self._searching = set()
 
     def find_spec(self, name, path=None, target=None):
-        if name not in PUBLIC or name in self._asking:
+        if name not in PUBLIC or name in self._searching:
             return None
-        self._asking.add(name)
+        self._searching.add(name)
         try:
             found = importlib.util.find_spec(name)
         except (ImportError, ValueError):
             found = None
         finally:
-            self._asking.discard(name)
+            self._searching.discard(name)
         if found is not None and not _is_ours(found):
             return found
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
@@ -60,11 +61,12 @@ class _Facade:
 
 
 def _is_ours(spec):
-    """An installed copy of this very package."""
+    """Whether the spec is an installed copy of this package."""
     folder = os.path.dirname(spec.origin or "")
     return all(os.path.exists(os.path.join(folder, name)) for name in ("public", "entry.py"))
 
 
 def serve():
+    """Installs the facade once in this process."""
     if not any(isinstance(each, _Facade) for each in sys.meta_path):
         sys.meta_path.insert(0, _Facade())

@@ -1,17 +1,28 @@
-"""Planned moves: a script names what makes up its state, and that is saved before its pods have to go.
+"""Planned moves: the registered state of a script is saved before its pods have to go.
 
     from training_hooks import migrator
 
     migrator.register("model", model)
     migrator.register("optimizer", optimizer)
-    migrator.register("progress", progress)      # a dict or a list, filled in place
+    migrator.register("progress", progress)      # a dict or a list; it is filled in place
     migrator.listening()
-    if migrator.resume:                          # goes before the script's own checkpoint
+    if migrator.resume:                          # before the script looks for its own checkpoint
         migrator.load_ckpt()                     # on every rank
 
-Where it is saved: `OUTRIDER_MIGRATION_DIR`, which the job names, a directory on a volume that outlives its pods. Rank 0
-saves, so what is registered has to be the same on all ranks but for what each rank makes anew; every rank loads that
-one file, and so all agree on its step. Outside of Outrider nothing is ever asked to be saved, and `resume` is False.
+`migrator.resume` is True if a saved state exists and is complete. The file is looked for once in a process.
+
+The job names the directory (`OUTRIDER_MIGRATION_DIR`), which is on a volume that outlives the pods. Rank 0 saves, so
+the registered objects must be equal on all ranks, except what each rank creates again. Every rank loads that one file,
+so all ranks continue at the same step.
+
+Without a job no save is ever requested, and `resume` is False:
+
+    >>> from training_hooks import migrator
+    >>> progress = {"step": 0}
+    >>> migrator.register("progress", progress)
+    >>> migrator.listening()
+    >>> migrator.resume
+    False
 """
 
 import os
@@ -24,13 +35,18 @@ from ..rank import worker
 from ..telemetry import flight_recorder
 
 NO_DIRECTORY = (
-    "planned moves need a directory that outlives the pods: name one on a persistent volume of yours, by migrationDir "
-    "of the ElasticJob, the annotation outrider.dev/migration-dir or --migration-dir"
+    "migrationDir: Required value: planned moves need a directory that outlives the pods; name one on a persistent "
+    "volume (migrationDir of the ElasticJob, the annotation outrider.dev/migration-dir, or --migration-dir)"
 )
 
 
 class MigrationError(RuntimeError):
-    """What cannot be registered, saved or loaded; the sentence says why and what may be done."""
+    """An object cannot be registered, or the state cannot be saved or loaded; the message has the reason and the fix.
+
+    >>> from training_hooks import migrator
+    >>> issubclass(migrator.MigrationError, RuntimeError)
+    True
+    """
 
 
 _registered = {}
@@ -38,15 +54,37 @@ _state = {"listening": False, "path": None, "looked": False}
 
 
 def register(name, value):
-    """`value`: a dict, a list, or anything with state_dict and load_state_dict; kept by reference."""
+    """Adds one object to the state that is saved before a planned move.
+
+    The object itself is registered, not a copy: a save takes its content at that moment, and load_ckpt() fills it.
+    Registering the same object again under its name has no effect.
+
+    Arguments:
+        name: the key in the saved state, a str that is not empty.
+        value: a dict or a list that torch.save can write, or an object with state_dict() and load_state_dict()
+            (a module, an optimizer, a scheduler). Tensors may have any shape, dtype and device.
+
+    Returns None.
+
+    Raises:
+        MigrationError: the name is empty or belongs to another object; the value has none of these types, or it is
+            sharded over the ranks (FSDP, DTensor, ShardedTensor).
+
+    >>> from training_hooks import migrator
+    >>> migrator.register("epochs", [])
+    >>> migrator.register("rate", 0.1)
+    Traceback (most recent call last):
+    training_hooks.public.migrator.MigrationError: register('rate'): Invalid value: float: must be a dict, a list, \
+or have state_dict and load_state_dict
+    """
     if not isinstance(name, str) or not name:
-        raise MigrationError("a name to register is a text that is not empty, not %r" % (name,))
+        raise MigrationError("name: Invalid value: %r: must be a str that is not empty" % (name,))
     if name in _registered and _registered[name] is not value:
-        raise MigrationError("%r is registered already, for another object" % name)
+        raise MigrationError("register(%r): Duplicate value: the name is registered for another object" % name)
     has_state = callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None))
     if not has_state and not isinstance(value, (dict, list)):
         raise MigrationError(
-            "%r is a %s: what is registered is a dict, a list, or has state_dict and load_state_dict"
+            "register(%r): Invalid value: %s: must be a dict, a list, or have state_dict and load_state_dict"
             % (name, type(value).__name__)
         )
     _refuse_shards(name, value)
@@ -59,16 +97,30 @@ def _refuse_shards(name, value):
         for kind in type(part).__mro__:
             if kind.__name__ in SHARDED:
                 raise MigrationError(
-                    "%r is sharded over the ranks (%s): planned moves save whole states only" % (name, kind.__name__)
+                    "register(%r): Forbidden: %s is sharded over the ranks; planned moves save whole states only"
+                    % (name, kind.__name__)
                 )
 
 
 def listening():
-    """From now on the state is saved when it is asked for. Say it when everything is registered."""
+    """Starts to serve save requests for the registered objects.
+
+    Call it on every rank after the last register(). The save happens between two optimizer steps, on rank 0. A second
+    call has no effect, and neither has a call outside of a job.
+
+    Returns None.
+
+    Raises:
+        MigrationError: no object is registered; the job names no directory; rank 0 cannot write to it.
+
+    >>> from training_hooks import migrator
+    >>> migrator.register("scheduler", {"last_epoch": 0})
+    >>> migrator.listening()
+    """
     if _state["listening"]:
         return
     if not _registered:
-        raise MigrationError("nothing is registered: say register(name, value) before listening()")
+        raise MigrationError("register: Required value: call register(name, value) before listening()")
     here = worker.current() or worker.observed()
     if here is None:
         return
@@ -103,7 +155,8 @@ def _world():
 
 # -- saving ------------------------------------------------------------------------------------------------------------
 def _write(here, folder, step, until):
-    """Returns the path. What is not there in time is not kept: who waits for it goes on without."""
+    """Saves the state and returns its path. A state that is complete only after `until` is dropped: the move then
+    continues without it."""
     import torch
 
     began = time.monotonic()
@@ -139,7 +192,7 @@ def _write(here, folder, step, until):
 
 # -- loading -----------------------------------------------------------------------------------------------------------
 def _look():
-    """The path of the state that counts, None where there is none. Looked for once."""
+    """The path of the saved state, or None if no complete one exists; the result of the first call is cached."""
     if _state["looked"]:
         return _state["path"]
     _state["looked"] = True
@@ -154,21 +207,39 @@ def _look():
     except planned_save_file.Unusable as error:
         here = worker.current() or worker.observed()
         if here is not None and os.environ.get("RANK", "0") == "0":
-            here.tell_data("unusable", "%s; the script begins as without it" % error, True, {})
+            here.report_data("unusable", "%s; the script starts without it" % error, True, {})
     return _state["path"]
 
 
 def load_ckpt():
-    """Fills everything that is registered with the saved state, on this rank."""
+    """Fills every registered object with the saved state, on this rank.
+
+    A dict or a list is filled in place, any other object by its load_state_dict(). Tensors are loaded to the CPU;
+    load_state_dict() moves them to the object's device. Every rank calls it, if `migrator.resume` is True.
+
+    Returns None.
+
+    Raises:
+        MigrationError: there is no saved state, or it contains a name that is not registered.
+        Exception: from load_state_dict() of a registered object, or from torch.load.
+
+    >>> from training_hooks import migrator
+    >>> if migrator.resume:
+    ...     migrator.load_ckpt()
+    >>> migrator.load_ckpt()
+    Traceback (most recent call last):
+    training_hooks.public.migrator.MigrationError: there is no saved state to load; check migrator.resume first
+    """
     import torch
 
     path = _look()
     if path is None:
-        raise MigrationError("there is no saved state to load: ask migrator.resume first")
+        raise MigrationError("there is no saved state to load; check migrator.resume first")
     missing = sorted(set(_state["record"].get("names") or ()) - set(_registered))
     if missing:
         raise MigrationError(
-            "load_ckpt() before everything is registered: the saved state also has %s" % ", ".join(map(repr, missing))
+            "register: Required value: the saved state also has %s; register these before load_ckpt()"
+            % ", ".join(map(repr, missing))
         )
     here = worker.current() or worker.observed()
     if here is not None:

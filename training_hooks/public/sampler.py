@@ -1,14 +1,33 @@
-"""`ElasticSampler`: a DistributedSampler whose position the script keeps in its own checkpoint, also without Outrider.
+"""`ElasticSampler`: a DistributedSampler that saves its position in the script's own checkpoint.
 
     from training_hooks import ElasticSampler
-    sampler = ElasticSampler(data)                      # what DistributedSampler takes
+
+    sampler = ElasticSampler(data)                      # the arguments of DistributedSampler
     torch.save({..., "sampler": sampler.state_dict()}, path)
     sampler.load_state_dict(torch.load(path)["sampler"])
 
-The state is what torch's DataLoader has delivered and an optimizer step has consumed, as in `data.consumed`. The epoch
-that it was taken in goes on behind it, in a world of any size; the next one is whole again. Where the batches are not
-torch's own (a batch_sampler of the script's, no DataLoader) nobody else can know what was consumed:
-`state_dict(consumed=n)` takes the samples that this rank has trained on since the pass began.
+The position counts the samples that torch's DataLoader has delivered and an optimizer step has consumed (see
+`data.consumed`). The loaded epoch continues after them with any number of ranks; the next epoch is complete again. If
+the script makes its batches itself (its own batch_sampler, no DataLoader), they cannot be counted from outside: call
+`state_dict(consumed=n)` with the samples that this rank has trained on since the pass began. It works without a job.
+
+    >>> import torch
+    >>> from torch.utils.data import DataLoader
+    >>> from training_hooks import ElasticSampler
+    >>> data = list(range(8))
+    >>> sampler = ElasticSampler(data, num_replicas=2, rank=0, shuffle=False)    # two ranks
+    >>> weight = torch.nn.Parameter(torch.zeros(1))
+    >>> weight.grad = torch.ones(1)
+    >>> optimizer = torch.optim.SGD([weight], lr=0.1)
+    >>> for batch in DataLoader(data, batch_size=2, sampler=sampler):
+    ...     optimizer.step()
+    ...     break
+    >>> batch.tolist(), sampler.state_dict()["consumed"]                         # on both ranks together
+    ([0, 2], 4)
+    >>> alone = ElasticSampler(data, num_replicas=1, rank=0, shuffle=False)      # one rank continues
+    >>> alone.load_state_dict(sampler.state_dict())
+    >>> list(alone)
+    [4, 5, 6, 7]
 """
 
 import functools
@@ -21,12 +40,13 @@ from ..data import loader_hooks, position_file, sharding
 from ..telemetry import step_counter
 
 STATE_VERSION = 1
+"""Version of the dict that state_dict() returns."""
 NAMES = ("length", "seed", "shuffle", "drop_last")
-"""What must be the same for a state to mean anything."""
+"""Names of the values that a state and the sampler that loads it must share."""
 
 
 class _Steps:
-    """Calls of optimizers' steps in this process; of one without any, batches that were asked for."""
+    """Counts the optimizer steps of this process, or the requested batches if it has no optimizer."""
 
     def __init__(self):
         self.count = 0
@@ -44,7 +64,7 @@ class _Steps:
 
 
 class _Book:
-    """What loaders say of ElasticSamplers; of others nothing."""
+    """Receives the passes that DataLoaders begin over an ElasticSampler, and ignores all other samplers."""
 
     def __init__(self, made):
         self.samplers, self.made, self.pid = data_consumed.Samplers(), made, os.getpid()
@@ -66,7 +86,7 @@ class _Book:
 
 @functools.lru_cache(maxsize=None)
 def elastic_sampler():
-    """The class, made when it is first asked for: this package imports no torch."""
+    """Returns the class, created at the first call, because this package does not import torch."""
     data = importlib.import_module("torch.utils.data.distributed")
     book = _Book(_Steps().made)
     loader_hooks.wrap_loaders(lambda: book if book.pid == os.getpid() else None,
@@ -82,7 +102,14 @@ def elastic_sampler():
             self._start, self._start_epoch, self._pass = 0, None, None
 
         def begin(self, batch, drop_batch):
-            """The next pass, of which one step takes `batch` samples a rank."""
+            """Begins the next pass over the data; a DataLoader with this sampler calls it.
+
+            Arguments:
+                batch: the samples that one step takes on each rank, an int from 1.
+                drop_batch: whether the loader drops a smaller last batch.
+
+            Returns the pass (`data.consumed.Pass`), whose `indices` gives this rank's samples.
+            """
             if self._pass is not None and (self._pass.over or self._pass.steps() > 0):
                 self._start_epoch = None
             start = self._loaded()
@@ -98,7 +125,8 @@ def elastic_sampler():
             return iter(one.indices(data_consumed.order_of(self, draw)))
 
         def __len__(self):
-            """Of what is left where a state was loaded for this epoch, until its next pass begins."""
+            """The number of samples of this rank in this epoch; after a loaded state only those that are left, until
+            the next pass begins."""
             one = self._pass
             start = one.start if one is not None and one.epoch == self.epoch else self._loaded()
             world, length = self.num_replicas, len(self.dataset)
@@ -108,7 +136,24 @@ def elastic_sampler():
             return self._start if self._start_epoch == self.epoch else 0
 
         def state_dict(self, consumed=None):
-            """`consumed`: samples of this rank since the pass began, where the batches are the script's own."""
+            """Returns the position in the current epoch, to be saved with the script's checkpoint.
+
+            It is the same on all ranks if they have made the same number of steps, so one rank may save it for all.
+
+            Arguments:
+                consumed: the samples that this rank has trained on since the pass began, an int, if the script makes
+                    its batches itself; None if torch's DataLoader makes them.
+
+            Returns a dict of ints and bools: version, length (samples of the data), seed, shuffle, drop_last, epoch,
+            consumed (samples of this epoch consumed by all ranks), world (the number of ranks). It raises nothing.
+
+            >>> from training_hooks import ElasticSampler
+            >>> sampler = ElasticSampler(range(6), num_replicas=2, rank=1, shuffle=False)
+            >>> next(iter(sampler))
+            1
+            >>> sampler.state_dict(consumed=2)["consumed"]
+            4
+            """
             one, length = self._pass, len(self.dataset)
             if one is None or one.epoch != self.epoch:
                 done = self._loaded()
@@ -122,15 +167,34 @@ def elastic_sampler():
             }  # fmt: skip
 
         def load_state_dict(self, state):
-            """ValueError where it is no state of such a sampler over such data."""
+            """Continues the epoch of a saved state after its consumed samples, with any number of ranks.
+
+            Call it before the DataLoader begins to iterate. It also sets the epoch.
+
+            Arguments:
+                state: a dict that state_dict() returned, on any rank.
+
+            Returns None.
+
+            Raises:
+                ValueError: the dict is not such a state, or its length, seed, shuffle or drop_last is not that of this
+                    sampler.
+
+            >>> from training_hooks import ElasticSampler
+            >>> state = ElasticSampler(range(6), num_replicas=2, rank=0).state_dict()
+            >>> ElasticSampler(range(7), num_replicas=2, rank=0).load_state_dict(state)
+            Traceback (most recent call last):
+            ValueError: state: Invalid value: length 6: must be 7, as in this sampler
+            """
             if not isinstance(state, dict) or state.get("version") != STATE_VERSION:
-                raise ValueError("this is no state of an ElasticSampler of version %d: %r" % (STATE_VERSION, state))
+                sentence = "state: Invalid value: %r: must be an ElasticSampler state of version %d"
+                raise ValueError(sentence % (state, STATE_VERSION))
             if not position_file.is_position(dict(state, nth=0, batch=1)):
-                raise ValueError("this state says what no position is: %r" % (state,))
+                raise ValueError("state: Invalid value: %r: must describe a position in an epoch" % (state,))
             mine = self.state_dict()
             for name in NAMES:
                 if state[name] != mine[name]:
-                    sentence = "the state is of a sampler with %s %r, and this one has %r"
+                    sentence = "state: Invalid value: %s %r: must be %r, as in this sampler"
                     raise ValueError(sentence % (name, state[name], mine[name]))
             self._start, self._start_epoch, self._pass = state["consumed"], state["epoch"], None
             self.epoch = state["epoch"]

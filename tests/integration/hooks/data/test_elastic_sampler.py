@@ -136,13 +136,13 @@ print("well")
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ("None", "this is no state of an ElasticSampler of version 1: None"),
-        ("{'version': 2}", "this is no state of an ElasticSampler of version 1"),
-        ("{'version': 1}", "this state says what no position is"),
-        ("dict(good, consumed=999)", "this state says what no position is"),
-        ("dict(good, length=204)", "the state is of a sampler with length 204, and this one has 203"),
-        ("dict(good, seed=1)", "the state is of a sampler with seed 1, and this one has 0"),
-        ("dict(good, shuffle=False)", "the state is of a sampler with shuffle False, and this one has True"),
+        ("None", "state: Invalid value: None: must be an ElasticSampler state of version 1"),
+        ("{'version': 2}", "must be an ElasticSampler state of version 1"),
+        ("{'version': 1}", "must describe a position in an epoch"),
+        ("dict(good, consumed=999)", "must describe a position in an epoch"),
+        ("dict(good, length=204)", "state: Invalid value: length 204: must be 203, as in this sampler"),
+        ("dict(good, seed=1)", "state: Invalid value: seed 1: must be 0, as in this sampler"),
+        ("dict(good, shuffle=False)", "state: Invalid value: shuffle False: must be True, as in this sampler"),
     ],
 )
 def test_a_state_that_cannot_be_its_own_is_refused(python: Python, state: str, said: str) -> None:
